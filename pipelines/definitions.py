@@ -20,15 +20,15 @@ from assets import current, layers, partitions, published, report, standing_chec
 from assets.families import hourly, lists, lookups, snapshots, streams
 from assets.maintenance import compacted
 from assets.prefix import ALONE, Prefix
-from pipelines import settings as settings_module
 from pipelines.automation.jobs import build_jobs, stream
 from pipelines.automation.schedules import build_schedules
 from pipelines.automation.sensors import build_sensors
 from pipelines.process import history
 from pipelines.process.processes import executor
 from pipelines.report import attention, page
-from pipelines.wiring import build_resources
-from resources import datasets
+from resources import connection, datasets
+from resources import settings as settings_module
+from resources.adapters import build_resources
 from resources.datasets import Family
 from resources.lake import Layout
 
@@ -161,7 +161,7 @@ def build_defs(
 
 def _defined(resources: dict[str, Any], settings: settings_module.Settings) -> dict[str, dg.ResourceDefinition]:
     """The resources for Dagster."""
-    texts = {"enterprise": settings.access.sentence}
+    texts = {"enterprise": connection.description(settings)}
     return {name: one.definition(texts.get(name)) for name, one in resources.items()}
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from dotenv import dotenv_values
 
-from pipelines import settings, values
+from resources import settings
+from resources.settings.types import env_file
 from resources.warehouse import NotPublishedError, Warehouse
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def connect(data: str | Path | None = None) -> duckdb.DuckDBPyConnection:
         QueryError: The file is damaged, or was written by a newer DuckDB.
     """
     if data is None:
-        named = {**dotenv_values(values.env_file()), **os.environ}.get("WME_DATA") or ""
+        named = {**dotenv_values(env_file()), **os.environ}.get("WME_DATA") or ""
         data = settings.read_data({"WME_DATA": named})
     warehouse = Warehouse(Path(data))
     try:

@@ -10,19 +10,18 @@ Does not belong here: anything a notebook without Dagster would want; that is in
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from pathlib import Path  # noqa: TC003  pydantic looks it up
 from types import NoneType
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import dagster as dg
-from pydantic import BaseModel, ConfigDict, Field
 
-from resources.access import LARGEST, Access
+from resources import connection
 from resources.engine import Engine, LineReporter
-from resources.enterprise.errors import InvalidRequest
-from resources.lake import RECORD_BYTES_MAX, Converter, Layout
+from resources.lake import Converter, Layout
 from resources.remote import SCHEME, RemoteCompactor, RemoteConverter, compactor
+from resources.settings import BODIES, Settings
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -46,8 +45,6 @@ KEYS = ("enterprise", "lake", "warehouse", "engine")
 POOLS = (HOURS_POOL, SNAPSHOTS_POOL, COMPACTION_POOL, STREAM_POOL)
 #: How long whoever may not wait does wait for who writes the warehouse.
 GLANCE_SECONDS = 5.0
-#: The bodies that are configured (WME_BODIES).
-_CHOSEN = {"html", "wikitext"}
 _PLAIN: dict[Any, Any] = {bool: dg.Bool, int: dg.Int, float: dg.Float, str: dg.String}
 
 
@@ -73,181 +70,142 @@ def run_fields(declared: Mapping[str, FieldInfo], values: Mapping[str, Any] | No
     return made
 
 
-def _number(default: float | None, description: str, least: float = 0, most: float = LARGEST) -> Any:
-    """A field for a number that a run may set, within bounds, which `check` looks at."""
-    return Field(default=default, description=description, json_schema_extra={"bounds": [least, most]})
-
-
-class _Configured(BaseModel):
+@dataclass(frozen=True)
+class _Configured:
     """A resource as the settings configure it."""
 
-    model_config = ConfigDict(frozen=True)
+    settings: Settings
+    #: Settings that a run may set.
+    numbers: ClassVar[tuple[str, ...]] = ()
 
     def check(self) -> None:
-        """See that the numbers can be meant; by the step that uses them, because Dagster repeats a run that fails before its first step.
+        """Check the numbers; by the step that uses them, because Dagster repeats a run that fails before its first step.
 
         Raises:
-            InvalidRequest: One cannot; nothing was done.
+            SettingsError: One cannot be used; nothing was done.
         """
-        for name, field in self._numbers().items():
-            extra: Any = field.json_schema_extra
-            value, (least, most) = getattr(self, name), extra["bounds"]
-            if value is not None and not least <= value <= most:
-                raise InvalidRequest(f"{name} is {value}; write a number from {least:,} to {most:,}. Nothing was done.")
+        self.settings.check()
 
     def definition(self, description: str | None = None) -> dg.ResourceDefinition:
         """The resource for Dagster: this object, with the numbers that a run sets. The description is on its page and in the launchpad."""
         text = description or type(self).__doc__
-        numbers = run_fields(self._numbers(), {name: getattr(self, name) for name in self._numbers()})
+        declared = {name: Settings.model_fields[name] for name in self.numbers}
+        numbers = run_fields(declared, {name: getattr(self.settings, name) for name in declared})
         return dg.ResourceDefinition(
-            lambda context: self.model_copy(update=context.resource_config),
+            lambda context: replace(self, settings=self.settings.model_copy(update=context.resource_config)),
             config_schema=dg.Field(numbers, is_required=False, description=text),
             description=text,
         )
-
-    @classmethod
-    def _numbers(cls) -> dict[str, FieldInfo]:
-        return {name: field for name, field in cls.model_fields.items() if field.json_schema_extra}
 
 
 class ConfiguredEnterprise(_Configured):
     """The Enterprise Content Service, or the sandbox in its place, and what of it is mirrored."""
 
-    access: Access = Field(description="How the service is reached, for whoever does without Dagster.")
-    projects: tuple[str, ...] = Field(description="Projects to mirror, for example enwiki.")
-    namespaces: tuple[int, ...] = Field(default=(0,), description="Namespaces to mirror.")
-    wikidata: bool = Field(default=False, description="Mirror the items and properties of Wikidata, too.")
-    watchlist: Path | None = Field(default=None, description="File of pages to look up when they change.")
-    lookups_per_day: int = _number(100, "Lookups that a day may spend.")
-    check_pages: int | None = _number(
-        None, "Pages that a check looks up each day; default: 10 with a paid account, else none."
-    )
+    numbers = ("lookups_per_day", "check_pages")
 
     @property
     def scope(self) -> tuple[tuple[str, int], ...]:
         """The mirrored (project, namespace) pairs, in the order configured."""
-        return tuple((project, namespace) for project in self.projects for namespace in self.namespaces)
+        return self.settings.scope
 
     def scope_of(self, dataset: Dataset) -> tuple[tuple[str, int], ...]:
         """The mirrored (project, namespace) pairs of a dataset; empty where it is not mirrored."""
-        return dataset.scope(self.scope, wikidata=self.wikidata)
+        return self.settings.scope_of(dataset)
 
     def service(self) -> Service:
         """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it."""
         self.check()
-        return self.access.service()
+        return connection.service(self.settings)
 
     def client(self, seconds: float | None = None) -> AbstractContextManager[EnterpriseClient]:
         """A client of the service, closed at the end; `seconds`: for whoever may not wait."""
-        return self.access.client(seconds)
+        return connection.client(self.settings, seconds)
 
 
 class ConfiguredLake(_Configured):
     """The archive and the Parquet lake of a data folder."""
 
-    data: Path = Field(description="Data folder.")
-    bodies: tuple[str, ...] = Field(default=("html", "wikitext"), description="Bodies to keep in the lake.")
-    max_record_mb: int = _number(
-        RECORD_BYTES_MAX >> 20, "Longest record (MiB) that is converted; longer lines are rejected.", 16, 1024
-    )
-    min_free_gb: float = _number(1.0, "Free disk space (GB) that a run leaves untouched.")
-    grace_hours: float = _number(24.0, "Hours that replaced files stay for those who may read them.")
+    numbers = ("max_record_mb", "min_free_gb", "grace_hours")
 
     @property
     def grace(self) -> timedelta:
         """How long replaced files stay."""
-        return timedelta(hours=self.grace_hours)
+        return timedelta(hours=self.settings.grace_hours)
 
     @property
     def record_bytes_max(self) -> int:
         """Bytes of the longest record that is converted."""
-        return self.max_record_mb << 20
+        return self.settings.max_record_mb << 20
 
     def bodies_of(self, dataset: Dataset) -> frozenset[str]:
         """The bodies to keep of a dataset: of HTML and wikitext those configured, and all others that it has."""
         own = {column.name for column in dataset.table if column.body}
-        return frozenset(own - _CHOSEN | own & {*self.bodies})
+        return frozenset(own - {*BODIES} | own & {*self.settings.bodies})
 
     @property
     def layout(self) -> Layout:
         """Where everything lies."""
-        return Layout(self.data)
+        return Layout(self.settings.data)
 
 
 class ConfiguredWarehouse(_Configured):
     """The DuckDB warehouse of a data folder. Opened for the moment of use, under its lock, and always closed."""
 
-    data: Path = Field(description="Data folder.")
-    publish_minutes: float | None = Field(
-        default=0.0,
-        description="Runs that were not started by hand publish at most so often; 0: each of them, null: none of them.",
-    )
-
-    storage_version: str | None = Field(
-        default=None, description="Storage version of DuckDB's files, for example v2.0.0; default: as they are."
-    )
-    hot_days: int | None = Field(
-        default=90,
-        description="Days whose changes DuckDB's files hold themselves; older ones are in the lake. null: all.",
-    )
-
     @property
     def hot(self) -> timedelta | None:
         """How long DuckDB's files hold changes themselves; None: for ever."""
-        return None if self.hot_days is None else timedelta(days=self.hot_days)
+        return None if self.settings.hot_days is None else timedelta(days=self.settings.hot_days)
 
     @property
     def publish_every(self) -> timedelta | None:
         """How often to publish at the most; None: never unasked."""
-        return None if self.publish_minutes is None else timedelta(minutes=self.publish_minutes)
+        return self.settings.publish_every
 
     @property
     def warehouse(self) -> Warehouse:
         """The warehouse; nothing is opened yet."""
-        return Warehouse(self.data, storage_version=self.storage_version)
+        return Warehouse(self.settings.data, storage_version=self.settings.storage_version)
 
     @property
     def glance(self) -> Warehouse:
         """The same for whoever may not wait: who writes is not waited for longer than some seconds."""
-        return Warehouse(self.data, storage_version=self.storage_version, lock_timeout=GLANCE_SECONDS)
+        settings = self.settings
+        return Warehouse(settings.data, storage_version=settings.storage_version, lock_timeout=GLANCE_SECONDS)
 
 
 class ConfiguredEngine(_Configured):
     """Where parallel work runs."""
 
-    address: str = Field(
-        default="threads",
-        description="Where archives are converted and lake files compacted: threads of this process, or dask://host:port.",
-    )
-    workers: int = _number(4, "Downloads under way at once.", 1, 64)
-    threads: int | None = _number(None, "Threads that convert; default: as many as there are cores.", 1, 1024)
-    memory_mb: int | None = _number(
-        None,
-        "Memory (MiB) that the process may take while it converts; default: a quarter of what it may use, 512 at least.",
-        1,
-    )
+    numbers = ("workers", "threads", "memory_mb")
 
     def engine(self, say: Callable[[str], None]) -> Engine:
         """The engine, telling its progress in lines through `say`."""
-        return Engine(workers=self.workers, reporter=LineReporter(say))
+        return Engine(workers=self.settings.workers, reporter=LineReporter(say))
 
     def converter(self, lake: ConfiguredLake) -> Converter | RemoteConverter:
         """The converter of archives into a lake, to be used as a context."""
         self.check()
         lake.check()
-        if self.address.startswith(SCHEME):
-            return RemoteConverter(self.address, lake.layout, record_bytes_max=lake.record_bytes_max)
+        chosen, longest = self.settings, lake.record_bytes_max
+        if chosen.engine.startswith(SCHEME):
+            return RemoteConverter(chosen.engine, lake.layout, record_bytes_max=longest)
         return Converter(
-            workers=self.threads,
-            memory_bytes=None if self.memory_mb is None else self.memory_mb << 20,
-            record_bytes_max=lake.record_bytes_max,
+            workers=chosen.threads,
+            memory_bytes=None if chosen.memory_mb is None else chosen.memory_mb << 20,
+            record_bytes_max=longest,
         )
 
     def compactor(self, lake: ConfiguredLake) -> AbstractContextManager[RemoteCompactor | None]:
         """The workers that compact, to be used as a context; None: threads of this process."""
         self.check()
         lake.check()
-        return compactor(self.address, lake.layout, record_bytes_max=lake.record_bytes_max)
+        return compactor(self.settings.engine, lake.layout, record_bytes_max=lake.record_bytes_max)
+
+
+def build_resources(settings: Settings) -> dict[str, Any]:
+    """The four resources under the keys that assets ask for, as plain objects; `build_defs` makes them Dagster's."""
+    kinds = (ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse, ConfiguredEngine)
+    return {key: kind(settings) for key, kind in zip(KEYS, kinds, strict=True)}
 
 
 #: Types of the parameters of assets, checks and sensors.

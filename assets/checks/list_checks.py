@@ -107,6 +107,6 @@ def _repeated(made: Loaded) -> Found:
 
 
 def _unknown(dataset: Dataset, made: Loaded) -> Found:
-    wanted = made.enterprise.projects if dataset.name == "projects" else made.enterprise.namespaces
+    wanted = made.enterprise.settings.projects if dataset.name == "projects" else made.enterprise.settings.namespaces
     known = {key for (key,) in made.keys}
     return Found([f"the list of {dataset.name} lacks {one}" for one in wanted if one not in known], len(wanted))

@@ -12,11 +12,11 @@ from assets import layers
 from assets.failures import RunConfig, as_failure, failure
 from assets.prefix import deferred, own
 from assets.steps import lookup
-from resources.access import LARGEST
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import LOOKUPS
 from resources.enterprise.errors import ServiceUnavailable
 from resources.lake.journal import Asked
+from resources.settings.types import LARGEST
 from resources.tables import Purpose
 from resources.warehouse import Warehouse
 
@@ -62,9 +62,9 @@ def lookups(
         bodies = lake.bodies_of(LOOKUPS)
         # what a killed run has paid for is known before anything is asked
         rows = lookup.load(layout, store, converter, workers, bodies)
-        watched = lookup.read_watchlist(enterprise.watchlist)
+        watched = lookup.read_watchlist(enterprise.settings.watchlist)
         enterprise.check()
-        budget = lookup.Budget(layout.root, enterprise.lookups_per_day, _now)
+        budget = lookup.Budget(layout.root, enterprise.settings.lookups_per_day, _now)
         most = budget.left if config.most_lookups is None else min(budget.left, config.most_lookups)
         wanted = lookup.plan(watched, enterprise.scope, store, most, _now())
         looked = lookup.Looked(0, 0, (), budget.left)
@@ -116,10 +116,10 @@ def reconcile(
     Raises:
         MirrorError: The service was not to be asked, or the answers could not be loaded.
     """
-    usual = enterprise.check_pages
+    usual = enterprise.settings.check_pages
     if (
         usual == 0
-        or (usual is None and (enterprise.access.use_sandbox or enterprise.access.anonymous))
+        or (usual is None and (enterprise.settings.sandbox or enterprise.settings.anonymous))
         or not store.build_path.exists()
     ):
         return Reconciled()
@@ -128,12 +128,14 @@ def reconcile(
         return Reconciled()
     layout, workers = lake.layout, engine.engine(say)
     with lookup.alone(layout), enterprise.client(ANSWER_SECONDS) as client:
-        budget, left = lookup.Budget(layout.root, enterprise.lookups_per_day, _now), lookup.units_left(client)
+        budget, left = lookup.Budget(layout.root, enterprise.settings.lookups_per_day, _now), lookup.units_left(client)
         if usual is None:
             user = client.account.known_user()
             usual = 0 if user is None or set(user.groups or ()) <= {FREE_GROUP} else PAID_SAMPLE
         count = min(usual, budget.left, usual if left is None else left)
-        pages = store.sampled_pages(enterprise.projects, enterprise.namespaces, count) if count else []
+        pages = (
+            store.sampled_pages(enterprise.settings.projects, enterprise.settings.namespaces, count) if count else []
+        )
         wanted = [Asked(page.project_id, page.namespace_id, page.name, Purpose.CHECK) for page in pages]
         lookup.ask(wanted, client, layout, budget, workers, _now)
         with engine.converter(lake) as converter:

@@ -83,7 +83,7 @@ def snapshot_assets(dataset: Dataset, prefix: Prefix = ALONE) -> list[dg.AssetsD
                 with enterprise.client() as client:
                     try:
                         plan = snapshot.plan_snapshot(
-                            identifier, client, lake.layout, lake.min_free_gb, dataset, config
+                            identifier, client, lake.layout, lake.settings.min_free_gb, dataset, config
                         )
                     except NotFound as error:
                         if snapshot.archived_sets(lake.layout.snapshot_archive(dataset, identifier), dataset):

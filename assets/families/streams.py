@@ -8,7 +8,6 @@ import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -136,12 +135,16 @@ def read_stream(
             context.log_event(dg.AssetObservation(asset_key=prefix.key(KEY), metadata=lately.metadata()))
             lately = Brought()
 
-    publish = publisher(Path(warehouse.data), wait_seconds=GLANCE_SECONDS, storage_version=warehouse.storage_version)
+    publish = publisher(
+        warehouse.settings.data,
+        wait_seconds=GLANCE_SECONDS,
+        storage_version=warehouse.settings.storage_version,
+    )
     with as_failure(), enterprise.client() as client:
         stream.keep(
             client,
             live,
-            Path(enterprise.access.data) / "state",
+            enterprise.settings.data / "state",
             since=now - timedelta(hours=config.since_hours),
             clock=lambda: datetime.now(UTC),
             ended=lambda: time.monotonic() >= until,

@@ -42,8 +42,8 @@ def compacted(
             warehouse.warehouse,
             engine.engine(context.log.info),
             compactor=compactor,
-            threads=engine.threads,
-            min_free_gb=lake.min_free_gb,
+            threads=engine.settings.threads,
+            min_free_gb=lake.settings.min_free_gb,
             hot=warehouse.hot,
             say=lambda one: context.log.info("%s", told(one)),
         )

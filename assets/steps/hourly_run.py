@@ -113,7 +113,7 @@ class HourlyRun:
         for hour, why in failed.items():
             self.fail(hour, why)
         if self.lost is None:
-            check_disk(self.plans.values(), layout.root, self.lake.min_free_gb)
+            check_disk(self.plans.values(), layout.root, self.lake.settings.min_free_gb)
 
     def _check_names(self, client: EnterpriseClient) -> None:
         """Of what no list of the run names, see that the service has it: it may be quiet, or misspelt."""

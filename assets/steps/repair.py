@@ -190,7 +190,7 @@ def repaired(
     store = warehouse.warehouse
     faulty = store.faulty_lake_files()
     with engine.converter(lake) as converter:
-        floor = int(lake.min_free_gb * 1e9)
+        floor = int(lake.settings.min_free_gb * 1e9)
         return Repair(lake.layout, store, converter, engine.engine(say), lake.bodies_of, floor).run(faulty, most)
 
 

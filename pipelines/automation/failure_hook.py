@@ -19,10 +19,11 @@ from http import HTTPStatus
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
 
-from pipelines import values
 from resources.enterprise.redaction import Redactor, printable
 from resources.errors import MirrorError
 from resources.formatting import moment_text
+from resources.settings import PROJECT
+from resources.settings.types import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     import dagster as dg
 
-    from pipelines.settings import Settings
+    from resources.settings import Settings
 
 #: For one delivery. Dagster gives a look of a sensor a minute, which may be about five runs.
 SECONDS: Final = 8.0
@@ -92,7 +93,7 @@ def deliver(target: str, content: dict[str, Any], seconds: float = SECONDS) -> N
         HookError: It was not taken in time, or was refused; the message does not name the target, which may hold a key.
     """
     body = json.dumps(content, ensure_ascii=False).encode()
-    if values.is_address(target):
+    if is_address(target):
         _post(target, body, seconds)
     else:
         _run(shlex.split(target), body, seconds)
@@ -139,7 +140,7 @@ def _run(words: list[str], body: bytes, seconds: float) -> None:
             words,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            cwd=values.PROJECT,
+            cwd=PROJECT,
             env=environ,
             start_new_session=True,
         )

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
-from pathlib import Path
 
 import dagster as dg
 
@@ -26,12 +25,12 @@ from pipelines.process.dagster_internals import (
     SENSOR_NAME_TAG,
     WILL_RETRY_TAG,
 )
-from pipelines.settings import Settings
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset, Family, datasets
 from resources.enterprise.errors import AuthenticationError
 from resources.errors import MirrorError
 from resources.formatting import counted, moment_text
+from resources.settings import Settings
 from resources.warehouse import next_text
 
 _UNDER_WAY = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED]
@@ -238,7 +237,7 @@ def keep_streaming(
     job = prefix.name(jobs.STREAM)
     if context.instance.get_runs(dg.RunsFilter(job_name=job, statuses=discovery.UNDER_WAY), limit=1):
         return dg.SkipReason("A run is reading the stream.")
-    if stream.is_kept(Path(enterprise.access.data) / "state"):
+    if stream.is_kept(enterprise.settings.data / "state"):
         return dg.SkipReason("Another process reads the stream, `wme stream` for example.")
     now = datetime.now(UTC)
     failed = list(

@@ -154,8 +154,7 @@ def wme(context: click.Context, *, verbose: bool, env_file: str | None) -> None:
     Without an account (WME_USERNAME, WME_PASSWORD) everything runs against the built-in sandbox.
     """
     from pipelines.cli import terminal
-    from pipelines.settings import load_env_file, unknown
-    from pipelines.values import ENV_FILE
+    from resources.settings import ENV_FILE, load_env_file, unknown
 
     if env_file is not None:
         os.environ[ENV_FILE] = env_file

@@ -13,8 +13,8 @@ import click
 from pipelines.cli import Group, options, terminal
 from pipelines.cli.secret_input import CODE, NEW_PASSWORD, PASSWORD, Unargued, from_stdin, secrets
 from pipelines.report.account import account_json, account_text, tokens_text
-from pipelines.settings import read as read_settings
 from resources.enterprise.errors import DiskFull, StateError
+from resources.settings import read as read_settings
 
 if TYPE_CHECKING:
     from pipelines.cli.secret_input import Wanted

@@ -17,9 +17,9 @@ import click
 
 from pipelines.cli import options, terminal
 from pipelines.cli.options import hours_option
-from pipelines.settings import read as read_settings
-from pipelines.settings import read_data
 from resources.formatting import counted, size_text
+from resources.settings import read as read_settings
+from resources.settings import read_data
 
 
 @click.command()

@@ -12,10 +12,10 @@ import click
 
 from pipelines.cli import options, terminal
 from pipelines.cli.options import PROJECT, quiet_option
-from pipelines.settings import read as read_settings
-from pipelines.settings import read_data
 from resources.data_folder import facts_of
 from resources.formatting import counted, hour_text, moment_text, size_text
+from resources.settings import read as read_settings
+from resources.settings import read_data
 
 
 @click.command(cls=options.Writing)

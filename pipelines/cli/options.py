@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipelines.cli import terminal
-from pipelines.settings import SettingsError, read_data
-from pipelines.settings import read as read_settings
-from pipelines.values import ENV_FILE
-from resources import datasets
+from resources import connection, datasets
+from resources.settings import ENV_FILE, SettingsError, read_data
+from resources.settings import read as read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pipelines.settings import Settings
     from resources.adapters import ConfiguredEngine
     from resources.datasets import Dataset, Family
     from resources.enterprise import EnterpriseClient
+    from resources.settings import Settings
 
 
 class _Hour(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -145,18 +144,17 @@ def client(settings: Settings, *, writes: bool = False) -> Iterator[EnterpriseCl
 
     Without `writes`, the data folder may be full or read-only, as long as a valid token is stored.
     """
-    with settings.access.client(writes=writes) as opened:
+    with connection.client(settings, writes=writes) as opened:
         yield opened
 
 
 def terminal_engine(settings: Settings) -> ConfiguredEngine:
     """The engine of the settings, which shows its progress on the terminal instead of in Dagster's log."""
-    from pipelines.wiring import engine_fields
     from resources.adapters import ConfiguredEngine
     from resources.engine import Engine
 
     class TerminalEngine(ConfiguredEngine):
         def engine(self, say: Callable[[str], None]) -> Engine:  # noqa: ARG002  the terminal is watched, not the log
-            return Engine(workers=self.workers, reporter=terminal.reporter())
+            return Engine(workers=self.settings.workers, reporter=terminal.reporter())
 
-    return TerminalEngine(**engine_fields(settings))
+    return TerminalEngine(settings)

@@ -16,11 +16,11 @@ import click
 
 from pipelines.cli import options, terminal
 from pipelines.cli.options import FILE, HOUR, PROJECT, DatasetName, dataset_option
-from pipelines.settings import read as read_settings
 from resources import datasets
 from resources.datasets import ARTICLE_CHANGES, Family
 from resources.enterprise import endpoints
 from resources.formatting import moment_text, value_text
+from resources.settings import read as read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

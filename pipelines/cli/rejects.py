@@ -11,14 +11,14 @@ import click
 
 from pipelines.cli import options, terminal
 from pipelines.cli.options import HOUR
-from pipelines.settings import read as read_settings
 from resources.errors import clause
 from resources.formatting import counted, value_text
+from resources.settings import read as read_settings
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from pipelines.settings import Settings
+    from resources.settings import Settings
 
 
 @click.command(cls=options.Writing, only="retry")

@@ -15,18 +15,18 @@ import click
 from pipelines.cli import options, terminal
 from pipelines.cli.options import HOUR, DatasetName, quiet_option
 from pipelines.operations.waiting import DEFAULT_MINUTES, MOST_MINUTES, outlast
-from pipelines.settings import read as read_settings
-from resources import datasets
+from resources import connection, datasets
 from resources.datasets import Family
 from resources.formatting import counted, size_text
+from resources.settings import read as read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pipelines.operations.run import RunReport
-    from pipelines.settings import Settings
     from resources.datasets import Dataset
     from resources.enterprise import EnterpriseClient
+    from resources.settings import Settings
     from resources.warehouse import Warehouse
     from resources.warehouse.records import SummaryRow
 
@@ -123,7 +123,7 @@ def run(
     from assets import names
     from pipelines.operations import pending
     from pipelines.operations import run as runs
-    from pipelines.wiring import build_resources
+    from resources.adapters import build_resources
     from resources.enterprise.errors import UnreachableError
     from resources.lake import Layout
     from resources.warehouse import Warehouse
@@ -150,7 +150,7 @@ def run(
 
     def attempt() -> RunReport:
         try:
-            if settings.sandbox and settings.access.found_sandbox() is None:
+            if settings.sandbox and connection.found_sandbox(settings) is None:
                 say("Starting the sandbox, which then makes its first archives: about half a minute")
             say("Looking for the newest hours")
             with enterprise.client() as client:

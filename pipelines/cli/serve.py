@@ -17,8 +17,8 @@ import click
 
 from pipelines.cli import options, terminal
 from pipelines.process import interrupts
-from pipelines.settings import read as read_settings
-from pipelines.settings import read_data
+from resources.settings import read as read_settings
+from resources.settings import read_data
 
 
 @click.command(

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from pipelines.cli import Group, options, terminal
 from pipelines.cli.options import CHUNK, SNAPSHOT, dataset_option
 from pipelines.cli.records import answered
-from pipelines.settings import read as read_settings
+from resources.settings import read as read_settings
 from resources.datasets import SNAPSHOT_ARTICLES, Family
 from resources.datasets.paths import short
 from resources.enterprise import SnapshotOptions, endpoints

@@ -11,8 +11,8 @@ import click
 
 from pipelines.cli import options, terminal
 from pipelines.process import interrupts
-from pipelines.settings import read as read_settings
 from resources.formatting import counted
+from resources.settings import read as read_settings
 
 #: Seconds in which what has come is kept when the command is to end.
 _END_SECONDS = 2.5
@@ -54,7 +54,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, publish:
     """
     from assets.steps.live_publication import publisher
     from assets.steps.stream import Kept, keep, loaded_hours, told
-    from pipelines.wiring import build_resources
+    from resources.adapters import build_resources
     from resources.datasets.live import LIVE_CHANGES
     from resources.enterprise import StreamOptions
     from resources.lake import Layout

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pipelines.process import instance as instances
-from pipelines.settings import SettingsError
 from resources import datasets
 from resources.data_folder import BackupUnderWayError, facts_of, removing
 from resources.datasets import Family
 from resources.datasets.paths import hour_folders
 from resources.lake import Layout
+from resources.settings import SettingsError
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from pipelines.settings import Settings
     from resources.datasets import Dataset
+    from resources.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from assets.steps import lookup
 from assets.steps import snapshot as snapshot_sets
 from assets.steps.comparing import compare_stream
 from assets.steps.converting import attempts
-from pipelines.wiring import build_resources
 from resources import datasets, files
+from resources.adapters import build_resources
 from resources.data_folder import facts_of
 from resources.datasets import LOOKUPS, SNAPSHOT_ARTICLES, Family
 from resources.datasets.paths import hour_folders
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from assets.steps.snapshot import ArchivedSnapshot
-    from pipelines.settings import Settings
     from resources.adapters import EnterpriseResource
     from resources.datasets import Dataset
     from resources.engine import Engine, Outcome
     from resources.lake import Conversion, Layout
+    from resources.settings import Settings
     from resources.warehouse import Warehouse
 
     #: An hour or a snapshot of a dataset.

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from pipelines.operations.rebuild import kept_versions, rebuild
-from pipelines.wiring import build_resources
+from resources.adapters import build_resources
 from resources.datasets import Family, datasets, named
 from resources.datasets.paths import ARCHIVE, DIGITS
 from resources.formatting import counted, hour_text, listed
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pipelines.operations.rebuild import Part, Rebuilt
-    from pipelines.settings import Settings
+    from resources.settings import Settings
     from resources.lake import Layout
     from resources.warehouse import QueryResult
 

@@ -28,22 +28,22 @@ from pipelines.operations import pending
 from pipelines.process import instance as instances
 from pipelines.process import processes
 from pipelines.process.dagster_internals import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
-from pipelines.settings import SettingsError
-from pipelines.wiring import build_resources
 from resources import datasets
+from resources.adapters import build_resources
 from resources.datasets import ARTICLE_CHANGES, Family, last_complete_hour
 from resources.enterprise.errors import EnterpriseError, NotPublishedYet, UnreachableError
 from resources.formatting import hour_text
 from resources.lake import Layout
+from resources.settings import SettingsError
 from resources.warehouse import WarehouseBusyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from pipelines.settings import Settings
     from resources.adapters import EnterpriseResource
     from resources.datasets import Dataset
     from resources.enterprise import EnterpriseClient, SnapshotPlan
+    from resources.settings import Settings
 
 importing.keep()
 

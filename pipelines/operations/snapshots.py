@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from pipelines.settings import Settings
     from resources.datasets import Dataset
     from resources.engine import Reporter
     from resources.enterprise import Download, EnterpriseClient, Wishes
     from resources.enterprise.models import Snapshot
+    from resources.settings import Settings
 
 _IDENTIFIER = re.compile(r"(\w+)_namespace_(\d+)")
 

@@ -14,11 +14,11 @@ from filelock import FileLock
 from pipelines.process import history, supervisor
 from pipelines.process.dagster_internals import InstanceRef, NoOpComputeLogManager
 from pipelines.process.processes import end_killed
-from pipelines.values import ENV_FILE, PROJECT
 from resources import files
 from resources.adapters import POOLS
 from resources.data_folder import ready, ui_lock
 from resources.errors import MirrorError, clause
+from resources.settings import ENV_FILE, PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

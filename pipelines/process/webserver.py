@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse
 
-from pipelines import settings, values
 from pipelines.process import dagster_servers
-from resources import data_folder
+from resources import data_folder, settings
+from resources.settings.types import host as host_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -56,7 +56,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
         self._app = app
-        self._public = {values.host(name) for name in hosts}
+        self._public = {host_of(name) for name in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it with a sentence."""
@@ -80,7 +80,7 @@ class Guard:
     def _foreign(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
         """The refusal of a request under another name, or from another website."""
         text = headers.get("host", "")
-        host = values.host(text)
+        host = host_of(text)
         if host is None or (host[0] not in LOOPBACK and host not in self._public):
             return (
                 403,
@@ -89,7 +89,7 @@ class Guard:
         origin = headers.get("origin")
         if origin is not None:
             scheme, _, rest = origin.partition("://")
-            page = values.host(rest) if scheme.lower() in {"http", "https"} else None
+            page = host_of(rest) if scheme.lower() in {"http", "https"} else None
             if page is None or (page != host and page not in self._public):
                 return 403, (
                     f"the request comes from a page of the origin {_quoted(origin)}. If this is the public address of the UI, add its host "

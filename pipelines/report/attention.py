@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
     from pipelines.report.status import Status
-    from pipelines.settings import Settings
+    from resources.settings import Settings
     from resources.warehouse.read.coverage import Gap
 
 #: Places and spans of hours that a line names.

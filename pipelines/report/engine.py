@@ -10,7 +10,7 @@ from resources.lake import Converter, Layout
 from resources.remote import SCHEME, RemoteConverter
 
 if TYPE_CHECKING:
-    from pipelines.settings import Settings
+    from resources.settings import Settings
 
 #: Name of the fact, one for each worker of a cluster.
 WORKER = "worker"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pipelines.report import engine as engine_
 from pipelines.report import stream as stream_
 from pipelines.report.account import tokens_text
-from resources import datasets
+from resources import connection, datasets
 from resources.data_folder import origin_of
 from resources.datasets import ARTICLE_CHANGES, Family, last_complete_hour
 from resources.errors import MirrorError
@@ -23,7 +23,7 @@ from resources.warehouse.read import coverage as coverage_
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pipelines.settings import Settings
+    from resources.settings import Settings
     from resources.warehouse.read.reading import Reader
 
 #: Hours that are looked at one by one, unless asked otherwise: those that the service keeps.
@@ -121,7 +121,7 @@ def _tell_disk(report: Status, settings: Settings) -> None:
 
 def _tell_tokens(report: Status, settings: Settings) -> None:
     try:
-        with settings.access.client(writes=False) as client:
+        with connection.client(settings, writes=False) as client:
             report.facts.append(("tokens", tokens_text(client.account.status(), client.account.now())))
     except MirrorError as error:
         report.troubles.append(str(error))

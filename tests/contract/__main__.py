@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipelines import settings
-from pipelines.settings import SettingsError
+from resources import settings
+from resources.settings import SettingsError
 
 
 def main(words: list[str]) -> int:

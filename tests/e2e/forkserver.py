@@ -36,9 +36,9 @@ import dagster as dg
 from assets.families import snapshots
 from assets.steps import hourly_run
 from assets.steps import snapshot as snapshot_sets
-from pipelines import settings as settings_module
 from pipelines.operations import run as runs
 from resources import access, adapters
+from resources import settings as settings_module
 from resources.datasets import SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES
 from resources.enterprise import Lists
 from resources.warehouse import Warehouse

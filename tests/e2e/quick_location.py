@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import dagster as dg
 
 from assets import partitions
-from pipelines import settings
 from pipelines.automation import discovery
 from pipelines.definitions import build_defs
 from pipelines.process import history
+from resources import settings
 from resources.datasets import SNAPSHOT_ARTICLES, Family, datasets
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from pipelines import cli
 from pipelines.cli import terminal
 from pipelines.process.interrupts import SENTENCE
 from pipelines.report.status import collect
-from pipelines.settings import read
 from resources.enterprise.http.clock import ServiceClock
+from resources.settings import read
 from resources.tables import NO_SNAPSHOT
 from tests.builds import lay
 from tests.e2e.conftest import PATIENCE_SECONDS, bare

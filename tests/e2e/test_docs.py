@@ -18,17 +18,18 @@ import click
 import duckdb
 import pytest
 
-from pipelines import cli, settings, values
+from pipelines import cli
 from pipelines.cli import secret_input
 from pipelines.process import instance
 from pipelines.report import dictionary
-from resources import datasets
+from resources import datasets, settings
 from resources.engine.errors import EngineError
 from resources.enterprise.errors import EnterpriseError
 from resources.lake import errors as lake_errors
 from resources.lake.decode import native
 from resources.sandbox import options as sandbox_options
 from resources.sandbox.api import control as sandbox_control
+from resources.settings import types
 from resources.tables import ENTITY_VIEWS, MACROS, QUESTIONS, STRUCTURED_VIEWS, HourState
 from resources.warehouse.errors import WarehouseError
 from tests.contract import __main__ as contract
@@ -495,7 +496,7 @@ def read_variables():
 
 def read_switches():
     """What is read elsewhere: by the reader of the settings file; by the converter, of whoever compares or mends; by `wme auth`, a secret that is on its way; by `make test-live`."""
-    modules = (native, secret_input, contract, values)
+    modules = (native, secret_input, contract, types)
     return {name for module in modules for name in re.findall(r'"(WME_[A-Z_]+)"', Path(module.__file__).read_text())}
 
 

@@ -15,9 +15,9 @@ from assets import layers
 from pipelines.automation import jobs
 from pipelines.operations import run
 from pipelines.process import instance
-from pipelines.settings import read
 from resources import datasets
 from resources.formatting import hour_text
+from resources.settings import read
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -86,7 +86,7 @@ def test_dagster_from_another_folder_finds_the_mirror_of_the_project(project):
         "import dagster as dg\n"
         "lake = dg.build_resources({'lake': defs.resources['lake']}).__enter__().lake\n"
         "hours = graph.get(dg.AssetKey(['archive', 'batches'])).partitions_def\n"
-        "print(lake.data, hours.get_first_partition_key())\n"
+        "print(lake.settings.data, hours.get_first_partition_key())\n"
     )
     elsewhere = project.parent / "elsewhere"
     assert told(project, [str(project / "show.py")], elsewhere).splitlines() == [f"{project}/mirror 2026-01-02-03:00"]
@@ -122,14 +122,14 @@ def watch(event, arguments):
 
 sys.addaudithook(watch)
 from pipelines.definitions import build_defs, hourly_partitions
-from pipelines.settings import Settings, read
+from resources.settings import Settings, read
 assert state() == before, (state(), before)
 is_building = True
 settings = read({"WME_USERNAME": "you", "WME_PASSWORD": "sesame", "WME_PROJECTS": "enwiki", "WME_DATA": "/nowhere/data"})
 built = build_defs(settings, prefix="encyclopedia")
 found = list(seen)
-access = dagster.build_resources({"one": built.resources["encyclopedia_enterprise"]}).__enter__().one.access
-print(found, access.username, access.password, access.use_sandbox, Settings(username="you", password="sesame").sandbox)
+used = dagster.build_resources({"one": built.resources["encyclopedia_enterprise"]}).__enter__().one.settings
+print(found, used.username, used.password.get_secret_value(), used.sandbox, Settings(username="you", password="sesame").sandbox)
 """
 
 

@@ -12,12 +12,13 @@ import pytest
 from assets.steps.hour import fetch_hour, plan_hour
 from assets.steps.snapshot import DISK_FACTOR
 from pipelines.process.interrupts import SENTENCE
-from pipelines.settings import read
+from resources import connection
 from resources.datasets import ARTICLE_CHANGES
 from resources.engine import Engine, LineReporter
 from resources.enterprise import is_intact
 from resources.lake import Layout
 from resources.sandbox import Settings, running
+from resources.settings import read
 from resources.warehouse import Warehouse
 from tests.e2e.conftest import PATIENCE_SECONDS
 
@@ -203,7 +204,7 @@ def test_the_next_run_loads_what_is_archived_and_not_loaded(environ, call, servi
     assert told.code == 0, told.err
     assert f"Snapshot {NAME} (snapshot_articles), from the archive" in told.err
     settings = read(environ)
-    with settings.access.client() as client:
+    with connection.client(settings) as client:
         layout, engine = Layout(settings.data), Engine(1, LineReporter(str))
         fetch_hour(plan_hour(hours[1], client, layout, settings.scope_of(ARTICLE_CHANGES)), client, layout, engine)
     # the gap is known from the first run after it on, and the next one closes it

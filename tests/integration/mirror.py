@@ -25,12 +25,12 @@ from pydantic import SecretStr
 from assets.partitions import EARLIEST, HOUR, hour_of, key_of
 from assets.steps.repair import Repair, Repaired
 from pipelines.definitions import build_defs
-from pipelines.settings import Settings as PipelineSettings
 from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient, Patience
 from resources.lake import Converter, Layout
+from resources.settings import Settings as PipelineSettings
 from resources.warehouse import Warehouse
 from tests.builds import lay, looking
 
@@ -192,9 +192,9 @@ class Mirror:
 
         class Watched(ConfiguredEngine):
             def engine(self, say: Callable[[str], None]) -> Engine:
-                return Engine(workers=self.workers, reporter=LineReporter(hear))
+                return Engine(workers=self.settings.workers, reporter=LineReporter(hear))
 
-        return {"engine": Watched()}
+        return {"engine": Watched(self.settings)}
 
     def publish(self) -> Made:
         """Take the pending hours into `articles`, and publish."""
@@ -336,15 +336,7 @@ class Mirror:
                 ) as client:
                     yield client
 
-        s = self.settings
-        return OnSandboxClock(
-            access=s.access,
-            projects=s.projects,
-            namespaces=s.namespaces,
-            wikidata=s.wikidata,
-            watchlist=s.watchlist,
-            check_pages=s.check_pages,
-        )
+        return OnSandboxClock(self.settings)
 
     def resources(self) -> dict[str, Any]:
         """Resources on the sandbox's clock."""
@@ -357,8 +349,8 @@ class Mirror:
 
         return {
             "enterprise": self._enterprise(),
-            "lake": ConfiguredLake(data=self.data, bodies=self.settings.bodies, min_free_gb=self.settings.min_free_gb),
-            "warehouse": OnSandboxClock(data=self.data),
+            "lake": ConfiguredLake(self.settings),
+            "warehouse": OnSandboxClock(self.settings),
         }
 
     def _run(

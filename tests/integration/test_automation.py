@@ -31,14 +31,14 @@ from pipelines.automation.discovery import LAUNCHING, RECHECKS, WAITS, missing_h
 from pipelines.automation.sensors import STREAM_WAITS
 from pipelines.definitions import build_defs
 from pipelines.report.status import collect
-from pipelines.settings import Settings
-from pipelines.wiring import build_resources
 from resources import datasets, files
+from resources.adapters import build_resources
 from resources.datasets import ARTICLE_CHANGES, last_complete_hour
 from resources.datasets.live import files_of
 from resources.formatting import hour_text, moment_text
 from resources.sandbox import Settings as SandboxSettings
 from resources.sandbox import running
+from resources.settings import Settings
 from resources.tables import HourState
 from resources.warehouse import HourStatus
 from tests.builds import lay

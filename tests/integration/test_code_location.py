@@ -18,10 +18,10 @@ from assets import layers
 from assets.families import streams
 from assets.partitions import EARLIEST
 from pipelines.definitions import build_defs
-from pipelines.settings import Settings
 from resources import datasets
 from resources.sandbox import Settings as SandboxSettings
 from resources.sandbox import running
+from resources.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

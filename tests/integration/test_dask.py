@@ -28,13 +28,13 @@ from assets.steps.converting import convert_archives, files_of
 from benchmarks.workload import build
 from pipelines.report import engine as report_engine
 from pipelines.report.status import as_json, collect
-from pipelines.settings import Settings
 from resources import remote
 from resources.engine import Engine, LineReporter, errors
 from resources.engine.dask import Call, Cluster, Patience
 from resources.engine.dask import cluster as dask_cluster
 from resources.lake import Archive, ArchiveError, Converter, Layout, sweep
 from resources.remote import RemoteCompactor, RemoteConverter, versions
+from resources.settings import Settings
 from resources.warehouse import LakeFile, Warehouse
 from tests.integration import tasks
 from tests.local_cluster import ROOT, LocalCluster, cluster, free_port

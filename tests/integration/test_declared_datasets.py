@@ -17,9 +17,9 @@ from assets.partitions import key_of
 from pipelines.cli import wme
 from pipelines.definitions import build_defs
 from pipelines.report import dictionary
-from pipelines.settings import read
 from resources import datasets
 from resources.datasets import Dataset, Family, last_complete_hour
+from resources.settings import read
 from resources.tables.columns import BATCH_HOUR, NAMESPACE_ID, PROJECT_ID, SNAPSHOT_VERSION
 from resources.tables.declaration import INT, TEXT, TIMESTAMP, Column, Table
 from tests.unit.enterprise.loopback import Loopback, Reply, json_reply

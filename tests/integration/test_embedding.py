@@ -21,9 +21,9 @@ from assets.partitions import hour_of, key_of
 from pipelines.automation import discovery, sensors
 from pipelines.definitions import build_defs, hourly_partitions
 from pipelines.process import processes
-from pipelines.settings import Settings
 from resources.sandbox import Settings as SandboxSettings
 from resources.sandbox import running
+from resources.settings import Settings
 from tests.builds import lay
 from tests.integration.test_automation import offered
 

@@ -8,9 +8,9 @@ import pytest
 
 from assets.layers import SNAPSHOT_KEYS
 from pipelines.definitions import build_defs
-from pipelines.settings import Settings
 from resources import datasets
 from resources.datasets import Family
+from resources.settings import Settings
 
 if TYPE_CHECKING:
     from tests.integration.mirror import Mirror

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pipelines.operations import snapshots
-from pipelines.settings import Settings
 from resources.engine import LineReporter
 from resources.enterprise import Wishes
+from resources.settings import Settings
 from tests.integration.mirror import PROJECTS
 
 NAMES = [f"{project}_namespace_0" for project in PROJECTS]

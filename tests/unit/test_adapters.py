@@ -8,24 +8,27 @@ from pathlib import Path
 import pytest
 
 from resources import machine
-from resources.access import Access, sandbox_settings
 from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
+from resources.connection import sandbox_settings
 from resources.data_folder import OriginError, origin_of
-from resources.enterprise.errors import InvalidRequest
 from resources.lake import ConversionError
+from resources.settings import Settings, SettingsError
 
 URL = "http://127.0.0.1:1"
 
 
 def service(data, url=URL, **more):
-    access = Access(str(data), base_url=url, username="u", password="p", **more)
-    return ConfiguredEnterprise(access=access, projects=["enwiki"])
+    return ConfiguredEnterprise(
+        Settings(data=data, projects=("enwiki",), username="u", password="p", sandbox=False, **more).model_copy(
+            update={"base_url": url}
+        )
+    )
 
 
 def test_the_scope_is_every_namespace_of_every_project_in_the_order_configured():
-    resource = ConfiguredEnterprise(access=Access("d"), projects=["frwiki", "enwiki"], namespaces=[14, 0])
+    resource = ConfiguredEnterprise(Settings(projects=("frwiki", "enwiki"), namespaces=(14, 0)))
     assert resource.scope == (("frwiki", 14), ("frwiki", 0), ("enwiki", 14), ("enwiki", 0))
-    assert ConfiguredEnterprise(access=Access("d"), projects=["enwiki"]).scope == (("enwiki", 0),)
+    assert Settings(projects=("enwiki",)).scope == (("enwiki", 0),)
 
 
 def test_a_data_folder_is_bound_to_the_first_service_it_is_used_with(tmp_path):
@@ -39,7 +42,7 @@ def test_a_data_folder_is_bound_to_the_first_service_it_is_used_with(tmp_path):
 
 
 def test_an_address_that_cannot_be_one_binds_nothing(tmp_path):
-    with pytest.raises(InvalidRequest):
+    with pytest.raises(SettingsError, match="base_url cannot be used"):
         service(tmp_path, "ftp://nowhere").service()
     assert origin_of(tmp_path) is None
 
@@ -49,28 +52,25 @@ def test_the_sandbox_of_a_folder_lies_in_it():
 
 
 def test_quantities_have_the_units_that_their_names_say():
-    assert ConfiguredLake(data="d", grace_hours=1.5).grace == timedelta(hours=1, minutes=30)
-    assert ConfiguredLake(data="d").grace == timedelta(days=1)
-    assert ConfiguredWarehouse(data="d", publish_minutes=90.0).publish_every == timedelta(minutes=90)
-    assert ConfiguredWarehouse(data="d").publish_every == timedelta(0)
-    assert ConfiguredWarehouse(data="d", publish_minutes=None).publish_every is None
-    assert ConfiguredLake(data="d").layout.lake == Path("d/lake")
-    assert ConfiguredWarehouse(data="d").warehouse.published_path == Path("d/warehouse.duckdb")
+    settings = Settings(data=Path("d"), grace_hours=1.5)
+    assert ConfiguredLake(settings).grace == timedelta(hours=1, minutes=30)
+    assert ConfiguredLake(settings).layout.lake == Path("d/lake")
+    assert ConfiguredWarehouse(settings).warehouse.published_path == Path("d/warehouse.duckdb")
 
 
 def test_downloads_and_threads_are_as_many_as_were_asked_for():
     said = []
-    engine = ConfiguredEngine(workers=3).engine(said.append)
+    engine = ConfiguredEngine(Settings(workers=3)).engine(said.append)
     assert engine.workers == 3
     engine.reporter.start("x", 1000, "B")
     assert said == ["x: 1.0 kB"]
-    with ConfiguredEngine(threads=2).converter(ConfiguredLake(data="d")) as converter:
+    with ConfiguredEngine(Settings(threads=2)).converter(ConfiguredLake(Settings())) as converter:
         assert converter.workers == 2
 
 
 def test_memory_is_in_mebibytes():
-    with pytest.raises(ConversionError, match=r"^100 MB are too little for 8 workers"):
-        ConfiguredEngine(threads=8, memory_mb=100).converter(ConfiguredLake(data="d"))
+    with pytest.raises(ConversionError, match=r"^300 MB are too little for 8 workers"):
+        ConfiguredEngine(Settings(threads=8, memory_mb=300)).converter(ConfiguredLake(Settings()))
 
 
 def test_memory_follows_the_machine_unless_it_is_set(monkeypatch):
@@ -78,16 +78,16 @@ def test_memory_follows_the_machine_unless_it_is_set(monkeypatch):
     for usable, expected in ((64 * gib, 16 * gib), (2 * gib, gib // 2), (gib // 2, gib // 4)):
         monkeypatch.setattr(machine, "memory_bytes", lambda usable=usable: usable)
         monkeypatch.setattr(machine, "cores", lambda: 200)
-        with ConfiguredEngine().converter(ConfiguredLake(data="d")) as converter:
+        with ConfiguredEngine(Settings()).converter(ConfiguredLake(Settings())) as converter:
             assert converter.memory_bytes == expected
             # as many as fit into it: 96 MiB, and 160 MiB for each
             assert converter.workers == (expected - (96 << 20)) // (160 << 20)
             assert converter.readers > converter.workers
-    with ConfiguredEngine(memory_mb=420).converter(ConfiguredLake(data="d")) as converter:
+    with ConfiguredEngine(Settings(memory_mb=420)).converter(ConfiguredLake(Settings())) as converter:
         assert (converter.memory_bytes, converter.workers) == (420 << 20, 2)
     monkeypatch.setattr(machine, "cores", lambda: 3)
-    with ConfiguredEngine(memory_mb=9000).converter(ConfiguredLake(data="d")) as converter:
+    with ConfiguredEngine(Settings(memory_mb=9000)).converter(ConfiguredLake(Settings())) as converter:
         assert converter.workers == 3
     monkeypatch.setattr(machine, "memory_bytes", lambda: 300 << 20)
     with pytest.raises(ConversionError, match=r"^150 MB are too little for 1 worker.*Allow at least 256 MB"):
-        ConfiguredEngine().converter(ConfiguredLake(data="d"))
+        ConfiguredEngine(Settings()).converter(ConfiguredLake(Settings()))

@@ -15,11 +15,9 @@ from pydantic import TypeAdapter
 
 from assets.maintenance import housekeeping
 from assets.steps.lookup import Budget, WatchlistError, read_watchlist
-from pipelines import settings, values
 from pipelines.operations import backup
 from pipelines.process import instance
-from pipelines.settings import SettingsError
-from resources import files
+from resources import files, settings
 from resources.data_folder import OriginError, claim, origin_of, ready
 from resources.datasets import ARTICLE_CHANGES
 from resources.engine import LineReporter, Outcome
@@ -34,6 +32,7 @@ from resources.lake.journal import archives, pack
 from resources.lake.rejects import whole_line
 from resources.remote import RemoteConverter
 from resources.sandbox.files import read_state
+from resources.settings import SettingsError, types
 from resources.warehouse import Warehouse
 from resources.warehouse.publish.receipt import Receipt
 
@@ -214,7 +213,7 @@ def test_an_odd_watch_list_is_named(tmp_path, make):
 
 @odd
 def test_an_odd_settings_file_is_named(tmp_path, make, monkeypatch):
-    monkeypatch.setattr(values, "PROJECT", tmp_path)
+    monkeypatch.setattr(types, "PROJECT", tmp_path)
     settings.load_env_file()
     lay(tmp_path / ".env", make)
     if make in {*KINDS.values(), DAMAGED["no UTF-8"], DAMAGED["zeros"]}:

@@ -21,8 +21,8 @@ from resources.warehouse import Warehouse
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pipelines.settings import Settings
     from resources.files import StrPath
+    from resources.settings import Settings
 
 #: Sentences about gaps that are shown, and about all else; facts of one name; characters of a fact.
 _GAPS, _SHOWN, _FACTS, _LONGEST = 10, 20, 5, 300

@@ -14,13 +14,13 @@ import pytest
 from assets.steps import hour as batches
 from assets.steps.converting import convert_archives
 from assets.steps.hourly_run import HourlyRun
-from resources.access import Access
 from resources.adapters import ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, named
 from resources.engine import Engine, LineReporter
 from resources.enterprise import EnterpriseClient
 from resources.formatting import hour_text
 from resources.lake import Archive, Converter, Layout
+from resources.settings import Settings
 from resources.warehouse import Warehouse
 from tests.builds import lay
 from tests.unit.enterprise.conftest import HOUR, QUICK, Clock
@@ -148,10 +148,16 @@ class Bench:
             def warehouse(self) -> Warehouse:
                 return bench.warehouse
 
+        settings = Settings(
+            data=self.data,
+            projects=projects or ("enwiki",),
+            min_free_gb=min_free_gb,
+            publish_every=None if publish_minutes is None else timedelta(minutes=publish_minutes),
+        )
         return {
-            "enterprise": OnClock(access=Access(str(self.data)), projects=projects or ("enwiki",)),
-            "lake": ConfiguredLake(data=self.data, min_free_gb=min_free_gb),
-            "warehouse": OfWarehouse(data=self.data, publish_minutes=publish_minutes),
+            "enterprise": OnClock(settings),
+            "lake": ConfiguredLake(settings),
+            "warehouse": OfWarehouse(settings),
         }
 
     def run(self, *projects: str, min_free_gb: float = 0.0) -> HourlyRun:

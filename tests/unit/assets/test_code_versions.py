@@ -10,9 +10,9 @@ from dagster._core.loader import LoadingContextForTest
 from assets import layers
 from assets.families.lists import list_assets
 from pipelines.definitions import build_defs
-from pipelines.settings import Settings
 from resources.datasets import LISTS, named
 from resources.lake import lists
+from resources.settings import Settings
 
 PROJECTS = layers.keys(named("projects"))[1:]
 

@@ -19,6 +19,7 @@ from assets.steps import hour as batches
 from resources import datasets
 from resources.adapters import ConfiguredEngine
 from resources.enterprise import Hours, Lists, errors
+from resources.settings import Settings
 from tests.unit.assets.conftest import NEXT, archive_bytes, record
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.enterprise.loopback import json_reply
@@ -63,7 +64,7 @@ def materialize(bench: Any) -> Iterator[Callable[..., Told]]:
             result = dg.materialize(
                 [CHANGES],
                 instance=instance,
-                resources=bench.resources(*projects) | {"engine": ConfiguredEngine(workers=2, threads=1)},
+                resources=bench.resources(*projects) | {"engine": ConfiguredEngine(Settings(workers=2, threads=1))},
                 tags={
                     ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]),
                     ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1]),

@@ -10,7 +10,8 @@ import pytest
 
 from assets.partitions import HOUR as ONE_HOUR
 from assets.published import WHEN_DUE, published_warehouse
-from resources.adapters import EngineResource
+from resources.adapters import ConfiguredEngine
+from resources.settings import Settings
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Publication, Warehouse, WarehouseBusyError, next_text
 from resources.warehouse.database import row_groups
@@ -30,7 +31,7 @@ def publish(bench):
                 [published_warehouse()],
                 instance=instance,
                 resources={name: bench.resources(publish_minutes=minutes, **more)[name] for name in RESOURCES}
-                | {"engine": EngineResource(threads=1)},
+                | {"engine": ConfiguredEngine(Settings(threads=1))},
                 tags=tags,
             )
         (made,) = result.asset_materializations_for_node("published__warehouse")

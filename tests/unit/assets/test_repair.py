@@ -12,9 +12,10 @@ from assets.published import published_warehouse
 from assets.steps.hour import load_hour
 from assets.steps.repair import Repair, told
 from resources import damage
-from resources.adapters import EngineResource
+from resources.adapters import ConfiguredEngine
 from resources.datasets import ARTICLE_CHANGES
 from resources.lake import LakeError
+from resources.settings import Settings
 
 BODIES = "SELECT project_id, wikitext FROM article_bodies ORDER BY ALL"
 #: As many as are worth a compaction.
@@ -44,7 +45,7 @@ def published(bench):
 
 def publish(bench):
     """Materialize the published file; returns its metadata."""
-    resources = bench.resources(*(project for project, _ in PLACES)) | {"engine": EngineResource(threads=1)}
+    resources = bench.resources(*(project for project, _ in PLACES)) | {"engine": ConfiguredEngine(Settings(threads=1))}
     with dg.DagsterInstance.ephemeral() as instance:
         result = dg.materialize([published_warehouse()], instance=instance, resources=resources)
     (made,) = result.asset_materializations_for_node("published__warehouse")

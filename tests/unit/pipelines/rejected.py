@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.operations.rejects import Selection, plan_retry
-from pipelines.settings import Settings
+from resources.settings import Settings
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.lake import Layout
 from resources.tables import REJECTED_LINES

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.definitions import build_defs
-from pipelines.settings import Settings
+from resources.settings import Settings
 
 ROOT = Path(__file__).parents[3]
 #: Where sentences about hours and snapshots come from.

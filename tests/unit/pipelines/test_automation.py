@@ -10,8 +10,8 @@ import pipelines
 from pipelines.automation.jobs import build_jobs
 from pipelines.automation.sensors import build_sensors
 from pipelines.definitions import build_defs
-from pipelines.settings import Settings
 from resources import datasets
+from resources.settings import Settings
 
 ROOT = Path(pipelines.__file__).parents[1]
 

@@ -15,8 +15,8 @@ from rich.console import Console
 
 from pipelines.report import heatmap
 from pipelines.report.status import as_json, collect
-from pipelines.settings import read
 from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, LATE
+from resources.settings import read
 from resources.tables import NO_SNAPSHOT, HourState
 from resources.warehouse import Warehouse
 from resources.warehouse.read import coverage

@@ -15,12 +15,11 @@ import pytest
 from pydantic import SecretStr
 
 from assets.prefix import Prefix
-from pipelines import settings as settings_module
 from pipelines.automation import failure_hook
 from pipelines.automation.failure_hook import HookError, deliver
 from pipelines.automation.sensors import report_failures
-from pipelines.settings import Settings
-from pipelines.values import SettingsError
+from resources import settings as settings_module
+from resources.settings import Settings, SettingsError
 
 KEY = "s3cret-key-of-the-webhook"
 PASSWORD = "Passw0rd-of-the-account"
@@ -112,7 +111,9 @@ def test_a_program_that_fails_or_is_not_there_is_an_error():
 
 @pytest.mark.parametrize("text", ["https://?key=1", "http:///path", "'unclosed", "notify\x07"])
 def test_a_setting_that_can_be_neither_is_refused_and_not_repeated(text):
-    with pytest.raises(SettingsError, match="WME_ON_FAILURE is neither an address nor a program") as refused:
+    with pytest.raises(
+        SettingsError, match=r"WME_ON_FAILURE cannot be used .*; write https://host/path, or a program"
+    ) as refused:
         settings_module.read({"WME_ON_FAILURE": text})
     assert text not in str(refused.value)
 

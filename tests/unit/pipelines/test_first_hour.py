@@ -12,10 +12,10 @@ from assets import partitions
 from assets.partitions import EARLIEST, HOUR, HOURS, hour_of, hours_since, key_of, recent_hours
 from pipelines.definitions import build_defs, first_hour
 from pipelines.operations.run import run
-from pipelines.settings import Settings, SettingsError, read
 from resources import files
 from resources.datasets import ARTICLE_CHANGES, RETENTION
 from resources.lake import Layout
+from resources.settings import Settings, SettingsError, read
 
 CHANGES = dg.AssetKey(["warehouse", "article_changes"])
 OLD = datetime(2026, 3, 4, 5, tzinfo=UTC)

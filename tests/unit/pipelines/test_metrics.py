@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pipelines.cli.inspection import metrics as command
 from pipelines.report import metrics
 from pipelines.report import status as statuses
-from pipelines.settings import Settings
+from resources.settings import Settings
 from tests.unit.pipelines.test_status import ONE, Mirror
 
 

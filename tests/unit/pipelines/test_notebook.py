@@ -9,8 +9,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines import notebook, settings, values
+from pipelines import notebook
 from pipelines.notebook import connect
+from resources.settings import types
 from resources.warehouse import NotPublishedError, Warehouse
 from tests.builds import lay
 
@@ -57,8 +58,7 @@ def test_the_folder_of_the_env_file(data, monkeypatch):
 
 def lies_in(folder, monkeypatch):
     """The project's folder is another one: for its `.env`, and for relative folders."""
-    for module in (settings, values):
-        monkeypatch.setattr(module, "PROJECT", folder)
+    monkeypatch.setattr(types, "PROJECT", folder)
 
 
 def test_the_folder_data_of_the_project(data, tmp_path, monkeypatch):

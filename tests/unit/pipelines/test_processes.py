@@ -21,7 +21,7 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from pipelines.definitions import build_defs
 from pipelines.process import interrupts, processes
-from pipelines.settings import Settings
+from resources.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

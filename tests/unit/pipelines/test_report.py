@@ -21,8 +21,8 @@ from pipelines.report.page import _facts, content, write
 from pipelines.report.page.content import PLACES
 from pipelines.report.page.figures import HEIGHTS, areas, coverage, lines
 from pipelines.report.status import Status, collect
-from pipelines.settings import Settings
 from resources.errors import MirrorError
+from resources.settings import Settings
 from resources.tables import NO_SNAPSHOT
 from resources.warehouse.database.sql import statement
 from resources.warehouse.read.coverage import Gap, Place

@@ -13,13 +13,12 @@ import pytest
 
 from pipelines.operations import pending
 from pipelines.operations import run as runs
-from pipelines.settings import Settings
-from resources.access import Access
 from resources.adapters import ConfiguredEnterprise, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, named
 from resources.enterprise import EnterpriseClient
 from resources.enterprise.errors import NotPublishedYet
 from resources.lake import Layout
+from resources.settings import Settings
 from resources.tables import REFERENCE_TABLES, HourState
 from resources.warehouse import HourStatus, Warehouse
 from tests.unit.enterprise.conftest import HOUR, QUICK, Clock
@@ -119,7 +118,7 @@ def listed(fake, *places, wrong=None):
 def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(client, fake, tmp_path):
     warehouse = Warehouse(tmp_path, lock_timeout=5.0, clock=Late())
     mirrored = ConfiguredEnterprise(
-        access=Access(str(tmp_path)), projects=["frwiki", "enwiki", "itwiki"], namespaces=[14, 0]
+        Settings(data=tmp_path, projects=("frwiki", "enwiki", "itwiki"), namespaces=(14, 0))
     )
     served = [("dewiki", 0), ("enwiki", 0), ("enwiki", 14), ("frwiki", 0)]
     listed(fake, *served)
@@ -145,7 +144,7 @@ def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(clie
 
 def test_hours_that_the_mirror_lacks_are_those_since_it_began_that_the_service_keeps(tmp_path):
     lake, warehouse = Lake(tmp_path), Warehouse(tmp_path, lock_timeout=5.0, clock=Late())
-    mirrored = ConfiguredEnterprise(access=Access(str(tmp_path)), projects=("enwiki",))
+    mirrored = ConfiguredEnterprise(Settings(data=tmp_path, projects=("enwiki",)))
 
     def lacking(newest=5, now=6):
         found = pending.lacking_hours(mirrored, warehouse, Layout(tmp_path), lake.hour(newest), lake.hour(now))
@@ -180,7 +179,7 @@ def test_hours_that_the_mirror_lacks_are_those_since_it_began_that_the_service_k
 
 def test_a_snapshot_whose_record_is_odd_is_asked_for_by_itself_and_the_others_as_ever(client, fake, tmp_path):
     warehouse = Warehouse(tmp_path, lock_timeout=5.0, clock=Late())
-    mirrored = ConfiguredEnterprise(access=Access(str(tmp_path)), projects=("frwiki", "enwiki"))
+    mirrored = ConfiguredEnterprise(Settings(data=tmp_path, projects=("frwiki", "enwiki")))
     listed(fake, ("dewiki", 0), ("enwiki", 0), ("frwiki", 0), wrong={"date_modified": "9999-12-31T00:00:00Z"})
     wanted = ["enwiki_namespace_0", "frwiki_namespace_0"]  # whose run fails with a sentence about its record
     assert pending.snapshots_to_fetch(client, mirrored, warehouse, Layout(tmp_path), [SNAPSHOT_ARTICLES]) == {
@@ -223,7 +222,7 @@ def test_a_warehouse_that_another_process_holds_is_waited_for_once_whatever_the_
         def warehouse(self) -> Warehouse:
             return Warehouse(bench.data, lock_timeout=0.1, clock=bench.clock)
 
-    resources = bench.resources() | {"warehouse": Impatient(data=bench.data)}
+    resources = bench.resources() | {"warehouse": Impatient(Settings(data=bench.data))}
     lock = bench.data / "state" / "warehouse.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
     with caplog.at_level(logging.INFO, "resources.warehouse"), held(lock):
@@ -251,9 +250,9 @@ def held(lock):
 
 def test_a_job_that_fails_before_its_first_step_is_a_failure(bench, settings):
     class Broken(ConfiguredEnterprise):
-        def model_copy(self, **_):
+        def __replace__(self, **_):
             raise RuntimeError("Not today.")
 
-    broken = Broken(access=Access(str(bench.data)), projects=["enwiki"])
+    broken = Broken(Settings(data=bench.data, projects=("enwiki",)))
     report = runs.publish(settings, **bench.resources() | {"enterprise": broken})
     assert report.failures == ["The job publish failed before its first step; its run is in Dagster's history."]

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.settings import NAMES, PROJECT, SettingsError, read, unknown
-from pipelines.wiring import build_resources
+from resources.settings import NAMES, PROJECT, SettingsError, read, unknown
 
 ACCOUNT = {"WME_USERNAME": "Ada", "WME_PASSWORD": "not-to-be-seen", "WME_PROJECTS": "enwiki"}
 
@@ -58,9 +57,7 @@ def test_open_connections_stay_on_this_machine_unless_they_are_allowed(url):
     names = ("WME_AUTH_URL", "WME_BASE_URL", "WME_REALTIME_URL")
     assert read(ACCOUNT | dict.fromkeys(names, url)).auth_url == url
     remote = dict.fromkeys(names, "http://api.example.org")
-    settings = read(ACCOUNT | remote | {"WME_ALLOW_HTTP": "1"})
-    assert settings.access.allow_http
-    assert build_resources(settings)["enterprise"].access.allow_http
+    assert read(ACCOUNT | remote | {"WME_ALLOW_HTTP": "1"}).base_url == "http://api.example.org"
     # the sandbox takes their place
     assert read(ACCOUNT | remote | {"WME_SANDBOX": "1"}).sandbox
 
@@ -90,12 +87,15 @@ def test_how_often_to_publish():
         ({"WME_ANONYMOUS": "1"}, "WME_PROJECTS is not set"),
         ({"WME_SANDBOX": "0"}, "no account is configured"),
         ({"WME_PASSWORD": "x"}, "WME_PASSWORD is set and WME_USERNAME is not"),
-        (ACCOUNT | {"WME_BASE_URL": "api.example.org"}, r"^WME_BASE_URL is not an address .* Correct WME_BASE_URL"),
-        (ACCOUNT | {"WME_AUTH_URL": "https://ada:not-to-be-seen@example.org"}, r"^WME_AUTH_URL is not an address"),
-        (ACCOUNT | {"WME_REALTIME_URL": "http://[::1"}, r"^WME_REALTIME_URL is not an address"),
+        (ACCOUNT | {"WME_BASE_URL": "api.example.org"}, r"^WME_BASE_URL cannot be used .*; write an address"),
+        (
+            ACCOUNT | {"WME_AUTH_URL": "https://ada:not-to-be-seen@example.org"},
+            r"^WME_AUTH_URL cannot be used \(it may hold a secret",
+        ),
+        (ACCOUNT | {"WME_REALTIME_URL": "http://[::1"}, r"^WME_REALTIME_URL cannot be used"),
         (
             ACCOUNT | {"WME_AUTH_URL": "https://auth.example.org", "WME_BASE_URL": "x"},
-            r"^WME_BASE_URL is not an address",
+            r"^WME_BASE_URL cannot be used",
         ),
         *(
             (ACCOUNT | {name: url}, "^The setting .* is an http:// address of another machine.* WME_ALLOW_HTTP=1")
@@ -130,7 +130,7 @@ def test_how_often_to_publish():
         ({"WME_PUBLISH": "0"}, "number of minutes"),
         ({"WME_PUBLISH": "nan"}, "number of minutes"),
         ({"WME_PUBLISH": "1e12"}, "up to 1,000,000"),
-        ({"WME_GRACE_HOURS": "1e9"}, "up to 1,000,000"),
+        ({"WME_GRACE_HOURS": "1e9"}, "from 0 to 1,000,000"),
     ],
 )
 def test_what_cannot_be_used_is_said(environ, words):

@@ -12,12 +12,12 @@ import pytest
 from pipelines.report import engine
 from pipelines.report import status as statuses
 from pipelines.report.status import collect
-from pipelines.settings import Settings
 from resources import files
 from resources.datasets import ENTITY_CHANGES, SNAPSHOT_ARTICLES
 from resources.datasets.live import LIVE_CHANGES, Run
 from resources.lake import Layout
 from resources.lake.live import LiveLake
+from resources.settings import Settings
 from resources.tables import ARTICLE_CHANGES, NO_SNAPSHOT, HourState
 from resources.warehouse import HourStatus, Warehouse
 from resources.warehouse.database.connect import Connector

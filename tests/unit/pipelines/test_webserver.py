@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from pipelines import settings
 from pipelines.process.webserver import Guard, WithReport
-from pipelines.values import SettingsError
+from resources import settings
+from resources.settings import SettingsError
 
 JSON = {"content-type": "application/json"}
 OWN = {"host": "127.0.0.1:3000"}

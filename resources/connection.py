@@ -1,0 +1,124 @@
+"""The service of a mirror: an account at its addresses, or the sandbox in its place, for one data folder.
+
+Shared by commands and by Dagster's resource. It does not import Dagster, which takes a second.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from resources import data_folder
+from resources.enterprise import EnterpriseClient, Limits, Patience, Service
+from resources.errors import MirrorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from resources import sandbox
+    from resources.settings import Settings
+
+
+class SandboxError(MirrorError):
+    """The sandbox of the data folder could not be started or joined."""
+
+    ends_run = True
+
+
+def description(settings: Settings) -> str:
+    """Which service it is, and where; nothing is started, and nobody is asked."""
+    if not settings.sandbox:
+        return f"The Enterprise Content Service at {settings.base_url}."
+    found = found_sandbox(settings)
+    where = (
+        "It is not running; the first run that needs it starts it on a free port of this machine."
+        if found is None
+        else f"Its address is {found.url} until it ends; the next start takes another free port."
+    )
+    return (
+        f"The built-in sandbox (synthetic pages) of {settings.data}, in place of the service. {where} Reload the definitions "
+        "to look again."
+    )
+
+
+def found_sandbox(settings: Settings) -> sandbox.Record | None:
+    """Where the data folder's sandbox is by its own note, which a sandbox that ends takes away; None: it is not running."""
+    from resources import sandbox
+
+    return sandbox.find(sandbox_settings(settings.data).state)
+
+
+def service(settings: Settings, *, writes: bool = True) -> Service:
+    """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it.
+
+    Args:
+        settings: Settings.
+        writes: Files will be written into the data folder. Without it the folder may be full or read-only, and is not bound.
+
+    Raises:
+        FolderError: Files cannot be written there.
+        OriginError: The data folder belongs to another service.
+        SandboxError: The sandbox could not be started or joined.
+    """
+    data = settings.data
+    if writes or (settings.sandbox and found_sandbox(settings) is None):
+        data_folder.ready(data)
+    if not settings.sandbox:
+        # made first: an address that cannot be one binds nothing, and is kept nowhere
+        made = Service(
+            auth_url=settings.auth_url,
+            base_url=settings.base_url,
+            realtime_url=settings.realtime_url,
+            username=settings.username,
+            password=None if settings.password is None else settings.password.get_secret_value(),
+            contact=settings.contact,
+            anonymous=settings.anonymous,
+            allow_http=settings.allow_http,
+        )
+        data_folder.claim(data, made.base_url, writes=writes)
+        return made
+    from resources import sandbox
+
+    own = sandbox_settings(data)
+    data_folder.claim(data, f"sandbox {own.identity}", writes=writes)
+    try:
+        endpoint = sandbox.attach(own, owner=data_folder.ui_lock(data))
+    except (sandbox.SandboxConflictError, sandbox.SandboxStartError, ValueError) as error:
+        raise SandboxError(str(error)) from error
+    return Service(
+        auth_url=endpoint.url,
+        base_url=endpoint.url,
+        realtime_url=endpoint.realtime_url,
+        username=endpoint.username,
+        password=endpoint.password,
+        contact=settings.contact,
+    )
+
+
+@contextmanager
+def client(settings: Settings, seconds: float | None = None, *, writes: bool = True) -> Iterator[EnterpriseClient]:
+    """A client of the service, closed at the end. Tokens are shared with every process of this data folder.
+
+    Args:
+        settings: Settings.
+        seconds: For whoever may not wait: what an answer may take, and nothing is tried twice. Default: with patience.
+        writes: As for `service`. A token that is stored and valid is used without writing; a new one is stored.
+    """
+    limits = Limits(keep_free_bytes=int(settings.min_free_gb * 1e9))
+    patience = Patience(requests_per_second=settings.requests_per_second)
+    if seconds is not None:
+        limits = replace(limits, answer_seconds=seconds)
+        patience = replace(patience, retries=0, connect_timeout=seconds / 2, read_timeout=seconds)
+    with EnterpriseClient(
+        service(settings, writes=writes), state=settings.data / "state", patience=patience, limits=limits
+    ) as made:
+        yield made
+
+
+def sandbox_settings(data: Path) -> sandbox.Settings:
+    """The settings of a data folder's own sandbox: the default world, kept in `data/sandbox`."""
+    from resources import sandbox
+
+    return sandbox.Settings(state=data / "sandbox")

@@ -1,0 +1,327 @@
+"""Every setting, declared once: variable, default, bounds, what to write, and the description for people.
+
+Commands read them from the environment (`environment`), resources hold them, and the launchpad offers the numbers that a run
+may set (`resources.adapters`).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from pathlib import Path  # noqa: TC003  pydantic looks it up
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import (
+    AfterValidator,
+    AliasGenerator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    SecretStr,
+    StringConstraints,
+    ValidationError,
+)
+
+from resources.enterprise import Service
+from resources.settings.types import (
+    BODIES,
+    COUNT,
+    LARGEST,
+    SANDBOX_PROJECTS,
+    SLOWEST,
+    Flag,
+    Folder,
+    Gigabytes,
+    Hours,
+    SettingsError,
+    Url,
+    Write,
+    file,
+    hook,
+    hour,
+    known_host,
+    of_text,
+    publication,
+    split,
+)
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+    from resources.datasets import Dataset
+
+#: Characters of a value that an error repeats.
+_SHOWN = 60
+
+
+class Settings(BaseModel):
+    """All settings. A description is a row of the README's table; an example, a line of `.env.example`."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        hide_input_in_errors=True,
+        validate_by_name=True,
+        validate_default=True,
+        alias_generator=AliasGenerator(validation_alias=lambda field: f"WME_{field.upper()}"),
+    )
+
+    # the service's user pool knows names in lower case only
+    username: Annotated[str, StringConstraints(to_lower=True)] | None = Field(
+        None, description="User name of the account. Without an account the sandbox is used.", examples=["you"]
+    )
+    password: SecretStr | None = Field(None, description="Password of the account.", examples=[""])
+    projects: Annotated[
+        tuple[Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")], ...],
+        of_text(split),
+        Write("database names such as enwiki or zh_yuewiki, separated by commas"),
+    ] = Field(
+        SANDBOX_PROJECTS,
+        description="Projects to mirror, separated by commas. Required with an account. Default: the sandbox's three.",
+        examples=["enwiki,frwiki"],
+    )
+    namespaces: Annotated[
+        tuple[NonNegativeInt, ...], of_text(split), Write("numbers of 0, 6, 10, 14, separated by commas")
+    ] = Field(
+        (0,),
+        description="Namespaces to mirror: 0 article, 6 file, 10 template, 14 category. Default: `0`.",
+        examples=["0"],
+    )
+    wikidata: Flag = Field(
+        False,
+        description="`1`: mirror the items and properties of Wikidata as well, which is far more data than any other "
+        "project. Default: `0`.",
+        examples=["1"],
+    )
+    bodies: Annotated[
+        tuple[Literal["html", "wikitext"], ...],
+        of_text(lambda text: () if text == "none" else split(text)),
+        Write("html, wikitext, html,wikitext or none"),
+    ] = Field(
+        BODIES,
+        description="Bodies to keep: `html`, `wikitext`, both, or `none`. Default: `html,wikitext`.",
+        examples=["html,wikitext"],
+    )
+    data: Folder = Field(
+        "data",  # type: ignore[assignment]  # made absolute when it is read
+        description="Data folder, for everything that is fetched and made. A relative path starts at the folder of `.env` "
+        "(or `--env-file`), wherever a command is run; `~/` is the home folder; `*`, `?` and `[` are not allowed. Default: "
+        "`data`.",
+        examples=["data"],
+    )
+    contact: str | None = Field(
+        None,
+        description="How the service can reach the operator; sent in the User-Agent. Default: none.",
+        examples=["ops@example.org"],
+    )
+    anonymous: Flag = Field(
+        False,
+        description="`1`: send no token, for IP addresses that the service admits without one. Default: `0`.",
+        examples=["1"],
+    )
+    sandbox: Flag = Field(
+        default_factory=lambda given: given.get("username") is None and not given.get("anonymous"),
+        description="`1`: always use the sandbox; `0`: never. Default: use it when no account is configured.",
+        examples=["1"],
+    )
+    min_free_gb: Gigabytes = Field(
+        1.0, description="Disk space (GB) that a run leaves free. Default: `1`.", examples=["1"]
+    )
+    max_record_mb: Annotated[
+        int,
+        Field(ge=16, le=1024),
+        Write(
+            "the MiB of the longest record to convert, a whole number from 16 to 1024. A line of that length takes twelve "
+            "times as much memory"
+        ),
+    ] = Field(
+        64,
+        description="Longest record (MiB) to convert, from 16 to 1024; longer lines are rejected, whole. A line of this "
+        "length takes twelve times as much memory. Default: `64`.",
+        examples=["64"],
+    )
+    engine: Annotated[
+        str,
+        StringConstraints(pattern=r"^(threads|dask://([\w.-]+|\[[0-9a-fA-F:]+\]):[0-9]{1,5})$"),
+        Write("threads, or the address of a Dask scheduler: dask://host:8786"),
+    ] = Field(
+        "threads",
+        description="Where archives are converted and lake files compacted: `threads` of each process, or the workers of a "
+        "Dask scheduler (`dask://host:8786`). Default: `threads`.",
+        examples=["dask://127.0.0.1:8786"],
+    )
+    workers: Annotated[int, Field(ge=1, le=64), Write("a whole number from 1 to 64")] = Field(
+        4, description="Downloads at the same time. Default: `4`.", examples=["4"]
+    )
+    threads: Annotated[int | None, Field(ge=1, le=1024), Write("a whole number from 1 to 1,024")] = Field(
+        None, description="Threads of a process that convert. Default: one for each core.", examples=["2"]
+    )
+    memory_mb: Annotated[
+        int | None,
+        Field(ge=256, le=LARGEST),
+        Write("the MiB of memory that converting may take, a whole number from 256 (one worker), for example 2048"),
+    ] = Field(
+        None,
+        description="Memory (MiB) that a process may take while it converts; the number of its workers follows. Default: a "
+        "quarter of what it may use (machine, control groups), 512 at least.",
+        examples=["2048"],
+    )
+    first_hour: Annotated[datetime | None, of_text(hour), Write("an hour in UTC, for example 2026-11-20T05")] = Field(
+        None,
+        description="First hour (UTC) that the Dagster UI shows; archived hours are always shown. Default: the oldest hour "
+        "that the service had when the data folder was first used.",
+        examples=["2026-11-20T05"],
+    )
+    grace_hours: Hours = Field(
+        24.0,
+        description="Hours for which replaced files are kept for readers of an older published file. Default: `24`.",
+        examples=["24"],
+    )
+    hot_days: Annotated[
+        int | None,
+        of_text(lambda text: None if text.lower() == "all" else text),
+        Field(ge=1, le=LARGEST),
+        Write(
+            f"the number of days whose changes the DuckDB files hold themselves, from 1 up to {LARGEST:,}, for example 90, "
+            "or all"
+        ),
+    ] = Field(
+        90,
+        description="Days whose changes the DuckDB files hold themselves; those of older hours are read from compacted files "
+        "of the lake, under the same names. `all`: no hour leaves the DuckDB files. Default: `90`.",
+        examples=["90"],
+    )
+    requests_per_second: Annotated[
+        float | None,
+        Field(ge=SLOWEST, le=LARGEST, allow_inf_nan=False),
+        Write(f"a number of requests a second from {SLOWEST} to {LARGEST:,}, for example 10"),
+    ] = Field(
+        None,
+        description="Requests a second that the account may make, if the vendor has stated it; the limit is applied in each "
+        "process by itself. Default: adjusted to the service's refusals (429).",
+        examples=["10"],
+    )
+    watchlist: Annotated[Path | None, of_text(file)] = Field(
+        None,
+        description="File of pages to look up when they change: a project, a space and a title on each line. A relative path "
+        "starts at the folder of `.env`. Default: none.",
+        examples=["watchlist.txt"],
+    )
+    lookups_per_day: Annotated[int, Field(ge=0, le=LARGEST), COUNT] = Field(
+        100,
+        description="Lookups that a day (UTC) may spend on the watch list, on repairs and on checks. Default: `100`.",
+        examples=["100"],
+    )
+    check_pages: Annotated[int | None, Field(ge=0, le=LARGEST), COUNT] = Field(
+        None,
+        description="Pages of `articles` that a check looks up each day and compares. Default: 10 with a paid account, else "
+        "none.",
+        examples=["10"],
+    )
+    publish_every: Annotated[
+        timedelta | None,
+        of_text(publication),
+        Write(f"run (every run publishes), a number of minutes up to {LARGEST:,} (at most that often), or off"),
+    ] = Field(
+        timedelta(0),
+        validation_alias="WME_PUBLISH",
+        description="When runs publish: `run` (every run), a number of minutes (at most that often), or `off`. Default: "
+        "`run`.",
+        examples=["run"],
+    )
+    storage_version: Annotated[
+        Annotated[str, StringConstraints(pattern=r"^v[0-9]+\.[0-9]+\.[0-9]+$")] | None,
+        Write("the version of DuckDB whose file format is wanted: v1.5.0 or v2.0.0"),
+    ] = Field(
+        None,
+        description="File format of the DuckDB files: `v1.5.0` for DuckDB 1.5 and later, or `v2.0.0`. It can be raised, "
+        "never lowered. Default: unchanged; `v1.5.0` for new files.",
+        examples=["v1.5.0"],
+    )
+    ui_hosts: Annotated[
+        tuple[Annotated[str, AfterValidator(known_host)], ...],
+        of_text(split),
+        Write(
+            "host names as a browser's address bar shows them, without https:// and without a path, separated by commas: "
+            "mirror.example.org or mirror.example.org:8443"
+        ),
+    ] = Field(
+        (),
+        description="Public host names of the Dagster UI behind a proxy, separated by commas, with the port unless it is 80 "
+        "or 443. The UI refuses requests under other names; `localhost` and `127.0.0.1` are always allowed. Default: none.",
+        examples=["mirror.example.org"],
+    )
+    on_failure: Annotated[
+        Annotated[SecretStr, AfterValidator(hook)] | None,
+        Write(
+            "https://host/path, or a program with its arguments as in a shell: /usr/local/bin/notify --channel mirror",
+            hidden=True,
+        ),
+    ] = Field(
+        None,
+        description="Hook for failed runs in Dagster: an `http(s)://` address, to which a JSON document is sent by POST, or a "
+        "program, which gets it on its standard input. Default: none.",
+        examples=["https://ops.example.org/hooks/mirror"],
+    )
+    auth_url: Url = Field(
+        Service.auth_url, description="Address of the service's login. Default: the real one.", examples=[""]
+    )
+    base_url: Url = Field(Service.base_url, description="Address of the service. Default: the real one.", examples=[""])
+    realtime_url: Url = Field(
+        Service.realtime_url, description="Address of the service's streams. Default: the real one.", examples=[""]
+    )
+    allow_http: Flag = Field(
+        False,
+        description="`1`: allow these addresses to be `http://` ones of other machines. Anyone on the way can then read "
+        "passwords and tokens. Default: `0`; `http://` only to this machine.",
+        examples=["1"],
+    )
+
+    def check(self) -> None:
+        """Check the numbers that a run has set, in a copy of the settings.
+
+        Raises:
+            SettingsError: A number cannot be used; nothing was done.
+        """
+        try:
+            type(self).model_validate(dict(self))
+        except ValidationError as error:
+            raise SettingsError(f"{sentence(error.errors()[0], by_field=True)} Nothing was done.") from None
+
+    @property
+    def scope(self) -> tuple[tuple[str, int], ...]:
+        """The mirrored (project, namespace) pairs, in the order configured."""
+        return tuple((project, namespace) for project in self.projects for namespace in self.namespaces)
+
+    def scope_of(self, dataset: Dataset) -> tuple[tuple[str, int], ...]:
+        """The mirrored (project, namespace) pairs of a dataset; empty where it is not mirrored."""
+        return dataset.scope(self.scope, wikidata=self.wikidata)
+
+    @property
+    def dagster_home(self) -> Path:
+        """Folder of the Dagster instance: run history, logs, schedules."""
+        return self.data / "dagster"
+
+
+#: Every setting. A variable that is not here is not read, and one that looks like a setting is reported.
+NAMES = tuple(str(field.validation_alias) for field in Settings.model_fields.values())
+_FIELDS = dict(zip(NAMES, Settings.model_fields, strict=True))
+
+
+def sentence(fault: ErrorDetails, *, by_field: bool = False) -> str:
+    """The sentence about a value that cannot be used: its setting, the value, and what to write.
+
+    Args:
+        fault: What the model found.
+        by_field: Name the field, as the launchpad does, instead of the variable.
+    """
+    name, *inner = map(str, fault["loc"])
+    field = _FIELDS.get(name, name)
+    said = next((one for one in Settings.model_fields[field].metadata if isinstance(one, Write)), None)
+    shown = field if by_field else name
+    if said is None:
+        return f"{shown} cannot be used: {fault['msg']}."
+    if said.hidden:
+        return f"{shown} cannot be used (it may hold a secret and is not shown); write {said.words}."
+    text = repr(fault["input"])
+    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return f"{shown} {'has' if inner else 'is'} {text}; write {said.words}."

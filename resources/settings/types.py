@@ -1,0 +1,156 @@
+"""Types of settings: what a variable's text means, and the words for a value that cannot be used."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+from pydantic_core import PydanticUseDefault
+
+from resources.enterprise import Service
+from resources.enterprise.errors import InvalidRequest
+from resources.errors import MirrorError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_CHECKOUT = Path(__file__).resolve().parents[2]
+#: The folder that `.env` and a relative WME_DATA belong to: the checkout, wherever a command or Dagster is started. A wheel
+#: has none; there it is the folder in which they are started.
+PROJECT = _CHECKOUT if (_CHECKOUT / "workspace.yaml").exists() else Path.cwd()
+#: Names another settings file than the project's `.env`; relative paths then belong to its folder.
+ENV_FILE = "WME_ENV_FILE"
+#: Projects that the sandbox serves by default.
+SANDBOX_PROJECTS = ("enwiki", "frwiki", "simplewiki")
+BODIES: Final[tuple[Literal["html", "wikitext"], ...]] = ("html", "wikitext")
+#: Larger numbers are slips, and far larger ones lead beyond the last date there is.
+LARGEST: Final = 1_000_000
+#: Requests a second; fewer would look like a client that hangs.
+SLOWEST: Final = 0.001
+
+
+class SettingsError(MirrorError, ValueError):
+    """A setting that cannot be used; the message names the variable and what to write instead."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """What to write for a setting, for the error about a value that cannot be used.
+
+    Attributes:
+        words: What to write.
+        hidden: The value is not repeated, because people put passwords and keys into it.
+    """
+
+    words: str
+    hidden: bool = False
+
+
+def of_text(parse: Callable[[str], Any]) -> BeforeValidator:
+    """A validator of text; other values are left to the type."""
+    return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
+
+
+def split(text: str) -> list[str]:
+    if not (words := [word for part in text.split(",") if (word := part.strip())]):
+        raise PydanticUseDefault
+    return list(dict.fromkeys(words))
+
+
+def _address(text: str) -> str:
+    url = text.rstrip("/")
+    try:
+        Service(base_url=url, allow_http=True)
+    except InvalidRequest as error:
+        raise ValueError from error
+    return url
+
+
+def env_file() -> Path:
+    """The settings file of this process."""
+    path = Path(os.environ.get(ENV_FILE) or PROJECT / ".env")
+    return path.parent.resolve() / path.name  # the folder that names the file, also where that is a link to another
+
+
+def is_address(text: str) -> bool:
+    """Return whether a hook is an http(s) address, and no program."""
+    return re.match(r"https?://", text, re.IGNORECASE) is not None
+
+
+def hook(secret: SecretStr) -> SecretStr:
+    text = secret.get_secret_value()
+    is_usable = bool(urlsplit(text).hostname) if is_address(text) else bool(shlex.split(text))
+    if not is_usable or not text.isprintable():
+        raise ValueError
+    return secret
+
+
+def host(text: str) -> tuple[str, int | None] | None:
+    """The name and port of a header `Host` or a setting, as they compare; None: not a host. Default ports of HTTP are no port."""
+    found = re.fullmatch(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::(\d{1,5}))?", text.lower(), re.ASCII)
+    if found is None:
+        return None
+    return found[1], None if found[2] is None or int(found[2]) in {80, 443} else int(found[2])
+
+
+def known_host(text: str) -> str:
+    if host(text) is None:
+        raise ValueError
+    return text
+
+
+def publication(text: str) -> timedelta | None:
+    if text.lower() in {"run", "off"}:
+        return timedelta(0) if text.lower() == "run" else None
+    if not 0 < (minutes := float(text)) <= LARGEST:
+        raise ValueError
+    return timedelta(minutes=minutes)
+
+
+def hour(text: str) -> datetime:
+    return datetime.strptime(text, "%Y-%m-%dT%H").replace(tzinfo=UTC)
+
+
+def file(text: str) -> Path:
+    # `.env` knows no shell that would know the home folder
+    return env_file().parent / (Path(text).expanduser() if text == "~" or text.startswith("~/") else text)
+
+
+def _folder(text: str) -> Path:
+    folder = file(text)
+    if set("*?[") & set(str(folder)):
+        raise ValueError
+    return folder
+
+
+Url = Annotated[
+    str,
+    AfterValidator(_address),
+    Write("an address of the form https://host[:port][/path], or leave it out for the real service", hidden=True),
+]
+Flag = Annotated[bool, Write("1 or 0, or leave it out")]
+Gigabytes = Annotated[
+    float,
+    Field(ge=0, le=LARGEST, allow_inf_nan=False),
+    Write(f"a number of gigabytes from 0 to {LARGEST:,}, for example 5"),
+]
+Hours = Annotated[
+    float,
+    Field(ge=0, le=LARGEST, allow_inf_nan=False),
+    Write(f"a number of hours from 0 to {LARGEST:,}, for example 5"),
+]
+COUNT = Write(f"a whole number from 0 to {LARGEST:,}, for example 100")
+Folder = Annotated[
+    Path,
+    of_text(_folder),
+    Write(
+        "a folder without *, ? and [ in its path: DuckDB takes them for a pattern and would read files of other folders"
+    ),
+]

@@ -13,6 +13,7 @@ import pytest
 
 from pipelines.operations import pending
 from pipelines.operations import run as runs
+from resources import adapters
 from resources.adapters import ConfiguredEnterprise, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, named
 from resources.enterprise import EnterpriseClient
@@ -248,11 +249,10 @@ def held(lock):
         other.communicate(timeout=120)
 
 
-def test_a_job_that_fails_before_its_first_step_is_a_failure(bench, settings):
-    class Broken(ConfiguredEnterprise):
-        def __replace__(self, **_):
-            raise RuntimeError("Not today.")
+def test_a_job_that_fails_before_its_first_step_is_a_failure(bench, settings, monkeypatch):
+    def broken(*_, **__):
+        raise RuntimeError("Not today.")
 
-    broken = Broken(Settings(data=bench.data, projects=("enwiki",)))
-    report = runs.publish(settings, **bench.resources() | {"enterprise": broken})
+    monkeypatch.setattr(adapters, "replace", broken)
+    report = runs.publish(settings, **bench.resources())
     assert report.failures == ["The job publish failed before its first step; its run is in Dagster's history."]

@@ -51,7 +51,7 @@ class Mirror:
 
     def status(self, newest, hours=48, projects=("enwiki",), **more):
         """As of the minute in which the hour `newest` ended."""
-        settings = Settings(data=self.data, projects=projects, **more)
+        settings = Settings(data=self.data, **more).model_copy(update={"projects": projects})
         return collect(settings, hours, self.lake.hour(newest) + ONE)
 
 

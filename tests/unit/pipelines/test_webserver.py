@@ -205,7 +205,7 @@ def test_a_hostile_header_is_shown_quoted_and_shortened():
     "text", ["https://mirror.example.org", "mirror.example.org/ui", "*", "a b", "*.example.org", "a:b"]
 )
 def test_a_host_that_cannot_be_one_is_a_clear_error(text):
-    with pytest.raises(SettingsError, match=r"WME_UI_HOSTS names .*without https://"):
+    with pytest.raises(SettingsError, match=r"WME_UI_HOSTS has .*without https://"):
         settings.read({"WME_UI_HOSTS": f"ok.example.org,{text}"})
     assert settings.read({"WME_UI_HOSTS": " A.example.org , b:8443"}).ui_hosts == ("A.example.org", "b:8443")
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from pipelines.operations.rebuild import Part, Rebuilt
-    from resources.settings import Settings
     from resources.lake import Layout
+    from resources.settings import Settings
     from resources.warehouse import QueryResult
 
 #: Parts of a reason that differ from line to line (a value, a position) are cut where lines are counted by reason.

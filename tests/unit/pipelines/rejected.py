@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipelines.operations.rejects import Selection, plan_retry
-from resources.settings import Settings
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.lake import Layout
+from resources.settings import Settings
 from resources.tables import REJECTED_LINES
 from resources.warehouse import Warehouse
 from tests.builds import lay

@@ -15,11 +15,11 @@ from pydantic import ValidationError
 from pipelines.cli import Group, options, terminal
 from pipelines.cli.options import CHUNK, SNAPSHOT, dataset_option
 from pipelines.cli.records import answered
-from resources.settings import read as read_settings
 from resources.datasets import SNAPSHOT_ARTICLES, Family
 from resources.datasets.paths import short
 from resources.enterprise import SnapshotOptions, endpoints
 from resources.formatting import counted, refusal, size_text
+from resources.settings import read as read_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -85,8 +85,6 @@ def published_warehouse(prefix: Prefix = ALONE) -> dg.AssetsDefinition:
         metadata = {
             "dagster/uri": str(published.path),
             "bytes": published.size_bytes,
-            "bytes_copied": published.copied_bytes,
-            "copied": published.copied,
             "seconds": round(published.seconds, 3),
             "changed": published.changed,
             "seconds_locked": round(published.locked_seconds, 3),

@@ -57,7 +57,7 @@ def looking(warehouse: Warehouse) -> Iterator[duckdb.DuckDBPyConnection]:
     try:
         with _instance().cursor() as connection:
             connection.execute("SET TimeZone = 'UTC'")
-            connection.execute("USE warehouse")
+            connection.execute("SET search_path = 'warehouse.internal,warehouse.main'")
             yield connection
     finally:
         _instance().execute("DETACH warehouse")

@@ -54,7 +54,7 @@ def publish(*, verify: bool) -> None:
     if last is not None:
         at = f"{moment_text(last.published_at)} UTC"
         told = (
-            f"was published at {at}. Copied: {last.copied}."
+            f"was published at {at}."
             if last != before
             else f"has held everything that is loaded since {at}; nothing had to be done."
         )

@@ -276,11 +276,10 @@ class AppliedEntities:
 
 @dataclass(frozen=True)
 class Publication:
-    """What is published: since when, which revision of the build file, and what was copied for it, in words."""
+    """What is published: since when, and which revision of the build file."""
 
     published_at: datetime
     revision: int
-    copied: str = ""
 
 
 def next_text(last: Publication | None, every: timedelta | None) -> str:
@@ -293,26 +292,14 @@ def next_text(last: Publication | None, every: timedelta | None) -> str:
     return f"by the first run after {moment_text(due)} UTC (WME_PUBLISH={every / timedelta(minutes=1):g})"
 
 
-def copied_text(copied_bytes: int, whole_because: str | None) -> str:
-    """What a publication copied, in words."""
-    size = f"{copied_bytes / 1e6:,.1f} MB"
-    return f"{size}, the blocks that changed" if whole_because is None else f"all {size}, because {whole_because}"
-
-
 @dataclass(frozen=True)
 class Published:
-    """What publishing did. Seconds under the lock (`locked_seconds`) are those in which no load could run.
-
-    `copied_bytes`: of the build file, into the new file; where `whole_because` is None, only its blocks that had changed since the
-    publication before the last, else the whole file, for the reason it gives.
-    """
+    """What publishing did. Seconds under the lock (`locked_seconds`) are those in which no load could run."""
 
     path: Path
     changed: bool
     revision: int
     size_bytes: int
-    copied_bytes: int
-    whole_because: str | None
     lake_file_count: int
     faulty_lake_files: tuple[FaultyFile, ...]
     locked_seconds: float
@@ -323,11 +310,6 @@ class Published:
         """Lake files that are gone or damaged, and left out."""
         return len(self.faulty_lake_files)
 
-    @property
-    def copied(self) -> str:
-        """How much of the build file was copied, and why all of it was, in words."""
-        return copied_text(self.copied_bytes, self.whole_because)
-
     def __str__(self) -> str:
         """The publication in one sentence, or two."""
         if not self.changed:
@@ -336,7 +318,7 @@ class Published:
         return (
             f"Published revision {self.revision}: {self.size_bytes / 1e6:,.1f} MB and "
             f"{counted(self.lake_file_count, 'lake file')} in {self.seconds:.2f} s, {self.locked_seconds:.2f} s of them "
-            f"under the lock. Copied: {self.copied}.{missing}"
+            f"under the lock.{missing}"
         )
 
 

@@ -22,10 +22,8 @@ from resources.warehouse.load.hours import load_hour
 from resources.warehouse.load.lists import load_list
 from resources.warehouse.load.lookups import load_lookups
 from resources.warehouse.load.snapshots import load_snapshot
-from resources.warehouse.publish.copying import copy_build
+from resources.warehouse.publish.copying import copy_file
 from resources.warehouse.publish.publisher import Publisher
-from resources.warehouse.publish.receipt import Receipt
-from resources.warehouse.publish.standby import Standby
 from resources.warehouse.read.faults import Damaged
 from resources.warehouse.read.ledger import Ledger
 from resources.warehouse.read.reading import Reader
@@ -335,8 +333,8 @@ class Warehouse(Reader):
         return self._publisher().is_current(about or {}, self._clock())
 
     def publication(self) -> Publication | None:
-        """What was published last, and when; None: nothing so far. Reads no DuckDB file and takes no lock."""
-        return self._publisher().receipt.last()
+        """What was published last, and when; None: nothing so far. Takes no lock."""
+        return self._publisher().last()
 
     def unpublished_revision(self) -> int | None:
         """The revision that is built and not published yet; None: everything is published."""
@@ -358,19 +356,15 @@ class Warehouse(Reader):
         Damaged(self.data).note(lake_path, why)
 
     def _publisher(self) -> Publisher:
-        state, target = self.data / "state", self.published_path
-        return Publisher(
-            self._connector,
-            self._lake_root,
-            Receipt(state / "published.json", target),
-            Standby(self.build_path.with_name("standby.duckdb"), target),
-            Beside(self._connector, self.data),
-            state / "publish.lock",
-        )
+        beside, lock_path = Beside(self._connector, self.data), self.data / "state" / "publish.lock"
+        return Publisher(self._connector, self._lake_root, beside, lock_path)
 
     def copy_to(self, target: StrPath) -> None:
-        """Write a copy of the build file as it is at one moment, with everything that is committed. Hours are loaded meanwhile."""
-        copy_build(self._connector, Path(target), lambda _: None, lambda _: None, lambda _: True)
+        """Write a copy of the build file with everything that is committed."""
+        with self.writing("copy the warehouse"):
+            with self._connector.build_unlocked("copy the warehouse") as connection:
+                connection.execute("CHECKPOINT")
+            copy_file(self.build_path, Path(target))
 
     @contextlib.contextmanager
     def writing(self, purpose: str) -> Iterator[None]:

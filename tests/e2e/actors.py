@@ -22,7 +22,6 @@ import resources.warehouse
 from assets.maintenance import compaction
 from pipelines.cli import maintenance
 from resources.warehouse import Warehouse
-from resources.warehouse.publish import standby
 from tests.e2e import forkserver
 from tests.e2e.striking import assert_whole_loads
 from tests.spoiling import spoil as spoil_hour
@@ -30,8 +29,6 @@ from tests.spoiling import spoil as spoil_hour
 if TYPE_CHECKING:
     import click
 
-#: Longer than a reader takes to open what it has looked up, and shorter than publications are apart.
-SETTLED_SECONDS = 0.05
 #: So little that the rows of a month are sorted in pieces on the disk; much less makes many pieces, which take a minute to merge.
 MEMORY_BYTES = 1 << 25
 #: Where each phase of a compaction is entered.
@@ -144,13 +141,12 @@ def whole(connection: duckdb.DuckDBPyConnection) -> tuple[Any, ...]:
 
 
 def _publications(pipe: int) -> None:
-    """Report how each publication was made, and let the next one have its file soon."""
-    standby.SETTLED_SECONDS = SETTLED_SECONDS  # type: ignore[misc]
+    """Report how each publication was made."""
     original = Warehouse.publish
 
     def published(self: Warehouse, *arguments: Any) -> Any:
         made = original(self, *arguments)
-        _tell(pipe, f"published {'whole' if made.whole_because else 'blocks' if made.changed else 'nothing'}")
+        _tell(pipe, f"published {'anew' if made.changed else 'nothing'}")
         return made
 
     Warehouse.publish = published  # type: ignore[method-assign]

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -614,9 +615,10 @@ def test_publishing_no_more_often_than_the_operator_wants(fresh):
     # what was taken into the articles and not published is not forgotten
     assert warehouse.pending_hours() == []
     assert "Pending: 0 hours and 0 snapshots." in fresh.tick("publish_pending").skip_message
-    receipt = fresh.settings.data / "state" / "published.json"
     an_hour_ago = last.published_at - timedelta(hours=1)
-    receipt.write_text(receipt.read_text().replace(last.published_at.isoformat(), an_hour_ago.isoformat()))
+    warehouse.published_path.chmod(0o644)
+    with duckdb.connect(warehouse.published_path) as connection:
+        connection.execute("UPDATE about SET value = ? WHERE name = 'published_at'", [an_hour_ago.isoformat()])
     assert fresh.tick("publish_pending").run_requests
     assert publish(**when_due)["changed"]
     assert warehouse.unpublished_revision() is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from datetime import UTC, datetime, timedelta
@@ -34,7 +33,6 @@ from resources.remote import RemoteConverter
 from resources.sandbox.files import read_state
 from resources.settings import SettingsError, types
 from resources.warehouse import Warehouse
-from resources.warehouse.publish.receipt import Receipt
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,21 +119,11 @@ def test_a_damaged_journal_of_replaced_files_is_set_aside(tmp_path, make, caplog
 
 
 @odd
-def test_a_damaged_receipt_says_nothing(tmp_path, make):
-    published = lay(tmp_path / "warehouse.duckdb", write(b""))
-    receipt = Receipt(lay(tmp_path / "state/published.json", make), published)
-    assert receipt.last() is None
-    assert not receipt.holds({"a": 1})
-    assert not receipt.says({"a": 1})
-    receipt.write({"revision": 1}, NOW)
-    assert receipt.last().published_at == NOW
-
-
-@pytest.mark.parametrize("moment", ["2026-11-23T08:00:00", "0001-01-01T00:00:00+14:00", "soon", 10**30, None])
-def test_a_receipt_of_an_odd_moment_does_not_keep_anybody_from_publishing(tmp_path, moment):
-    lay(tmp_path / "state/published.json", write(json.dumps({"published_at": moment, "revision": 1}).encode()))
-    lay(tmp_path / "warehouse.duckdb", write(b""))
-    assert Warehouse(tmp_path, clock=lambda: NOW).publish_is_due(timedelta(hours=1))
+def test_a_damaged_published_file_does_not_keep_anybody_from_publishing(tmp_path, make):
+    lay(tmp_path / "warehouse.duckdb", make)
+    warehouse = Warehouse(tmp_path, clock=lambda: NOW)
+    assert warehouse.publication() is None
+    assert warehouse.publish_is_due(timedelta(hours=1))
 
 
 @no_file

@@ -19,7 +19,7 @@ import filelock
 from resources.errors import clause
 from resources.warehouse.database.instances import NAME, Instances, connect
 from resources.warehouse.database.row_groups import note_added
-from resources.warehouse.database.schema import ensure, show_older
+from resources.warehouse.database.schema import ensure
 from resources.warehouse.database.sql import quoted
 from resources.warehouse.database.torn import noted
 from resources.warehouse.errors import (
@@ -210,7 +210,6 @@ class Connector:
         try:
             connection.execute(f"ATTACH {quoted(str(self.published_path))} AS {NAME} (READ_ONLY)")
             connection.execute(f"USE {NAME}")
-            show_older(connection)
         except duckdb.Error as error:
             raise QueryError(
                 f"DuckDB cannot open {self.published_path.name} ({clause(error)}). The pipeline's own file is not touched by this. "

@@ -1,6 +1,4 @@
 -- What the build file holds beyond the declared tables.
-CREATE SCHEMA IF NOT EXISTS internal;
-
 -- Version of the tables, and of what analysts ask (views/prepared.py); revision: raised by each transaction that changes what is
 -- published.
 CREATE TABLE IF NOT EXISTS internal.meta (schema_version VARCHAR NOT NULL, revision BIGINT NOT NULL, prepared_version VARCHAR);
@@ -125,4 +123,7 @@ CREATE TABLE IF NOT EXISTS internal.row_groups (
   table_name VARCHAR NOT NULL,
   position BIGINT NOT NULL,
   row_count BIGINT NOT NULL
-)
+);
+
+-- The facts by which a publication is recognised, the moment of the last look at the lake's files and the files that were faulty then.
+CREATE TABLE IF NOT EXISTS internal.publication (name VARCHAR NOT NULL, value VARCHAR NOT NULL)

@@ -1,5 +1,5 @@
 -- The rule of `entities` over what had happened before a moment. Of the snapshots the newest counts that was whole by then.
-CREATE MACRO entities_at(moment) AS TABLE
+CREATE MACRO main.entities_at(moment) AS TABLE
 FROM ({rows})
 SEMI JOIN (
   FROM (

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    import duckdb
+
     from resources.warehouse.database.connect import Connector
     from resources.warehouse.live.provisional import Provisional
 
@@ -69,7 +71,7 @@ class Beside:
                         *(path, error, aside.name),
                     )
 
-    def begin(self, revision: int, now: datetime) -> str:
+    def begin(self, connection: duckdb.DuckDBPyConnection, revision: int, now: datetime) -> str:
         """Make the folder of a publication that is being made, with its first file; returns its path, relative to the data folder.
 
         Where the build file has gone on meanwhile there is no row in it until the next one.
@@ -79,10 +81,10 @@ class Beside:
             self._clean(None if (shown := self.shown()) is None else shown.folder)
         (self.data / folder).mkdir(parents=True)
         try:
-            self._write(self.data / folder, revision, now, at_least_empty=True)
+            self._write(connection, self.data / folder, revision, now, at_least_empty=True)
         except LakeFileError as error:
             _log.warning("%s", error)
-            self._write(self.data / folder, 0, now, at_least_empty=True)
+            self._write(connection, self.data / folder, 0, now, at_least_empty=True)
         # the published file will not do without it, after a loss of power either
         for made in (self.data / folder, *(self.data / folder).parents[:2]):
             files.sync(made)
@@ -113,17 +115,25 @@ class Beside:
         Raises:
             WarehouseBusyError: The build file was in use for too long.
         """
-        written = self._write(shown.folder, shown.revision, now)
+        with self.connector.build("write what the stream has") as connection:
+            written = self._write(connection, shown.folder, shown.revision, now)
         self._clean(shown.folder)
         return written
 
-    def _write(self, folder: Path, revision: int, now: datetime, *, at_least_empty: bool = False) -> Provisional | None:
+    def _write(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        folder: Path,
+        revision: int,
+        now: datetime,
+        *,
+        at_least_empty: bool = False,
+    ) -> Provisional | None:
         newest = max((int(path.stem) for path in folder.glob("*.parquet")), default=0)
         path = folder / f"{newest + 1:012d}.parquet"
-        with self.connector.build("write what the stream has") as connection:
-            [(found,)] = connection.execute("SELECT revision FROM internal.meta").fetchall()
-            if found == revision or at_least_empty:
-                return write(connection, self.data / "lake", path, now, is_empty=found != revision)
+        [(found,)] = connection.execute("SELECT revision FROM internal.meta").fetchall()
+        if found == revision or at_least_empty:
+            return write(connection, self.data / "lake", path, now, is_empty=found != revision)
         return None
 
     def _clean(self, shown: Path | None) -> None:

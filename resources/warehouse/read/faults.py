@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from resources import files
 from resources.damage import UNREADABLE, is_damage, not_a_file, read_footer, verify
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     import duckdb
 
+#: Facts of a publication: when the last look at the lake's files began, and which of them were faulty then.
+LOOKED_AT: Final = "lake_looked_at_ns"
+MISSING: Final = "missing_lake_files"
 #: How far the clock of a shared file system may be behind, in nanoseconds.
 _MARGIN_NS = 600 * 10**9
 #: Characters that DuckDB takes for a pattern in a path.
@@ -39,13 +42,16 @@ class Looked:
     faulty: Container[str] = ()
 
     @classmethod
-    def last(cls, data: Path) -> Looked:
-        """The look of the last publication of a data folder, by its receipt; one that is lost says nothing."""
-        try:
-            words = json.loads((data / "state" / "published.json").read_bytes())
-            return cls(int(words["lake_looked_at_ns"]), [str(path) for path in words["missing_lake_files"]])
-        except (OSError, ValueError, TypeError, KeyError):
-            return cls()
+    def last(cls, connection: duckdb.DuckDBPyConnection) -> Looked:
+        """The look of the last publication, by the build file or the published one; a file that was never published has none."""
+        facts = publication(connection)
+        return cls(facts.get(LOOKED_AT), facts.get(MISSING, ()))
+
+
+def publication(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    """The facts of the last publication that a build file or a published one holds."""
+    rows = connection.execute("SELECT name, value FROM internal.publication").fetchall()
+    return {name: json.loads(value) for name, value in rows}
 
 
 class Damaged:
@@ -140,7 +146,7 @@ def faulty_files(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list
         query += " UNION SELECT lake_path FROM compacted_files"
     root, names = lake_root.resolve(), [path for (path,) in answer(connection, f"{query} ORDER BY 1")]
     halves = [root / half for name in names for half in dict.fromkeys((name, with_bodies(name)))]
-    return with_parts(connection, faults(connection, lake_root, halves, Looked.last(lake_root.parent)).values())
+    return with_parts(connection, faults(connection, lake_root, halves, Looked.last(connection)).values())
 
 
 def faulty(connection: duckdb.DuckDBPyConnection, lake_root: Path, lake_paths: Iterable[str]) -> dict[str, FaultyFile]:

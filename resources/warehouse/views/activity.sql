@@ -1,5 +1,5 @@
 -- A move is an event with two halves: an update under the new title and a delete under the old one.
-CREATE VIEW activity AS
+CREATE VIEW main.activity AS
 WITH told AS (
   SELECT
     *,

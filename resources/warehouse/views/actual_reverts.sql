@@ -1,5 +1,5 @@
 -- MediaWiki tags both sides of a revert. A revision may come in several events, and gains tags: the newest event has them all.
-CREATE VIEW actual_reverts AS
+CREATE VIEW main.actual_reverts AS
 SELECT
   project_id,
   namespace_id,

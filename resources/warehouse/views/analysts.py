@@ -50,14 +50,14 @@ def questions() -> Iterator[str]:
         for table in dataset.views:
             if table in tables.ENTITY_VIEWS:
                 continue
-            yield f"CREATE VIEW {identifier(table.name)} AS SELECT {column_list(table)} FROM (\n{derived(table.name)})"  # noqa: S608
+            yield f"CREATE VIEW main.{identifier(table.name)} AS SELECT {column_list(table)} FROM (\n{derived(table.name)})"  # noqa: S608
             yield from comments(table, "VIEW")
     yield from entities.questions()
     for macro in tables.MACROS:
         if macro is tables.ENTITIES_AT:
             continue  # with the views that it belongs to
         yield _written(macro.name)
-        yield f"COMMENT ON MACRO TABLE {identifier(macro.name)} IS {quoted(macro.description)}"
+        yield f"COMMENT ON MACRO TABLE main.{identifier(macro.name)} IS {quoted(macro.description)}"
 
 
 def _written(name: str) -> str:

@@ -1,6 +1,6 @@
 -- A number is a page id, a text a title. A title leads to every page that has had it, and to its deletes. Where only another
 -- spelling of the title is known, that is said.
-CREATE MACRO article_history(project, page) AS TABLE
+CREATE MACRO main.article_history(project, page) AS TABLE
 WITH pages AS (
   SELECT DISTINCT article_id
   FROM (

@@ -1,6 +1,6 @@
 -- The rule of the current articles over the rows before a moment. Of the snapshots the newest counts that was whole by then:
 -- before its newest event, pages that were changed while it was made are missing in it.
-CREATE MACRO articles_at(moment, project := NULL, inexact := false) AS TABLE
+CREATE MACRO main.articles_at(moment, project := NULL, inexact := false) AS TABLE
 WITH base AS (
   SELECT project_id, namespace_id, boundary_at, source_at
   FROM snapshots

@@ -1,4 +1,4 @@
-CREATE MACRO changes_between(since, until) AS TABLE
+CREATE MACRO main.changes_between(since, until) AS TABLE
 SELECT *
 FROM article_changes
 WHERE event_at >= CAST(since AS TIMESTAMPTZ) AND event_at < CAST(until AS TIMESTAMPTZ)

@@ -1,5 +1,5 @@
 -- A move sends the same event for the title it leaves, but its page lives on under the other; so does a page that was restored.
-CREATE VIEW deleted_articles AS
+CREATE VIEW main.deleted_articles AS
 SELECT project_id, namespace_id, article_id, replace(name, '_', ' ') AS name, version_id, event_at AS deleted_at, event_id
 FROM article_changes
 ANTI JOIN articles USING (project_id, article_id)

@@ -1,5 +1,5 @@
 -- An event can stand in two hour files; both halves of a move share the event and differ in the title.
-CREATE VIEW distinct_changes AS
+CREATE VIEW main.distinct_changes AS
 SELECT {change_columns}
 FROM article_changes
 QUALIFY row_number() OVER (

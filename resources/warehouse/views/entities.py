@@ -31,8 +31,8 @@ def derived(name: str) -> str:
 def questions() -> Iterator[str]:
     """The statements that make the views and the macro, with their comments."""
     for table in tables.ENTITY_VIEWS:
-        yield f"CREATE VIEW {identifier(table.name)} AS SELECT {column_list(table)} FROM (\n{derived(table.name)})"  # noqa: S608
+        yield f"CREATE VIEW main.{identifier(table.name)} AS SELECT {column_list(table)} FROM (\n{derived(table.name)})"  # noqa: S608
         yield from comments(table, "VIEW")
     macro = tables.ENTITIES_AT
     yield with_rule("entities/entities_at", moment=macro.parameters[0])
-    yield f"COMMENT ON MACRO TABLE {identifier(macro.name)} IS {quoted(macro.description)}"
+    yield f"COMMENT ON MACRO TABLE main.{identifier(macro.name)} IS {quoted(macro.description)}"

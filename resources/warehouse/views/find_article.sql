@@ -1,5 +1,5 @@
 -- Titles differ in case: where only another spelling of the title exists, that is said.
-CREATE MACRO find_article(project, title) AS TABLE
+CREATE MACRO main.find_article(project, title) AS TABLE
 SELECT {columns}
 FROM articles
 WHERE project_id = project

@@ -14,6 +14,7 @@ from resources.tables import (
     ARTICLE_BODIES,
     ARTICLE_CHANGES,
     ARTICLES,
+    LOOKUPS,
     SNAPSHOT_ARTICLES,
     STREAM_VIEWS,
     VISIBILITY_CHANGES,
@@ -43,15 +44,6 @@ if TYPE_CHECKING:
 
 #: What the name of a view that analysts see has before it where it names the files.
 _INNER = "lake_"
-#: What a published file holds of the changes itself: a table with all columns of the build file. To drop those that are internal would have
-#: DuckDB write down anew where each column of each row group is.
-_HOT = "hot_article_changes"
-_HOT_COMMENT = "The newer hours of article_changes, which this file holds itself, with internal columns besides. Ask article_changes, which has all hours."
-#: What a published file holds of the pages itself, where there may be events of the stream besides.
-_SETTLED = "settled_articles"
-_SETTLED_COMMENT = (
-    "The pages by the hours and snapshots that are loaded. Ask articles, which knows the events of the stream as well."
-)
 #: Views that macros alone ask.
 _BELOW = ("snapshot_pages", "snapshot_states")
 
@@ -155,88 +147,60 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Look
 
 def shown() -> tuple[Table, ...]:
     """The views that analysts see."""
-    return (ARTICLE_BODIES, SNAPSHOT_ARTICLES.narrow, *bodies.views(), *STREAM_VIEWS)
+    return (
+        ARTICLES,
+        ARTICLE_CHANGES.narrow,
+        ARTICLE_BODIES,
+        SNAPSHOT_ARTICLES.narrow,
+        *bodies.views(),
+        *STREAM_VIEWS,
+    )
 
 
 def frames() -> Iterator[str]:
-    """The statements that make the views that analysts see, with their comments, over internal ones that find nothing so far.
+    """The statements that make the views that analysts see, with their comments, over internal ones that find nothing in the lake so far.
 
     Making the internal ones again (`make_views`) leaves them, and their comments, as they are.
     """
     yield from _internal(Sources((), (), (), ()))
     for table in shown():
         inner = identifier(f"{_INNER}{table.name}")
-        yield f"CREATE VIEW {identifier(table.name)} AS SELECT {column_list(table)} FROM internal.{inner}"  # noqa: S608
+        yield f"CREATE VIEW main.{identifier(table.name)} AS SELECT {column_list(table)} FROM internal.{inner}"  # noqa: S608
         yield from comments(table, "VIEW")
+    lookups = LOOKUPS.narrow
+    yield f"CREATE VIEW main.{lookups.name} AS SELECT {column_list(lookups)} FROM internal.{lookups.name}"  # noqa: S608
+    yield from comments(lookups, "VIEW")
 
 
 def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
     """Let the views find these files."""
     if found.live:
         connection.execute(statement("views/live", files=quoted(f"{found.live}/*.parquet")))
-    # without the stream's files again where they were not taken along
-    if found.live or _is_view(connection, ARTICLES.name):
-        _show_articles(connection, found)
-    _show_all_changes(connection, found)
     for made in _internal(found):
         connection.execute(made)
 
 
-def mend_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
-    """The same in a published file of any version: an older one has no views between."""
-    if _is_view(connection, f"{_INNER}{ARTICLE_BODIES.name}"):
-        make_views(connection, found)
-        return
-    queries, described = _queries(found), shown()
-    if "batch_hour" in connection.table("articles").columns:
-        queries, described = _as_before(queries), (SNAPSHOT_ARTICLES.narrow,)
-    for name, query in queries.items():
-        schema = "internal" if name in _BELOW else "main"
-        connection.execute(f"CREATE OR REPLACE VIEW {schema}.{identifier(name)} AS\n{query}")
-    for table in described:
-        for comment in comments(table, "VIEW"):
-            connection.execute(comment)
-
-
-def _show_all_changes(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
-    """Let `article_changes` be a view over the changes that the file itself holds, those in the lake, and the provisional ones."""
-    narrow = ARTICLE_CHANGES.narrow
-    columns = column_list(narrow)
-    parts = [f"SELECT {columns} FROM {_HOT}"]  # noqa: S608  declared names
+def _all_changes(found: Sources) -> list[str]:
+    """The queries for the changes that the file itself holds, those in the lake, and the provisional ones."""
+    columns = column_list(ARTICLE_CHANGES.narrow)
+    parts = [f"SELECT {columns} FROM internal.{ARTICLE_CHANGES.name}"]  # noqa: S608  declared names
     if found.window is not None:
         parts += found.window.cold(found.cold, found.superseded_in)
     if found.has_visibility:
         # what has a place in the stream is provisional
         settled = "* REPLACE (CAST(NULL AS BIGINT) AS event_partition, CAST(NULL AS BIGINT) AS event_offset)"
-        parts.append(f"SELECT {columns} FROM (SELECT {settled} FROM {VISIBILITY_CHANGES.name})")  # noqa: S608
+        parts.append(f"SELECT {columns} FROM (SELECT {settled} FROM main.{VISIBILITY_CHANGES.name})")  # noqa: S608
     if found.live:
         parts.append(f"SELECT {columns} FROM internal.live WHERE is_change")  # noqa: S608
-    _show_instead(connection, narrow, _HOT, _HOT_COMMENT, "\nUNION ALL\n".join(parts))
+    return parts
 
 
-def _show_articles(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
-    """Let `articles` be a view over the pages that the file itself holds, and those that events of the stream have changed since."""
-    columns = column_list(ARTICLES)
-    query = f"SELECT {columns} FROM {_SETTLED}"  # noqa: S608  declared names
+def _articles(found: Sources) -> str:
+    """The query for the pages that the file itself holds, and those that events of the stream have changed since."""
+    columns, settled = column_list(ARTICLES), f"internal.{ARTICLES.name}"
     if found.live:
-        query = statement("views/live_articles", columns=columns, settled=_SETTLED)
-    _show_instead(connection, ARTICLES, _SETTLED, _SETTLED_COMMENT, query)
-
-
-def _show_instead(connection: duckdb.DuckDBPyConnection, table: Table, held: str, comment: str, query: str) -> None:
-    """Let a view take the place of a table, which from then on has the name `held`."""
-    if not _is_view(connection, table.name):
-        connection.execute(f"ALTER TABLE {table.name} RENAME TO {held}")
-        connection.execute(f"COMMENT ON TABLE {held} IS {quoted(comment)}")
-    connection.execute(f"CREATE OR REPLACE VIEW {table.name} AS\n{query}")
-    for one in comments(table, "VIEW"):
-        connection.execute(one)
-
-
-def _is_view(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    # asked of DuckDB's own list, since a name that is not there would end the transaction: of views, since that of tables counts their rows
-    here = "database_name = current_database()"
-    return bool(connection.execute(f"SELECT 1 FROM duckdb_views() WHERE {here} AND view_name = ?", [name]).fetchall())  # noqa: S608
+        return statement("views/live_articles", columns=columns, settled=settled)
+    return f"SELECT {columns} FROM {settled}"  # noqa: S608  declared names
 
 
 def _internal(found: Sources) -> Iterator[str]:
@@ -263,6 +227,8 @@ def _queries(found: Sources) -> dict[str, str]:
         of_articles.append(statement("views/article_bodies_live", files=quoted(f"{found.streamed}/*/*/*.parquet")))
     states = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in STATE.items())
     views = {
+        "articles": ([_articles(found)], nulls(ARTICLES)),
+        "article_changes": (_all_changes(found), nulls(ARTICLE_CHANGES.narrow)),
         "article_bodies": (of_articles, nulls(ARTICLE_BODIES)),
         "snapshot_articles": ([version.pages() for version in present], nulls(SNAPSHOT_ARTICLES.narrow)),
         "snapshot_pages": ([version.articles() for version in present], nulls(ARTICLES)),
@@ -280,14 +246,3 @@ def _queries(found: Sources) -> dict[str, str]:
         name: "\nUNION ALL\n".join(parts or [f"SELECT {nothing} WHERE false"])
         for name, (parts, nothing) in views.items()
     }
-
-
-def _as_before(queries: dict[str, str]) -> dict[str, str]:
-    """The views with the columns that the tables and macros of a file have which an older version published."""
-    columns = {
-        "article_bodies": "* EXCLUDE (batch_hour) RENAME (source_at AS batch_hour)",
-        "snapshot_articles": "*",
-        "snapshot_pages": "* RENAME (source_at AS batch_hour)",
-        "snapshot_states": "* RENAME (source_at AS batch_hour)",
-    }
-    return {name: f"SELECT {chosen} FROM ({queries[name]})" for name, chosen in columns.items()}  # noqa: S608

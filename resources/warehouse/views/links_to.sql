@@ -1,5 +1,5 @@
 -- A link names a title, which may be a redirect of the page. The address of the linking page shows which host is its own project's.
-CREATE MACRO links_to(project, title) AS TABLE
+CREATE MACRO main.links_to(project, title) AS TABLE
 WITH asked AS (
   SELECT DISTINCT known.article_id AS page_id
   FROM titles AS known

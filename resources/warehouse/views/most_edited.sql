@@ -1,4 +1,4 @@
-CREATE VIEW most_edited AS
+CREATE VIEW main.most_edited AS
 SELECT
   project_id,
   namespace_id,

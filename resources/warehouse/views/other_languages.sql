@@ -1,5 +1,5 @@
 -- A page that is mirrored has an id; of the others the item knows the title. Projects of another kind, such as Wikiquote, are left out.
-CREATE MACRO other_languages(project, title) AS TABLE
+CREATE MACRO main.other_languages(project, title) AS TABLE
 WITH page AS (
   SELECT DISTINCT main_entity_id AS entity_id FROM find_article(project, title)
 ),

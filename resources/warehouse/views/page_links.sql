@@ -1,4 +1,4 @@
-CREATE MACRO page_links(project, title) AS TABLE
+CREATE MACRO main.page_links(project, title) AS TABLE
 SELECT origin, position, url, text
 FROM article_links
 WHERE project_id = project AND name = replace(title, '_', ' ')

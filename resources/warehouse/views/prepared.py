@@ -26,11 +26,14 @@ def prepare(connection: duckdb.DuckDBPyConnection) -> None:
     script, wanted = _script(datasets.datasets())
     if connection.execute("SELECT prepared_version FROM internal.meta").fetchall() == [(wanted,)]:
         return
+    # the names that analysts ask are those in the schema main
+    connection.execute("SET search_path = 'main'")
     with transaction(connection):
         for kind, name in _found(connection):
-            connection.execute(f"DROP {kind} {identifier(name)}")
+            connection.execute(f"DROP {kind} main.{identifier(name)}")
         connection.execute(script)
         connection.execute("UPDATE internal.meta SET prepared_version = ?", [wanted])
+    schema.search_internal(connection)
 
 
 @functools.cache

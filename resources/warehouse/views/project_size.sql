@@ -1,6 +1,6 @@
 -- The rule of `articles_at` for all hours at once. A page begins with its update, and ends with the next state of its title or the next
 -- update of its page. The oldest snapshot that exactness begins with is underneath.
-CREATE MACRO project_size(project) AS TABLE
+CREATE MACRO main.project_size(project) AS TABLE
 WITH base AS (
   SELECT one.project_id, one.namespace_id, one.source_at, one.whole_from, kept.boundary_at
   FROM (

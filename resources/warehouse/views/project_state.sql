@@ -2,7 +2,7 @@
 -- says so or there is no row; hours at the end that the service has not published yet are no gap. With a snapshot
 -- underneath, hours count from the one that its boundary lies in; without one, from the first that had a file, and no moment is exact.
 -- An older kept snapshot makes earlier moments exact, where the hours from its own boundary on lead up to the newest one without a break.
-CREATE OR REPLACE VIEW project_state AS
+CREATE OR REPLACE VIEW main.project_state AS
 WITH beginnings AS (
 {beginnings}),
 bases AS (

@@ -1,5 +1,5 @@
 -- A title of a page wins over a redirect of that name; of two pages that claim a redirect, both are told.
-CREATE VIEW titles AS
+CREATE VIEW main.titles AS
 SELECT project_id, replace(name, '_', ' ') AS title, article_id, name, false AS is_redirect
 FROM articles
 UNION ALL

@@ -1,5 +1,5 @@
 -- Signs are counted, not weighed: which of them matter is for whoever looks.
-CREATE VIEW vandalism_candidates AS
+CREATE VIEW main.vandalism_candidates AS
 SELECT *
 FROM (
   SELECT

@@ -365,7 +365,7 @@ def code(path):
     "name",
     [
         "state",
-        "state/published.json",
+        "state/replaced.json",
         "warehouse/build.duckdb.wal",
         "warehouse/live",
         "lake/t/.a.parquet.tmp",

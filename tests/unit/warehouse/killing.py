@@ -20,7 +20,6 @@ from pathlib import Path
 
 from resources.warehouse import Warehouse
 from resources.warehouse.database import row_groups
-from resources.warehouse.publish import standby
 
 #: Kills, as a multiple of those asked for, after which it is given up to hit each phase.
 _MOST = 5
@@ -46,7 +45,6 @@ def check(warehouse):
 
 def work(data, files, tell):
     """The steps of a run."""
-    standby.SETTLED_SECONDS = 0.0  # so that publications take over the changed blocks
     warehouse = Warehouse(data, lock_timeout=30.0)
     tell("start")
     check(warehouse)

@@ -17,7 +17,6 @@ from resources.engine import Engine
 from resources.lake import LakeError, Layout
 from resources.warehouse import LakeFileError, Warehouse
 from resources.warehouse.compaction.versions import VersionMerge
-from resources.warehouse.database import schema
 from resources.warehouse.database.connect import answer
 from resources.warehouse.views.lake import make_views, sources
 from tests.builds import looking
@@ -254,14 +253,3 @@ def test_few_files_are_left_alone_and_large_ones_are_no_reason(mirror):
     [(_, merge)] = mirror.warehouse.compactions(datasets.SNAPSHOT_ARTICLES)
     size = sum(file.lake_bytes for file in second.files if file.row_count)
     assert merge == VersionMerge("enwiki_namespace_0", second.snapshot_version, 4, size)
-
-
-def test_a_build_file_whose_compactions_all_had_an_hour_is_brought_up_to_date(mirror, again):
-    again(mirror, first_version, 1)
-    with mirror.warehouse._connector.build("age it") as connection:
-        for column in ("first_hour", "end_hour"):
-            connection.execute(f"ALTER TABLE compacted_files ALTER {column} SET NOT NULL")
-        connection.execute("UPDATE internal.meta SET schema_version = 'an earlier one'")
-    assert len(compact(mirror)) == 1
-    with mirror.warehouse._connector.build("look") as connection:
-        assert connection.execute("SELECT schema_version FROM internal.meta").fetchall() == [(schema.digest(),)]

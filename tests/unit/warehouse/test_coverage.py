@@ -127,8 +127,8 @@ def test_a_mirror_whose_beginning_was_moved_heals(lake, warehouse, status):
     lost = "The hour was not fetched while the service kept it (two days); a snapshot closes the gap."
     warehouse.record_statuses([status(hour, HourState.PAST_RETENTION, lost) for hour in range(69, 300)])
     with warehouse._connector.build("age") as connection:
-        connection.execute("DROP VIEW project_state")
-        connection.execute("CREATE VIEW project_state AS SELECT 'of old' AS project_id")
+        connection.execute("DROP VIEW main.project_state")
+        connection.execute("CREATE VIEW main.project_state AS SELECT 'of old' AS project_id")
         connection.execute("UPDATE internal.meta SET schema_version = 'of old'")
     (state,) = warehouse.project_states(published=False)
     assert (state.first_gap_at, state.reason) == (None, NO_SNAPSHOT)

@@ -188,7 +188,7 @@ class Memory:
 
     def ask_at(self, moment):
         """The rows of `articles_at`, which is made here as in the published file, and taken back: its views stand in for tables that are loaded."""
-        [macro] = [one for one in questions() if "CREATE MACRO articles_at" in one]
+        [macro] = [one for one in questions() if "CREATE MACRO main.articles_at" in one]
         self.connection.execute("BEGIN")
         try:
             make_views(self.connection, sources(self.connection, self.lake_root))

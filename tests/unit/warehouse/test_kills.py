@@ -97,5 +97,5 @@ def test_killed_at_random_moments_and_run_again(data, lake, warehouse, make, kil
     warehouse.rebuild_articles()
     assert content(warehouse) == found
     assert {path.name for path in data.iterdir()} == {"lake", "state", "warehouse", "warehouse.duckdb"}
-    assert {path.name for path in (data / "warehouse").iterdir()} == {"build.duckdb", "standby.duckdb"}
+    assert {path.name for path in (data / "warehouse").iterdir()} == {"build.duckdb"}
     assert warehouse.sql("SELECT count(*) FROM articles").rows == [(len(found["articles"]),)]

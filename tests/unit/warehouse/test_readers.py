@@ -11,7 +11,6 @@ import pytest
 
 from resources.tables import HourState
 from resources.warehouse import HourStatus
-from resources.warehouse.publish import standby
 from tests.builds import NO_BAR
 
 ROWS = 40
@@ -56,20 +55,16 @@ def reader(warehouse, lake):
         assert status is None, process.stderr.read()
 
 
-def test_reader_sees_each_publication_whole(lake, warehouse, reader, monkeypatch):
-    # no waiting until late readers have opened what they looked up
-    monkeypatch.setattr(standby, "SETTLED_SECONDS", 0.0)
-    made = []
+def test_reader_sees_each_publication_whole(lake, warehouse, reader):
     assert reader.get(timeout=120) == [str(ROWS), "1", "1", str(ROWS), str(ROWS)]
     for hour in range(1, 5):
         rows = [lake.change(1000 * hour + n, f"T{hour}-{n}", 60 * hour + n) for n in range(ROWS)]
         warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])
         warehouse.apply_changes()
-        made.append(warehouse.publish())
+        warehouse.publish()
         whole = [str(number) for number in (ROWS, hour + 1, hour + 1, ROWS * (hour + 1), ROWS * (hour + 1))]
         assert reader.get(timeout=120) == whole
     assert reader.empty()
-    assert any(one.whole_because is None for one in made)
 
 
 #: Clients that open the file again and again, some for longer, and compare what they see with the revision it says it is of.
@@ -99,8 +94,7 @@ print(len(seen), len(set(seen)))
 
 
 @pytest.mark.parametrize("count", [4, pytest.param(60, marks=pytest.mark.soak)])
-def test_readers_in_loops_see_whole_states_only(lake, warehouse, monkeypatch, count):
-    monkeypatch.setattr(standby, "SETTLED_SECONDS", 0.0)
+def test_readers_in_loops_see_whole_states_only(lake, warehouse, count):
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(n, f"T{n}", n) for n in range(ROWS)])])
     warehouse.publish()
     command = [sys.executable, "-c", NO_BAR + LOOPING, str(warehouse.published_path)]
@@ -110,14 +104,12 @@ def test_readers_in_loops_see_whole_states_only(lake, warehouse, monkeypatch, co
     ]
     for reader in readers:
         assert reader.stdout.readline() == "reads\n"
-    ways = []
     for number in range(1, count):
         warehouse.record_statuses([HourStatus(lake.hour(number), "enwiki", 0, HourState.NOT_YET)])
-        ways.append(warehouse.publish().whole_because)
+        warehouse.publish()
     for reader in readers:
         loops, states = reader.communicate("end\n", timeout=120)[0].split()
         assert reader.returncode == 0
         assert int(loops) > 0
         # one row and one revision more with each publication
         assert states == "1"
-    sys.stdout.write(f"{ways.count(None)} of {len(ways)} publications took over the changed blocks\n")

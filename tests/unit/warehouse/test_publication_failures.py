@@ -1,0 +1,156 @@
+"""Publications that are killed, fail or meet one another; readers keep the file that they have open."""
+
+from __future__ import annotations
+
+import errno
+import filecmp
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from resources.warehouse import WarehouseFullError
+
+ROOT = Path(__file__).parents[3]
+
+
+class Mirror:
+    """Hours of a few pages, loaded and published."""
+
+    def __init__(self, warehouse, lake):
+        self.warehouse, self.lake, self.hours = warehouse, lake, 0
+
+    def load(self):
+        number = self.hours
+        rows = [
+            self.lake.change(n * 7 + number, f"T{n * 7 + number}", 60 * number + n, html=f"{number:02}")
+            for n in range(40)
+        ]
+        self.warehouse.load_hour(self.lake.hour(number), [self.lake.file(number, rows)])
+        self.warehouse.apply_changes()
+        self.hours += 1
+
+    def publish(self):
+        self.load()
+        return self.warehouse.publish()
+
+    def assert_whole(self):
+        """What is published is the newest state."""
+        answer = self.warehouse.sql(
+            "SELECT (SELECT count(*) FROM loads), (SELECT count(DISTINCT batch_hour) FROM article_changes), "
+            "(SELECT count(*) FROM article_bodies), (SELECT max(html) FROM article_bodies)"
+        )
+        assert answer.rows == [(self.hours, self.hours, 40 * self.hours, f"{self.hours - 1:02}")]
+        assert not list(self.warehouse.data.glob("*.tmp*"))
+
+
+@pytest.fixture
+def mirror(warehouse, lake):
+    made = Mirror(warehouse, lake)
+    made.publish()
+    return made
+
+
+def test_reader_of_the_same_process_keeps_its_file(mirror):
+    with mirror.warehouse.connect_published() as reader:
+        query = "SELECT count(*), bit_xor(hash(articles)) FROM articles"
+        before = reader.execute(query).fetchall()
+        # closes a descriptor of the same file, and with it DuckDB's lock
+        mirror.warehouse.sql("SELECT 1")
+        mirror.publish()
+        assert reader.execute(query).fetchall() == before
+    mirror.assert_whole()
+
+
+@pytest.mark.parametrize("error", [None, errno.EXDEV])
+def test_published_file_is_a_copy_of_the_build_file(mirror, monkeypatch, error):
+    """Also where the file system does not support `copy_file_range`."""
+
+    def refuse(*_):
+        raise OSError(error, "not here")
+
+    if error is not None:
+        monkeypatch.setattr(os, "copy_file_range", refuse)
+    mirror.publish()
+    assert filecmp.cmp(mirror.warehouse.build_path, mirror.warehouse.published_path, shallow=False)
+    mirror.assert_whole()
+
+
+def test_killed_at_each_step_of_a_publication(mirror):
+    """By `killing_publications.py`, which checks after each kill what is published, and then publishes."""
+    told = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("killing_publications.py")), str(mirror.warehouse.data)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.splitlines() == [
+        "amid the views: published as before",
+        "copied: published as before",
+        "read-only: published as before",
+        "in place: published anew",
+    ]
+    assert not list(mirror.warehouse.data.glob("*.tmp*"))
+
+
+def test_full_disk_while_the_file_is_copied_changes_nothing_and_leaves_nothing(mirror, monkeypatch):
+    mirror.load()
+    published, before = mirror.warehouse.published_path, mirror.warehouse.published_path.stat()
+
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "copy_file_range", refuse)
+        message = "Disk or memory ran out, so this run could not publish.*Make room"
+        with pytest.raises(WarehouseFullError, match=message):
+            mirror.warehouse.publish()
+    after = published.stat()
+    assert (after.st_ino, after.st_size, after.st_mtime_ns) == (before.st_ino, before.st_size, before.st_mtime_ns)
+    assert not list(mirror.warehouse.data.glob("*.tmp*"))
+    assert mirror.warehouse.publish().changed
+    mirror.assert_whole()
+
+
+def test_two_publications_at_once(mirror):
+    mirror.load()
+    program = (
+        "import sys; from pathlib import Path; from resources.warehouse import Warehouse; "
+        "print(Warehouse(Path(sys.argv[1]), lock_timeout=60.0).publish({'service': sys.argv[2]}).changed)"
+    )
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(mirror.warehouse.data), name],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in ("one", "two")
+    ]
+    assert [process.communicate(timeout=120)[0] for process in both] == ["True\n", "True\n"]
+    mirror.assert_whole()
+
+
+def test_other_duckdb_reads_what_is_published(mirror, elsewhere, monkeypatch):
+    folder = os.environ.get("TEST_OTHER_DUCKDB")
+    if folder is None:
+        pytest.skip("TEST_OTHER_DUCKDB names no folder with another DuckDB, as it does in `make test`")
+    mirror.publish()
+    monkeypatch.setenv("PYTHONPATH", str(Path(folder).resolve()))
+    told = elsewhere(
+        """
+        print(duckdb.__version__)
+        with duckdb.connect(path, read_only=True) as c:
+            for name in ("articles", "article_changes", "article_bodies", "loads"):
+                print(c.execute(f"SELECT count(*) FROM {name}").fetchone())
+        """,
+        mirror.warehouse.published_path,
+    )
+    assert told[0] != duckdb.__version__
+    assert told[2:] == ["(80,)", "(80,)", "(2,)"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from resources.lake import Conversion
+    from resources.lake import ConvertedFile
     from resources.tables import Table
 
 OWNERS = ("team:data-platform",)
@@ -84,7 +84,7 @@ def preview(paths: Sequence[Path], columns: Sequence[str]) -> dg.MarkdownMetadat
     return markdown(rows, columns)
 
 
-def remarks_of(conversions: Iterable[Conversion]) -> str:
+def remarks_of(conversions: Iterable[ConvertedFile]) -> str:
     """What else the archives of some conversions hold, in sentences; empty where it is nothing."""
     return "\n".join(f"{made.identifier}: {remark}" for made in conversions for remark in made.remarks)
 
@@ -151,7 +151,7 @@ def _cell(column: str, value: object) -> str:
     return "" if value is None else markdown_text(str(value)[:200])
 
 
-def lake_metadata_of(conversions: Sequence[Conversion]) -> dict[str, Any]:
+def lake_metadata_of(conversions: Sequence[ConvertedFile]) -> dict[str, Any]:
     """The metadata of Parquet files, of an hour or a snapshot."""
     metadata: dict[str, Any] = {
         "dagster/partition_row_count": sum(c.row_count for c in conversions),

@@ -13,7 +13,7 @@ from resources.warehouse import Warehouse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from resources.warehouse import LakeFile, Snapshot
+    from resources.warehouse import ConvertedFile, Snapshot
 
 _COUNTS = Path("/proc/self/io")
 
@@ -25,11 +25,13 @@ def load_snapshots(data: Path, snapshots: Sequence[Snapshot]) -> None:
         warehouse.load_snapshot(snapshot)
 
 
-def load_hours(data: Path, hours: Sequence[list[LakeFile]]) -> None:
+def load_hours(data: Path, hours: Sequence[list[ConvertedFile]]) -> None:
     """Load hours one after the other, from files to `article_changes` and the ledger, then apply all to `articles`."""
     warehouse = Warehouse(data)
     for files in hours:
-        warehouse.load_hour(files[0].batch_hour, files)
+        hour = files[0].batch_hour
+        assert hour is not None
+        warehouse.load_hour(hour, files)
     warehouse.apply_changes()
 
 

@@ -14,7 +14,7 @@ import duckdb
 
 from resources.datasets.paths import short
 from resources.tables import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
-from resources.warehouse import LakeFile, Snapshot, SnapshotFile
+from resources.warehouse import ConvertedFile, Snapshot
 from resources.warehouse.database.sql import identifier, quoted, sql_type
 
 if TYPE_CHECKING:
@@ -115,10 +115,10 @@ class Pages:
             with _connected() as connection:
                 connection.execute(f"COPY ({self._values(rows, SNAPSHOT_ARTICLES)}) TO {quoted(str(path))} ({_FILE})")
             identity = path.name.split(".")[0]
-            files.append(SnapshotFile(path=path, identifier=identity, **_counts(path, last - first, 0)))
+            files.append(ConvertedFile(path=path, identifier=identity, **_counts(path, last - first, 0)))
         return Snapshot(name, version, project, 0, tuple(files), len(files))
 
-    def hour(self, number: int, changes: int) -> list[LakeFile]:
+    def hour(self, number: int, changes: int) -> list[ConvertedFile]:
         """Write the files of an hour: of 100 changes 88 are edits, 5 creations, 3 deletions and 2 moves (4 rows)."""
         hour = self.first_hour + timedelta(hours=number)
         folder = self.data / "lake" / ARTICLE_CHANGES.name / f"date={hour:%Y-%m-%d}" / f"hour={hour:%H}"
@@ -155,13 +155,15 @@ class Pages:
 
     def _hour_file(
         self, hour: datetime, folder: Path, digest: str, project: str, updates: int, deletes: int
-    ) -> LakeFile:
+    ) -> ConvertedFile:
         identity = f"{project}_namespace_0"
         (written,) = (folder / f"project_id={project}").iterdir()
         path = written.rename(folder / f"{identity}.{digest}.parquet")
         written.parent.rmdir()
         counts = _counts(path, updates, deletes)
-        return LakeFile(path=path, identifier=identity, batch_hour=hour, project_id=project, namespace_id=0, **counts)
+        return ConvertedFile(
+            path=path, identifier=identity, batch_hour=hour, project_id=project, namespace_id=0, **counts
+        )
 
     def _values(self, rows: str, table: Table) -> str:
         """Return a query of the declared columns: those of `rows`, and computed ones."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from benchmarks.harness import Cost
-    from resources.warehouse import LakeFile
+    from resources.warehouse import ConvertedFile
 
 #: Hours that are loaded one by one; the median counts.
 ROUNDS = 3
@@ -45,7 +45,7 @@ class _Mirror:
 
     name: str
     data: Path
-    hours: list[list[LakeFile]]
+    hours: list[list[ConvertedFile]]
 
 
 def compare(folder: Path, pages: Sequence[int], changes: int, *, plain: bool, say: Callable[[str], None]) -> Report:
@@ -124,7 +124,7 @@ def _queries(data: Path) -> dict[str, str]:
     }
 
 
-def _alternative(method: str, data: Path, hours: list[list[LakeFile]]) -> Cost:
+def _alternative(method: str, data: Path, hours: list[list[ConvertedFile]]) -> Cost:
     """Return the median cost of an hour with an alternative, in a DuckDB file that starts with the current pages."""
     path = data / f"{method}.duckdb"
     columns = column_list(ARTICLE_CHANGES.narrow)
@@ -144,7 +144,7 @@ def _alternative(method: str, data: Path, hours: list[list[LakeFile]]) -> Cost:
     return cost
 
 
-def load_alternative(method: str, path: Path, data: Path, files: list[LakeFile]) -> None:
+def load_alternative(method: str, path: Path, data: Path, files: list[ConvertedFile]) -> None:
     """Load an hour with an alternative."""
     columns = column_list(ARTICLE_CHANGES.narrow)
     names = ", ".join(quoted(str(file.path)) for file in files)

@@ -21,7 +21,7 @@ from resources.lake import (
     Archive,
     Compaction,
     CompactionJob,
-    Conversion,
+    ConvertedFile,
     Converter,
     Layout,
     LookupArchive,
@@ -88,7 +88,7 @@ class RemoteConverter(_Remote):
 
     def convert_all(
         self, archives: Sequence[Archive], *, bodies: frozenset[str], advance: Callable[[float], None]
-    ) -> list[Outcome[Archive, Conversion]]:
+    ) -> list[Outcome[Archive, ConvertedFile]]:
         """Convert archives; outcomes come in their order. What is converted already is found, and nobody is asked.
 
         Args:
@@ -126,11 +126,11 @@ class RemoteConverter(_Remote):
             for place, archive in enumerate(archives)
         ]
 
-    def _landed(self, archive: Archive, outcome: Outcome[Any, Any]) -> Outcome[Archive, Conversion]:
+    def _landed(self, archive: Archive, outcome: Outcome[Any, Any]) -> Outcome[Archive, ConvertedFile]:
         """The worker's conversion with the paths that the files have here."""
         if outcome.error is not None:
             return Outcome(archive, error=outcome.error)
-        made: Conversion = outcome.unwrap()
+        made: ConvertedFile = outcome.unwrap()
         # what a worker says is no more trusted than any message
         rejects = made.rejects_path
         here = replace(
@@ -219,7 +219,7 @@ def seated(data: Path, *, memory_bytes: int | None, record_bytes_max: int) -> It
             _seat = None
 
 
-def convert_here(archive: dict[str, Any], bodies: list[str]) -> Conversion:
+def convert_here(archive: dict[str, Any], bodies: list[str]) -> ConvertedFile:
     """Convert one archive in this worker; paths come back relative to the data folder.
 
     Raises:

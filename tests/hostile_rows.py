@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from assets.steps.converting import files_of
 from resources import datasets
 from resources.datasets.live import LIVE_CHANGES
 from resources.lake import Archive, Layout, ListError, LookupArchive, SnapshotArchive, convert, convert_list
 from resources.lake.live import LiveLake
 from resources.tables import ARTICLE_CHANGES, TIMESTAMP
-from resources.warehouse import LakeFile, LookupFile, Snapshot, SnapshotFile, Warehouse
+from resources.warehouse import Snapshot, Warehouse
 from tests.builds import lay
 from tests.unit.lake.conftest import tar_bytes
 
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.datasets import Dataset
-    from resources.lake import Conversion
 
 HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
 #: Deeper than a record may be; the other is not.
@@ -307,12 +305,11 @@ class HostileMirror:
         )
         self.count(dataset.name, made.row_count, made.reject_count)
         if kind is Archive:
-            self.warehouse.load_hour(known["batch_hour"], files_of(LakeFile, [made]), dataset=dataset)
+            self.warehouse.load_hour(known["batch_hour"], [made], dataset=dataset)
         elif kind is LookupArchive:
-            self.warehouse.load_lookups([_lookup_file(made, **known)])
+            self.warehouse.load_lookups([made])
         else:
-            loaded = files_of(SnapshotFile, [made])
-            snapshot = Snapshot(*known.values(), project, namespace, tuple(loaded), 1, HOUR, dataset)
+            snapshot = Snapshot(*known.values(), project, namespace, (made,), 1, HOUR, dataset)
             self.warehouse.load_snapshot(snapshot)
 
     def bring_list(self, dataset: Dataset, count: int) -> None:
@@ -351,8 +348,3 @@ class HostileMirror:
         """Count what was brought in."""
         self.rows[name] += rows
         self.rejects[name] += rejects
-
-
-def _lookup_file(made: Conversion, **known: Any) -> LookupFile:
-    names = [name for name in LookupFile.__dataclass_fields__ if name not in known]
-    return LookupFile(**{name: getattr(made, name) for name in names}, **known)

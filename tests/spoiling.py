@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from assets.steps.converting import files_of
 from resources.lake import Archive, Layout, convert
 from resources.sandbox import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
-from resources.warehouse import LakeFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,4 +32,4 @@ def spoil(
         if namespace in namespaces:
             archive = Archive(batch.path, batch.record["identifier"], batch.version, hour, project, namespace)
             strange.append(convert(archive, Layout(warehouse.data)))
-    assert warehouse.load_hour(hour, files_of(LakeFile, strange)).changed
+    assert warehouse.load_hour(hour, strange).changed

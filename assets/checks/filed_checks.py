@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from resources.datasets import Dataset
-    from resources.lake import Archive, Conversion
+    from resources.lake import Archive, ConvertedFile
 
 #: Share of the lines that may be rejected before somebody should look.
 REJECTS_SHARE = 0.001
@@ -49,7 +49,7 @@ class Filed(Generic[_Audit]):
     """What a run has made, by the name that people know each partition by; `audit` is asked when all of it is loaded."""
 
     archives: Mapping[str, Sequence[Archive]]
-    conversions: Mapping[str, Sequence[Conversion]]
+    conversions: Mapping[str, Sequence[ConvertedFile]]
     audit: Callable[[], Mapping[str, _Audit]]
 
     @cached_property

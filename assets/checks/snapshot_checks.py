@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from assets.steps.snapshot import ArchivedSnapshot
     from resources.adapters import LakeResource
     from resources.datasets import Dataset
-    from resources.lake import Conversion
+    from resources.lake import ConvertedFile
     from resources.warehouse import SnapshotAudit, Warehouse
 
 
@@ -36,7 +36,7 @@ class SnapshotsMade:
 
     dataset: Dataset
     archived: dict[str, ArchivedSnapshot] = field(default_factory=dict)
-    conversions: dict[str, list[Conversion]] = field(default_factory=dict)
+    conversions: dict[str, list[ConvertedFile]] = field(default_factory=dict)
 
     @classmethod
     def recalled(cls, dataset: Dataset, lake: LakeResource) -> SnapshotsMade:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from dataclasses import fields
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from resources.engine import Outcome
 from resources.engine.progress import increments
@@ -18,11 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from resources.engine import Engine
-    from resources.lake import Archive, Conversion, Converter, Layout
-    from resources.warehouse import LakeFile, SnapshotFile
+    from resources.lake import Archive, ConvertedFile, Converter, Layout
 
 _log = logging.getLogger(__name__)
-_File = TypeVar("_File", "LakeFile", "SnapshotFile")
 
 
 class NotArchivedError(MirrorError):
@@ -37,7 +34,7 @@ def convert_archives(
     bodies: Iterable[str],
     converter: Converter | RemoteConverter,
     engine: Engine,
-) -> list[Conversion]:
+) -> list[ConvertedFile]:
     """The archives as Parquet, in their order; see `attempts`.
 
     Raises:
@@ -56,7 +53,7 @@ def attempts(
     bodies: Iterable[str],
     converter: Converter | RemoteConverter,
     engine: Engine,
-) -> list[Outcome[Archive, Conversion]]:
+) -> list[Outcome[Archive, ConvertedFile]]:
     """What comes of each archive, in their order: a Parquet file, or the error that stopped it. What is converted already is kept.
 
     Args:
@@ -80,7 +77,7 @@ def attempts(
         else:
             convert = converter.convert
 
-            def one(archive: Archive) -> Conversion:
+            def one(archive: Archive) -> ConvertedFile:
                 return convert(archive, layout, bodies=kept, progress=increments(advance))
 
             outcomes = engine.map(one, archives, workers=converter.readers)
@@ -99,7 +96,7 @@ def attempts_again(
     bodies: Iterable[str],
     converter: Converter | RemoteConverter,
     engine: Engine,
-) -> tuple[list[Outcome[Archive, Conversion]], bool]:
+) -> tuple[list[Outcome[Archive, ConvertedFile]], bool]:
     """The same, each converted whether or not its file is there; and whether a damaged file was replaced.
 
     A file that is whole and has other rows is not changed: that is a ConversionError of its archive.
@@ -131,7 +128,7 @@ def attempts_again(
 
 def known_conversions(
     archives: Iterable[Archive], layout: Layout, bodies: Iterable[str], record_bytes_max: int
-) -> list[Conversion]:
+) -> list[ConvertedFile]:
     """The conversions of the archives that were made before.
 
     Raises:
@@ -148,9 +145,3 @@ def known_conversions(
                 "publication does it if the file is loaded."
             )
     return known
-
-
-def files_of(kind: type[_File], conversions: Iterable[Conversion]) -> list[_File]:
-    """What conversions left, as the warehouse takes it."""
-    names = [field.name for field in fields(kind)]
-    return [kind(**{name: getattr(conversion, name) for name in names}) for conversion in conversions]

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from assets.steps.converting import NotArchivedError, files_of
+from assets.steps.converting import NotArchivedError
 from resources import datasets
 from resources.enterprise import errors, read_listing
 from resources.errors import MirrorError, ends_run, retryable
 from resources.formatting import counted, hour_text, listed, size_text
 from resources.lake import Archive
 from resources.tables import HourState
-from resources.warehouse import HourStatus, LakeFile
+from resources.warehouse import ConvertedFile, HourStatus
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from resources.engine import Engine, Outcome
     from resources.enterprise import Download, EnterpriseClient, Listing
     from resources.enterprise.models import Batch
-    from resources.lake import Conversion, Layout
+    from resources.lake import ConvertedFile, Layout
     from resources.warehouse import HourLoad, Warehouse
 
     Scope = Sequence[tuple[str, int]]
@@ -137,7 +137,9 @@ class ArchivedHour:
         if (error := self.partial) is not None:
             raise error
 
-    def converted(self, outcomes: Sequence[Outcome[Archive, Conversion]]) -> tuple[ArchivedHour, list[Conversion]]:
+    def converted(
+        self, outcomes: Sequence[Outcome[Archive, ConvertedFile]]
+    ) -> tuple[ArchivedHour, list[ConvertedFile]]:
         """The hour without the archives that could not be converted, and the conversions of the others.
 
         Raises:
@@ -305,7 +307,7 @@ def archived_hour(
 
 def load_hour(
     archived: ArchivedHour,
-    conversions: Sequence[Conversion],
+    conversions: Sequence[ConvertedFile],
     warehouse: Warehouse,
     dataset: Dataset = datasets.ARTICLE_CHANGES,
     *,
@@ -322,7 +324,7 @@ def load_hour(
             HourStatus(archived.hour, project, ns, HourState.MISSING, why)
             for (project, ns), why in partial.reasons.items()
         ]
-    return warehouse.load_hour(archived.hour, files_of(LakeFile, conversions), statuses, dataset=dataset, reload=reload)
+    return warehouse.load_hour(archived.hour, conversions, statuses, dataset=dataset, reload=reload)
 
 
 def state_of(error: Exception) -> HourState:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import dagster as dg
 
     from assets.steps.hour import ArchivedHour
-    from resources.lake import Conversion
+    from resources.lake import ConvertedFile
     from resources.warehouse import Comparison, HourLoad
 
 
@@ -54,7 +54,7 @@ def archive_layer(key: dg.AssetKey, archived: ArchivedHour) -> Layer:
     return Layer(key, sized(metadata), version, is_new=bool(archived.fetched))
 
 
-def hour_lake_layer(key: dg.AssetKey, archived: ArchivedHour, conversions: Sequence[Conversion]) -> Layer:
+def hour_lake_layer(key: dg.AssetKey, archived: ArchivedHour, conversions: Sequence[ConvertedFile]) -> Layer:
     """The metadata of an hour in the lake."""
     # fetching and converting, by archive; loading is one transaction for the whole hour
     seconds = {c.identifier: round(archived.seconds.get(c.identifier, 0.0) + c.seconds, 3) for c in conversions}
@@ -70,7 +70,7 @@ def hour_lake_layer(key: dg.AssetKey, archived: ArchivedHour, conversions: Seque
 
 
 def hour_warehouse_layer(
-    key: dg.AssetKey, conversions: Sequence[Conversion], load: HourLoad, compared: Sequence[Comparison] = ()
+    key: dg.AssetKey, conversions: Sequence[ConvertedFile], load: HourLoad, compared: Sequence[Comparison] = ()
 ) -> Layer:
     """The metadata of an hour in DuckDB; `compared`: the stream with the hour's files, where one is kept."""
     by_project = [

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from resources.datasets import Dataset
     from resources.engine import Engine, Outcome
     from resources.enterprise import EnterpriseClient
-    from resources.lake import Archive, Conversion, Converter
+    from resources.lake import Archive, ConvertedFile, Converter
     from resources.remote import RemoteConverter
 
     Scope = Sequence[tuple[str, int]]
@@ -68,7 +68,7 @@ class HourlyRun:
     again: bool = False
     plans: dict[datetime, Plan] = field(default_factory=dict)
     archived: dict[datetime, ArchivedHour] = field(default_factory=dict)
-    conversions: dict[datetime, list[Conversion]] = field(default_factory=dict)
+    conversions: dict[datetime, list[ConvertedFile]] = field(default_factory=dict)
     loaded: list[datetime] = field(default_factory=list)
     failed: dict[datetime, Exception] = field(default_factory=dict)
     gone: dict[datetime, errors.RetentionPassed] = field(default_factory=dict)
@@ -163,7 +163,7 @@ class HourlyRun:
             compared = compared_with_stream(self.warehouse.warehouse, self.dataset, hour)
             yield hour_warehouse_layer(warehouse, conversions, load, compared)
 
-    def _convert(self, hour: datetime, archived: ArchivedHour) -> tuple[list[Outcome[Archive, Conversion]], bool]:
+    def _convert(self, hour: datetime, archived: ArchivedHour) -> tuple[list[Outcome[Archive, ConvertedFile]], bool]:
         how: dict[str, Any] = {"bodies": self.lake.bodies_of(self.dataset), "converter": self.converter}
         what = (hour_text(hour), archived.archives, self.lake.layout)
         if self.again:

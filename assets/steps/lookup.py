@@ -31,7 +31,6 @@ from resources.errors import MirrorError, ends_run
 from resources.lake import digest_of, journal
 from resources.lake.journal import Asked, Journals
 from resources.tables import Purpose
-from resources.warehouse import LookupFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -265,8 +264,4 @@ def load(
         one for one in journal.archives(layout) if (one.source_at, digest_of(one, bodies, longest)) not in known
     ]
     conversions = convert_archives("the lookups", archives, layout, bodies=bodies, converter=converter, engine=engine)
-    loaded = []
-    for archive, made in zip(archives, conversions, strict=True):
-        facts = {name: getattr(made, name) for name in LookupFile.__dataclass_fields__ if name != "source_at"}
-        loaded.append(LookupFile(**facts, source_at=archive.source_at))
-    return warehouse.load_lookups(loaded) if loaded else 0
+    return warehouse.load_lookups(conversions) if conversions else 0

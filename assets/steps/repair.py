@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ from resources.datasets import Family, named
 from resources.errors import MirrorError, ends_run
 from resources.formatting import counted, hour_text, listed
 from resources.lake import journal
-from resources.warehouse import LookupFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from resources.adapters import EngineResource, LakeResource, WarehouseResource
     from resources.datasets import Dataset
     from resources.engine import Engine
-    from resources.lake import Archive, Conversion, Converter, Layout
+    from resources.lake import Archive, ConvertedFile, Converter, Layout
     from resources.remote import RemoteConverter
     from resources.warehouse import FaultyFile, Part, Warehouse
 
@@ -133,16 +132,11 @@ class Repair:
                 "The archive of the answers is gone, so there is nothing to convert. Nothing was changed. Restore the file from a backup."
             )
         made = self._converted("the lookups", archives, dataset, damaged)
-        names = [one.name for one in fields(LookupFile) if one.name != "source_at"]
-        files = [
-            LookupFile(**{name: getattr(one, name) for name in names}, source_at=archive.source_at)
-            for archive, one in zip(archives, made, strict=True)
-        ]
-        self.store.load_lookups(files, reload=True)
+        self.store.load_lookups(made, reload=True)
 
     def _converted(
         self, name: str, archives: Sequence[Archive], dataset: Dataset, damaged: Sequence[Path]
-    ) -> list[Conversion]:
+    ) -> list[ConvertedFile]:
         how: dict[str, Any] = {"bodies": self.bodies_of(dataset), "converter": self.converter, "engine": self.engine}
         aside = [(path, set_aside(path)) for path in damaged if os.path.lexists(path)]
         try:

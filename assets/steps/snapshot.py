@@ -13,11 +13,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from assets.steps.converting import NotArchivedError, files_of, known_conversions
+from assets.steps.converting import NotArchivedError, known_conversions
 from resources import datasets
 from resources.enterprise import SnapshotOptions, Wishes, read_sets
 from resources.lake import SnapshotArchive
-from resources.warehouse import Snapshot, SnapshotFile
+from resources.warehouse import ConvertedFile, Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from resources.engine import Engine
     from resources.enterprise import Download, EnterpriseClient, Listing, SnapshotPlan, SnapshotSet
     from resources.enterprise.models import Snapshot as SnapshotRecord
-    from resources.lake import Conversion, Layout
+    from resources.lake import ConvertedFile, Layout
     from resources.warehouse import SnapshotLoad, Warehouse
 
     Scope = Sequence[tuple[str, int]]
@@ -184,7 +184,7 @@ def _archived(found: SnapshotSet, dataset: Dataset) -> ArchivedSnapshot:
 
 def all_conversions(
     archived: ArchivedSnapshot, layout: Layout, bodies: Iterable[str], record_bytes_max: int
-) -> list[Conversion]:
+) -> list[ConvertedFile]:
     """The conversions of all of its archives, which were made before.
 
     Raises:
@@ -200,7 +200,7 @@ def all_conversions(
 
 
 def load_snapshot(
-    archived: ArchivedSnapshot, conversions: Sequence[Conversion], warehouse: Warehouse, *, reload: bool = False
+    archived: ArchivedSnapshot, conversions: Sequence[ConvertedFile], warehouse: Warehouse, *, reload: bool = False
 ) -> SnapshotLoad:
     """The version in DuckDB; it counts from the moment that all of it is there. `reload`: also where it is loaded already."""
     first = archived.archives[0]
@@ -211,7 +211,7 @@ def load_snapshot(
             snapshot_version=archived.version,
             project_id=first.project_id,
             namespace_id=first.namespace_id,
-            files=tuple(files_of(SnapshotFile, conversions)),
+            files=tuple(conversions),
             file_count=len(archived.archives),
             exported_at=archived.exported_at,
         ),

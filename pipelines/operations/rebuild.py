@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from resources.adapters import EnterpriseResource
     from resources.datasets import Dataset
     from resources.engine import Engine, Outcome
-    from resources.lake import Conversion, Layout
+    from resources.lake import ConvertedFile, Layout
     from resources.settings import Settings
     from resources.warehouse import Warehouse
 
@@ -74,7 +74,7 @@ def rebuild(settings: Settings, only: Only | None = None, **overrides: Any) -> R
     workers: Engine = engine.engine(lambda _: None)
     with engine.converter(lake) as converter:
 
-        def convert(name: str, archives: Sequence[Any], dataset: Dataset) -> list[Outcome[Any, Conversion]]:
+        def convert(name: str, archives: Sequence[Any], dataset: Dataset) -> list[Outcome[Any, ConvertedFile]]:
             bodies = lake.bodies_of(dataset)
             made = attempts(name, archives, layout, bodies=bodies, converter=converter, engine=workers)
             done.file_count += sum(one.result is not None and one.result.converted for one in made)
@@ -101,7 +101,7 @@ def _steps(
     layout: Layout,
     store: Warehouse,
     enterprise: EnterpriseResource,
-    convert: Callable[[str, Sequence[Any], Dataset], list[Outcome[Any, Conversion]]],
+    convert: Callable[[str, Sequence[Any], Dataset], list[Outcome[Any, ConvertedFile]]],
     done: Rebuilt,
     only: Only | None,
 ) -> Iterator[tuple[str, Callable[[], None]]]:

@@ -9,13 +9,13 @@ from resources.lake.again import convert_again
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
 from resources.lake.archives import Archive, LookupArchive, SnapshotArchive
 from resources.lake.compaction import CompactedFile, Compaction, CompactionJob, Source, compact
-from resources.lake.conversion import Conversion, conversion_version, digest_of, drift_of, find_conversion
+from resources.lake.conversion import conversion_version, digest_of, drift_of, find_conversion
 from resources.lake.converter import Converter, convert, default_memory_bytes
-from resources.lake.decode.drift import Drift
 from resources.lake.errors import ArchiveError, ConversionError, DamagedFileError, DiskFull, LakeError, ListError
 from resources.lake.layout import Layout
 from resources.lake.lists import ListConversion, convert_list, list_version
 from resources.lake.parquet.writer import sweep
+from resources.lake_files import ConvertedFile, Drift
 
 __all__ = [
     "RECORD_BYTES_MAX",
@@ -24,8 +24,8 @@ __all__ = [
     "CompactedFile",
     "Compaction",
     "CompactionJob",
-    "Conversion",
     "ConversionError",
+    "ConvertedFile",
     "Converter",
     "DamagedFileError",
     "DiskFull",

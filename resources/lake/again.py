@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from resources import files
 from resources.damage import UNREADABLE, require_file, set_aside
-from resources.lake.conversion import Conversion, find_conversion, targets
+from resources.lake.conversion import find_conversion, targets
 from resources.lake.errors import ConversionError
 from resources.lake.layout import Layout
 from resources.lake.parquet.writer import UNFINISHED
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from resources.lake.archives import Archive
     from resources.lake.converter import Converter
+    from resources.lake_files import ConvertedFile
 
 #: Rows that are compared at a time, bodies and all.
 _ROWS = 256
@@ -56,7 +57,7 @@ def convert_again(
     *,
     bodies: frozenset[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[Conversion, bool]:
+) -> tuple[ConvertedFile, bool]:
     """Convert an archive whether or not its file is there; answers with the conversion, and whether a damaged file was replaced.
 
     What was loaded from a damaged file may be damaged, too: whoever replaces one loads it again.

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 from resources.damage import UNREADABLE, read_footer, require_file
 from resources.datasets import datasets
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
 from resources.lake.archives import SnapshotArchive
-from resources.lake.decode.drift import Drift
 from resources.lake.errors import ConversionError
 from resources.lake.rejects import lines_file
+from resources.lake_files import ConvertedFile, Drift
 from resources.tables import REJECTED_LINES, version_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
     from pathlib import Path
 
     from resources.lake.archives import Archive
@@ -32,53 +31,25 @@ CONVERTER_VERSION = 4
 METADATA_KEY = "conversion"
 
 
-@dataclass(frozen=True)
-class Conversion:
-    """What a conversion made. Counts are of records; `drift` names the fields that went to `extra`.
-
-    `batch_hour` is None for a snapshot. The counts by kind of change are 0 where the table has none. `remarks` are sentences about what else the archive holds,
-    such as members without records, which were not read. `seconds` is 0 and `converted` False where the file was there.
-    """
-
-    identifier: str
-    version: str
-    batch_hour: datetime | None
-    project_id: str
-    namespace_id: int
-    digest: str
-    path: Path
-    rejects_path: Path | None
-    row_count: int
-    reject_count: int
-    update_count: int
-    delete_count: int
-    visibility_change_count: int
-    archive_bytes: int
-    ndjson_bytes: int
-    lake_bytes: int
-    seconds: float
-    converted: bool
-    drift: tuple[Drift, ...] = ()
-    remarks: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, facts: dict[str, Any], archive: Archive, layout: Layout, seconds: float | None) -> Conversion:
-        """The conversion that a file's facts tell of; `seconds` is None where it was there before."""
-        target, rejects_target = targets(archive, layout, facts["digest"])
-        names = {field.name for field in fields(cls)}
-        told = {name: value for name, value in facts.items() if name in names} | {
+def describe(facts: dict[str, Any], archive: Archive, layout: Layout, seconds: float | None) -> ConvertedFile:
+    """Return the file that a file's own metadata describes; `seconds` is None if it existed before."""
+    target, rejects_target = targets(archive, layout, facts["digest"])
+    names = {field.name for field in fields(ConvertedFile)}
+    known = {name: value for name, value in facts.items() if name in names}
+    return ConvertedFile(
+        **known
+        | {
+            "path": target,
+            "rejects_path": rejects_target if facts["reject_count"] else None,
             "batch_hour": archive.batch_hour,
+            "source_at": getattr(archive, "source_at", None),
             "drift": tuple(Drift(**item) for item in facts["drift"]),
             "remarks": tuple(facts["remarks"]),
+            "lake_bytes": target.stat().st_size,
+            "seconds": seconds or 0.0,
+            "converted": seconds is not None,
         }
-        return cls(
-            **told,
-            path=target,
-            rejects_path=rejects_target if facts["reject_count"] else None,
-            lake_bytes=target.stat().st_size,
-            seconds=seconds or 0.0,
-            converted=seconds is not None,
-        )
+    )
 
 
 def digest_of(archive: Archive, bodies: frozenset[str] | None = None, record_bytes_max: int = RECORD_BYTES_MAX) -> str:
@@ -122,7 +93,7 @@ def find_conversion(
     layout: Layout,
     bodies: frozenset[str] | None = None,
     record_bytes_max: int = RECORD_BYTES_MAX,
-) -> Conversion | None:
+) -> ConvertedFile | None:
     """Return the earlier conversion of the archive, from the file's own metadata; None if it was not converted like this.
 
     A file that cannot be read counts as absent, so that the next conversion replaces it. Pages are not read.
@@ -130,7 +101,7 @@ def find_conversion(
     target, rejects_target = targets(archive, layout, digest_of(archive, bodies, record_bytes_max))
     try:
         facts = json.loads(read_footer(target).metadata[METADATA_KEY.encode()])
-        found = Conversion.of(facts, archive, layout, seconds=None)
+        found = describe(facts, archive, layout, seconds=None)
         if target != found.path:
             return None  # of another archive
         # without the rejects and their lines, the rows alone cannot be loaded
@@ -143,7 +114,7 @@ def find_conversion(
     return found
 
 
-def drift_of(conversions: Iterable[Conversion]) -> list[Drift]:
+def drift_of(conversions: Iterable[ConvertedFile]) -> list[Drift]:
     """The fields without a column found by several conversions, each once, the most frequent first."""
     found: dict[str, Drift] = {}
     for seen in (drift for conversion in conversions for drift in conversion.drift):

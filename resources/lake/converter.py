@@ -25,8 +25,8 @@ from resources.lake.archive.buffers import RECORD_BYTES_MAX, Buffers, LongLine
 from resources.lake.conversion import (
     CONVERTER_VERSION,
     METADATA_KEY,
-    Conversion,
     bodies_kept,
+    describe,
     digest_of,
     find_conversion,
     targets,
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from resources.lake.archives import Archive
     from resources.lake.layout import Layout
     from resources.lake.pieces import Piece
+    from resources.lake_files import ConvertedFile
 
 #: What a converter takes by default where the machine has it, though that be more than its share.
 _LEAST_BYTES = 512 << 20
@@ -143,7 +144,7 @@ class Converter:
         *,
         bodies: frozenset[str] | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> Conversion:
+    ) -> ConvertedFile:
         """Convert one archive of article records into the lake.
 
         Args:
@@ -228,7 +229,7 @@ class Converter:
             # The rejects land first: whoever sees the rows can rely on their rejects being there.
             rejects_file.land({METADATA_KEY: json.dumps(facts)})
             rows_file.finish({METADATA_KEY: json.dumps(facts)})
-        return Conversion.of(facts, archive, layout, seconds=time.perf_counter() - started)
+        return describe(facts, archive, layout, seconds=time.perf_counter() - started)
 
 
 @contextmanager
@@ -251,7 +252,7 @@ def convert(
     level: int = COMPRESSION_LEVEL,
     record_bytes_max: int = RECORD_BYTES_MAX,
     progress: Callable[[int, int], None] | None = None,
-) -> Conversion:
+) -> ConvertedFile:
     """Convert one archive by a converter of its own. See `Converter` for the arguments, the result and the errors."""
     with Converter(
         workers=workers, memory_bytes=memory_bytes, level=level, record_bytes_max=record_bytes_max

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from threading import Semaphore
 
-    from resources.lake.decode.drift import Drift
     from resources.lake.decode.records import RecordReader
     from resources.lake.parquet.footer import Group
     from resources.lake.rejects import Rejected, RejectTable
+    from resources.lake_files import Drift
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ converting, scheduling. The rooms, lowest first: `database`, `read`, `load`, `st
 
 from __future__ import annotations
 
+from resources.lake_files import ConvertedFile
 from resources.warehouse.audit.auditor import Auditor, Findings, Overlooked, Repeated, SnapshotAudit
 from resources.warehouse.compaction.ledger import Committed, NewFile, Prepared
 from resources.warehouse.compaction.spans import Merge
@@ -31,14 +32,11 @@ from resources.warehouse.records import (
     HourAudit,
     HourLoad,
     HourStatus,
-    LakeFile,
-    LookupFile,
     ProjectState,
     Publication,
     Published,
     QueryResult,
     Snapshot,
-    SnapshotFile,
     SnapshotLoad,
     SummaryRow,
     next_text,
@@ -52,17 +50,16 @@ __all__ = [
     "Auditor",
     "Committed",
     "Comparison",
+    "ConvertedFile",
     "CoverageRow",
     "FaultyFile",
     "Findings",
     "HourAudit",
     "HourLoad",
     "HourStatus",
-    "LakeFile",
     "LakeFileError",
     "Ledger",
     "LoadedFile",
-    "LookupFile",
     "Merge",
     "Moved",
     "Named",
@@ -79,7 +76,6 @@ __all__ = [
     "Repeated",
     "Snapshot",
     "SnapshotAudit",
-    "SnapshotFile",
     "SnapshotLoad",
     "SummaryRow",
     "Warehouse",

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.datasets import Dataset
+    from resources.lake_files import ConvertedFile
     from resources.tables import HourState
     from resources.warehouse.faulty import FaultyFile
 
@@ -41,55 +42,6 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 @dataclass(frozen=True)
-class ConvertedFile:
-    """A Parquet file of the lake, as a conversion left it."""
-
-    path: Path
-    rejects_path: Path | None
-    identifier: str
-    version: str
-    digest: str
-    row_count: int
-    reject_count: int
-    update_count: int
-    delete_count: int
-    visibility_change_count: int
-    archive_bytes: int
-    ndjson_bytes: int
-    lake_bytes: int
-
-
-@dataclass(frozen=True)
-class LakeFile(ConvertedFile):
-    """One Parquet file of the lake: the changes of one hour, project and namespace, as a conversion left it.
-
-    `path` and `rejects_path` are absolute; `digest` covers the archive's version and the converter's, so that equal
-    digests mean equal rows.
-    """
-
-    batch_hour: datetime
-    project_id: str
-    namespace_id: int
-
-
-@dataclass(frozen=True)
-class SnapshotFile(ConvertedFile):
-    """One Parquet file of a snapshot: one of its chunks, or the whole, as a conversion left it.
-
-    As `LakeFile`; `identifier` and `version` are the archive's (chunk or snapshot).
-    """
-
-
-@dataclass(frozen=True)
-class LookupFile(ConvertedFile):
-    """One Parquet file of answers about single pages of a project and namespace, as a conversion left it."""
-
-    project_id: str
-    namespace_id: int
-    source_at: datetime
-
-
-@dataclass(frozen=True)
 class Snapshot:
     """One version of a snapshot with all its files; `file_count` is how many the service lists, so that none is left out.
 
@@ -100,7 +52,7 @@ class Snapshot:
     snapshot_version: str
     project_id: str
     namespace_id: int
-    files: tuple[SnapshotFile, ...]
+    files: tuple[ConvertedFile, ...]
     file_count: int
     exported_at: datetime | None = None
     dataset: Dataset = SNAPSHOT_ARTICLES

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.files import StrPath
+    from resources.lake_files import ConvertedFile
     from resources.warehouse.compaction.ledger import Committed, NewFile, Prepared
     from resources.warehouse.compaction.spans import Merge
     from resources.warehouse.compaction.versions import VersionMerge
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
         AppliedEntities,
         HourLoad,
         HourStatus,
-        LakeFile,
-        LookupFile,
         Publication,
         Published,
         Snapshot,
@@ -117,7 +116,7 @@ class Warehouse(Reader):
     def load_hour(
         self,
         hour: datetime,
-        files: Sequence[LakeFile],
+        files: Sequence[ConvertedFile],
         statuses: Sequence[HourStatus] = (),
         *,
         dataset: Dataset = ARTICLE_CHANGES,
@@ -151,7 +150,7 @@ class Warehouse(Reader):
                 connection, self._lake_root, snapshot, self._clock(), keep_replaced=keep_replaced, reload=reload
             )
 
-    def load_lookups(self, files: Sequence[LookupFile], *, reload: bool = False) -> int:
+    def load_lookups(self, files: Sequence[ConvertedFile], *, reload: bool = False) -> int:
         """Load answers about single pages in one transaction; returns the rows of the files that were not loaded before, or of all (`reload`).
 
         Raises:

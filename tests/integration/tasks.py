@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from resources import remote
-from resources.lake import ArchiveError, Compaction, CompactionJob, Conversion
+from resources.lake import ArchiveError, Compaction, CompactionJob, ConvertedFile
 from resources.lake.compaction import sorting
 
 
@@ -47,7 +47,7 @@ def meet() -> bool:
 FIRST, GOES_ON = "first", "goes-on"
 
 
-def convert_one_then_wait(archive: dict[str, Any], bodies: list[str]) -> Conversion:
+def convert_one_then_wait(archive: dict[str, Any], bodies: list[str]) -> ConvertedFile:
     """Convert; of all processes together one call does so at once, and the others wait until they may."""
     root, until = remote._seat.layout.root, time.monotonic() + 120
     try:

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from assets.maintenance.compaction import compact_lake
-from assets.steps.converting import convert_archives, files_of
+from assets.steps.converting import convert_archives
 from benchmarks.workload import build
 from pipelines.report import engine as report_engine
 from pipelines.report.status import as_json, collect
@@ -35,7 +35,7 @@ from resources.engine.dask import cluster as dask_cluster
 from resources.lake import Archive, ArchiveError, Converter, Layout, sweep
 from resources.remote import RemoteCompactor, RemoteConverter, versions
 from resources.settings import Settings
-from resources.warehouse import LakeFile, Warehouse
+from resources.warehouse import Warehouse
 from tests.integration import tasks
 from tests.local_cluster import ROOT, LocalCluster, cluster, free_port
 from tests.unit.assets.conftest import archive_bytes, record
@@ -277,7 +277,7 @@ def test_a_worker_compacts_as_threads_do_and_one_that_is_killed_half_way_leaves_
     archives = archives_in(data, 5)
     with Converter(workers=2) as converter:
         made = convert_archives("them", archives, layout, bodies=["html"], converter=converter, engine=Engine())
-    Warehouse(data).load_hour(HOUR, files_of(LakeFile, made))
+    Warehouse(data).load_hour(HOUR, made)
     shutil.copytree(data, tmp_path / "threads")
     expected = compacted(tmp_path / "threads")
     assert expected[0] == [(5, 200, 5)]

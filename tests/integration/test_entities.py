@@ -8,13 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assets.steps.converting import files_of
 from resources.datasets import ENTITY_CHANGES, SNAPSHOT_ENTITIES
 from resources.lake import Archive, Layout, SnapshotArchive, convert
 from resources.sandbox import Settings, running
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.tables import ENTITIES
-from resources.warehouse import LakeFile, Snapshot, SnapshotFile, Warehouse
+from resources.warehouse import Snapshot, Warehouse
 from tests.builds import lay
 from tests.entity_truth import WIKI, assert_derived, assert_rebuilt_alike, assert_same, found_rows, truth
 from tests.integration.mirror import Mirror
@@ -35,7 +34,7 @@ def load_hour(warehouse, world, hour, told=None):
         identifier, namespace = file.record["identifier"], file.record["namespace"]["identifier"]
         archive = Archive(file.path, identifier, file.version, hour, WIKI, namespace, dataset=ENTITY_CHANGES)
         files.append(convert(archive, Layout(warehouse.data), bodies=ENTITY_CHANGES.table.bodies))
-    return warehouse.load_hour(hour, files_of(LakeFile, files), dataset=ENTITY_CHANGES)
+    return warehouse.load_hour(hour, files, dataset=ENTITY_CHANGES)
 
 
 def load_snapshot(warehouse, world, identifier, started):
@@ -59,7 +58,7 @@ def load_snapshot(warehouse, world, identifier, started):
         snapshot_version=found.version,
         project_id=WIKI,
         namespace_id=namespace,
-        files=tuple(files_of(SnapshotFile, files)),
+        files=tuple(files),
         file_count=len(files),
         exported_at=started,
     )

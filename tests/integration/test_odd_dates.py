@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assets.steps.converting import files_of
 from resources.lake import Layout, SnapshotArchive, convert
-from resources.warehouse import LakeFile, Snapshot, SnapshotFile, Warehouse
+from resources.warehouse import Snapshot, Warehouse
 from tests.builds import lay
 from tests.unit.lake.conftest import Lake
 
@@ -32,7 +31,7 @@ class Mirror:
         """Load an hour; the number of rejected lines."""
         lake = Lake(self.layout, START + number * HOUR)
         made = lake.convert(*records)
-        self.warehouse.load_hour(lake.hour, files_of(LakeFile, [made]))
+        self.warehouse.load_hour(lake.hour, [made])
         return made.reject_count
 
     def snapshot(self, *records: dict[str, Any]) -> int:
@@ -41,7 +40,7 @@ class Mirror:
         path = lake.archive(lake.lines(*records), identifier="enwiki_namespace_0").path
         archive = SnapshotArchive(path, "enwiki_namespace_0", "1" * 32, "enwiki", 0, "s", "2" * 32, exported_at=START)
         made = convert(archive, self.layout)
-        files = tuple(files_of(SnapshotFile, [made]))
+        files = (made,)
         self.warehouse.load_snapshot(Snapshot("s", "2" * 32, "enwiki", 0, files, file_count=1, exported_at=START))
         return made.reject_count
 

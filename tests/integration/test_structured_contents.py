@@ -16,7 +16,7 @@ from resources.datasets import STRUCTURED_ARTICLES
 from resources.engine import Engine
 from resources.lake import Layout, SnapshotArchive, convert
 from resources.sandbox.world.structured import structured
-from resources.warehouse import Snapshot, SnapshotFile, Warehouse
+from resources.warehouse import Snapshot, Warehouse
 from tests.builds import lay
 from tests.unit.lake.conftest import tar_bytes
 from tests.unit.lake.test_nothing_is_lost import normal_record, rebuilt, with_type
@@ -52,11 +52,9 @@ class Library:
             snapshot_version=version,
         )
         made = convert(archive, self.layout)
-        names = SnapshotFile.__dataclass_fields__
-        file = SnapshotFile(**{name: getattr(made, name) for name in names})
         exported = HOUR.replace(minute=minute)
         return made, self.warehouse.load_snapshot(
-            Snapshot(identifier, version, project, 0, (file,), 1, exported, STRUCTURED_ARTICLES)
+            Snapshot(identifier, version, project, 0, (made,), 1, exported, STRUCTURED_ARTICLES)
         )
 
     def ask(self, query: str, *parameters: object) -> list[tuple]:

@@ -14,11 +14,10 @@ import pytest
 
 from assets.maintenance.compaction import compact_lake
 from assets.steps import hour as batches
-from assets.steps.converting import files_of
 from resources.engine import Engine
 from resources.lake import convert
 from resources.sandbox import Settings, running
-from resources.warehouse import LakeFile, Warehouse
+from resources.warehouse import Warehouse
 from tests.integration.mirror import Mirror
 from tests.spoiling import spoil
 from tests.truth import Published, Truth, assert_rebuilt_alike, assert_same
@@ -70,7 +69,7 @@ def compact(mirror, hours):
 def lake_files(mirror, hour):
     scope = [(p, n) for p in mirror.settings.projects for n in mirror.settings.namespaces]
     archived = batches.archived_hour(hour, mirror.layout, scope)
-    return files_of(LakeFile, [convert(archive, mirror.layout) for archive in archived.archives])
+    return [convert(archive, mirror.layout) for archive in archived.archives]
 
 
 def check(tmp_path, monkeypatch, seed, way, *, hours, changes, overlap):

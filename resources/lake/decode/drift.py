@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from resources.lake.decode.examine import unknown_fields
 from resources.lake.decode.strict_json import text_of
+from resources.lake_files import Drift
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,15 +20,6 @@ PATHS_MAX = 1_000
 #: The path under which all others are counted.
 OTHERS = "(other fields)"
 _LENGTH = 200
-
-
-@dataclass(frozen=True)
-class Drift:
-    """A field that goes beyond the declaration: its path, the number of its places, and one of its values as JSON."""
-
-    path: str
-    count: int
-    example: str
 
 
 @dataclass

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as pj
 
-from resources.lake.decode.drift import Drift, DriftCount
+from resources.lake.decode.drift import DriftCount
 from resources.lake.decode.examine import NOTHING, beyond, declared_text, extra_text, json_texts, read_record
 from resources.lake.decode.native import Decoded, decoding
 from resources.lake.decode.rejected import (
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from resources.lake.decode.native import Unknown
+    from resources.lake_files import Drift
     from resources.tables import Column, Table
 
 #: The reason that many different lines with a verdict share.

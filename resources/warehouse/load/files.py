@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from resources.lake_files import ConvertedFile
     from resources.tables import Table
-    from resources.warehouse.records import ConvertedFile
 
 #: What is announced of the files to load: their ledger rows, and what only the load itself needs to know.
 _INCOMING = pa.schema([*LOADS.schema, ("path", pa.string()), ("rejects_path", pa.string()), ("redone", pa.bool_())])

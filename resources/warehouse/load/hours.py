@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.datasets import Dataset
-    from resources.warehouse.records import HourStatus, LakeFile
+    from resources.lake_files import ConvertedFile
+    from resources.warehouse.records import HourStatus
 
 
 def load_hour(
@@ -44,7 +45,7 @@ def load_hour(
     lake_root: Path,
     dataset: Dataset,
     hour: datetime,
-    files: Sequence[LakeFile],
+    files: Sequence[ConvertedFile],
     statuses: Sequence[HourStatus],
     now: datetime,
     *,
@@ -111,10 +112,10 @@ def _lost(connection: duckdb.DuckDBPyConnection, lake_root: Path, key: Sequence[
     return {(project, namespace) for project, namespace, path in found if path in gone}
 
 
-def _check_arguments(hour: datetime, files: Sequence[LakeFile], statuses: Sequence[HourStatus]) -> None:
+def _check_arguments(hour: datetime, files: Sequence[ConvertedFile], statuses: Sequence[HourStatus]) -> None:
     if hour.tzinfo is None or (hour.minute, hour.second, hour.microsecond) != (0, 0, 0):
         raise ValueError(f"{hour} is not the start of an hour with a time zone.")
-    items: list[LakeFile | HourStatus] = [*files, *statuses]
+    items: list[ConvertedFile | HourStatus] = [*files, *statuses]
     for item in items:
         if item.batch_hour != hour:
             raise ValueError(
@@ -130,7 +131,7 @@ def _replace_rows(
     lake_root: Path,
     dataset: Dataset,
     hour: datetime,
-    files: Sequence[LakeFile],
+    files: Sequence[ConvertedFile],
     known: Mapping[tuple[str, int], str],
     now: datetime,
 ) -> int:

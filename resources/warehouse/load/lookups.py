@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from resources.warehouse.records import LookupFile
+    from resources.lake_files import ConvertedFile
 
 _OF_FILE = "(project_id, namespace_id, source_at)"
 _INCOMING = "SELECT project_id, namespace_id, source_at FROM incoming"
@@ -34,7 +34,12 @@ _EARLIER = (
 
 
 def load_lookups(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, files: Sequence[LookupFile], now: datetime, *, reload: bool
+    connection: duckdb.DuckDBPyConnection,
+    lake_root: Path,
+    files: Sequence[ConvertedFile],
+    now: datetime,
+    *,
+    reload: bool,
 ) -> int:
     """Load files of answers in one transaction; returns the rows of those that were not loaded under the same digest, or of all (`reload`).
 
@@ -56,11 +61,12 @@ def load_lookups(
 
 
 def _replace(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, files: Sequence[LookupFile], now: datetime
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, files: Sequence[ConvertedFile], now: datetime
 ) -> None:
     announced = []
     for file in files:
         check_counts(file, LOOKUPS.table)
+        assert file.source_at is not None  # of lookups
         hour = file.source_at.replace(minute=0, second=0, microsecond=0)
         path = lake_path(lake_root, f"{LOOKUPS.name}/{hour_folder(hour)}", file.path)
         its = {"table_name": LOOKUPS.name, "batch_hour": None, "lake_path": path, "loaded_at": now, "applied_at": None}

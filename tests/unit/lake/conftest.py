@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from resources.datasets import ARTICLE_CHANGES
-from resources.lake import Archive, Conversion, Layout, convert
+from resources.lake import Archive, ConvertedFile, Layout, convert
 from resources.lake.decode import native
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Lake:
         named = [(f"{identifier}_{index}.ndjson", data) for index, data in enumerate(members)]
         return self.from_bytes(gzip.compress(tar_bytes(named), 1, mtime=0), identifier)
 
-    def convert(self, *records: Any, **options: Any) -> Conversion:
+    def convert(self, *records: Any, **options: Any) -> ConvertedFile:
         """Convert an archive with one member of these records or lines."""
         return convert(self.archive(self.lines(*records)), self.layout, **options)
 

@@ -20,7 +20,7 @@ import pytest
 
 from resources.datasets import LISTS
 from resources.tables import ARTICLE_CHANGES, LOOKUPS, REFERENCE_TABLES, REJECTED_LINES, SNAPSHOT_ARTICLES
-from resources.warehouse import LakeFile, LookupFile, Snapshot, SnapshotFile, Warehouse
+from resources.warehouse import ConvertedFile, Snapshot, Warehouse
 from tests.builds import NO_BAR, lay, looking
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -88,7 +88,7 @@ class Lake:
             ]
             pq.write_table(pa.Table.from_pylist(lines, schema=REJECTED_LINES.schema), rejects_path)
         kinds = Counter(row["change_type"] for row in rows)
-        return LakeFile(
+        return ConvertedFile(
             path=path,
             rejects_path=rejects_path,
             identifier=identifier,
@@ -127,7 +127,7 @@ class Lake:
         identifier = f"{project}_namespace_{namespace}"
         path = folder / f"{identifier}.{digest[:8]}.parquet"
         pq.write_table(pa.Table.from_pylist(rows, schema=LOOKUPS.schema), path)
-        return LookupFile(
+        return ConvertedFile(
             path=path,
             rejects_path=None,
             identifier=identifier,
@@ -162,7 +162,7 @@ class Lake:
             pq.write_table(pa.Table.from_pylist(whole, schema=SNAPSHOT_ARTICLES.schema), path)
             kinds = Counter(row["change_type"] for row in rows)
             files.append(
-                SnapshotFile(
+                ConvertedFile(
                     path=path,
                     rejects_path=None,
                     identifier=f"{identifier}_chunk_{number}",

@@ -15,7 +15,7 @@ from assets.maintenance.compaction import compact_lake
 from resources import datasets
 from resources.engine import Engine
 from resources.lake import Layout
-from resources.warehouse import LakeFile, Snapshot, SnapshotFile
+from resources.warehouse import ConvertedFile, Snapshot
 from resources.warehouse.views.lake import make_views, sources
 
 CHANGES, PAGES = datasets.ENTITY_CHANGES, datasets.SNAPSHOT_ENTITIES
@@ -59,7 +59,7 @@ def hour_of(lake, number, edition=0):
         ]
         folder = lake.data / "lake" / CHANGES.name / f"date={hour:%Y-%m-%d}" / f"hour={hour:%H}"
         made = write(folder, f"{PROJECT}_namespace_{namespace}", CHANGES, [row | place for row in rows])
-        files.append(LakeFile(**made, **place))
+        files.append(ConvertedFile(**made, **place))
     return files
 
 
@@ -128,7 +128,7 @@ def test_the_chunks_of_a_snapshot_show_the_same_bodies_when_they_are_compacted(m
     files = []
     for number in range(5):
         rows = [entity(f"Q{one}", mirror.lake.hour(number), number) | own for one in (7 * number % 5, 10 + number, 30)]
-        files.append(SnapshotFile(**write(folder, f"{own['snapshot_id']}_chunk_{number}", PAGES, rows)))
+        files.append(ConvertedFile(**write(folder, f"{own['snapshot_id']}_chunk_{number}", PAGES, rows)))
     snapshot = Snapshot(*own.values(), tuple(files), 5, mirror.lake.hour(5), PAGES)
     mirror.warehouse.load_snapshot(snapshot)
     mirror.warehouse.apply_entity_changes()

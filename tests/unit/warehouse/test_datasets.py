@@ -15,7 +15,7 @@ from resources.datasets import Dataset, Family
 from resources.tables import REJECTED_LINES, Column, HourState, Table
 from resources.tables.columns import BATCH_HOUR, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION
 from resources.tables.declaration import INT, TEXT
-from resources.warehouse import HourStatus, LakeFile, LakeFileError, Snapshot, SnapshotFile
+from resources.warehouse import ConvertedFile, HourStatus, LakeFileError, Snapshot
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 THING = (Column("thing_id", INT, "Number of the thing.", "identifier", required=True), Column("label", TEXT, "Label."))
@@ -70,7 +70,7 @@ def hour_file(lake, number, labels, project="enwiki", rejects=()):
     own = {"batch_hour": hour, "project_id": project, "namespace_id": 0}
     rows = [own | {"thing_id": n, "label": label, "body": "text"} for n, label in enumerate(labels)]
     path = lake.data / f"lake/events/date={hour:%Y-%m-%d}/hour={hour:%H}/{project}.{'-'.join(labels)}.parquet"
-    return LakeFile(**counts(write(path, EVENTS.table, rows), rows, "/".join(labels), rejects), **own)
+    return ConvertedFile(**counts(write(path, EVENTS.table, rows), rows, "/".join(labels), rejects), **own)
 
 
 def cards(lake, version, labels, project="enwiki"):
@@ -78,7 +78,7 @@ def cards(lake, version, labels, project="enwiki"):
     own = {"snapshot_id": name, "snapshot_version": version, "project_id": project, "namespace_id": 0}
     rows = [own | {"thing_id": n, "label": label} for n, label in enumerate(labels)]
     path = write(lake.data / f"lake/cards/{name}/{version[:8]}/{name}.parquet", CARDS.table, rows)
-    file = SnapshotFile(**counts(path, rows, "/".join(labels), [b"{"]))
+    file = ConvertedFile(**counts(path, rows, "/".join(labels), [b"{"]))
     return Snapshot(name, version, project, 0, (file,), 1, lake.hour(3), CARDS)
 
 
@@ -202,7 +202,7 @@ def test_an_entity_and_a_page_of_one_hour_and_place_hide_nothing_of_each_other(l
         for n in (2, 1)
     ]
     path = lake.data / f"lake/{told.name}/date={hour:%Y-%m-%d}/hour={hour:%H}/wikidatawiki.parquet"
-    entities = LakeFile(
+    entities = ConvertedFile(
         **counts(write(path, told.table, rows), rows, "d") | {"update_count": 2, "lake_bytes": path.stat().st_size},
         **own,
     )

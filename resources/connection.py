@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from resources import data_folder
-from resources.enterprise import EnterpriseClient, Limits, Patience, Service
+from resources.enterprise import EnterpriseClient, Limits, RetryPolicy, Service
 from resources.errors import MirrorError
 
 if TYPE_CHECKING:
@@ -103,16 +103,16 @@ def client(settings: Settings, seconds: float | None = None, *, writes: bool = T
 
     Args:
         settings: Settings.
-        seconds: For whoever may not wait: what an answer may take, and nothing is tried twice. Default: with patience.
+        seconds: For whoever may not wait: what an answer may take, and nothing is tried twice. Default: with retry.
         writes: As for `service`. A token that is stored and valid is used without writing; a new one is stored.
     """
     limits = Limits(keep_free_bytes=int(settings.min_free_gb * 1e9))
-    patience = Patience(requests_per_second=settings.requests_per_second)
+    retry = RetryPolicy(requests_per_second=settings.requests_per_second)
     if seconds is not None:
         limits = replace(limits, answer_seconds=seconds)
-        patience = replace(patience, retries=0, connect_timeout=seconds / 2, read_timeout=seconds)
+        retry = replace(retry, retries=0, connect_timeout=seconds / 2, read_timeout=seconds)
     with EnterpriseClient(
-        service(settings, writes=writes), state=settings.data / "state", patience=patience, limits=limits
+        service(settings, writes=writes), state=settings.data / "state", retry=retry, limits=limits
     ) as made:
         yield made
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from assets.steps.converting import NotArchivedError, known_conversions
 from resources import datasets
-from resources.enterprise import SnapshotOptions, Wishes, read_sets
+from resources.enterprise import FetchOptions, SnapshotOptions, read_sets
 from resources.lake import SnapshotArchive
 from resources.warehouse import ConvertedFile, Snapshot
 
@@ -84,13 +84,13 @@ def is_archived(record: SnapshotRecord, layout: Layout, dataset: Dataset = datas
     return True
 
 
-def wishes_of(min_free_gb: float, options: SnapshotOptions | None = None) -> Wishes:
+def fetch_options(min_free_gb: float, options: SnapshotOptions | None = None) -> FetchOptions:
     """What is asked of the planner: the form, the quota, and what the disk must hold in the end and leave free.
 
     Disk is counted for all that comes of the files: who fetches them wants their rows.
     """
     options = options or SnapshotOptions()
-    return Wishes(
+    return FetchOptions(
         form=options.form,
         beyond_quota=options.beyond_quota,
         most_units=options.most_units,
@@ -113,7 +113,7 @@ def plan_snapshot(
         NotFound: The service has no such snapshot.
     """
     folder = layout.snapshot_archive(dataset, identifier)
-    return client.snapshots.plan(identifier, folder, wishes_of(min_free_gb, options), dataset)
+    return client.snapshots.plan(identifier, folder, fetch_options(min_free_gb, options), dataset)
 
 
 def download(plan: SnapshotPlan, client: EnterpriseClient, engine: Engine) -> tuple[Download, ...]:

@@ -142,7 +142,7 @@ def _planned(
     identifiers: tuple[str, ...], *, dataset: Dataset, writes: bool = False, **choice: Any
 ) -> Iterator[tuple[EnterpriseClient, CombinedPlan]]:
     """The plan, and the client that it was made with."""
-    from assets.steps.snapshot import wishes_of
+    from assets.steps.snapshot import fetch_options
     from pipelines.operations import snapshots as snapshots_
 
     try:
@@ -150,9 +150,9 @@ def _planned(
     except ValidationError as error:
         raise click.UsageError(refusal(error)) from None
     settings = read_settings(scoped=False)
-    wishes = wishes_of(settings.min_free_gb, chosen)
+    wanted = fetch_options(settings.min_free_gb, chosen)
     with options.client(settings, writes=writes) as client:
-        yield client, snapshots_.plan(client, settings, identifiers, wishes, dataset)
+        yield client, snapshots_.plan(client, settings, identifiers, wanted, dataset)
 
 
 @snapshots.command("plan")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.engine import Reporter
-    from resources.enterprise import Download, EnterpriseClient, Wishes
+    from resources.enterprise import Download, EnterpriseClient, FetchOptions
     from resources.enterprise.models import Snapshot
     from resources.settings import Settings
 
@@ -96,7 +96,7 @@ def plan(
     client: EnterpriseClient,
     settings: Settings,
     identifiers: Iterable[str],
-    wishes: Wishes,
+    options: FetchOptions,
     dataset: Dataset = SNAPSHOT_ARTICLES,
 ) -> CombinedPlan:
     """What downloading these snapshots into the archive takes. A dry run: costs no quota and changes nothing.
@@ -105,7 +105,7 @@ def plan(
         client: Of the service.
         settings: Name the data folder.
         identifiers: The service's names of the snapshots, for example enwiki_namespace_0.
-        wishes: See `snapshot.wishes_of`.
+        options: See `snapshot.fetch_options`.
         dataset: The dataset of the snapshots.
 
     Raises:
@@ -117,7 +117,7 @@ def plan(
     plans = []
     for name in dict.fromkeys(identifiers):
         try:
-            plans.append(_planned(client, name, layout.snapshot_archive(dataset, name), wishes, dataset))
+            plans.append(_planned(client, name, layout.snapshot_archive(dataset, name), options, dataset))
         except errors.NotFound:
             if found := _IDENTIFIER.fullmatch(name):
                 names.check(client, layout, [found[1]], [int(found[2])], correct=name)
@@ -196,7 +196,7 @@ def download(client: EnterpriseClient, combined: CombinedPlan, *, workers: int =
     for number, first in enumerate(combined.plans):
         try:
             # hours may have passed with the snapshots before this one: it is looked at again
-            now = _planned(client, first.identifier, first.folder, first.wishes, first.dataset) if number else first
+            now = _planned(client, first.identifier, first.folder, first.options, first.dataset) if number else first
             done.append(Fetched(now, snapshot_sets.download(now, client, Engine(workers, reporter))))
         except errors.EnterpriseError as error:
             failures.append((first.identifier, error))
@@ -224,7 +224,7 @@ def plan_json(combined: CombinedPlan) -> dict[str, Any]:
         _values(plan, own)
         | {
             "version": plan.snapshot.version,
-            "file_count": len(plan.pieces),
+            "file_count": len(plan.files),
             "missing_file_count": len(plan.missing),
             "folder": str(plan.folder),
         }
@@ -259,9 +259,11 @@ def _values(of: object, names: str) -> dict[str, Any]:
     return {name: getattr(of, name) for name in names.split()}
 
 
-def _planned(client: EnterpriseClient, identifier: str, folder: Path, wishes: Wishes, dataset: Dataset) -> SnapshotPlan:
+def _planned(
+    client: EnterpriseClient, identifier: str, folder: Path, options: FetchOptions, dataset: Dataset
+) -> SnapshotPlan:
     try:
-        return client.snapshots.plan(identifier, folder, wishes, dataset)
+        return client.snapshots.plan(identifier, folder, options, dataset)
     except errors.NotFound as error:
         raise errors.NotFound(
             f"The service has no snapshot {identifier}. Nothing of it was fetched. `wme snapshots list --all` shows all "

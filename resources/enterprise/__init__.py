@@ -4,27 +4,40 @@ Belongs here: everything that talks to the service over HTTP: authentication, li
 Does not belong here: reading what was downloaded (`lake`), storing it (`warehouse`), deciding when (`pipelines`).
 """
 
-from resources.enterprise import errors, models
-from resources.enterprise.account.authenticator import TokenStatus
+from resources.enterprise import endpoints, errors, models
+from resources.enterprise.account.token_store import TokenStatus
+from resources.enterprise.archives import FileHead, ServiceFiles, read_archive
 from resources.enterprise.client import EnterpriseClient
 from resources.enterprise.data_api import Lists
-from resources.enterprise.download.archived import Sidecar, is_intact, is_landed, read_listing
+from resources.enterprise.download.archived import (
+    Sidecar,
+    SnapshotSet,
+    is_intact,
+    is_landed,
+    read_listing,
+    read_set,
+    read_sets,
+)
 from resources.enterprise.download.downloader import Download
-from resources.enterprise.download.opening import Ranges
+from resources.enterprise.download.object_reader import Ranges
 from resources.enterprise.hours import Hours
-from resources.enterprise.http import endpoints
-from resources.enterprise.http.transport import Patience
-from resources.enterprise.http.wire import Limits
+from resources.enterprise.http.bounds import Limits
+from resources.enterprise.http.transport import RetryPolicy
 from resources.enterprise.listing import Listing
 from resources.enterprise.lookups import Lookups
+from resources.enterprise.models import record_model
 from resources.enterprise.query import Filter, Query
-from resources.enterprise.reading import read_archive
-from resources.enterprise.record_models import record_model
 from resources.enterprise.service import Service
-from resources.enterprise.service_files import FileHead, ServiceFiles
 from resources.enterprise.snapshot.choice import plan_snapshot
-from resources.enterprise.snapshot.manifest import SnapshotSet, read_set, read_sets, superseded
-from resources.enterprise.snapshot.plan import Disk, Piece, SnapshotOptions, SnapshotPlan, Wishes, check_together
+from resources.enterprise.snapshot.plan import (
+    Disk,
+    FetchOptions,
+    PlannedFile,
+    SnapshotOptions,
+    SnapshotPlan,
+    check_together,
+    superseded,
+)
 from resources.enterprise.snapshot.planner import Snapshots
 from resources.enterprise.stream.stream import Stream, StreamOptions
 
@@ -32,6 +45,7 @@ __all__ = [
     "Disk",
     "Download",
     "EnterpriseClient",
+    "FetchOptions",
     "FileHead",
     "Filter",
     "Hours",
@@ -39,10 +53,10 @@ __all__ = [
     "Listing",
     "Lists",
     "Lookups",
-    "Patience",
-    "Piece",
+    "PlannedFile",
     "Query",
     "Ranges",
+    "RetryPolicy",
     "Service",
     "ServiceFiles",
     "Sidecar",
@@ -53,7 +67,6 @@ __all__ = [
     "Stream",
     "StreamOptions",
     "TokenStatus",
-    "Wishes",
     "check_together",
     "endpoints",
     "errors",

@@ -9,23 +9,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from resources.enterprise import endpoints
 from resources.enterprise.account.authenticator import Authenticator
 from resources.enterprise.account.token_store import TokenStore
+from resources.enterprise.archives import ServiceFiles
 from resources.enterprise.data_api import DataApi, Lists
 from resources.enterprise.download.downloader import Downloader
-from resources.enterprise.download.opening import Ranges
+from resources.enterprise.download.object_reader import Ranges
 from resources.enterprise.hours import Hours
-from resources.enterprise.http import endpoints
-from resources.enterprise.http.clock import ServiceClock
-from resources.enterprise.http.foreign import guarded
-from resources.enterprise.http.transport import Patience, Transport
-from resources.enterprise.http.wire import Limits
+from resources.enterprise.http.answers import ServiceClock
+from resources.enterprise.http.bounds import Limits
+from resources.enterprise.http.transport import RetryPolicy, Transport
+from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.lookups import Lookups
 from resources.enterprise.redaction import Redactor
-from resources.enterprise.service_files import ServiceFiles
 from resources.enterprise.snapshot.planner import Snapshots
-from resources.enterprise.stream.positions import Positions
-from resources.enterprise.stream.stream import Stream, StreamOptions
+from resources.enterprise.stream.stream import Positions, Stream, StreamOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -60,7 +59,7 @@ class EnterpriseClient:
         service: The hosts and the account.
         state: Folder for the tokens; made when needed.
         clock: Gives the moment, aware; ages of tokens and of hours are measured with it.
-        patience: Timeouts, retries and waits.
+        retry: Timeouts, retries and waits.
         ranges: How large downloads are divided.
         limits: How much of an answer is taken, and for how long.
     """
@@ -71,14 +70,14 @@ class EnterpriseClient:
         state: StrPath,
         *,
         clock: Callable[[], datetime] = utc_now,
-        patience: Patience | None = None,
+        retry: RetryPolicy | None = None,
         ranges: Ranges | None = None,
         limits: Limits | None = None,
     ) -> None:
         self.service = service
         self.redactor = Redactor()
         self._clock = ServiceClock(clock)
-        self._transport = Transport(service, patience or Patience(), limits or Limits(), self.redactor, self._clock)
+        self._transport = Transport(service, retry or RetryPolicy(), limits or Limits(), self.redactor, self._clock)
         store = TokenStore(Path(state) / "tokens.json", service.auth_url, service.username)
         self.account = Authenticator(service, self._transport, store, clock)
         api = DataApi(service, self._transport, self.account, clock)

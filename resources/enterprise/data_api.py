@@ -1,11 +1,14 @@
-"""The data host as one account sees it: lists, records, signed URLs, within bounds and with refusals in sentences.
+"""The data host as one account sees it: lists, records, signed URLs, within bounds and at a pace that it admits.
 
-Source: the service's description of its lists, of downloads (a redirect to a signed address) and of `get-user`.
+Source: the service's description of its lists, of downloads (a redirect to a signed URL) and of `get-user`. Its rate
+limits are per account and not public; over them it answers 429.
 """
 
 from __future__ import annotations
 
 import logging
+import math
+import threading
 import time
 from datetime import UTC
 from pathlib import Path
@@ -14,12 +17,10 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 from pydantic import TypeAdapter
 
-from resources.enterprise import errors, models
+from resources.enterprise import endpoints, errors, models
 from resources.enterprise.download.archived import land_listing
-from resources.enterprise.http import endpoints
 from resources.enterprise.http.answers import Answer, BrokenAnswer
-from resources.enterprise.http.foreign import guarded
-from resources.enterprise.http.pace import Pace
+from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import UNKNOWN, Listing, list_of, report, sorted_out
 from resources.enterprise.query import Kind
 from resources.enterprise.service import is_web_address
@@ -34,6 +35,59 @@ if TYPE_CHECKING:
     from resources.enterprise.query import Query
     from resources.enterprise.service import Service
     from resources.files import StrPath
+
+#: Requests a second after the first refusal, where no rate is known; the fewest there ever are; and what counts as any
+#: number.
+_FIRST_RATE: Final = 40.0
+_LOWEST_RATE: Final = 1.0
+_ANY_RATE: Final = 250.0
+#: A refusal divides the rate by so much, an answer adds so many requests a second.
+_SLOWER: Final = 2.0
+_FASTER: Final = 1.0
+#: Answers take their time, so requests that leave evenly do not arrive so.
+_MARGIN: Final = 1.05
+
+
+class Pace:
+    """Gives each request its turn, over all threads of a client.
+
+    Args:
+        per_second: Requests a second that are allowed; None: not known.
+    """
+
+    def __init__(self, per_second: float | None) -> None:
+        self._highest = math.inf if per_second is None else per_second / _MARGIN
+        self._rate = self._highest
+        self._free_at = self._slowed_at = 0.0
+        self._lock = threading.Lock()
+
+    def turn(self) -> float:
+        """Wait for a turn; returns the moment it began, for `refused`."""
+        with self._lock:
+            now = time.monotonic()
+            begins = max(now, self._free_at)
+            self._free_at = begins + 1 / self._rate
+        if begins > now:
+            time.sleep(begins - now)
+        return begins
+
+    def refused(self, began: float) -> None:
+        """Slow down: the request of that turn was one too many.
+
+        Those sent before the last slowing teach nothing new.
+        """
+        with self._lock:
+            if began >= self._slowed_at:
+                self._slowed_at = time.monotonic()
+                self._rate = min(max(min(self._rate / _SLOWER, _FIRST_RATE), _LOWEST_RATE), self._highest)
+
+    def admitted(self) -> None:
+        """Speed up again, little by little."""
+        with self._lock:
+            self._rate = min(self._rate + _FASTER, self._highest)
+            if self._rate >= _ANY_RATE:
+                self._rate = self._highest
+
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -56,8 +110,8 @@ class DataApi:
     ) -> None:
         self._service = service
         self._transport = transport
-        self._patience = transport.patience
-        self._pace = Pace(transport.patience.requests_per_second)
+        self._retry = transport.retry
+        self._pace = Pace(transport.retry.requests_per_second)
         #: When the account was last seen to have units left, by product.
         self._left_at: dict[str, float] = {}
         self.limits = transport.limits
@@ -94,7 +148,10 @@ class DataApi:
         return self.ask(path, doing, lambda answer: self._transport.parse(answer, form, doing), query=query)
 
     def address(self, path: str, doing: str, quota: str | None) -> tuple[str, int]:
-        """The signed address of a download, and the number of requests it took, each of which may cost a unit of `quota`."""
+        """The signed address of a download, and the number of requests it took.
+
+        Each of which may cost a unit of `quota`.
+        """
         return self.ask(path, doing, lambda answer: self._location(answer, path, doing), quota=quota)
 
     def head(self, path: str, doing: str) -> Mapping[str, str]:
@@ -148,17 +205,17 @@ class DataApi:
                 if answer.status >= 400:
                     if answer.status == 429:
                         self._pace.refused(began)
-                    self._refuse(answer, doing, quota or UNCOUNTED, last=attempt == self._patience.retries)
+                    self._refuse(answer, doing, quota or UNCOUNTED, last=attempt == self._retry.retries)
                 self._pace.admitted()
                 return understand(answer), count
             except (errors.RateLimited, BrokenAnswer) as error:
                 attempt += 1
-                if attempt > self._patience.retries:
+                if attempt > self._retry.retries:
                     if isinstance(error, BrokenAnswer):  # enough attempts were made: nobody need make more
                         raise errors.ServiceUnavailable(error.message, status=error.status) from None
                     raise
-                wait = self._patience.wait(attempt, asked)
-                _log.info("%s Trying again in %.1f s (%d of %d).", error, wait, attempt, self._patience.retries)
+                wait = self._retry.wait(attempt, asked)
+                _log.info("%s Trying again in %.1f s (%d of %d).", error, wait, attempt, self._retry.retries)
             time.sleep(wait)
 
     def _written(
@@ -192,7 +249,8 @@ class DataApi:
         else:
             return there
         raise errors.UnexpectedAnswer(
-            f"Could not {doing}: {problem}. Nothing was fetched. Check the addresses of the service; if they are right, "
+            f"Could not {doing}: {problem}. Nothing was fetched. Check the addresses of the service; if they are "
+            "right, "
             "its interface has changed."
         )
 
@@ -221,7 +279,10 @@ class DataApi:
 
 @guarded
 class Lists:
-    """Reference lists, and any list or record by its path from `endpoints`. Costs no quota. Safe for several threads."""
+    """Reference lists, and any list or record by its path from `endpoints`.
+
+    Costs no quota. Safe for several threads.
+    """
 
     def __init__(self, api: DataApi) -> None:
         self._api = api

@@ -76,7 +76,7 @@ class QuotaExceeded(EnterpriseError):
 
 
 class BudgetExceeded(EnterpriseError):
-    """What is asked for takes more units than whoever asked would spend."""
+    """The request takes more units than the caller would spend."""
 
     ends_run = True
 
@@ -94,7 +94,10 @@ class ServiceUnavailable(EnterpriseError):
 
 
 class UnreachableError(ServiceUnavailable):
-    """No connection to a host, or none that it could prove (TLS), after all attempts: whatever else is asked of it now would fail as slowly."""
+    """No connection to a host, or none that it could prove (TLS), after all attempts.
+
+    Whatever else is asked of it now would fail as slowly.
+    """
 
     ends_run = True
     unavailable = "service"

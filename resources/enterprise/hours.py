@@ -1,8 +1,10 @@
 """Hourly files: the list of an hour, its records and their downloads, and what it means when one of them is missing.
 
-A missing hour is one of three: not published yet, past the service's retention, or never asked for by a clock that is right.
+A missing hour is one of three: not published yet, past the service's retention, or never asked for by a clock that is
+right.
 
-Source: the service's reference for realtime batches (the list of an hour appears when its exports have ended; 48 hours).
+Source: the service's reference for realtime batches (the list of an hour appears when its exports have ended; 48
+hours).
 """
 
 from __future__ import annotations
@@ -14,10 +16,9 @@ from typing import TYPE_CHECKING, Final
 from pydantic import TypeAdapter
 
 from resources.datasets import ARTICLE_CHANGES, RETENTION
-from resources.enterprise import errors, models
-from resources.enterprise.download.signed_url import Source
-from resources.enterprise.http import endpoints
-from resources.enterprise.http.foreign import guarded
+from resources.enterprise import endpoints, errors, models
+from resources.enterprise.download.object_reader import Source
+from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import list_of
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from resources.datasets import Dataset
     from resources.enterprise.data_api import DataApi
     from resources.enterprise.download.downloader import Download, Downloader
-    from resources.enterprise.download.signed_url import Progress
-    from resources.enterprise.http.clock import ServiceClock
+    from resources.enterprise.download.object_reader import Progress
+    from resources.enterprise.http.answers import ServiceClock
     from resources.enterprise.listing import Listing
     from resources.files import StrPath
 
@@ -145,7 +146,8 @@ def passed(hour: datetime, clock: ServiceClock) -> errors.RetentionPassed | None
     if clock.now() - hour < RETENTION:
         return None
     return errors.RetentionPassed(
-        f"{clock.remark}The service no longer has {spoken(hour)}: it keeps an hour for two days. What was fetched before is "
+        f"{clock.remark}The service no longer has {spoken(hour)}: it keeps an hour for two days. What was fetched "
+        "before is "
         "kept. This hour can only be loaded from an archive that has it; later hours are not touched by this.",
         status=404,
     )
@@ -155,13 +157,16 @@ def absent(hour: datetime, clock: ServiceClock) -> errors.EnterpriseError:
     """The error that an hour without a list is."""
     if clock.is_wrong and clock.now() < hour:
         return errors.ClockError(
-            f"For the service {spoken(hour)} has not begun: {clock.problem}. Nothing was changed. Set the clock of this "
+            f"For the service {spoken(hour)} has not begun: {clock.problem}. Nothing was changed. Set the clock of "
+            "this "
             "machine right (time synchronization) and run this again.",
             status=404,
         )
     return passed(hour, clock) or errors.NotPublishedYet(
-        f"{clock.remark}The service has not published {spoken(hour)} yet: a batch listing appears when all exports of the hour "
-        "have ended, some minutes after the hour. Nothing was changed. Run this again later; until two days after the hour "
+        f"{clock.remark}The service has not published {spoken(hour)} yet: a batch listing appears when all exports of "
+        "the hour "
+        "have ended, some minutes after the hour. Nothing was changed. Run this again later; until two days after the "
+        "hour "
         "nothing is lost.",
         status=404,
     )

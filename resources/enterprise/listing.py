@@ -1,7 +1,7 @@
-"""Lists of the service, record by record: a record that cannot be used is left out and reported, and the others are read.
+"""Lists of the service, record by record.
 
-A record that was left out is never taken for one that is absent: `Listing.left_out` names the projects and namespaces
-that it may be of.
+A record that cannot be used is left out and reported, and the others are read. A record that was left out is never
+taken for one that is absent: `Listing.left_out` names the projects and namespaces that it may be of.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class Listing(Generic[RecordT]):
         else:
             return found if isinstance(found, tuple) else (found,)
         raise UnexpectedAnswer(
-            f"The list {self.url_path} has records of another form than {model.__name__} ({problem}). Nothing was changed. Read "
+            f"The list {self.url_path} has records of another form than {model.__name__} ({problem}). Nothing was "
+            "changed. Read "
             "them by name: `listing.records` has them all."
         )
 
@@ -148,8 +149,8 @@ def list_of(kind: type[RecordT]) -> TypeAdapter[tuple[RecordT | OddRecord, ...]]
 def sorted_out(found: Sequence[RecordT | OddRecord]) -> tuple[tuple[RecordT, ...], tuple[OddRecord, ...]]:
     """The records of a list that can be used, and the odd ones.
 
-    Of files that are listed twice under one name the export that ended last is used. Files that contradict one another are
-    all odd: two of one project and namespace in an hour, or one whose name is that of another project.
+    Of files that are listed twice under one name the export that ended last is used. Files that contradict one another
+    are all odd: two of one project and namespace in an hour, or one whose name is that of another project.
     """
     records: list[Any] = [one for one in found if not isinstance(one, OddRecord)]
     odd = [

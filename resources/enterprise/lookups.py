@@ -1,7 +1,7 @@
 """Lookups on demand: what the service has at this moment of one title, or of one entity of Wikidata.
 
-Source: the service's reference for on-demand articles, structured contents and Wikidata. Each costs a unit of `ondemand`,
-also one that finds nothing.
+Source: the service's reference for on-demand articles, structured contents and Wikidata. Each costs a unit of
+`ondemand`, also one that finds nothing.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from pydantic import Field, TypeAdapter
 
-from resources.enterprise import errors, models
-from resources.enterprise.http import endpoints
-from resources.enterprise.http.foreign import guarded
+from resources.datasets import LOOKUPS
+from resources.enterprise import endpoints, errors, models
+from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.query import UNPAIRED, Kind
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from resources.enterprise.listing import Listing
     from resources.enterprise.query import Query
 
-#: Counter of `get-user` that all lookups draw on.
-QUOTA: Final = "ondemand"
 
 _MOST: Final = Field(max_length=models.LONGEST_LIST, fail_fast=True)
 _RECORDS: Final = TypeAdapter(Annotated[tuple[models.Record, ...], _MOST])
@@ -96,7 +94,8 @@ class Lookups:
         except errors.NotFound:
             pass
         raise errors.NotFound(
-            f"The service has no {identifier} among Wikidata's {kind}. Nothing was changed; the lookup cost a unit. Entities "
+            f"The service has no {identifier} among Wikidata's {kind}. Nothing was changed; the lookup cost a unit. "
+            "Entities "
             "that were merged or deleted are gone, and scholarly articles are not served.",
             status=404,
         )
@@ -116,7 +115,7 @@ class Lookups:
 
     def _ask(self, path: str, form: TypeAdapter[Any], doing: str, query: Query | None, kind: Kind) -> Listing[Any]:
         return self._api.listing(
-            path, form, doing, query, kind=kind, quota=QUOTA, longest=self._api.limits.lookup_bytes
+            path, form, doing, query, kind=kind, quota=LOOKUPS.quota, longest=self._api.limits.lookup_bytes
         )
 
 

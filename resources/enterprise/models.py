@@ -3,7 +3,7 @@
 Fields that a model does not know are allowed and kept (`model_extra`): the service adds fields without notice, and a
 record that was read must not lose any. The service leaves out whatever is empty, so all but the identifier may be
 absent. Numbers may arrive with an exponent (`126211.488e0`), dates with nanoseconds (kept to the microsecond here; the
-exact text stands in the archived list).
+archived list has the exact text).
 
 Source: the service's data dictionary for codes, languages, projects, namespaces, snapshots and batches; `get-user`.
 """
@@ -11,12 +11,19 @@ Source: the service's data dictionary for codes, languages, projects, namespaces
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Annotated, Any
+from datetime import UTC, datetime
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+import pyarrow as pa
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, create_model
 
 from resources.enterprise.redaction import printable
+from resources.tables import TIMESTAMP
+
+if TYPE_CHECKING:
+    from resources.datasets import Dataset
+    from resources.tables import Column
 
 #: The service has 3,600 files in its longest list; a list of megabytes made of tiny records would be gigabytes here.
 LONGEST_LIST = 50_000
@@ -47,7 +54,7 @@ Moment = Annotated[datetime, AfterValidator(_in_range)]
 
 
 class Record(BaseModel):
-    """What all records share: immutable, unknown fields kept."""
+    """The base of all records: immutable, unknown fields kept."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
@@ -87,7 +94,7 @@ class Size(Record):
 
     @property
     def is_understood(self) -> bool:
-        """Whether the unit is known."""
+        """The unit is known."""
         return self.unit_text.upper() in _UNITS
 
 
@@ -155,11 +162,11 @@ class Quota:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing is left."""
+        """No unit is left."""
         return self.limit is not None and self.used >= self.limit
 
 
-#: Told to people, who have a terminal.
+#: Shown in a terminal.
 Shown = Annotated[str, AfterValidator(lambda text: printable(text, 200))]
 
 
@@ -192,3 +199,67 @@ class User(Record):
 
 def _count(found: object) -> int | None:
     return found if isinstance(found, int) and 0 <= found < 2**53 else None
+
+
+def _is_text(value: object) -> object:
+    if not isinstance(value, str | datetime):
+        raise ValueError("a moment is a text")  # noqa: TRY004  pydantic reports ValueErrors
+    return value
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+#: As strict as the conversion to the lake: a number in quotation marks is a text.
+_SCALARS: Final[dict[pa.DataType, Any]] = {
+    pa.string(): str,
+    pa.int64(): Annotated[int, Strict()],
+    pa.bool_(): Annotated[bool, Strict()],
+    pa.float64(): Annotated[float, Strict()],
+    TIMESTAMP: Annotated[datetime, BeforeValidator(_is_text), AfterValidator(_in_utc)],
+}
+
+
+@cache
+def record_model(dataset: Dataset) -> Any:
+    """The model of a dataset's records: a subclass of `models.Record` with a field for each declared place of a value.
+
+    `ARTICLE_CHANGES` is for articles of all kinds: hourly files, snapshots, lookups and the stream. It is made on the
+    first call.
+    """
+    tree: dict[str, Any] = {}
+    for column in dataset.table:
+        if column.path is not None:
+            *above, last = column.path.split(".")
+            place = tree
+            for part in above:
+                place = place.setdefault(part, {})
+            place[last] = _type_of(f"{dataset.name}_{column.name}", column)
+    return _model(dataset.name, tree)
+
+
+def _model(name: str, tree: dict[str, Any]) -> Any:
+    """A model of fields that are types, or models of their own."""
+    fields: dict[str, Any] = {
+        field: ((_model(f"{name}_{field}", kind) if isinstance(kind, dict) else kind) | None, None)
+        for field, kind in tree.items()
+    }
+    return create_model(name, __base__=Record, __module__=__name__, **fields)
+
+
+def _type_of(name: str, column: Column) -> Any:
+    if column.json:
+        return Any
+    # a whole number that is sent as 26124.0
+    return int if column.wire is not None else _python_type(name, column.type)
+
+
+def _python_type(name: str, kind: pa.DataType) -> Any:
+    if isinstance(kind, pa.ListType):
+        # a member may be null
+        member: Any = _python_type(name, kind.value_type) | None
+        return tuple[member, ...]
+    if isinstance(kind, pa.StructType):
+        return _model(name, {one.name: _python_type(f"{name}_{one.name}", one.type) for one in kind})
+    return _SCALARS[kind]

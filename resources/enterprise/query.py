@@ -1,8 +1,8 @@
 """`fields`, `filters` and `limit` of a request, checked before it is sent.
 
-The service answers most mistakes in them with everything, or with nothing, and never says so: a list with commas is one odd
-name, a filter in another form is no filter, a number is compared by `>`. So such a request is refused here, and the message
-has the spelling that works.
+The service answers most mistakes in them with everything, or with nothing, and never says so: a list with commas is one
+odd name, a filter in another form is no filter, a number is compared by `>`. So such a request is refused here, and the
+message has the spelling that works.
 
 Source: the service's reference for filtering; where its public source of August 2025 differs, the stricter of the two.
 """
@@ -50,7 +50,7 @@ _COMPARABLE: Final = 1_000_000
 
 
 class Kind(enum.Enum):
-    """How an endpoint reads a query; the value names it in messages."""
+    """The kinds of endpoints by their reading of a query; the value names the kind in messages."""
 
     LIST = "a list"
     RECORD = "a single record"
@@ -58,6 +58,16 @@ class Kind(enum.Enum):
     STRUCTURED = "a lookup of structured contents"
     ENTITY = "a lookup of Wikidata"
     STREAM = "a stream"
+
+    @property
+    def has_filters(self) -> bool:
+        """The endpoint selects records by `filters`."""
+        return self not in {Kind.RECORD, Kind.ENTITY}
+
+    @property
+    def has_limit(self) -> bool:
+        """The endpoint obeys `limit`."""
+        return self in {Kind.ARTICLES, Kind.STRUCTURED}
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Query:
-    """What to answer with, and how to ask.
+    """The selection of records and fields, and the method of the request.
 
     Attributes:
         fields: Dotted names of what records shall have, for example `("name", "version.identifier")`; none: everything.
@@ -95,7 +105,7 @@ class Query:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it asks for nothing in particular."""
+        """It has no fields, filters or limit."""
         return not (self.fields or self.filters or self.limit is not None)
 
     def check(self, kind: Kind) -> None:
@@ -105,7 +115,7 @@ class Query:
             InvalidRequest: The message says how it is written.
         """
         self._check_limit(kind)
-        if self.filters and kind in {Kind.RECORD, Kind.ENTITY}:
+        if self.filters and not kind.has_filters:
             _refuse(f"{kind.value} has no `filters`; the service would ignore them", "Leave them out")
         for name in self.fields:
             _check_names(name, kind)
@@ -138,7 +148,7 @@ class Query:
     def _check_limit(self, kind: Kind) -> None:
         if self.limit is None:
             return
-        if kind not in {Kind.ARTICLES, Kind.STRUCTURED}:
+        if not kind.has_limit:
             _refuse(f"{kind.value} has no `limit`; the service would ignore it", "Leave it out")
         if not 1 <= self.limit <= _HIGHEST_LIMIT:
             _refuse(f"`limit` is {self.limit}", f"Write a number from 1 to {_HIGHEST_LIMIT}; 3 is usual")
@@ -209,7 +219,8 @@ def _check_value(one: Filter) -> None:
         )
     if _DATES.fullmatch(one.field.rpartition(".")[2]):
         _refuse(
-            f"the filter on `{one.field}` compares a date, and filters have no `<` and `>`, only equality of the exact text",
+            f"the filter on `{one.field}` compares a date, and filters have no `<` and `>`, only equality of the exact "
+            "text",
             "Select by date from the answer",
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 
 _HIDDEN = "[hidden]"
@@ -15,21 +14,9 @@ _ANY_QUERY = re.compile(r"\?[^\s\"'<>)]+")
 #: Shorter values are too likely to be part of ordinary words.
 _SHORTEST_SECRET = 6
 
-#: Of the HTTP library's log.
-_LONGEST_LINE = 1_000
-
-#: Loggers of the HTTP library that print the path and query of requests.
-_TALKATIVE = (
-    "urllib3.connection",
-    "urllib3.connectionpool",
-    "urllib3.poolmanager",
-    "urllib3.response",
-    "urllib3.util.retry",
-)
-
 
 class Redactor:
-    """Removes the secrets it was told, and whatever looks like one, from a text."""
+    """Removes known secrets, and whatever looks like one, from a text."""
 
     def __init__(self) -> None:
         self._known: frozenset[str] = frozenset()
@@ -65,23 +52,6 @@ def printable(text: str, longest: int) -> str:
     return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
-class _QueriesHidden(logging.Filter):
-    def filter(self, record: logging.LogRecord) -> bool:
-        if str(record.msg).startswith("Retrying ("):
-            return False  # a line for every attempt; the transport says once what fails
-        record.msg = printable(_JWT.sub(_HIDDEN, _ANY_QUERY.sub(f"?{_HIDDEN}", record.getMessage())), _LONGEST_LINE)
-        record.args = ()
-        record.exc_info = record.exc_text = None  # it repeats the message, and names the address
-        return True
-
-
-_FILTER = _QueriesHidden()
-
-
-def hide_queries_in_http_log() -> None:
-    """Make the HTTP library's log show addresses without their query: the query of a signed address is a key.
-
-    Safe to call often; the filter is attached once per logger and also holds for log levels switched on later.
-    """
-    for name in _TALKATIVE:
-        logging.getLogger(name).addFilter(_FILTER)
+def without_any_query(text: str) -> str:
+    """Return a text without queries, of addresses without a host too, and without tokens."""
+    return _JWT.sub(_HIDDEN, _ANY_QUERY.sub(f"?{_HIDDEN}", text))

@@ -1,4 +1,4 @@
-"""Which service to talk to, and as whom."""
+"""The service's hosts and the account to use there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Service:
         password: Password, or None where stored tokens shall do; never shown in a repr.
         contact: Who runs this client (mail address or page); sent in the User-Agent.
         anonymous: Send no token at all: for address ranges that the service admits without an account.
-        allow_http: Send passwords and tokens to other machines over `http://` as well, where anyone on the way reads them.
+        allow_http: Send passwords and tokens to other machines over `http://` as well, where anyone on the way reads
+            them.
 
     Raises:
         InvalidRequest: An address is not an http(s) address, or is one of another machine over `http://`.
@@ -45,8 +46,10 @@ class Service:
             object.__setattr__(self, name, _root(name, getattr(self, name)))
             if not self.allow_http and is_open(getattr(self, name)):
                 raise InvalidRequest(
-                    f"The setting {name} is an http:// address of another machine, and passwords and tokens would cross the network in "
-                    f"the clear. Nothing was sent. Write https:// in WME_{name.upper()}, or set WME_ALLOW_HTTP=1 if the network is yours."
+                    f"The setting {name} is an http:// address of another machine, and passwords and tokens would "
+                    "cross the network in "
+                    f"the clear. Nothing was sent. Write https:// in WME_{name.upper()}, or set WME_ALLOW_HTTP=1 if "
+                    "the network is yours."
                 )
         username = (self.username or "").strip().lower()
         object.__setattr__(self, "username", username or None)
@@ -67,7 +70,7 @@ def origin(url: str) -> tuple[str, str]:
 
 
 def is_web_address(url: str) -> bool:
-    """Whether a request could be sent there: http or https, a host, a port that exists, nobody's password."""
+    """Return whether a request could be sent there: http or https, a host, a port that exists, no password."""
     try:
         parts = urlsplit(url)
         return (

@@ -23,7 +23,7 @@ from pipelines import cli
 from pipelines.cli import terminal
 from pipelines.process.interrupts import SENTENCE
 from pipelines.report.status import collect
-from resources.enterprise.http.clock import ServiceClock
+from resources.enterprise.http.answers import ServiceClock
 from resources.settings import read
 from resources.tables import NO_SNAPSHOT
 from tests.builds import lay
@@ -277,7 +277,7 @@ def test_run_that_starts_too_early_does_not_move_the_beginning(environ, filled, 
 def test_clock_that_is_wrong_is_said_instead_of_hours_that_are_not_there(
     call, environ, service, monkeypatch, caplog, words, ahead, sentence
 ):
-    monkeypatch.setattr(ServiceClock, "_told", set())
+    monkeypatch.setattr(ServiceClock, "_logged", set())
     service.clock.advance(-ahead)
     try:
         told = call(*words, environ=environ)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from resources.enterprise import Patience
+from resources.enterprise import RetryPolicy
 
 if TYPE_CHECKING:
     from resources.sandbox import Sandbox
 
 PASSWORD = "First-Pass-1!"
-QUICK = Patience(retries=3, first_wait=0.002, longest_wait=0.01, connect_timeout=60, read_timeout=60)
+QUICK = RetryPolicy(retries=3, first_wait=0.002, longest_wait=0.01, connect_timeout=60, read_timeout=60)
 
 _numbers = itertools.count(1)
 

@@ -67,7 +67,7 @@ def make_client(sandbox: Sandbox, account: str, tmp_path: Path) -> Iterator[Call
                 Service(**fields | changes),
                 tmp_path / "state",
                 clock=sandbox.clock.now,
-                patience=QUICK,
+                retry=QUICK,
                 ranges=ranges,
                 limits=limits,
             )

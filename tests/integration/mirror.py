@@ -28,7 +28,7 @@ from pipelines.definitions import build_defs
 from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.engine import Engine, LineReporter
-from resources.enterprise import EnterpriseClient, Patience
+from resources.enterprise import EnterpriseClient, RetryPolicy
 from resources.lake import Converter, Layout
 from resources.settings import Settings as PipelineSettings
 from resources.warehouse import Warehouse
@@ -91,7 +91,7 @@ class Mirror:
         projects: Sequence[str] = PROJECTS,
         namespaces: Sequence[int] = (0,),
         groups: Sequence[str] = ("group_3",),
-        patience: Patience | None = None,
+        retry: RetryPolicy | None = None,
         min_free_gb: float = 0.0,
         bodies: Sequence[str] = ("html", "wikitext"),
         wikidata: bool = False,
@@ -101,7 +101,7 @@ class Mirror:
         self.data = lay(data)
         self.username = f"operator{number}"
         self.password = f"Passw0rd-{number}-{random.getrandbits(64):x}"
-        self.patience = patience or Patience(
+        self.retry = retry or RetryPolicy(
             retries=2, first_wait=0.002, longest_wait=0.01, connect_timeout=60, read_timeout=60
         )
         sandbox.accounts.create(self.username, self.password, groups=groups)
@@ -332,7 +332,7 @@ class Mirror:
                     self.service(),
                     state=mirror.data / "state",
                     clock=mirror.sandbox.clock.now,
-                    patience=mirror.patience,
+                    retry=mirror.retry,
                 ) as client:
                     yield client
 

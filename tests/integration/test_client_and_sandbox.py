@@ -249,7 +249,7 @@ def test_a_temporary_password_must_be_replaced(make_client, sandbox):
 
 WORKER = """
 import datetime, multiprocessing, pathlib, sys
-from resources.enterprise import EnterpriseClient, Patience, Service
+from resources.enterprise import EnterpriseClient, RetryPolicy, Service
 
 def work(url, username, password, state, now, go, answers):
     moment = datetime.datetime.fromisoformat(now)

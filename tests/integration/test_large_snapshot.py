@@ -22,7 +22,7 @@ from pathlib import Path
 from assets.steps import snapshot as snapshot_sets
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.engine import Engine
-from resources.enterprise import EnterpriseClient, Patience, Service, Wishes
+from resources.enterprise import EnterpriseClient, RetryPolicy, Service, FetchOptions
 from assets.steps.converting import convert_archives
 from resources.lake import Converter, Layout
 from resources.warehouse import Warehouse
@@ -31,9 +31,9 @@ url, user, password, data, now = sys.argv[1:]
 moment, layout, engine = datetime.fromisoformat(now), Layout(Path(data)), Engine()
 warehouse = Warehouse(Path(data), clock=lambda: moment)
 service = Service(url, url, url, user, password)
-with EnterpriseClient(service, Path(data) / "state", clock=lambda: moment, patience=Patience(read_timeout=1500)) as client:
+with EnterpriseClient(service, Path(data) / "state", clock=lambda: moment, retry=RetryPolicy(read_timeout=1500)) as client:
     folder = layout.snapshot_archive(SNAPSHOT_ARTICLES, "enwiki_namespace_0")
-    plan = client.snapshots.plan("enwiki_namespace_0", folder, Wishes(form="chunks"))
+    plan = client.snapshots.plan("enwiki_namespace_0", folder, FetchOptions(form="chunks"))
     archived = snapshot_sets.fetch_snapshot(plan, client, layout, engine)
 with Converter(memory_bytes=512 << 20) as converter:
     made = convert_archives(

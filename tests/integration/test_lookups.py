@@ -55,8 +55,8 @@ def many(sandbox, account, tmp_path, names):
     service = Service(auth_url=url, base_url=url, realtime_url=url, username=account, password=PASSWORD)
 
     def look_up(count, per_second, prepare):
-        patience = replace(QUICK, requests_per_second=per_second, retries=8, longest_wait=0.5)
-        with EnterpriseClient(service, tmp_path, clock=sandbox.clock.now, patience=patience) as client:
+        retry = replace(QUICK, requests_per_second=per_second, retries=8, longest_wait=0.5)
+        with EnterpriseClient(service, tmp_path, clock=sandbox.clock.now, retry=retry) as client:
             client.account.login()
             prepare()
             sandbox.requests.clear()

@@ -12,9 +12,9 @@ import pyarrow.dataset as ds
 import pytest
 
 from assets.steps.stream import keep
-from resources.enterprise import EnterpriseClient, Patience, StreamOptions
+from resources.enterprise import EnterpriseClient, RetryPolicy, StreamOptions
 from resources.enterprise.stream.framing import EVENTS, NDJSON
-from resources.enterprise.stream.positions import partitions_of
+from resources.enterprise.stream.stream import partitions_of
 from resources.lake import Layout
 from resources.lake.live import LiveLake
 from resources.tables import ARTICLE_CHANGES
@@ -26,7 +26,7 @@ SAMPLE, ALL = 2, 60
 #: Answers of a run, over all connections, and those at the end that bring the rest.
 ANSWERS, LAST = 18, 6
 #: A connection that ended waits long enough for a step, or the same events would come many times.
-PATIENCE = Patience(retries=1, first_wait=0.1, longest_wait=0.1, connect_timeout=60, read_timeout=60)
+RETRY = RetryPolicy(retries=1, first_wait=0.1, longest_wait=0.1, connect_timeout=60, read_timeout=60)
 
 
 class Streaming:
@@ -96,7 +96,7 @@ def play(folder, seed):
 
     with FakeService(lambda: NOW) as fake:
         fake.hostile = streaming
-        with EnterpriseClient(fake.service(), folder / "client", clock=lambda: NOW, patience=PATIENCE) as client:
+        with EnterpriseClient(fake.service(), folder / "client", clock=lambda: NOW, retry=RETRY) as client:
             steps = []
             for _ in range(3):  # a process after the other
                 steps += listen(client, ANSWERS // 3)
@@ -167,7 +167,7 @@ def test_what_was_numbered_anew_while_nobody_listened_is_read_by_moments(tmp_pat
     with FakeService(lambda: NOW + timedelta(hours=1)) as fake:
         fake.hostile = answer
         now = NOW + timedelta(hours=1)
-        with EnterpriseClient(fake.service(), tmp_path / "client", clock=lambda: now, patience=PATIENCE) as client:
+        with EnterpriseClient(fake.service(), tmp_path / "client", clock=lambda: now, retry=RETRY) as client:
             log = entries(5_000, 10, "old", 1)
             listen(10)
             log = entries(0, 20, "new", 2)

@@ -151,7 +151,7 @@ def test_a_kill_pays_for_nothing_twice_but_what_was_under_way(sandbox, account, 
         Service(url, url, url, account, PASSWORD, contact=None),
         tmp_path / "state",
         clock=sandbox.clock.now,
-        patience=QUICK,
+        retry=QUICK,
     ) as client:
         repairs = Repairs(sandbox, client, tmp_path, 100)
         assert repairs.budget.left <= 100 - spent  # what was lost in the kill is spent as well

@@ -17,12 +17,12 @@ import pytest
 from resources.engine import Engine
 from resources.enterprise import (
     EnterpriseClient,
+    FetchOptions,
     Limits,
-    Patience,
     Ranges,
+    RetryPolicy,
     Service,
     Sidecar,
-    Wishes,
     errors,
     is_intact,
     superseded,
@@ -33,8 +33,8 @@ from tests.integration.clients import PASSWORD, QUICK, new_account
 ROOT = Path(__file__).resolve().parents[2]
 NOW = datetime(2026, 1, 15, 8, 30, tzinfo=UTC)
 NAME = "enwiki_namespace_0"
-CHUNKS = Wishes(form="chunks")
-WHOLE = Wishes(form="whole")
+CHUNKS = FetchOptions(form="chunks")
+WHOLE = FetchOptions(form="whole")
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def folder(tmp_path):
 @pytest.fixture
 def plan(client, folder):
     plan = client.snapshots.plan(NAME, folder, CHUNKS)
-    assert len(plan.pieces) >= 6  # enough for something to happen half way
+    assert len(plan.files) >= 6  # enough for something to happen half way
     return plan
 
 
@@ -85,7 +85,7 @@ def asked(sandbox):
 
 
 def landed(plan):
-    return [piece for piece in plan.pieces if piece.target.exists()]
+    return [piece for piece in plan.files if piece.target.exists()]
 
 
 def unfinished(plan):
@@ -118,17 +118,17 @@ def test_a_snapshot_that_there_is_not_is_not_found(client, folder, ask):
 def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox, plan, folder):
     seen = []
     done = client.snapshots.download(plan, progress=seen.append)
-    count = len(plan.pieces)
+    count = len(plan.files)
     assert used(client) == (0, count)
     assert asked(sandbox) == sum(d.unit_count for d in done) == count
-    assert [d.path for d in done] == [p.target for p in plan.pieces]
+    assert [d.path for d in done] == [p.target for p in plan.files]
     assert all(is_intact(d.path) and Sidecar.read(d.path).version == d.version for d in done)
     assert not unfinished(plan)
     size = sum(d.size_bytes for d in done)
     assert sum(seen) == size
     told = json.loads(plan.manifest.read_text())
     assert told["snapshot"]["version"] == plan.snapshot.version
-    assert [f["identifier"] for f in told["files"]] == [p.identifier for p in plan.pieces]
+    assert [f["identifier"] for f in told["files"]] == [p.identifier for p in plan.files]
     assert sum(f["size_bytes"] for f in told["files"]) == size
 
     again = client.snapshots.plan(NAME, folder)
@@ -149,10 +149,10 @@ def test_as_one_file_it_costs_one_unit(make_client, sandbox, folder):
 
 
 def test_pieces_are_mapped_by_the_engine_and_one_is_tried_again_alone(client, sandbox, plan):
-    broken = plan.pieces[2]
+    broken = plan.files[2]
     path = f"/v2/snapshots/{NAME}/chunks/{broken.identifier}/download"
     sandbox.faults.add(path=path, kind="status", status=500, count=QUICK.retries + 1)
-    outcomes = Engine(workers=3).map(lambda piece: client.snapshots.fetch(plan, piece), plan.pieces)
+    outcomes = Engine(workers=3).map(lambda piece: client.snapshots.fetch(plan, piece), plan.files)
     failed = [o for o in outcomes if o.error is not None]
     assert [o.item for o in failed] == [broken]
     assert failed[0].error.retryable
@@ -166,21 +166,21 @@ def test_pieces_are_mapped_by_the_engine_and_one_is_tried_again_alone(client, sa
 
 def test_a_body_that_breaks_off_goes_on_with_the_same_unit(client, sandbox, plan):
     sandbox.faults.add(path="*/chunks/*", kind="cut", after=20_000, count=2)
-    done = client.snapshots.fetch(plan, plan.pieces[0])
+    done = client.snapshots.fetch(plan, plan.files[0])
     assert (done.unit_count, used(client)) == (1, (0, 1))
     assert is_intact(done.path)
 
 
 def test_an_address_that_expired_costs_another_unit(client, sandbox, plan):
     sandbox.faults.add(path="*/chunks/*/download", kind="expired")
-    assert client.snapshots.fetch(plan, plan.pieces[0]).unit_count == 2
+    assert client.snapshots.fetch(plan, plan.files[0]).unit_count == 2
     assert used(client) == (0, 2)
 
 
 def test_wrong_bytes_are_fetched_once_more_and_never_landed(client, sandbox, plan):
     sandbox.faults.add(path="*/chunks/*", kind="flip", count=2)
     with pytest.raises(errors.IntegrityError, match="twice"):
-        client.snapshots.fetch(plan, plan.pieces[0])
+        client.snapshots.fetch(plan, plan.files[0])
     assert landed(plan) == []
     assert unfinished(plan) == []
     assert used(client) == (0, 2)
@@ -191,7 +191,7 @@ def test_signed_addresses_and_tokens_appear_nowhere(client, sandbox, plan, caplo
     sandbox.faults.add(path="*/chunks/*/download", kind="expired")
     client.snapshots.download(plan)
     told = caplog.text + "".join(p.read_text() for p in plan.folder.glob("*.json"))
-    assert plan.pieces[0].identifier in told
+    assert plan.files[0].identifier in told
     assert "/download" in told
     assert "X-Amz-" not in told
     assert "eyJ" not in told
@@ -205,14 +205,14 @@ def test_nothing_is_begun_that_the_quota_cannot_finish_unless_asked(client, sand
     sandbox.accounts.set_quota(account, "snapshot", limit=30, used=30)
     sandbox.accounts.set_quota(account, "chunk", limit=100, used=96)
     plan = client.snapshots.plan(NAME, folder)
-    count = len(plan.pieces)
+    count = len(plan.files)
     assert (plan.form, plan.unit_count, plan.units_left, plan.fits_quota) == ("chunks", count, 4, False)
-    for begin in (lambda: client.snapshots.download(plan), lambda: client.snapshots.fetch(plan, plan.pieces[0])):
+    for begin in (lambda: client.snapshots.download(plan), lambda: client.snapshots.fetch(plan, plan.files[0])):
         with pytest.raises(errors.QuotaExceeded, match="Nothing was fetched"):
             begin()
     assert asked(sandbox) == 0
 
-    bold = client.snapshots.plan(NAME, folder, Wishes(beyond_quota=True))
+    bold = client.snapshots.plan(NAME, folder, FetchOptions(beyond_quota=True))
     with pytest.raises(errors.QuotaExceeded, match="used 100 of its 100 chunk units"):
         client.snapshots.download(bold, workers=2)
     assert len(landed(bold)) == 4
@@ -242,7 +242,7 @@ def test_a_rate_limit_on_records_is_not_taken_for_a_spent_quota(client, sandbox,
 
 
 def test_a_disk_that_is_too_small_is_seen_before_the_start(client, sandbox, folder):
-    plan = client.snapshots.plan(NAME, folder, Wishes(keep_free_bytes=10**18))
+    plan = client.snapshots.plan(NAME, folder, FetchOptions(keep_free_bytes=10**18))
     with pytest.raises(errors.DiskFull, match="Nothing was fetched"):
         client.snapshots.download(plan)
     assert asked(sandbox) == 0
@@ -256,7 +256,7 @@ def test_a_free_account_has_its_own_older_copy(make_client, sandbox, folder):
     plan = free.snapshots.plan(NAME, folder, CHUNKS)
     assert plan.units_left == 1500
     free.snapshots.download(plan)
-    assert free.account.user().quotas["chunk"].used == len(plan.pieces)
+    assert free.account.user().quotas["chunk"].used == len(plan.files)
 
 
 # --- versions that change ---------------------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ def test_a_change_in_mid_body_is_noticed(client, sandbox, plan):
             waiting.pop()(NAME)
 
     with pytest.raises(errors.StaleSnapshot, match=r"was replaced .*_chunk_0 has version .* instead of"):
-        client.snapshots.fetch(plan, plan.pieces[0], export_once)
+        client.snapshots.fetch(plan, plan.files[0], export_once)
     assert used(client) == (0, 1)
     assert landed(plan) == []
     assert unfinished(plan) == []
@@ -309,7 +309,7 @@ def test_a_change_in_mid_body_is_noticed(client, sandbox, plan):
 def test_new_bytes_that_came_for_the_old_version_are_kept_for_the_next_plan(client, sandbox, plan, folder):
     late = sandbox.faults.add(path="*/chunks/*/download", kind="delay", seconds=3.0)
     with ThreadPoolExecutor(1) as pool:
-        future = pool.submit(client.snapshots.fetch, plan, plan.pieces[0])
+        future = pool.submit(client.snapshots.fetch, plan, plan.files[0])
         deadline = time.monotonic() + 120
         while not late.hits:  # the versions were read again, the address is not there yet
             assert time.monotonic() < deadline
@@ -320,44 +320,44 @@ def test_new_bytes_that_came_for_the_old_version_are_kept_for_the_next_plan(clie
     assert used(client) == (0, 1)
     assert landed(plan) == []
     fresh = client.snapshots.plan(NAME, folder, CHUNKS)
-    assert [p.identifier for p in fresh.pieces if p.is_landed] == [plan.pieces[0].identifier]
-    assert error.restart_units == fresh.unit_count == len(fresh.pieces) - 1
+    assert [p.identifier for p in fresh.files if p.is_landed] == [plan.files[0].identifier]
+    assert error.restart_units == fresh.unit_count == len(fresh.files) - 1
 
 
 def test_a_change_before_a_chunk_costs_no_unit(client, sandbox, plan):
-    client.snapshots.fetch(plan, plan.pieces[0])
+    client.snapshots.fetch(plan, plan.files[0])
     sandbox.exports.export(NAME)
-    outcomes = Engine(workers=2).map(lambda piece: client.snapshots.fetch(plan, piece), plan.pieces)
-    assert [type(o.error) for o in outcomes[1:]] == [errors.StaleSnapshot] * (len(plan.pieces) - 1)
+    outcomes = Engine(workers=2).map(lambda piece: client.snapshots.fetch(plan, piece), plan.files)
+    assert [type(o.error) for o in outcomes[1:]] == [errors.StaleSnapshot] * (len(plan.files) - 1)
     assert outcomes[0].result is not None  # it is there: nothing is asked
     assert used(client) == (0, 1)
 
 
 def test_a_change_after_the_last_chunk_is_noticed(client, sandbox, plan):
-    for piece in plan.pieces:
+    for piece in plan.files:
         client.snapshots.fetch(plan, piece)
     sandbox.exports.export(NAME)
-    with pytest.raises(errors.StaleSnapshot, match=f"{len(plan.pieces)} complete files of it"):
+    with pytest.raises(errors.StaleSnapshot, match=f"{len(plan.files)} complete files of it"):
         client.snapshots.confirm(plan)
     assert not plan.manifest.exists()
 
 
 def test_one_file_that_came_whole_stays_whole(client, sandbox, folder):
     plan = client.snapshots.plan(NAME, folder, WHOLE)
-    client.snapshots.fetch(plan, plan.pieces[0])
+    client.snapshots.fetch(plan, plan.files[0])
     sandbox.exports.export(NAME)
     assert client.snapshots.confirm(plan).exists()
     other = client.snapshots.plan(NAME, folder, WHOLE)
     assert other.unit_count == 1
     sandbox.exports.export(NAME)
     with pytest.raises(errors.StaleSnapshot, match="costs 1 snapshot unit"):
-        client.snapshots.fetch(other, other.pieces[0])
+        client.snapshots.fetch(other, other.files[0])
 
 
 def test_a_plan_against_a_service_that_lists_nothing_any_more_is_stale(client, sandbox, plan):
     sandbox.faults.add(path=f"/v2/snapshots/{NAME}*", kind="status", status=404, count=None)
     with pytest.raises(errors.StaleSnapshot, match=r"is gone.*is not known yet") as caught:
-        client.snapshots.fetch(plan, plan.pieces[0])
+        client.snapshots.fetch(plan, plan.files[0])
     assert caught.value.restart_units is None
 
 
@@ -365,12 +365,12 @@ def test_a_plan_against_a_service_that_lists_nothing_any_more_is_stale(client, s
 
 VICTIM = """
 import datetime, pathlib, sys
-from resources.enterprise import EnterpriseClient, Service, Wishes
+from resources.enterprise import EnterpriseClient, Service, FetchOptions
 
 url, username, password, state, folder, now, form, workers = sys.argv[1:]
 moment = datetime.datetime.fromisoformat(now)
 client = EnterpriseClient(Service(url, url, url, username, password), pathlib.Path(state), clock=lambda: moment)
-plan = client.snapshots.plan("enwiki_namespace_0", pathlib.Path(folder), Wishes(form=form))
+plan = client.snapshots.plan("enwiki_namespace_0", pathlib.Path(folder), FetchOptions(form=form))
 client.snapshots.download(plan, workers=int(workers))
 """
 
@@ -401,10 +401,10 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
     make_client, sandbox, account, tmp_path, folder, form, workers, after, blow
 ):
     client = make_client()
-    plan = client.snapshots.plan(NAME, folder, Wishes(form=form))
+    plan = client.snapshots.plan(NAME, folder, FetchOptions(form=form))
     product = 1 if form == "chunks" else 0
-    size = plan.pieces[after].size_bytes
-    slow = [p.identifier for p in plan.pieces[after:]]
+    size = plan.files[after].size_bytes
+    slow = [p.identifier for p in plan.files[after:]]
     for identifier in slow if form == "chunks" else [""]:
         path = f"*/chunks/{identifier}/download" if identifier else f"/v2/snapshots/{NAME}/download"
         sandbox.faults.add(path=path, kind="slow", bytes_per_second=size // 30, count=None)
@@ -429,12 +429,12 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
 
     again = client.snapshots.plan(NAME, folder)
     assert again.form == form
-    assert again.unit_count == len(plan.pieces) - len(there)
+    assert again.unit_count == len(plan.files) - len(there)
     assert sum(p.there_bytes for p in again.missing) == sum(left.values()) > 0
     done = client.snapshots.download(again)
-    assert used(client)[product] <= len(plan.pieces) + flying
+    assert used(client)[product] <= len(plan.files) + flying
     assert sum(d.resumed_bytes for d in done) == sum(left.values())
-    assert all(is_intact(piece.target) for piece in again.pieces)
+    assert all(is_intact(piece.target) for piece in again.files)
     assert not unfinished(again)
     assert again.manifest.exists()
 
@@ -444,17 +444,17 @@ def test_two_processes_that_want_the_same_snapshot_spend_its_units_once(make_cli
         futures = [pool.submit(c.snapshots.download, plan, workers=2) for c in (make_client(), make_client())]
         for future in futures:
             future.result()
-    assert used(client) == (0, len(plan.pieces))
+    assert used(client) == (0, len(plan.files))
 
 
 def test_starting_over_in_any_order_spends_no_unit_twice(client, plan, folder):
     chance = random.Random(11)
     for _ in range(4):
         again = client.snapshots.plan(NAME, folder, CHUNKS)
-        for piece in chance.sample(again.pieces, len(again.pieces) // 2):
+        for piece in chance.sample(again.files, len(again.files) // 2):
             client.snapshots.fetch(again, piece)
     client.snapshots.download(client.snapshots.plan(NAME, folder, CHUNKS))
-    assert used(client) == (0, len(plan.pieces))
+    assert used(client) == (0, len(plan.files))
 
 
 def peak_bytes(pid):
@@ -470,13 +470,13 @@ def fetched_with_kills(settings, tmp_path, kills):
     flying = peak = 0
     with running(settings) as sandbox:
         service = Service(sandbox.url, sandbox.url, sandbox.url, sandbox.username, sandbox.password)
-        patient = Patience(read_timeout=1000)  # the archives are made when they are first asked for
-        with EnterpriseClient(service, state, clock=sandbox.clock.now, patience=patient) as client:
+        patient = RetryPolicy(read_timeout=1000)  # the archives are made when they are first asked for
+        with EnterpriseClient(service, state, clock=sandbox.clock.now, retry=patient) as client:
             plan = client.snapshots.plan(NAME, folder, CHUNKS)
             sandbox.faults.add(path="*/chunks/*", kind="slow", bytes_per_second=plan.size_bytes // 10, count=None)
             command = [sys.executable, "-c", VICTIM, sandbox.url, sandbox.username, sandbox.password, state, folder]
             command = [*map(str, command), NOW.isoformat(), "chunks", "3"]
-            marks = sorted(chance.sample(range(1, len(plan.pieces) - 1), kills))
+            marks = sorted(chance.sample(range(1, len(plan.files) - 1), kills))
             for mark in marks:
                 process = subprocess.Popen(command, cwd=ROOT)
                 try:
@@ -503,9 +503,9 @@ def test_a_snapshot_of_many_chunks_costs_its_chunks_and_those_in_flight_at_kills
         body_bytes=20_000, articles=500, chunk_bytes=600_000,
     )  # fmt: skip
     plan, units, flying, _ = fetched_with_kills(settings, tmp_path, kills=2)
-    assert len(plan.pieces) >= 15
+    assert len(plan.files) >= 15
     assert plan.unit_count == 0
-    assert len(plan.pieces) <= units <= len(plan.pieces) + flying  # one killed while landing needs nothing more
+    assert len(plan.files) <= units <= len(plan.files) + flying  # one killed while landing needs nothing more
 
 
 @pytest.mark.soak
@@ -516,9 +516,9 @@ def test_two_gigabytes_in_twenty_chunks_are_fetched_in_little_memory(tmp_path):
         body_bytes=100_000, articles=16_000, chunk_bytes=100_000_000,
     )  # fmt: skip
     plan, units, flying, peak = fetched_with_kills(settings, tmp_path, kills=4)
-    assert len(plan.pieces) >= 18
-    assert len(plan.pieces) <= units <= len(plan.pieces) + flying  # one killed while landing needs nothing more
-    assert all(is_intact(piece.target) for piece in plan.pieces)
+    assert len(plan.files) >= 18
+    assert len(plan.files) <= units <= len(plan.files) + flying  # one killed while landing needs nothing more
+    assert all(is_intact(piece.target) for piece in plan.files)
     assert peak < 120_000_000
 
 
@@ -534,18 +534,18 @@ def test_two_gigabytes_in_twenty_chunks_are_fetched_in_little_memory(tmp_path):
 def test_files_of_a_snapshot_are_tried_again_when_all_that_failed_may_pass(
     client, sandbox, plan, faults, raised, attempts
 ):
-    paths = {n: f"/v2/snapshots/{NAME}/chunks/{plan.pieces[n].identifier}/download" for n in faults}
+    paths = {n: f"/v2/snapshots/{NAME}/chunks/{plan.files[n].identifier}/download" for n in faults}
     for n, status in faults.items():
         sandbox.faults.add(path=paths[n], kind="status", status=status, count=QUICK.retries + 1)
     come = []
     if raised is None:
         done = client.snapshots.download(plan, workers=3, progress=come.append)
-        assert [d.path for d in done] == [p.target for p in plan.pieces]
+        assert [d.path for d in done] == [p.target for p in plan.files]
     else:
         with pytest.raises(raised):
             client.snapshots.download(plan, workers=3, progress=come.append)
         assert not plan.manifest.exists()
-    assert len(landed(plan)) == len(plan.pieces) - (0 if raised is None else len(faults))  # the others are kept
+    assert len(landed(plan)) == len(plan.files) - (0 if raised is None else len(faults))  # the others are kept
     assert sum(come) == sum(piece.target.stat().st_size for piece in landed(plan))
     for n, status in faults.items():
         once = 1 if status == 422 else QUICK.retries + 1
@@ -554,21 +554,21 @@ def test_files_of_a_snapshot_are_tried_again_when_all_that_failed_may_pass(
 
 
 def test_a_file_that_is_tried_again_goes_on_and_counts_once(client, sandbox, plan):
-    broken = plan.pieces[1]
+    broken = plan.files[1]
     sandbox.faults.add(path=f"*/chunks/{broken.identifier}*", kind="cut", after=1_000, count=QUICK.retries + 1)
     come = []
     done = client.snapshots.download(plan, workers=2, progress=come.append)
     assert done[1].resumed_bytes > 0
     assert sum(come) == sum(d.size_bytes for d in done)
-    assert used(client) == (0, len(plan.pieces) + 1)
+    assert used(client) == (0, len(plan.files) + 1)
 
 
 def test_a_damaged_chunk_does_not_keep_the_others_from_being_fetched(client, sandbox, plan):
-    sandbox.faults.add(path=f"*/chunks/{plan.pieces[0].identifier}*", kind="flip", count=2)
+    sandbox.faults.add(path=f"*/chunks/{plan.files[0].identifier}*", kind="flip", count=2)
     with pytest.raises(errors.IntegrityError, match="twice"):
         client.snapshots.download(plan, workers=2)
-    assert landed(plan) == list(plan.pieces[1:])
-    assert used(client) == (0, len(plan.pieces) + 1)
+    assert landed(plan) == list(plan.files[1:])
+    assert used(client) == (0, len(plan.files) + 1)
     assert not plan.manifest.exists()
 
 
@@ -578,5 +578,5 @@ def test_a_disk_that_is_full_ends_a_snapshot_at_once(make_client, sandbox, folde
     plan = client.snapshots.plan(NAME, folder, CHUNKS)
     with pytest.raises(errors.DiskFull, match="shall stay free"):
         client.snapshots.download(plan, workers=workers)
-    assert asked(sandbox) <= workers < len(plan.pieces)
+    assert asked(sandbox) <= workers < len(plan.files)
     assert landed(plan) == []

@@ -6,7 +6,7 @@ import pytest
 
 from pipelines.operations import snapshots
 from resources.engine import LineReporter
-from resources.enterprise import Wishes
+from resources.enterprise import FetchOptions
 from resources.settings import Settings
 from tests.integration.mirror import PROJECTS
 
@@ -16,7 +16,9 @@ NAMES = [f"{project}_namespace_0" for project in PROJECTS]
 @pytest.fixture
 def together(client, tmp_path):
     """Plans for two snapshots."""
-    return snapshots.plan(client, Settings(data=tmp_path / "data", projects=PROJECTS), NAMES, Wishes(form="whole"))
+    return snapshots.plan(
+        client, Settings(data=tmp_path / "data", projects=PROJECTS), NAMES, FetchOptions(form="whole")
+    )
 
 
 @pytest.fixture

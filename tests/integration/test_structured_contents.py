@@ -205,7 +205,7 @@ def test_from_the_sandbox_to_a_question(client, sandbox, library):
     record = client.snapshots.record(name, STRUCTURED_ARTICLES)
     assert {one.identifier: one.version for one in listed}[name] == record.version
     plan = snapshot.plan_snapshot(name, client, library.layout, 0, STRUCTURED_ARTICLES)
-    assert (plan.form, plan.unit_count, len(plan.pieces)) == ("whole", 0, 1)
+    assert (plan.form, plan.unit_count, len(plan.files)) == ("whole", 0, 1)
     archived = snapshot.fetch_snapshot(plan, client, library.layout, Engine())
     conversions = [convert(archive, library.layout) for archive in archived.archives]
     loaded = snapshot.load_snapshot(archived, conversions, library.warehouse)

@@ -1,4 +1,4 @@
-"""When to log in, when to refresh, and how a request gets its token.
+"""The policy of logins and refreshes, and the token of each request.
 
 The policy: an access token is renewed with margin; a refresh token is used until its 90 uses or 90 days are over, and
 only then is the password used again. A refused token (401) is answered once: whoever gets the lock first renews it, all
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +24,10 @@ from resources.enterprise.account.operations import (
     RefreshRefused,
     weakness,
 )
-from resources.enterprise.account.token_store import REFRESH_USES, Tokens, TokenStore
+from resources.enterprise.account.token_store import REFRESH_USES, Tokens, TokenStatus, TokenStore
 from resources.enterprise.http.answers import read_body
-from resources.enterprise.http.foreign import guarded
-from resources.enterprise.http.wire import restart
+from resources.enterprise.http.bounds import restart
+from resources.enterprise.http.workarounds import guarded, send_again
 from resources.enterprise.service import origin
 
 if TYPE_CHECKING:
@@ -44,33 +43,6 @@ _log = logging.getLogger(__name__)
 
 #: After a refresh failed for want of a service, the old token is used this long before the next attempt.
 _PAUSE = timedelta(minutes=1)
-
-
-@dataclass(frozen=True)
-class TokenStatus:
-    """What is stored about the account's tokens; nothing of it is secret.
-
-    Attributes:
-        auth_url: The authentication host.
-        username: The account, None where none is configured.
-        logged_in: Whether there are tokens at all.
-        access_expires_at: End of the access token (renewed with margin).
-        refresh_obtained_at: The login.
-        refresh_expires_at: End of the refresh token, 90 days after the login.
-        refreshes_used: Access tokens bought with it.
-        refreshes_left: How many of 90 are left.
-        new_password_required: The last login was met with the challenge to set a new password, which is not answered yet.
-    """
-
-    auth_url: str
-    username: str | None
-    logged_in: bool
-    access_expires_at: datetime | None = None
-    refresh_obtained_at: datetime | None = None
-    refresh_expires_at: datetime | None = None
-    refreshes_used: int = 0
-    refreshes_left: int = 0
-    new_password_required: bool = False
 
 
 @guarded
@@ -90,7 +62,7 @@ class Authenticator:
         self._calls = AuthService(transport, service.auth_url)
         self._memory: Tokens | None = None
         self._paused_until: datetime | None = None
-        self._is_unknown_told = False
+        self._is_unknown_logged = False
         self._mutex = threading.Lock()  # threads wait here without polling the lock file
         self.bearer = Bearer(self, service, transport.limits.refusal_bytes)
 
@@ -164,23 +136,8 @@ class Authenticator:
         return self.status()
 
     def status(self) -> TokenStatus:
-        """What is stored, without a request."""
-        tokens, challenged = self._read(), self._store.read_session() is not None
-        if tokens is None:
-            return TokenStatus(
-                self._service.auth_url, self._service.username, logged_in=False, new_password_required=challenged
-            )
-        return TokenStatus(
-            auth_url=self._service.auth_url,
-            username=self._service.username,
-            logged_in=True,
-            access_expires_at=tokens.access_expires_at,
-            refresh_obtained_at=tokens.refresh_obtained_at,
-            refresh_expires_at=tokens.refresh_expires_at,
-            refreshes_used=tokens.refresh_count,
-            refreshes_left=max(0, REFRESH_USES - tokens.refresh_count),
-            new_password_required=challenged,
-        )
+        """Return the state of the stored tokens, without a request."""
+        return self._store.status(self._read())
 
     def now(self) -> datetime:
         """The moment by which the tokens are reckoned, aware."""
@@ -215,9 +172,9 @@ class Authenticator:
         except (errors.UnreachableError, errors.StateError):
             raise
         except errors.EnterpriseError as error:
-            level = logging.DEBUG if self._is_unknown_told else logging.WARNING
+            level = logging.DEBUG if self._is_unknown_logged else logging.WARNING
             _log.log(level, "The account's groups and quotas are unknown, and no limit is assumed: %s", error)
-            self._is_unknown_told = True
+            self._is_unknown_logged = True
             return None
 
     def quotas(self) -> dict[str, Quota]:
@@ -257,10 +214,12 @@ class Authenticator:
     def new_password(self, proposed: str, password: str | None = None) -> TokenStatus:
         """Answer the challenge that the last login was met with, set the new password, and store the tokens.
 
-        Its session was kept for this. Where there is none, or it is over, a login with the old password asks for another.
+        Its session was kept for this. Where there is none, or it is over, a login with the old password asks for
+        another.
 
         Raises:
-            AuthenticationError: The new password is against the rules; or the session is over, and no old password is known.
+            AuthenticationError: The new password is against the rules; or the session is over, and no old password is
+                known.
             InvalidRequest: The service asks for no new password (it logged the account in, the tokens are stored).
         """
         username = self._need_username()
@@ -271,7 +230,7 @@ class Authenticator:
                 try:
                     return self._answer(username, session, proposed)
                 except NewPasswordRefused as error:
-                    # by another login it is told apart: a session is over after minutes, a weak password stays weak
+                    # another login distinguishes them: a session is over after minutes, a weak password stays weak
                     if known is None or weakness(proposed):
                         expired = (
                             "" if weakness(proposed) else " If it was minutes ago, log in again: `wme auth login`."
@@ -343,7 +302,8 @@ class Authenticator:
                 "what was there is kept. Run `wme auth new-password`."
             )
         raise errors.UnexpectedAnswer(
-            f"The service wants {username} to answer the challenge {self.redactor.clean(answer.name[:50])}, which this client does not know. "
+            f"The service wants {username} to answer the challenge {self.redactor.clean(answer.name[:50])}, which this "
+            "client does not know. "
             "Nothing was fetched, what was there is kept. Log in once with the vendor's dashboard."
         )
 
@@ -408,12 +368,7 @@ class Bearer(AuthBase):
         request = response.request.copy()
         self._sign(request, self._authenticator.renew(refused))
         restart()
-        adapter: Any = response.connection
-        # Sent by the adapter, so this hook does not run for the answer: a 401 is answered once.
-        again: requests.Response = adapter.send(request, **options)
-        again.history.append(response)
-        again.request = request
-        return again
+        return send_again(response, request, **options)  # without this hook: a 401 is answered once
 
     @staticmethod
     def _sign(request: requests.PreparedRequest, token: str) -> None:

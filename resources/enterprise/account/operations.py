@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BaseModel, Field, TypeAdapter
 from requests.auth import AuthBase
 
-from resources.enterprise import errors
+from resources.enterprise import endpoints, errors
 from resources.enterprise.account.token_store import LONGEST_TOKEN, REFRESH_LIFE, Token
-from resources.enterprise.http import endpoints
 from resources.enterprise.models import User
 from resources.formatting import listed
 
@@ -172,7 +171,8 @@ class AuthService:
         """`POST /v1/change-password`: replace a known password. The token stands in the body and in the header.
 
         Raises:
-            AuthenticationError: Wrong previous password, or a new one against the rules: nothing is tried with another token.
+            AuthenticationError: Wrong previous password, or a new one against the rules: nothing is tried with another
+                token.
         """
         self._transport.redactor.learn(previous, proposed)
         answer = self._post(
@@ -240,8 +240,8 @@ class AuthService:
     ) -> None:
         """Raise what an answer other than success means.
 
-        `refused` is the advice for a 401 of this operation, and for a 422 where its text is about a password: one may be too
-        short or too long to be read at all.
+        `refused` is the advice for a 401 of this operation, and for a 422 where its text is about a password: one may
+        be too short or too long to be read at all.
         """
         if answer.status in {200, 204}:
             return
@@ -250,16 +250,20 @@ class AuthService:
             said = self._transport.said(answer)
             kept = "Nothing was changed."
             if answer.request_count > 1 and _RULES in refused:
-                kept = "The answer to the same request before this one was lost; if it set the password, you can log in with the new one."
+                kept = (
+                    "The answer to the same request before this one was lost; if it set the password, you can log in "
+                    "with the new one."
+                )
             raise (kind if answer.status == 401 else errors.InvalidRequest)(
-                f"Could not {doing}: the service answered {answer.status}{f' ({said})' if said else ''}. {kept} {refused}",
+                f"Could not {doing}: the service answered {answer.status}{f' ({said})' if said else ''}. {kept} "
+                f"{refused}",
                 status=answer.status,
             )
         raise error
 
 
 def weakness(password: str) -> str | None:
-    """What a password lacks by the rules of the service's user pool, None where it keeps them."""
+    """Return what a password lacks by the rules of the service's user pool, None if it keeps them."""
     lacking = [
         what
         for holds, what in (

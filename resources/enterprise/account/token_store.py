@@ -1,4 +1,6 @@
-"""The tokens of one account, shared by all processes of this machine through one file, and a challenge that waits there.
+"""The tokens of one account, shared by all processes of this machine through one file.
+
+And a challenge that waits there.
 
 Source: the service's authentication rules: an access token lives a day, a refresh token 90 days from the login and for
 at most 90 refreshes. Lives are kept as durations on this machine's clock, so a clock that differs from the service's
@@ -72,20 +74,20 @@ class Tokens:
 
     @property
     def refresh_expires_at(self) -> datetime:
-        """When the refresh token ends."""
+        """The end of the refresh token."""
         return self.refresh_obtained_at + REFRESH_LIFE
 
     def is_valid(self, now: datetime) -> bool:
-        """Whether the access token still works; one from the future was issued under a clock that was wrong."""
+        """Return whether the access token still works; one from the future was issued under a wrong clock."""
         return self.access_obtained_at - _STEP <= now < self.access_expires_at
 
     def is_fresh(self, now: datetime) -> bool:
-        """Whether the access token works and need not be renewed yet."""
+        """Return whether the access token works and need not be renewed yet."""
         life = self.access_expires_at - self.access_obtained_at
         return self.is_valid(now + min(MARGIN, life / _MARGIN_SHARE))
 
     def can_refresh(self, now: datetime) -> bool:
-        """Whether the refresh token can buy another access token, as far as is known here."""
+        """Return whether the refresh token can buy another access token, as far as is known here."""
         return self.refresh_count < REFRESH_USES and now < self.refresh_expires_at
 
     def refreshed(self, access_token: str, now: datetime, life: timedelta) -> Tokens:
@@ -97,6 +99,34 @@ class Tokens:
             access_expires_at=now + life,
             refresh_count=self.refresh_count + 1,
         )
+
+
+@dataclass(frozen=True)
+class TokenStatus:
+    """The state of the account's tokens; nothing of it is secret.
+
+    Attributes:
+        auth_url: The authentication host.
+        username: The account, None where none is configured.
+        logged_in: Whether there are tokens at all.
+        access_expires_at: End of the access token (renewed with margin).
+        refresh_obtained_at: The login.
+        refresh_expires_at: End of the refresh token, 90 days after the login.
+        refreshes_used: Access tokens bought with it.
+        refreshes_left: How many of 90 are left.
+        new_password_required: The last login was met with the challenge to set a new password, which is not answered
+            yet.
+    """
+
+    auth_url: str
+    username: str | None
+    logged_in: bool
+    access_expires_at: datetime | None = None
+    refresh_obtained_at: datetime | None = None
+    refresh_expires_at: datetime | None = None
+    refreshes_used: int = 0
+    refreshes_left: int = 0
+    new_password_required: bool = False
 
 
 class TokenStore:
@@ -142,12 +172,34 @@ class TokenStore:
         return None if fields.keys() <= {"challenge"} else self._parsed(fields, _tokens)
 
     def read_session(self) -> str | None:
-        """The session of the challenge that the last login was answered with, until it is answered; it lives for minutes."""
+        """The session of the challenge that the last login was answered with, until it is answered.
+
+        It lives for minutes.
+        """
         challenge = self._fields().get("challenge")
         return None if challenge is None else self._parsed(challenge, _TOKEN.validate_python)
 
+    def status(self, tokens: Tokens | None) -> TokenStatus:
+        """Return the state of the stored tokens and of the challenge."""
+        status = TokenStatus(
+            self._owner["auth_url"] or "",
+            self._owner["username"],
+            logged_in=tokens is not None,
+            new_password_required=self.read_session() is not None,
+        )
+        if tokens is None:
+            return status
+        return replace(
+            status,
+            access_expires_at=tokens.access_expires_at,
+            refresh_obtained_at=tokens.refresh_obtained_at,
+            refresh_expires_at=tokens.refresh_expires_at,
+            refreshes_used=tokens.refresh_count,
+            refreshes_left=max(0, REFRESH_USES - tokens.refresh_count),
+        )
+
     def _fields(self) -> dict[str, Any]:
-        """What the file says of this account; nothing where there is no file, or it is another's or damaged."""
+        """Return the file's fields for this account; none if the file is missing, damaged or another account's."""
         try:
             content = files.read(self._path)
         except FileNotFoundError:
@@ -219,7 +271,8 @@ class TokenStore:
             else "Give the folder to the user who runs this"
         )
         raise StateError(
-            f"The token file {self._path} cannot be written ({problem}). The tokens stored before are kept. {do}, or choose "
+            f"The token file {self._path} cannot be written ({problem}). The tokens stored before are kept. {do}, or "
+            "choose "
             "another data folder."
         )
 

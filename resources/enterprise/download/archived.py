@@ -1,6 +1,7 @@
-"""Puts a finished file in its place: whole or not at all, with a sidecar that says what it is.
+"""Files of the archive: their sidecars, the lists of hours, and the manifests of snapshots.
 
-The sidecar is written before the file takes its name, so a file that is there always has one.
+A sidecar is written before its file takes its name, so a file that is there always has one. A manifest
+(`IDENTIFIER.VERSION.set.json`) names the files of a snapshot; it is written when all of them are complete.
 """
 
 from __future__ import annotations
@@ -9,14 +10,15 @@ import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
 from resources import files
+from resources.datasets.paths import SET
 from resources.enterprise import errors
 from resources.enterprise.listing import Listing, list_of, sorted_out
-from resources.enterprise.models import Batch
+from resources.enterprise.models import Batch, Identifier, Snapshot, Version
 
 _BATCHES: Final = list_of(Batch)
 _SIDECAR_BYTES: Final = 1 << 16
@@ -24,7 +26,7 @@ _SIDECAR_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Sidecar:
-    """What an archived file is.
+    """The description of an archived file.
 
     Attributes:
         identifier: The service's identifier of it.
@@ -42,7 +44,7 @@ class Sidecar:
 
     @staticmethod
     def path(target: files.StrPath) -> Path:
-        """Where the sidecar of a file lies."""
+        """Return the path of a file's sidecar."""
         target = Path(target)
         return target.with_name(target.name + ".json")
 
@@ -104,7 +106,7 @@ def read_listing(path: files.StrPath) -> Listing[Batch]:
 
 
 def is_landed(target: files.StrPath, version: str) -> bool:
-    """Whether the file is there, complete, in this version: by its sidecar and its size, without reading it."""
+    """Return whether the complete file is there in this version, by its sidecar and its size."""
     sidecar = Sidecar.read(target)
     if sidecar is None or sidecar.version != version:
         return False
@@ -115,7 +117,7 @@ def is_landed(target: files.StrPath, version: str) -> bool:
 
 
 def is_intact(target: files.StrPath) -> bool:
-    """Whether the file's bytes are those its sidecar names (reads all of it)."""
+    """Return whether the file's bytes are those its sidecar names (reads all of it)."""
     target = Path(target)
     sidecar = Sidecar.read(target)
     try:
@@ -124,3 +126,69 @@ def is_intact(target: files.StrPath) -> bool:
         return files.md5_of(target) == sidecar.version
     except (FileNotFoundError, files.UnusableFileError):
         return False
+
+
+class SetFile(BaseModel):
+    """One file of a set.
+
+    Attributes:
+        name: Name of the file, which lies beside the manifest.
+        identifier: The service's name of the snapshot or chunk.
+        version: MD5 of its bytes.
+    """
+
+    name: Annotated[str, Field(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\z", max_length=255)]
+    identifier: Identifier
+    version: Version
+
+
+class _Content(BaseModel):
+    snapshot: Snapshot
+    files: tuple[SetFile, ...]
+
+
+_CONTENT = TypeAdapter(_Content)
+
+
+@dataclass(frozen=True)
+class SnapshotSet:
+    """A snapshot whose files were all fetched and belonged together. They may have been removed since.
+
+    Attributes:
+        path: The manifest.
+        snapshot: The service's record of the snapshot.
+        files: Its files: one, or one for each chunk.
+        exported_at: When the service made the snapshot; where its record does not say, when the set was complete (UTC).
+    """
+
+    path: Path
+    snapshot: Snapshot
+    files: tuple[SetFile, ...]
+    exported_at: datetime
+
+
+def read_set(path: files.StrPath) -> SnapshotSet:
+    """The set that a manifest names.
+
+    Raises:
+        FileNotFoundError: There is no such manifest.
+        IntegrityError: It is not what a client wrote.
+    """
+    path = Path(path)
+    try:
+        content = files.read_json(path, _CONTENT)
+    except files.UnusableFileError as error:
+        wrong = errors.IntegrityError(
+            f"{path} does not name the files of a snapshot ({error.what.rstrip('.')}). Nothing was changed. Remove it "
+            "and fetch the snapshot again: files that are "
+            "complete are not fetched twice."
+        )
+        raise wrong from None
+    modified = content.snapshot.date_modified
+    exported_at = datetime.fromtimestamp(path.stat().st_mtime, UTC) if modified is None else modified
+    return SnapshotSet(path, content.snapshot, content.files, exported_at)
+
+
+def read_sets(folder: files.StrPath) -> list[SnapshotSet]:
+    """All sets of a folder, by name."""
+    return [read_set(path) for path in sorted(Path(folder).glob(f"*.{SET}"))]

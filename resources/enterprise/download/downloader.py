@@ -16,18 +16,16 @@ from resources import files
 from resources.datasets.paths import short
 from resources.enterprise import errors
 from resources.enterprise.download.archived import Sidecar, is_landed
-from resources.enterprise.download.opening import ChangedError, OversizeError
+from resources.enterprise.download.object_reader import ChangedError, OversizeError
 from resources.enterprise.download.partial_file import Part
-from resources.enterprise.download.sequential import SequentialTransfer
-from resources.enterprise.download.transfer import Transfer
+from resources.enterprise.download.transfer import SequentialTransfer, Transfer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from datetime import datetime
     from pathlib import Path
 
-    from resources.enterprise.download.opening import Ranges
-    from resources.enterprise.download.signed_url import Progress, Source
+    from resources.enterprise.download.object_reader import Progress, Ranges, Source
     from resources.enterprise.http.transport import Transport
 
 _log = logging.getLogger(__name__)
@@ -226,12 +224,15 @@ class Downloader:
         if largest is not None:
             stated = "no size" if source.size_hint is None else f"about {source.size_hint:,} bytes"
             raise errors.IntegrityError(
-                f"The service's record of {source.identifier} states {stated}, and twice more than {largest:,} bytes came, "
-                "which is more than is taken of such a file. Nothing was landed, nothing that was there was touched. Run "
+                f"The service's record of {source.identifier} states {stated}, and twice more than {largest:,} bytes "
+                "came, "
+                "which is more than is taken of such a file. Nothing was landed, nothing that was there was touched. "
+                "Run "
                 "this again later; if it stays so, the record or the archive is wrong: tell the vendor."
             )
         raise errors.IntegrityError(
-            f"{source.identifier} was fetched twice, and both times its bytes were not those the service's record names "
+            f"{source.identifier} was fetched twice, and both times its bytes were not those the service's record "
+            "names "
             f"(MD5 {source.version}). Nothing was landed, nothing that was there was touched. Run this again later; if "
             "it stays so, the service's archive is damaged: tell the vendor."
         )
@@ -245,6 +246,7 @@ class Downloader:
                 f"{target.name}.part. Make room and run this again: it goes on from there."
             )
         return errors.StateError(
-            f"{target.name} cannot be written in {target.parent} ({problem}). What was fetched of it is kept. Check the "
+            f"{target.name} cannot be written in {target.parent} ({problem}). What was fetched of it is kept. Check "
+            "the "
             "folder and its permissions and run this again."
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from resources import files
@@ -42,10 +42,25 @@ class Segment:
         return None if self.end is None else self.end - self.position
 
 
-class Part:
-    """The unfinished form of one file, held by this thread alone."""
+@dataclass
+class ObjectState:
+    """The state of an object under way: its ETag and size where they were stated, and its ranges."""
+
+    etag: str | None = None
+    size: int | None = None
+    segments: list[Segment] = field(default_factory=list)
+
+    @property
+    def done(self) -> int:
+        """Bytes that are there."""
+        return sum(segment.done for segment in self.segments)
+
+
+class Part(ObjectState):
+    """The partial file of one download, held by this thread alone."""
 
     def __init__(self, target: Path, descriptor: int) -> None:
+        super().__init__()
         self._target = target
         self._path = _part(target)
         self._json = _part_json(target)
@@ -54,9 +69,6 @@ class Part:
         self._ended = False
         self._places: list[int] = []
         self.version: str | None = None
-        self.etag: str | None = None
-        self.size: int | None = None
-        self.segments: list[Segment] = []
         self._load()
 
     @classmethod
@@ -77,7 +89,7 @@ class Part:
 
     @staticmethod
     def is_left(target: Path) -> bool:
-        """Whether anything of an unfinished download lies beside a file."""
+        """Return whether a partial download of a file exists."""
         return _part(target).exists() or _part_json(target).exists()
 
     @staticmethod
@@ -91,17 +103,12 @@ class Part:
 
     @property
     def folder(self) -> Path:
-        """Where the part and later the file lie."""
+        """The folder of the partial file and later of the file."""
         return self._target.parent
 
     @property
-    def done(self) -> int:
-        """Bytes that are there."""
-        return sum(segment.done for segment in self.segments)
-
-    @property
     def is_complete(self) -> bool:
-        """Whether all bytes are there."""
+        """All bytes are there."""
         return self.size is not None and bool(self.segments) and all(s.remaining == 0 for s in self.segments)
 
     def begin(self, version: str, etag: str | None, size: int | None, segments: Sequence[Segment]) -> None:
@@ -190,7 +197,7 @@ class Part:
         self.version, self.etag, self.size, self.segments = version, etag, size, segments
 
     def _makes_sense(self, segments: list[Segment], size: int | None) -> bool:
-        """Whether the segments follow one another over the whole file and the bytes they count exist."""
+        """Return whether the segments cover the file without gaps and the bytes they count exist."""
         if size is not None and size >= 10**_WIDTH:
             return False
         position: int | None = 0

@@ -1,10 +1,6 @@
-"""Brings the bytes of one archive from the object store into its part on disk.
+"""Transfers one archive from the object store: into its partial file in parallel ranges, or in order to the caller.
 
-A download asks the service once for a signed address, which lives for 60 s and costs a unit of quota where the product
-has one. A small file is one request to it; a large one a few large ranges, all opened at once. What breaks off goes on
-where it stopped, with the same address while the store still takes it.
-
-Source: the service's description of downloads (307 to a signed address, `Range`, `If-Range`).
+Source: the service's description of downloads (307 to a signed URL, `Range`, `If-Range`).
 """
 
 from __future__ import annotations
@@ -15,26 +11,25 @@ import logging
 import shutil
 import threading
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
-from resources.enterprise.download.opening import (
-    WORTH,
+from resources import files
+from resources.enterprise import errors
+from resources.enterprise.download.object_reader import (
+    ChangedError,
+    ObjectReader,
     Opened,
-    Opener,
+    OversizeError,
     RangeIgnoredError,
-    StoppedError,
     content_range,
 )
-from resources.enterprise.download.partial_file import Part, Segment, divide
-from resources.enterprise.http.answers import BrokenAnswer, etag_in, number_in
+from resources.enterprise.download.partial_file import ObjectState, Part, Segment, divide
+from resources.enterprise.http.answers import etag_in, number_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
-    import requests
-
-    from resources.enterprise.download.opening import Ranges
-    from resources.enterprise.download.signed_url import Source
+    from resources.enterprise.download.object_reader import Ranges, Source
     from resources.enterprise.http.transport import Transport
 
 _log = logging.getLogger(__name__)
@@ -43,7 +38,7 @@ _log = logging.getLogger(__name__)
 _LOOK_BYTES = 16 << 20
 
 
-class Transfer(Opener):
+class Transfer(ObjectReader):
     """Brings all bytes of one part."""
 
     def __init__(
@@ -52,13 +47,12 @@ class Transfer(Opener):
         part: Part,
         transport: Transport,
         ranges: Ranges,
-        told: Callable[[int], None],
+        report: Callable[[int], None],
     ) -> None:
         super().__init__(source, part, transport, ranges)
         self._part = part
-        self._told = told
+        self._on_progress = report
         self._reporting = threading.Lock()
-        self._open: set[requests.Response] = set()
 
     def run(self) -> None:
         """Fetch what is missing.
@@ -77,7 +71,7 @@ class Transfer(Opener):
                 self._stop.clear()
                 self._part.clear()
                 restarts += 1
-                if restarts > self._patience.retries:
+                if restarts > self._retry.retries:
                     self._broke_off()
 
     def _start(self, *, whole: bool) -> None:
@@ -104,15 +98,6 @@ class Transfer(Opener):
             response.close()
             raise
         self._fetch({0: opened})
-
-    def _first_answer(self, first: Segment | None) -> Opened:
-        failures = 0
-        while True:
-            try:
-                return self._opened(first)
-            except BrokenAnswer as error:
-                failures += 1
-                self._pause(failures, error)
 
     def _go_on(self) -> None:
         """Fetch what an earlier attempt left."""
@@ -146,65 +131,26 @@ class Transfer(Opener):
             self._part.size = segment.done
 
     def _segment(self, number: int, opened: Opened | None) -> None:
-        """Fetch one segment, going on after each break."""
+        """Fetch one segment."""
         segment = self._part.segments[number]
-        failures = 0
-        while True:
-            before = segment.done
-            try:
-                if opened is None:
-                    opened = self._opened(segment)
-                self._address.worked()
-                self._read(number, opened)
-            except BrokenAnswer as error:
-                opened = None
-                gained = segment.done - before
-                failures = 1 if gained >= WORTH else failures + 1
-                self._pause(failures, error)
-                _log.info("%s broke off at byte %d; going on.", self._source.identifier, segment.position)
-            else:
-                return
-
-    def _read(self, number: int, opened: Opened) -> None:
-        segment = self._part.segments[number]
-        response = opened.response
-        timely = looked = segment.done
-        self._open.add(response)
-        try:
-            while segment.remaining is None or segment.remaining > 0:
-                data = self._piece(response, segment)
-                if self._stop.is_set():
-                    raise StoppedError
-                if not data:
-                    break
-                self._fits(segment.position + len(data))
+        looked = segment.done
+        with contextlib.closing(self._bytes(segment, opened)) as pieces:
+            for data in pieces:
                 self._part.write(number, data)
-                if segment.done - timely >= self._limits.slow_bytes:
-                    opened.deadline.restart()
-                    timely = segment.done
                 if segment.done - looked >= _LOOK_BYTES:
                     self._need_room(0)
                     looked = segment.done
                 self._report()
-        finally:
-            self._open.discard(response)
-            response.close()
-        if segment.remaining not in {0, None}:
-            raise self._broken(segment, "it ended early")
 
     def _report(self) -> None:
         with self._reporting:
-            self._told(self._part.done)
-
-    def _halt(self) -> None:
-        """End the other ranges now, also those that wait for data."""
-        self._stop.set()
-        for response in tuple(self._open):
-            with contextlib.suppress(Exception):
-                response.raw.shutdown()  # wakes the reader; urllib3 before 2.3 has it not and waits for its timeout
+            self._on_progress(self._part.done)
 
     def _need_room(self, missing: int) -> None:
-        """Say that the disk cannot hold so many more bytes and leave the floor free: before the first, and on the way."""
+        """Say that the disk cannot hold so many more bytes and leave the floor free.
+
+        Before the first, and on the way.
+        """
         free = shutil.disk_usage(self._part.folder).free
         if (floor := self._limits.keep_free_bytes) and missing + floor > free:
             raise OSError(
@@ -212,3 +158,62 @@ class Transfer(Opener):
             )
         if missing > free:
             raise OSError(errno.ENOSPC, f"{missing:,} bytes are missing and {free:,} are free")
+
+
+class SequentialTransfer(ObjectReader):
+    """Passes on the bytes of one archive, in order, each once."""
+
+    kept: ClassVar = "This download cannot be continued."
+    advice: ClassVar = "Discard what came of it, and run this again."
+
+    def __init__(self, source: Source, transport: Transport, ranges: Ranges) -> None:
+        self._passed = ObjectState()
+        super().__init__(source, self._passed, transport, ranges)
+
+    def pieces(self) -> Generator[bytes, None, None]:
+        """The bytes, in pieces of 256 KiB at most; verified when the last one is taken.
+
+        Raises:
+            IntegrityError: They are not those that the record names. The service may have replaced the archive
+                meanwhile.
+            EnterpriseError: The archive could not be fetched.
+        """
+        digest = files.new_md5()
+        try:
+            for piece in self._all():
+                digest.update(piece)
+                yield piece
+            problem = None if digest.hexdigest() == self._source.version else "its bytes have another MD5"
+        except RangeIgnoredError:
+            raise errors.ServiceUnavailable(
+                f"Could not {self._doing}: the connection broke after {self._passed.done:,} bytes, and the object "
+                "store does not "
+                f"continue a download. {self.kept} {self.advice}"
+            ) from None
+        except OversizeError as error:
+            problem = f"it has more than {error.largest:,} bytes"
+        except ChangedError:
+            problem = "it was replaced while it was fetched"
+        if problem is not None:
+            raise errors.IntegrityError(
+                f"{self._source.identifier} is not what the service's record names (version {self._source.version}): "
+                f"{problem}. "
+                f"{self.kept} {self.advice} If it stays so, the archive is damaged at the service: tell the vendor."
+            )
+
+    def _left(self) -> str:
+        return f"{self._passed.done} bytes came. {self.kept} {self.advice}"
+
+    def _all(self) -> Generator[bytes, None, None]:
+        opened = self._first_answer(None)
+        segment = Segment(0, number_in(opened.response.headers, "Content-Length"))
+        self._passed.etag, self._passed.size = etag_in(opened.response.headers), segment.end
+        self._passed.segments = [segment]
+        try:
+            self._fits(segment.end or 0)
+        except OversizeError:
+            opened.response.close()
+            raise
+        for piece in self._bytes(segment, opened):
+            segment.done += len(piece)
+            yield piece

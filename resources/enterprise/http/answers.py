@@ -1,28 +1,30 @@
-"""One answer of the service: read within its limits, and what it says of itself.
+"""Answers of the service: read within their limits, and what they say of themselves and of the time.
 
-Source: the service's error body `{"status", "message"}`.
+Source: the service's error body `{"status", "message"}`; its `Date` headers (answers of a cache also have an `Age`).
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import math
 import re
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 from urllib3.util.retry import Retry
 
 from resources.enterprise import errors
+from resources.formatting import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import requests
 
-    from resources.enterprise.http.wire import Limits
+    from resources.enterprise.http.bounds import Limits
 
 _STEP_BYTES: Final = 1 << 16
 #: Characters of a text that is taken for a message, such as `Jwt is expired`.
@@ -53,7 +55,7 @@ class TooLongError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """What the service answered.
+    """A complete answer of the service.
 
     Attributes:
         status: HTTP status.
@@ -69,7 +71,10 @@ class Answer:
 
     @property
     def message(self) -> str | None:
-        """The message of the service's error body as it was sent, or a short text alone; None where the body is neither."""
+        """The message of the service's error body as it was sent, or a short text alone.
+
+        None where the body is neither.
+        """
         try:
             found = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -80,7 +85,7 @@ class Answer:
 
     @property
     def is_html(self) -> bool:
-        """Whether a page was sent where data should be: a load balancer's or a captive network's."""
+        """A page was sent instead of data, by a load balancer or a captive network."""
         return "html" in self.headers.get("Content-Type", "").lower() or self.body[:1024].lstrip()[:1] == b"<"
 
     @property
@@ -148,3 +153,69 @@ def etag_in(headers: Mapping[str, str]) -> str | None:
     """The ETag, with its quotes; None where it is absent, or could not be sent back."""
     text = headers.get("ETag", "")
     return text if _ETAG.match(text) else None
+
+
+_log = logging.getLogger(__name__)
+
+#: A smaller difference is none: answers take time, and so do clocks.
+TOLERANCE: Final = timedelta(minutes=5)
+#: Older answers of a cache say nothing about the present.
+_OLDEST: Final = 86_400
+
+
+class ServiceClock:
+    """The local clock, compared with the `Date` of every answer. Safe for several threads.
+
+    Args:
+        local: Gives the moment, aware, by the clock of this machine.
+    """
+
+    _logged: Final[set[str]] = set()  # by this process: each command has several clients
+
+    def __init__(self, local: Callable[[], datetime]) -> None:
+        self.local = local
+        self.ahead = timedelta(0)
+
+    def heard(self, headers: Mapping[str, str]) -> None:
+        """Compare with an answer that has just come; a difference of minutes is a warning, once."""
+        moment = moment_in(headers, "Date")
+        age = number_in(headers, "Age") or 0
+        if moment is None or age > _OLDEST:
+            return
+        ahead = self.local() - moment - timedelta(seconds=age)
+        self.ahead = ahead if abs(ahead) >= TOLERANCE else timedelta(0)
+        if self.is_wrong and (problem := self.problem) not in self._logged:
+            self._logged.add(problem)
+            _log.warning(
+                "%sHours and the ends of tokens are reckoned from it: set it right (time synchronization).", self.remark
+            )
+
+    @property
+    def is_wrong(self) -> bool:
+        """The clocks differ by minutes, by the last answer."""
+        return bool(self.ahead)
+
+    @property
+    def problem(self) -> str:
+        """The difference in words, without a full stop."""
+        way = "ahead of" if self.ahead > timedelta(0) else "behind"
+        return f"the clock of this machine is {_spoken(abs(self.ahead))} {way} the service's"
+
+    @property
+    def remark(self) -> str:
+        """The difference as a sentence to stand before others, with a blank; nothing where there is none."""
+        return f"{self.problem[0].upper()}{self.problem[1:]}. " if self.is_wrong else ""
+
+    def now(self) -> datetime:
+        """The moment as the service has it, as far as it is known."""
+        return self.local() - self.ahead
+
+
+def _spoken(span: timedelta) -> str:
+    """Return a span in its largest unit, so that a difference that drifts is logged once."""
+    span += timedelta(seconds=30)  # an answer takes time, and three days less a second are three days
+    for unit, length in (("day", timedelta(days=1)), ("hour", timedelta(hours=1)), ("minute", timedelta(minutes=1))):
+        number = span // length
+        if number:
+            return counted(number, unit)
+    return "less than a minute"

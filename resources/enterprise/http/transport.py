@@ -37,19 +37,36 @@ from resources.enterprise.http.answers import (
     read_body,
     requests_of,
 )
-from resources.enterprise.http.foreign import FOREIGN, reason, stems_from
-from resources.enterprise.http.networks import PUBLIC, addresses_of, meeting, network_of
-from resources.enterprise.http.session import BoundedRetry, NoAuth, NoCookies, Session
-from resources.enterprise.http.wire import Adapter, Deadline, Limits, TooSlowError, until
+from resources.enterprise.http.bounds import (
+    PUBLIC,
+    Deadline,
+    Limits,
+    TooSlowError,
+    addresses_of,
+    meeting,
+    network_of,
+    until,
+)
+from resources.enterprise.http.workarounds import (
+    LIBRARY_ERRORS,
+    Adapter,
+    BoundedRetry,
+    NoAuth,
+    NoCookies,
+    Session,
+    hide_queries_in_http_log,
+    reason,
+    stems_from,
+)
 from resources.enterprise.listing import shape_problem
-from resources.enterprise.redaction import Redactor, hide_queries_in_http_log, printable
+from resources.enterprise.redaction import Redactor, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from requests.auth import AuthBase
 
-    from resources.enterprise.http.clock import ServiceClock
+    from resources.enterprise.http.answers import ServiceClock
     from resources.enterprise.service import Service
 
 _log = logging.getLogger(__name__)
@@ -64,8 +81,8 @@ _LONGEST_SAID = 300
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How long to wait for what.
+class RetryPolicy:
+    """Timeouts, retries and waits.
 
     Attributes:
         retries: Further attempts after the first, for each cause.
@@ -73,8 +90,8 @@ class Patience:
         longest_wait: Bound of a single wait in seconds, for `Retry-After` too.
         connect_timeout: Seconds to get a connection.
         read_timeout: Seconds without a byte.
-        requests_per_second: Requests that are sent to the data host, by all threads of a client together; None: as many as it
-            admits, which its refusals teach.
+        requests_per_second: Requests that are sent to the data host, by all threads of a client together; None: as many
+            as it admits, which its refusals teach.
     """
 
     retries: int = 5
@@ -101,9 +118,9 @@ class Transport:
     """Sends requests. Safe to use from several threads: connections are pooled, cookies are never kept."""
 
     def __init__(
-        self, service: Service, patience: Patience, limits: Limits, redactor: Redactor, clock: ServiceClock
+        self, service: Service, retry: RetryPolicy, limits: Limits, redactor: Redactor, clock: ServiceClock
     ) -> None:
-        self.patience = patience
+        self.retry = retry
         self.limits = limits
         self.redactor = redactor
         self.clock = clock
@@ -160,16 +177,18 @@ class Transport:
                     headers={"Accept": "application/json", "Accept-Encoding": "gzip"},
                     allow_redirects=False,
                     stream=True,
-                    timeout=self.patience.timeouts,
+                    timeout=self.retry.timeouts,
                 )
                 content = read_body(response, limit_of(response, self.limits, longest or self.limits.record_bytes))
         except TooLongError as error:
             failure: errors.EnterpriseError = errors.UnexpectedAnswer(
-                f"Could not {doing}: the answer is longer than {error.limit:,} bytes, which is more than any of its kind. "
-                "It was not read to its end, and nothing was changed. Check the addresses of the service, and a proxy on "
+                f"Could not {doing}: the answer is longer than {error.limit:,} bytes, which is more than any of its "
+                "kind. "
+                "It was not read to its end, and nothing was changed. Check the addresses of the service, and a proxy "
+                "on "
                 "the way."
             )
-        except FOREIGN as error:
+        except LIBRARY_ERRORS as error:
             failure = self._failure(error, url, doing)
         else:
             self.clock.heard(response.headers)
@@ -189,14 +208,15 @@ class Transport:
     ) -> requests.Response:
         """Open a signed address at the object store, or a stream; the body is not read yet, nothing is retried.
 
-        Without `auth` no token is sent, and the address is taken for the service's own word, which leads to no network but that of
-        the service and the public one. A `body` is posted as JSON, and the answer may then begin whenever it likes.
+        Without `auth` no token is sent, and the address is taken for the service's own word, which leads to no network
+        but that of the service and the public one. A `body` is posted as JSON, and the answer may then begin whenever
+        it likes.
 
         Raises:
             BrokenAnswer: No connection (`NoConnection`) or no answer before the deadline, which holds for the body too.
             UnexpectedAnswer: The address leads into another network.
         """
-        connect, read = self.patience.timeouts
+        connect, read = self.retry.timeouts
         hear = partial(self._may_be_at, doing) if auth is None else self._is_at
         if auth is None:
             for address in addresses_of(url):
@@ -213,7 +233,7 @@ class Transport:
                     stream=True,
                     timeout=(connect, read if body is None else None),
                 )
-        except FOREIGN as error:
+        except LIBRARY_ERRORS as error:
             failure = self.broken(error, url, doing)
         raise failure
 
@@ -223,7 +243,8 @@ class Transport:
     def _may_be_at(self, doing: str, address: str) -> None:
         if (network := network_of(address)) not in self._networks:
             raise errors.UnexpectedAnswer(
-                f"Could not {doing}: the service redirects to a {network} address, and is not at one itself. Nothing was sent there, "
+                f"Could not {doing}: the service redirects to a {network} address, and is not at one itself. Nothing "
+                "was sent there, "
                 "and nothing was fetched. Check the addresses of the service and the name server of this machine."
             )
 
@@ -241,13 +262,14 @@ class Transport:
         what = f"Could not {doing}: the service answered {status}{said}."
         if status >= 500:
             return errors.ServiceUnavailable(
-                f"{what} It still did after {self.patience.retries} retries. What was fetched before is kept. "
+                f"{what} It still did after {self.retry.retries} retries. What was fetched before is kept. "
                 "Run this again later.",
                 status=status,
             )
         if self._anonymous and status in {401, 403}:
             return errors.AuthenticationError(
-                f"{what} Nothing was changed. This client sends no token, and the service does not admit this machine by "
+                f"{what} Nothing was changed. This client sends no token, and the service does not admit this machine "
+                "by "
                 "its address: unset WME_ANONYMOUS and set WME_USERNAME and WME_PASSWORD.",
                 status=status,
             )
@@ -304,7 +326,10 @@ class Transport:
         )
 
     def said(self, answer: Answer) -> str:
-        """The service's own message for the middle of a sentence: without secrets and control characters, cut; "" for none."""
+        """The service's own message for the middle of a sentence: without secrets and control characters, cut.
+
+        "" for none.
+        """
         message = " ".join(self.redactor.clean(answer.message or "").split())
         return printable(message.removesuffix("."), _LONGEST_SAID)
 
@@ -312,7 +337,8 @@ class Transport:
         what = f"Could not {doing}: {reason(error)} ({urlsplit(url).hostname})."
         if stems_from(error, TooSlowError):
             return errors.ServiceUnavailable(
-                f"{what} It was given {self.limits.answer_seconds:,.0f} s. What was fetched before is kept. Check the network "
+                f"{what} It was given {self.limits.answer_seconds:,.0f} s. What was fetched before is kept. Check the "
+                "network "
                 "of this machine and run this again later."
             )
         if isinstance(error, ProtocolError | DecodeError):  # while the body was read: requests has names of its own
@@ -327,7 +353,7 @@ class Transport:
         return kind(f"{what} What was fetched before is kept. Check the network of this machine and run this again.")
 
     def _to_service(self) -> requests.Session:
-        p = self.patience
+        p = self.retry
         with self._making:
             if self._service is None:
                 self._service = self._session(
@@ -361,7 +387,7 @@ class Transport:
 
 
 def user_agent(contact: str | None) -> str:
-    """What the client calls itself; the service asks for a way to reach the operator."""
+    """Return the User-Agent; the service asks for a way to reach the operator."""
     about = (contact or "operator unknown").encode("ascii", "replace").decode()
     return f"{_DISTRIBUTION}/{metadata.version(_DISTRIBUTION)} ({about}) python-requests/{requests.__version__}"
 

@@ -1,8 +1,9 @@
-"""The choice of how to fetch a snapshot: as one file or in chunks, as a pure function over what the service and the disk said.
+"""The choice of how to fetch a snapshot.
 
-A snapshot of many chunks costs a unit of one counter for each of them; as one file it costs a single unit of another
-counter, of which accounts have far fewer. Chunks can be worked on side by side, and one that has to be fetched again
-costs one unit of the larger counter. Which is better depends on what is left of both and on the machine.
+As one file or in chunks, as a pure function over what the service and the disk said. A snapshot of many chunks costs a
+unit of one counter for each of them; as one file it costs a single unit of another counter, of which accounts have far
+fewer. Chunks can be worked on side by side, and one that has to be fetched again costs one unit of the larger counter.
+Which is better depends on what is left of both and on the machine.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.enterprise import errors
-from resources.enterprise.snapshot.plan import Piece, SnapshotPlan, archive_name
+from resources.enterprise.snapshot.plan import PlannedFile, SnapshotPlan, archive_name
 from resources.formatting import counted, size_text
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.enterprise.models import Chunk, Quota, Snapshot
-    from resources.enterprise.snapshot.plan import Disk, Form, Wishes
+    from resources.enterprise.snapshot.plan import Disk, FetchOptions, Form
 
 #: Below this a single file is fetched and read as fast as its pieces would be.
 _SMALL_BYTES: Final = 64_000_000
@@ -41,7 +42,7 @@ def plan_snapshot(
     quotas: Mapping[str, Quota],
     disk: Disk,
     cores: int,
-    wishes: Wishes,
+    options: FetchOptions,
     dataset: Dataset = SNAPSHOT_ARTICLES,
 ) -> SnapshotPlan:
     """Decide how to fetch a snapshot. Pure: nothing is asked and nothing is touched.
@@ -53,7 +54,7 @@ def plan_snapshot(
         quotas: The account's counters; one that is absent has no limit.
         disk: What lies there.
         cores: Cores that will read the files.
-        wishes: What was asked for.
+        options: What was asked for.
         dataset: What the snapshot belongs to.
 
     Raises:
@@ -67,24 +68,25 @@ def plan_snapshot(
             dataset=dataset,
             snapshot=snapshot,
             form=form,
-            pieces=tuple(_piece(record, folder, disk) for record in records),
+            files=tuple(_planned_file(record, folder, disk) for record in records),
             folder=folder,
             reason="",
             quota=None if product is None else quotas.get(product),
             free_bytes=disk.free_bytes,
-            wishes=wishes,
+            options=options,
         )
 
     whole = way_of("whole", (snapshot,), dataset.quota)
     split = way_of("chunks", sorted(chunks, key=_number), dataset.chunk_quota)
-    if wishes.form == "chunks" and (not chunks or not agree):
+    if options.form == "chunks" and (not chunks or not agree):
         problem = "its record and the list of its chunks differ, as while it is exported" if offered else "it has none"
         raise errors.InvalidRequest(
-            f"{snapshot.identifier} cannot be fetched in chunks: {problem}. Nothing was fetched. Plan it as one file, or "
+            f"{snapshot.identifier} cannot be fetched in chunks: {problem}. Nothing was fetched. Plan it as one file, "
+            "or "
             "again later."
         )
-    if wishes.form is not None:
-        way, reason = (whole if wishes.form == "whole" else split), "that is what was asked for"
+    if options.form is not None:
+        way, reason = (whole if options.form == "whole" else split), "that is what was asked for"
     elif not offered:
         way, reason = whole, "the service has no chunks of it"
     elif not agree:
@@ -113,9 +115,9 @@ def _better(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[Snaps
 def _cheaper(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[SnapshotPlan, str]:
     """The way to take where both can be finished and neither was begun."""
     size = max(whole.missing_bytes, split.missing_bytes)
-    if len(split.pieces) > 1 and cores > 1 and size >= _SMALL_BYTES:
+    if len(split.files) > 1 and cores > 1 and size >= _SMALL_BYTES:
         gain = f"{cores} cores can work on several at once and each can be fetched again alone"
-    elif len(split.pieces) > 1 and size >= _LARGE_BYTES:
+    elif len(split.files) > 1 and size >= _LARGE_BYTES:
         gain = f"a download of {size_text(size)} may break, and each chunk can be fetched again alone"
     else:
         gain = ""
@@ -136,7 +138,7 @@ def _share(way: SnapshotPlan) -> float:
 
 
 def _there_bytes(way: SnapshotPlan) -> int:
-    return sum(piece.there_bytes for piece in way.pieces)
+    return sum(file.there_bytes for file in way.files)
 
 
 def _price(way: SnapshotPlan) -> str:
@@ -155,10 +157,10 @@ def _in_form(way: SnapshotPlan) -> str:
     return "as one file" if way.form == "whole" else "in chunks"
 
 
-def _piece(record: Snapshot | Chunk, folder: Path, disk: Disk) -> Piece:
+def _planned_file(record: Snapshot | Chunk, folder: Path, disk: Disk) -> PlannedFile:
     name = archive_name(record)
     landed = disk.landed.get(name)
-    return Piece(
+    return PlannedFile(
         record=record,
         target=folder / name,
         size_bytes=record.approximate_bytes if landed is None else landed,

@@ -1,16 +1,18 @@
-"""What it takes to have a snapshot: as one file or in chunks, in units of quota and in bytes.
+"""The plan of a snapshot's download: as one file or in chunks, in units of quota and in bytes.
 
 Source: the service's description of snapshots, chunks and their downloads, and of the account's counters.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from resources.datasets.paths import SET, name_of
+from resources import files
+from resources.datasets.paths import SET, is_of_snapshot, name_of
 from resources.enterprise import errors
 from resources.formatting import counted, size_text
 
@@ -25,7 +27,10 @@ Form = Literal["whole", "chunks"]
 
 
 class SnapshotOptions(BaseModel):
-    """How a snapshot is fetched. `wme snapshots` and the launchpad offer these under the same names, with the same texts."""
+    """Options of a snapshot's download.
+
+    `wme snapshots` and the launchpad offer these under the same names, with the same texts.
+    """
 
     whole: bool = Field(default=False, description="Always download each snapshot as one file.")
     chunks: bool = Field(default=False, description="Always download in chunks.")
@@ -50,8 +55,8 @@ class SnapshotOptions(BaseModel):
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What whoever plans wants.
+class FetchOptions:
+    """The options that a plan is made with.
 
     Attributes:
         form: As one file or in chunks; None: whatever is better.
@@ -71,7 +76,7 @@ class Wishes:
 
 @dataclass(frozen=True)
 class Disk:
-    """What was found in the folder.
+    """The contents of the folder.
 
     Attributes:
         free_bytes: Free space.
@@ -85,7 +90,7 @@ class Disk:
 
 
 @dataclass(frozen=True)
-class Piece:
+class PlannedFile:
     """One file of a plan: the whole snapshot or one of its chunks, in the version that the plan pins.
 
     Attributes:
@@ -125,29 +130,29 @@ class Piece:
 
 @dataclass(frozen=True)
 class SnapshotPlan:
-    """How a snapshot will be fetched, and what that costs.
+    """The files to fetch, and their cost.
 
     Attributes:
         dataset: What the snapshot belongs to.
         snapshot: Its record; its version is pinned.
         form: One file, or chunks.
-        pieces: The files, in the order of their numbers, with pinned versions.
+        files: The files, in the order of their numbers, with pinned versions.
         folder: Where they lie or shall lie.
         reason: Why this form; stands behind "because".
         quota: The counter it draws on, None where the account states none.
         free_bytes: Free disk space when it was planned.
-        wishes: What was asked for.
+        options: What was asked for.
     """
 
     dataset: Dataset = field(compare=False)
     snapshot: Snapshot
     form: Form
-    pieces: tuple[Piece, ...]
+    files: tuple[PlannedFile, ...]
     folder: Path
     reason: str
     quota: Quota | None
     free_bytes: int
-    wishes: Wishes
+    options: FetchOptions
 
     @property
     def identifier(self) -> str:
@@ -160,14 +165,14 @@ class SnapshotPlan:
         return self.dataset.quota if self.form == "whole" else self.dataset.chunk_quota
 
     @property
-    def missing(self) -> tuple[Piece, ...]:
-        """The pieces that are to be fetched."""
-        return tuple(piece for piece in self.pieces if not piece.is_landed)
+    def missing(self) -> tuple[PlannedFile, ...]:
+        """The files that are to be fetched."""
+        return tuple(file for file in self.files if not file.is_landed)
 
     @property
     def unit_count(self) -> int:
         """Units of quota it costs."""
-        return 0 if self.product is None else sum(piece.unit_count for piece in self.pieces)
+        return 0 if self.product is None else sum(file.unit_count for file in self.files)
 
     @property
     def units_left(self) -> int | None:
@@ -177,27 +182,27 @@ class SnapshotPlan:
     @property
     def size_bytes(self) -> int:
         """Bytes of all files, about."""
-        return sum(piece.size_bytes for piece in self.pieces)
+        return sum(file.size_bytes for file in self.files)
 
     @property
     def missing_bytes(self) -> int:
         """Bytes to fetch, about."""
-        return sum(piece.missing_bytes for piece in self.pieces)
+        return sum(file.missing_bytes for file in self.files)
 
     @property
     def disk_bytes(self) -> int:
-        """Disk space it takes, with what is made of the files later (`Wishes.disk_factor`)."""
-        return int(self.missing_bytes * self.wishes.disk_factor)
+        """Disk space it takes, with what is made of the files later (`FetchOptions.disk_factor`)."""
+        return int(self.missing_bytes * self.options.disk_factor)
 
     @property
     def fits_quota(self) -> bool:
-        """Whether it can be finished with the units that are left."""
+        """The units that are left are enough to finish it."""
         return self.units_left is None or self.unit_count <= self.units_left
 
     @property
     def fits_disk(self) -> bool:
-        """Whether the disk holds it, and the space that is to be left free."""
-        return not self.missing or self.disk_bytes + self.wishes.keep_free_bytes <= self.free_bytes
+        """The disk holds it and the space that is to be left free."""
+        return not self.missing or self.disk_bytes + self.options.keep_free_bytes <= self.free_bytes
 
     @property
     def manifest(self) -> Path:
@@ -206,20 +211,16 @@ class SnapshotPlan:
 
     @property
     def sentence(self) -> str:
-        """What will be done, why, and what it costs."""
-        return f"{self.identifier} {self._how}, because {self.reason}. {self.cost}."
-
-    @property
-    def _how(self) -> str:
-        return "as one file" if self.form == "whole" else f"in {counted(len(self.pieces), 'chunk')}"
+        """The plan, its reason and its cost in a sentence."""
+        return f"{_named((self,))}, because {self.reason}. {self.cost}."
 
     @property
     def cost(self) -> str:
         """Units and bytes, as words without a full stop."""
         if not self.missing:
             return f"All of it is there ({size_text(self.size_bytes)}): it costs nothing"
-        there = len(self.pieces) - len(self.missing)
-        known = f" ({counted(there, 'file')} of {len(self.pieces)} there already)" if there else ""
+        there = len(self.files) - len(self.missing)
+        known = f" ({counted(there, 'file')} of {len(self.files)} there already)" if there else ""
         if self.product is None:
             return f"It costs no quota and fetches {size_text(self.missing_bytes)}{known}"
         left = "no limit is known" if self.units_left is None else f"{self.units_left:,} left"
@@ -229,28 +230,8 @@ class SnapshotPlan:
         )
 
     def check(self) -> None:
-        """See that it can be finished.
-
-        Raises:
-            QuotaExceeded: It needs more units than are left, and nobody asked to begin all the same.
-            BudgetExceeded: It needs more units than whoever asked would spend.
-            DiskFull: The disk does not hold it.
-        """
-        _check_budget(self.unit_count, self.wishes.most_units, f"Fetching {self.identifier} {self._how}")
-        if not self.fits_quota and not self.wishes.beyond_quota:
-            raise errors.QuotaExceeded(
-                f"Fetching {self.identifier} {self._how} takes {counted(self.unit_count, f'{self.product} unit')}, and the "
-                f"account has {self.units_left:,} left (this way, because {self.reason}). Nothing was fetched. Wait until "
-                "the vendor resets the counters (monthly), ask for more, or allow it to go beyond the quota: what fits is "
-                "then fetched and kept, and the rest later."
-            )
-        if not self.fits_disk:
-            floor = self.wishes.keep_free_bytes
-            leave = f" and must leave {size_text(floor)} free" if floor else ""
-            raise errors.DiskFull(
-                f"Having {self.identifier} takes about {size_text(self.disk_bytes)} of disk{leave}, and {self.folder} has "
-                f"{size_text(self.free_bytes)}. Nothing was fetched. Make room and run this again."
-            )
+        """Check that it can be finished. Raises as `check_together`."""
+        check_together((self,))
 
 
 def manifest_path(folder: Path, snapshot: Snapshot) -> Path:
@@ -264,40 +245,83 @@ def archive_name(record: Snapshot | Chunk) -> str:
 
 
 def check_together(plans: Sequence[SnapshotPlan]) -> None:
-    """See that several plans can be finished one after another, each of which was made as if it were alone.
+    """Check that plans can be finished one after another, each of which was made as if it were alone.
 
     Raises:
-        QuotaExceeded: Together they need more units than are left; a plan that may go beyond the quota does not count.
-        BudgetExceeded: Together they need more units than whoever asked would spend.
-        DiskFull: The disk does not hold all of them.
+        QuotaExceeded: They need more units than are left; a plan that may exceed the quota does not count.
+        BudgetExceeded: They need more units than the caller would spend.
+        DiskFull: The disk does not hold them.
     """
-    most = min((plan.wishes.most_units for plan in plans if plan.wishes.most_units is not None), default=None)
-    _check_budget(sum(plan.unit_count for plan in plans), most, f"Fetching {counted(len(plans), 'snapshot')} together")
+    several = len(plans) > 1
+    together, fewer = (" together", "choose fewer, ") if several else ("", "")
+    most = min((plan.options.most_units for plan in plans if plan.options.most_units is not None), default=None)
+    units = sum(plan.unit_count for plan in plans)
+    if most is not None and units > most:
+        raise errors.BudgetExceeded(
+            f"Fetching {_named(plans)}{together} takes {counted(units, 'unit')} of quota, and at most {most:,} may be "
+            "spent. Nothing was fetched. Allow more, or choose the other form (whole or chunks)."
+        )
     for product in dict.fromkeys(plan.product for plan in plans if plan.product is not None):
-        bound = [plan for plan in plans if plan.product == product and not plan.wishes.beyond_quota]
+        bound = [plan for plan in plans if plan.product == product and not plan.options.beyond_quota]
         units = sum(plan.unit_count for plan in bound)
         left = min((plan.units_left for plan in bound if plan.units_left is not None), default=units)
         if units > left:
+            why = "" if several else f" (this way, because {plans[0].reason})"
             raise errors.QuotaExceeded(
-                f"Fetching {counted(len(bound), 'snapshot')} takes {counted(units, f'{product} unit')} together, and the "
-                f"account has {left:,} left. Nothing was fetched. Choose fewer, wait until the vendor resets the counters "
-                "(monthly), or allow them to go beyond the quota: what fits is then fetched and kept, and the rest later."
+                f"Fetching {_named(bound)} takes {counted(units, f'{product} unit')}{together}, and the account has "
+                f"{left:,} left{why}. Nothing was fetched. Wait until the vendor resets the counters (monthly), "
+                f"{fewer}ask "
+                "for more, or allow it to go beyond the quota: what fits is then fetched and kept, and the rest later."
             )
     missing = [plan for plan in plans if plan.missing]
     needed = sum(plan.disk_bytes for plan in missing)
-    floor = max((plan.wishes.keep_free_bytes for plan in missing), default=0)
+    floor = max((plan.options.keep_free_bytes for plan in missing), default=0)
     free = min((plan.free_bytes for plan in missing), default=0)
     if needed + floor > free:
         leave = f" and must leave {size_text(floor)} free" if floor else ""
+        name = counted(len(missing), "snapshot") if several else plans[0].identifier
         raise errors.DiskFull(
-            f"Having {counted(len(missing), 'snapshot')} takes about {size_text(needed)} of disk{leave}, and there are "
-            f"{size_text(free)}. Nothing was fetched. Make room, or choose fewer."
+            f"{name} takes about {size_text(needed)} of disk{leave}, and {plans[0].folder} has {size_text(free)} free. "
+            f"Nothing was fetched. Make room, {fewer}and run this again."
         )
 
 
-def _check_budget(units: int, most: int | None, what: str) -> None:
-    if most is not None and units > most:
-        raise errors.BudgetExceeded(
-            f"{what} takes {counted(units, 'unit')} of quota, and at most {most:,} may be spent. Nothing was fetched. Allow "
-            "more, or choose the other form (whole or chunks)."
-        )
+def _named(plans: Sequence[SnapshotPlan]) -> str:
+    if len(plans) > 1:
+        return counted(len(plans), "snapshot")
+    (plan,) = plans
+    form = "as one file" if plan.form == "whole" else f"in {counted(len(plan.files), 'chunk')}"
+    return f"{plan.identifier} {form}"
+
+
+def write_set(plan: SnapshotPlan) -> None:
+    """Write the manifest of a plan whose files are all there."""
+    content = {
+        "snapshot": plan.snapshot.model_dump(mode="json", exclude_none=True),
+        "form": plan.form,
+        "files": [
+            {
+                "name": file.target.name,
+                "identifier": file.identifier,
+                "version": file.version,
+                "size_bytes": file.target.stat().st_size,
+            }
+            for file in plan.files
+        ],
+    }
+    files.write(plan.manifest, json.dumps(content, indent=2, ensure_ascii=False).encode() + b"\n")
+
+
+def superseded(plan: SnapshotPlan) -> tuple[Path, ...]:
+    """Files of the same snapshot in the plan's folder that belong to another version or form, unfinished ones too.
+
+    They may be removed once the plan's set is confirmed and nothing reads the other one any more.
+    """
+    endings = ("", ".json", ".part", ".part.json")
+    kept = {file.target.name + ending for file in plan.files for ending in endings}
+    kept.add(plan.manifest.name)
+    if not plan.folder.is_dir():
+        return ()
+    return tuple(
+        sorted(p for p in plan.folder.iterdir() if is_of_snapshot(p.name, plan.identifier) and p.name not in kept)
+    )

@@ -23,18 +23,16 @@ from pydantic import TypeAdapter
 
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.datasets.paths import short
-from resources.enterprise import errors, models
+from resources.enterprise import endpoints, errors, models
 from resources.enterprise.download.archived import is_landed
 from resources.enterprise.download.downloader import Download, Downloader, ReplacedError
+from resources.enterprise.download.object_reader import Progress, Source
 from resources.enterprise.download.partial_file import Part
-from resources.enterprise.download.signed_url import Progress, Source
-from resources.enterprise.http import endpoints
-from resources.enterprise.http.foreign import guarded
+from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import list_of
 from resources.enterprise.models import Chunk, Snapshot
 from resources.enterprise.snapshot.choice import plan_snapshot
-from resources.enterprise.snapshot.manifest import write_set
-from resources.enterprise.snapshot.plan import Disk, Piece, SnapshotPlan, Wishes, archive_name
+from resources.enterprise.snapshot.plan import Disk, FetchOptions, PlannedFile, SnapshotPlan, archive_name, write_set
 from resources.errors import ends_run, retryable
 from resources.formatting import counted, size_text
 
@@ -75,7 +73,10 @@ class Snapshots:
     # --- records -----------------------------------------------------------------------------------------------------
 
     def listing(self, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[Snapshot]:
-        """List all snapshots the account may have (`GET /v2/snapshots`): one per project and namespace. Costs no quota."""
+        """List all snapshots the account may have (`GET /v2/snapshots`): one per project and namespace.
+
+        Costs no quota.
+        """
         return self._api.listing(endpoints.records(dataset), _SNAPSHOTS, f"list the {dataset.endpoint}")
 
     def record(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Snapshot:
@@ -98,7 +99,11 @@ class Snapshots:
     # --- a set of files ----------------------------------------------------------------------------------------------
 
     def plan(
-        self, identifier: str, folder: StrPath, wishes: Wishes | None = None, dataset: Dataset = SNAPSHOT_ARTICLES
+        self,
+        identifier: str,
+        folder: StrPath,
+        options: FetchOptions | None = None,
+        dataset: Dataset = SNAPSHOT_ARTICLES,
     ) -> SnapshotPlan:
         """Plan the download of a snapshot: as one file or in chunks, in units of quota and bytes.
 
@@ -108,10 +113,10 @@ class Snapshots:
         Raises:
             NotFound: There is no such snapshot.
         """
-        folder, wishes = Path(folder), wishes or Wishes()
+        folder, options = Path(folder), options or FetchOptions()
         snapshot = self.record(identifier, dataset)
         chunks: tuple[Chunk, ...] = ()
-        if dataset.is_chunked and snapshot.chunks and wishes.form != "whole":
+        if dataset.is_chunked and snapshot.chunks and options.form != "whole":
             try:
                 chunks = self.chunks(identifier, dataset).records
             except errors.NotFound:  # being exported, or without chunks now: the plan says so
@@ -123,15 +128,16 @@ class Snapshots:
             quotas=self._remaining(),
             disk=look(folder, (snapshot, *chunks)),
             cores=len(os.sched_getaffinity(0)),
-            wishes=wishes,
+            options=options,
             dataset=dataset,
         )
 
-    def fetch(self, plan: SnapshotPlan, piece: Piece, progress: Progress | None = None) -> Download:
-        """Download one file of a plan, verified, with its sidecar; the versions that the plan pinned are read again first.
+    def fetch(self, plan: SnapshotPlan, file: PlannedFile, progress: Progress | None = None) -> Download:
+        """Download one file of a plan, verified, with its sidecar.
 
-        One unit of quota at most, none for a file that is there. Each file may have a thread of its own, and may be
-        tried again alone: a partial file is continued for one more unit.
+        The versions that the plan pinned are read again first. One unit of quota at most, none for a file that is
+        there. Each file may have a thread of its own, and may be tried again alone: a partial file is continued for one
+        more unit.
 
         Raises:
             StaleSnapshot: The service has replaced the snapshot or the chunk since it was planned.
@@ -140,29 +146,29 @@ class Snapshots:
             IntegrityError: Wrong bytes twice; nothing was landed.
         """
         try:
-            return self._fetch(plan, piece, progress)
+            return self._fetch(plan, file, progress)
         except _ReplacedSetError as error:
             raise self._stale(plan, error.changes) from error
 
-    def _fetch(self, plan: SnapshotPlan, piece: Piece, progress: Progress | None) -> Download:
+    def _fetch(self, plan: SnapshotPlan, file: PlannedFile, progress: Progress | None) -> Download:
         plan.check()
         count = 0
-        if not is_landed(piece.target, piece.version):
-            changes, count = self._changes(plan, piece)
+        if not is_landed(file.target, file.version):
+            changes, count = self._changes(plan, file)
             if changes:
                 raise _ReplacedSetError(changes)
         try:
-            done = self._downloader.fetch(self._source(plan, piece.record), piece.target, progress)
+            done = self._downloader.fetch(self._source(plan, file.record), file.target, progress)
         except ReplacedError as error:
-            changes = [_version_of(piece, error.version)]
+            changes = [_version_of(file, error.version)]
         except errors.NotFound:
-            changes, _ = self._changes(plan, piece)
+            changes, _ = self._changes(plan, file)
             if not changes:
                 raise  # the records are as they were, and the archive is not in the store
         else:
-            if done.version == piece.version:
+            if done.version == file.version:
                 return replace(done, request_count=done.request_count + count)
-            changes = [_version_of(piece, done.version)]
+            changes = [_version_of(file, done.version)]
         raise _ReplacedSetError(changes)
 
     def confirm(self, plan: SnapshotPlan) -> Path:
@@ -178,10 +184,11 @@ class Snapshots:
             StaleSnapshot: The service has replaced the snapshot or a chunk meanwhile.
             StateError: A file of the plan is missing.
         """
-        for piece in plan.pieces:
-            if not is_landed(piece.target, piece.version):
+        for file in plan.files:
+            if not is_landed(file.target, file.version):
                 raise errors.StateError(
-                    f"{piece.target.name} is not in {plan.folder}, so {plan.identifier} is not complete. The other files "
+                    f"{file.target.name} is not in {plan.folder}, so {plan.identifier} is not complete. The other "
+                    "files "
                     "are kept. Plan it again and run it: only what is missing is fetched."
                 )
         if plan.form == "chunks" and (changes := self._changes_of_set(plan)):
@@ -205,69 +212,69 @@ class Snapshots:
         done: dict[str, Download] = {}
         over: list[Exception] = []  # what every other file of the plan would meet as well: no further one is begun
         interrupted = threading.Event()
-        telling = threading.Lock()
+        reporting = threading.Lock()
 
-        def told(count: int) -> None:
+        def report(count: int) -> None:
             if interrupted.is_set():
                 raise _StoppedError
             if progress is not None:
-                with telling:
+                with reporting:
                     progress(count)
 
-        def fetch(piece: Piece) -> Exception | None:
+        def fetch(file: PlannedFile) -> Exception | None:
             if over or interrupted.is_set():
                 return None
             try:
-                done[piece.identifier] = self._fetch(plan, piece, told)
+                done[file.identifier] = self._fetch(plan, file, report)
             except Exception as error:  # noqa: BLE001  the other files are worth having
                 if isinstance(error, _ReplacedSetError) or ends_run(error):
                     over.append(error)
                 return error
             return None
 
-        def attempt(pieces: Sequence[Piece]) -> list[tuple[Piece, Exception]]:
+        def attempt(files: Sequence[PlannedFile]) -> list[tuple[PlannedFile, Exception]]:
             pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="snapshot")
             try:
-                outcomes = list(pool.map(fetch, pieces))
+                outcomes = list(pool.map(fetch, files))
             except BaseException:  # what is under way ends at its next byte, and is kept
                 interrupted.set()
                 raise
             finally:
                 pool.shutdown(cancel_futures=True)
-            return [(piece, error) for piece, error in zip(pieces, outcomes, strict=True) if error is not None]
+            return [(file, error) for file, error in zip(files, outcomes, strict=True) if error is not None]
 
-        failed = attempt(plan.pieces)
+        failed = attempt(plan.files)
         if failed and not over and all(retryable(error) for _, error in failed):
             _log.info("%d files of %s failed and are tried once more.", len(failed), plan.identifier)
-            failed = attempt([piece for piece, _ in failed])
+            failed = attempt([file for file, _ in failed])
         if failed:
             error = over[0] if over else failed[0][1]
             if isinstance(error, _ReplacedSetError):  # what was kept is only known now that no file is under way
                 raise self._stale(plan, error.changes) from error
             raise error
         self.confirm(plan)
-        return tuple(done[piece.identifier] for piece in plan.pieces)
+        return tuple(done[file.identifier] for file in plan.files)
 
     # --- pinned versions ---------------------------------------------------------------------------------------------
 
-    def _changes(self, plan: SnapshotPlan, piece: Piece) -> tuple[list[str], int]:
-        """What differs from the plan, of the snapshot and of one of its files; and the requests it took to see."""
+    def _changes(self, plan: SnapshotPlan, file: PlannedFile) -> tuple[list[str], int]:
+        """Return the differences of the snapshot and of one file from the plan, and the number of requests."""
         count = 0
         try:
             snapshot, count = self._snapshot(plan.dataset, plan.identifier)
             if snapshot.version != plan.snapshot.version:
                 return [_version_of(plan.snapshot, snapshot.version)], count
             if plan.form == "chunks":
-                chunk, more = self._chunk(plan.dataset, plan.identifier, piece.identifier)
+                chunk, more = self._chunk(plan.dataset, plan.identifier, file.identifier)
                 count += more
-                if chunk.version != piece.version:
-                    return [_version_of(piece, chunk.version)], count
+                if chunk.version != file.version:
+                    return [_version_of(file, chunk.version)], count
         except errors.NotFound:
-            return [f"{piece.identifier} is gone"], count + 1
+            return [f"{file.identifier} is gone"], count + 1
         return [], count
 
     def _changes_of_set(self, plan: SnapshotPlan) -> list[str]:
-        """What differs from the plan, of the snapshot and of all its chunks."""
+        """Return the differences of the snapshot and of all its chunks from the plan."""
         try:
             snapshot = self.record(plan.identifier, plan.dataset)
             if snapshot.version != plan.snapshot.version:
@@ -275,18 +282,16 @@ class Snapshots:
             now = {chunk.identifier: chunk.version for chunk in self.chunks(plan.identifier, plan.dataset)}
         except errors.NotFound:
             return [f"{plan.identifier} or the list of its chunks is gone"]
-        pinned = {piece.identifier: piece.version for piece in plan.pieces}
+        pinned = {file.identifier: file.version for file in plan.files}
         gone = [f"{name} is gone" for name in pinned if name not in now]
         new = [f"{name} is new" for name in sorted(now) if name not in pinned]
-        other = [
-            _version_of(p, now[p.identifier]) for p in plan.pieces if now.get(p.identifier, p.version) != p.version
-        ]
+        other = [_version_of(p, now[p.identifier]) for p in plan.files if now.get(p.identifier, p.version) != p.version]
         return gone + new + other
 
     def _stale(self, plan: SnapshotPlan, changes: list[str]) -> errors.StaleSnapshot:
         """The set is none any more: what changed, what was kept, what starting again costs."""
-        kept = [piece for piece in plan.pieces if is_landed(piece.target, piece.version)]
-        size = size_text(sum(piece.target.stat().st_size for piece in kept))
+        kept = [file for file in plan.files if is_landed(file.target, file.version)]
+        size = size_text(sum(file.target.stat().st_size for file in kept))
         kept_text = (
             f"{counted(len(kept), 'complete file')} of it ({size}) are kept in {plan.folder}"
             if kept
@@ -295,7 +300,7 @@ class Snapshots:
         more = f", and {len(changes) - 3} more" if len(changes) > 3 else ""
         what = f"{plan.identifier} was replaced at the service since it was planned: {', '.join(changes[:3])}{more}."
         try:
-            fresh = self.plan(plan.identifier, plan.folder, plan.wishes, plan.dataset)
+            fresh = self.plan(plan.identifier, plan.folder, plan.options, plan.dataset)
         except errors.EnterpriseError as error:
             _log.info("Could not find out what %s costs now: %s", plan.identifier, error)
             return errors.StaleSnapshot(
@@ -354,7 +359,7 @@ class _StoppedError(Exception):
 
 
 def look(folder: Path, records: Iterable[Snapshot | Chunk]) -> Disk:
-    """What of these records lies in a folder, and how much room there is. Nothing is read but sidecars."""
+    """Return the files of these records in a folder, and the free space. Only sidecars are read."""
     landed: dict[str, int] = {}
     left: dict[str, int] = {}
     for record in records:
@@ -376,5 +381,5 @@ def _existing(folder: Path) -> Path:
     return next(place for place in (folder, *folder.parents) if place.exists())
 
 
-def _version_of(record: Piece | Snapshot | Chunk, version: str) -> str:
+def _version_of(record: PlannedFile | Snapshot | Chunk, version: str) -> str:
     return f"{record.identifier} has version {short(version)} instead of {short(record.version)}"

@@ -1,7 +1,7 @@
-"""One connection of a stream: opened, read until it ends, and opened again at what is committed by then.
+"""One connection of a stream: opened, read into the inbox until it ends, and opened again at what is committed by then.
 
-The end of a body, a cut, a refusal that may pass: all of them only mean that the stream goes on elsewhere in time. What had come of a record that was
-cut comes again.
+The end of a body, a cut, a refusal that may pass: all of them only mean that the stream resumes later. The start of a
+record that was cut is sent again.
 """
 
 from __future__ import annotations
@@ -11,22 +11,144 @@ import logging
 import random
 import threading
 import time
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
 
 from resources.enterprise import errors
+from resources.enterprise.http.answers import Answer, read_body
+from resources.enterprise.http.workarounds import LIBRARY_ERRORS
 from resources.enterprise.stream.framing import framing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from resources.enterprise.http.wire import Leash
+    from requests.auth import AuthBase
+
+    from resources.enterprise.http.bounds import CancellableDeadline
+    from resources.enterprise.http.transport import Transport
     from resources.enterprise.stream.framing import Lines
-    from resources.enterprise.stream.inbox import Inbox
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole records of some parts, one a line, in the order in which they came over one connection."""
+
+    parts: tuple[int, ...]
+    lines: bytes
+
+
+class Inbox:
+    """Records of all connections. They are let in while fewer than `room` bytes wait.
+
+    Attributes:
+        long: Held by the connection that puts a long record together. There is one at a time: all connections together
+            hold one such record and what waits here, and not one each.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self.long = threading.Lock()
+        self._waiting: dict[tuple[int, ...], list[bytes]] = {}
+        self._size = 0
+        self._changed = threading.Condition()
+        self._is_open = True
+        self._failure: Exception | None = None
+
+    def put(self, parts: tuple[int, ...], lines: bytes) -> bool:
+        """Add records when there is room for them; False: nobody will take them any more."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._size < self._room or not self._is_open)
+            if self._is_open:
+                self._waiting.setdefault(parts, []).append(lines)
+                if not self._size:
+                    self._changed.notify_all()
+                self._size += len(lines)
+            return self._is_open
+
+    def take(self, seconds: float) -> list[Block]:
+        """Everything that has come; waits so long for it at the most.
+
+        Raises:
+            Exception: What ended the stream, once all that came before it was taken.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._size or self._failure or not self._is_open, seconds)
+            found = [
+                Block(parts, lines[0] if len(lines) == 1 else b"".join(lines)) for parts, lines in self._waiting.items()
+            ]
+            self._waiting, self._size = {}, 0
+            self._changed.notify_all()
+            if not found and self._failure is not None:
+                raise self._failure
+            return found
+
+    def fail(self, failure: Exception) -> None:
+        """End the stream; the first failure counts."""
+        with self._changed:
+            self._failure = self._failure or failure
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Let nothing more in."""
+        with self._changed:
+            self._is_open = False
+            self._changed.notify_all()
+
+
+#: Bytes that are read at once, if so many are there.
+_PIECE_BYTES: Final = 1 << 18
+
+
+def listen(
+    transport: Transport,
+    url: str,
+    body: Mapping[str, Any],
+    accept: str,
+    *,
+    doing: str,
+    auth: AuthBase,
+    deadline: CancellableDeadline,
+) -> Iterator[bytes]:
+    """Ask for a stream. Status and headers come with the first event, so an answer may begin whenever it likes.
+
+    Args:
+        transport: Sends the request.
+        url: Address of the stream.
+        body: Sent as JSON.
+        accept: Content type that is asked for.
+        doing: What for, to stand behind "Could not" in a message.
+        auth: Adds the token.
+        deadline: Ends the answer.
+
+    Raises:
+        BrokenAnswer: No connection, or the answer broke off.
+        EnterpriseError: What a refusal means.
+    """
+    response = transport.open(url, {"Accept": accept}, doing=doing, deadline=deadline, body=body, auth=auth)
+    transport.clock.heard(response.headers)
+    try:
+        if response.status_code != 200 or "html" in response.headers.get("Content-Type", "").lower():
+            content = read_body(response, transport.limits.refusal_bytes)
+            answer = Answer(response.status_code, content, response.headers, 1)
+            refusal = transport.html_error(200, doing) if answer.status == 200 else transport.error(answer, doing)
+            refusal.retry_after = answer.retry_after
+            raise refusal
+        with contextlib.closing(response):
+            # not `stream`, which waits for a whole piece where the body has a length, or none
+            while piece := response.raw.read1(_PIECE_BYTES, decode_content=True):
+                yield piece
+    except LIBRARY_ERRORS as error:
+        failure = transport.broken(error, url, doing)
+    else:
+        return
+    # outside the handler, so that the library's exception, whose text has the whole address, is not attached
+    raise failure
+
 
 _log = logging.getLogger(__name__)
 
-#: A connection that is silent for so long while others bring something is opened again, later each time that it had been right; after the
-#: longest it is opened again in any case.
+#: A connection that is silent for so long while others bring something is opened again, later each time that it had
+#: been right; after the longest it is opened again in any case.
 _SILENT_SECONDS, _SILENT_LONGEST = 60.0, 3_600.0
 #: The longest wait that the service may ask for (`Retry-After`).
 _ASKED_LONGEST = 300.0
@@ -37,16 +159,17 @@ _LONG_BYTES = 1 << 20
 
 
 class Connection(threading.Thread):
-    """Reads some parts into an inbox, for as long as it is not told to stop.
+    """Reads some parts into an inbox until `stop`.
 
-    `waits`: the first wait (seconds) before it is opened again, doubled each time that nothing came, and the longest; it is by chance
-    anything below.
+    `waits`: the first wait (seconds) before it is opened again, doubled each time that nothing came, and the longest;
+    it is by chance anything below.
 
     Attributes:
         parts: What it reads.
         opened: How often it was opened.
         heard_at: When it brought something last, or was opened (`time.monotonic`).
-        failing_since: When the first of the failures was that nothing has come since; None: it is open, or was a moment ago.
+        failing_since: When the first of the failures was that nothing has come since; None: it is open, or was a moment
+            ago.
         failure: The last of them.
         too_long_count: Records that were longer than the longest and were left out.
     """
@@ -54,9 +177,9 @@ class Connection(threading.Thread):
     def __init__(
         self,
         parts: tuple[int, ...],
-        pieces: Callable[[tuple[int, ...], Leash, bool], Iterator[bytes]],
+        pieces: Callable[[tuple[int, ...], CancellableDeadline, bool], Iterator[bytes]],
         inbox: Inbox,
-        leash: Callable[[float], Leash],
+        deadline: Callable[[float], CancellableDeadline],
         form: str,
         longest: int,
         waits: tuple[float, float],
@@ -69,10 +192,10 @@ class Connection(threading.Thread):
         self.failure: errors.EnterpriseError | None = None
         self.too_long_count = 0
         self._pieces, self._inbox, self._form, self._longest = pieces, inbox, form, longest
-        self._make_leash = leash
-        self._leash: Leash | None = None
+        self._make_deadline = deadline
+        self._deadline: CancellableDeadline | None = None
         self._ended = threading.Event()
-        self._patience = _SILENT_SECONDS
+        self._silence = _SILENT_SECONDS
         self._first_wait, self._longest_wait = waits
         self._wait = self._first_wait
         self._is_waiting = False
@@ -90,7 +213,7 @@ class Connection(threading.Thread):
                 if not error.retryable:
                     self._inbox.fail(error)
                     return
-            except Exception as error:  # noqa: BLE001  a defect must end the stream, not one of its connections in silence
+            except Exception as error:  # noqa: BLE001  a defect ends the stream, not one connection
                 self._inbox.fail(error)
                 return
             if self._ended.is_set():
@@ -106,7 +229,10 @@ class Connection(threading.Thread):
         self._cut()
 
     def is_failing(self, now: float) -> bool:
-        """Whether nothing has come since it failed, and it is not open and silent: of an open one headers come with the first event."""
+        """Return whether it failed and nothing has come since.
+
+        An open connection that is silent does not fail: headers come with the first event.
+        """
         return self.failing_since is not None and (self._is_waiting or now - self.heard_at < _SILENT_SECONDS)
 
     def read_again(self) -> None:
@@ -115,18 +241,18 @@ class Connection(threading.Thread):
         self._cut()
 
     def look(self, now: float, others_heard_at: float) -> None:
-        """Open it again if it has been silent while others were not, by which a connection that died is known: there is no heartbeat."""
+        """Open it again if it was silent while others were not: without a heartbeat, that shows a dead connection."""
         silent = now - self.heard_at
-        if not self.is_failing(now) and silent > self._patience and now - others_heard_at < self._patience / 2:
+        if not self.is_failing(now) and silent > self._silence and now - others_heard_at < self._silence / 2:
             _log.info(
                 "Connection %s of the stream has been silent for %.0f s while others were not.", self.name, silent
             )
-            self._patience = min(2 * self._patience, _SILENT_LONGEST)
+            self._silence = min(2 * self._silence, _SILENT_LONGEST)
             self._cut()
 
     def _cut(self) -> None:
-        if (leash := self._leash) is not None:
-            leash.cut()
+        if (deadline := self._deadline) is not None:
+            deadline.cancel()
 
     def _pause(self, seconds: float) -> None:
         self._is_waiting = True
@@ -144,17 +270,18 @@ class Connection(threading.Thread):
 
     def _read(self) -> None:
         lines = framing(self._form, self._longest)
-        self._leash = leash = self._make_leash(_SILENT_LONGEST)
+        self._deadline = deadline = self._make_deadline(_SILENT_LONGEST)
         self.opened += 1
         began = self.heard_at = time.monotonic()
         by_moment, self._by_moment = self._by_moment, False
         try:
-            self._take(self._pieces(self.parts, leash, by_moment), lines, leash)
+            self._take(self._pieces(self.parts, deadline, by_moment), lines, deadline)
         finally:
-            # offsets beyond the end of a topic, as after it was numbered again, bring nothing: next it is asked by moments
+            # offsets beyond the end of a topic, as after it was numbered again, bring nothing: next it is asked by
+            # moments
             self._by_moment |= self.heard_at == began and time.monotonic() - began > _SILENT_SECONDS
 
-    def _take(self, pieces: Iterator[bytes], lines: Lines, leash: Leash) -> None:
+    def _take(self, pieces: Iterator[bytes], lines: Lines, deadline: CancellableDeadline) -> None:
         """Put the records of an answer into the inbox."""
         left_out = 0
         with contextlib.ExitStack() as turn:
@@ -166,7 +293,7 @@ class Connection(threading.Thread):
                 left_out = lines.left_out
                 if whole:
                     self.failing_since = None
-                    self._wait, self._patience = self._first_wait, _SILENT_SECONDS
+                    self._wait, self._silence = self._first_wait, _SILENT_SECONDS
                     if not self._inbox.put(self.parts, whole):
                         return
                     del whole
@@ -178,10 +305,13 @@ class Connection(threading.Thread):
                         return
                     turn.callback(self._inbox.long.release)
                     has_turn = True
-                leash.restart()
+                deadline.restart()
 
     def _wait_for_turn(self) -> bool:
-        """Wait until no other connection puts a long record together; False: the stream ends. More has come, so this is no silence."""
+        """Wait until no other connection puts a long record together; False: the stream ends.
+
+        More has come, so this is no silence.
+        """
         while not self._inbox.long.acquire(timeout=_LOOK_SECONDS):
             self.heard_at = time.monotonic()
             if self._ended.is_set():

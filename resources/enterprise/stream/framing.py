@@ -1,7 +1,7 @@
 """From the bytes of a stream to whole records, one a line, whatever the pieces they come in.
 
-Source: the service's reference for realtime streams: an NDJSON line for each event, or a server-sent event of two lines and a blank one; the standard of
-server-sent events for what else may be in one.
+Source: the service's reference for realtime streams: an NDJSON line for each event, or a server-sent event of two lines
+and a blank one; the standard of server-sent events for what else may be in one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class EndlessRecord(UnexpectedAnswer):
 
 
 class Lines:
-    """Puts lines together. One that is longer than `longest` bytes is left out, and told; it is never in memory as a whole.
+    """Assembles lines. One longer than `longest` bytes is left out with a warning, and is never in memory as a whole.
 
     Attributes:
         left_out: How many were.
@@ -43,7 +43,10 @@ class Lines:
 
     @property
     def size(self) -> int:
-        """Bytes of the record that has begun and not ended; those that are more than the longest record has are not in memory."""
+        """Bytes of the record that has begun and not ended.
+
+        Those that are more than the longest record has are not in memory.
+        """
         return self._size
 
     def feed(self, piece: bytes) -> bytes:
@@ -77,14 +80,16 @@ class Lines:
     def _require_end(self, size: int) -> None:
         if size > _NO_END * self._longest:
             raise EndlessRecord(
-                f"A record of the stream has more than {_NO_END * self._longest:,} bytes and no end. What was kept before stays. Check the address "
+                f"A record of the stream has more than {_NO_END * self._longest:,} bytes and no end. What was kept "
+                "before stays. Check the address "
                 "of the streams, and a proxy on the way."
             )
 
     def _leave_out(self, size: int) -> None:
         self.left_out += 1
         _log.warning(
-            "A record of the stream has %s bytes and was left out: the longest that is read has %s (WME_MAX_RECORD_MB). The hourly file has it.",
+            "A record of the stream has %s bytes and was left out: the longest that is read has %s "
+            "(WME_MAX_RECORD_MB). The hourly file has it.",
             *(f"{number:,}" for number in (size, self._longest)),
         )
 
@@ -102,7 +107,7 @@ class Records(Lines):
 
 
 def _has_blank(lines: bytes) -> bool:
-    """Whether one of the lines is empty. Line ends are looked for one by one: two at once take twenty times as long in long records."""
+    """Return whether a line is empty. A search for two line ends at once takes twenty times as long."""
     begin = 0
     while (end := lines.find(b"\n", begin)) > begin:
         begin = end + 1
@@ -151,11 +156,11 @@ class EventRecords(Lines):
         return b"".join(found)
 
     def _leave_out(self, size: int) -> None:
-        """Leave out the event of a line that is too long; it is told at the event's end."""
+        """Leave out the event of a line that is too long; the warning comes at the event's end."""
         self._data, self._is_too_long = [], True
         self._data_size += size
 
 
 def framing(form: str, longest: int) -> Lines:
-    """What puts the records of a form together."""
+    """Return the framing of a content type."""
     return EventRecords(longest) if form == EVENTS else Records(longest)

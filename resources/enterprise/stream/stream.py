@@ -1,38 +1,124 @@
 """A stream as its consumer has it: blocks of records, positions that are committed, and an end on demand.
 
-Source: the service's reference for realtime streams (`/v2/articles` and others of the streams' host): at most ten connections, one for each part; a stream
-that was opened goes on when its token has expired.
+Source: the service's reference for realtime streams (`/v2/articles` and others of the streams' host): 50 partitions,
+ten parts of five, `offsets` and `since_per_partition` by partition, both of which count only beside `parts`; at most
+ten connections, one for each part; a stream that was opened continues when its token has expired.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
 from collections import OrderedDict
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from resources.enterprise import errors
-from resources.enterprise.http.wire import Leash
+from resources.enterprise.errors import InvalidRequest
+from resources.enterprise.http.bounds import CancellableDeadline
 from resources.enterprise.query import Kind
-from resources.enterprise.stream.connection import Connection
+from resources.enterprise.stream.connection import Connection, Inbox, listen
 from resources.enterprise.stream.framing import NDJSON
-from resources.enterprise.stream.inbox import Inbox
-from resources.enterprise.stream.listening import listen
-from resources.enterprise.stream.positions import OFFSET_MAX, PARTITIONS, partitions_of, shares
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
 
     from resources.enterprise.account.authenticator import Authenticator
     from resources.enterprise.http.transport import Transport
     from resources.enterprise.query import Query
     from resources.enterprise.service import Service
-    from resources.enterprise.stream.inbox import Block
-    from resources.enterprise.stream.positions import Positions
+    from resources.enterprise.stream.connection import Block
+
+PARTITIONS: Final = 50
+#: The largest offset that can be one: every whole number up to it is exact in all JSON.
+OFFSET_MAX: Final = 2**53 - 1
+PARTS: Final = 10
+_EACH: Final = PARTITIONS // PARTS
+
+
+def partitions_of(parts: Iterable[int]) -> tuple[int, ...]:
+    """The partitions of some parts."""
+    return tuple(_EACH * part + number for part in parts for number in range(_EACH))
+
+
+def shares(connections: int) -> list[tuple[int, ...]]:
+    """The ten parts, dealt to so many connections.
+
+    Raises:
+        InvalidRequest: There cannot be so many.
+    """
+    if not 1 <= connections <= PARTS:
+        raise InvalidRequest(
+            f"A stream cannot be read over {connections} connections: it has {PARTS} parts, one of which is the least "
+            "that a "
+            "connection reads. Nothing was sent."
+        )
+    return [tuple(range(first, PARTS, connections)) for first in range(connections)]
+
+
+class Positions:
+    """The next offset of each partition, as far as one is committed. Safe for threads.
+
+    Args:
+        since: Where partitions without an offset begin, aware.
+        offsets: By partition the offset that comes next.
+    """
+
+    def __init__(self, since: datetime, offsets: Mapping[int, int]) -> None:
+        if since.tzinfo is None:
+            raise InvalidRequest(
+                f"The moment {since.isoformat()} has no time zone. Nothing was sent. Pass an aware datetime in UTC."
+            )
+        if unknown := sorted(set(offsets) - set(range(PARTITIONS))):
+            raise InvalidRequest(
+                f"A stream has the partitions 0 to {PARTITIONS - 1}, and not {unknown[0]}. Nothing was sent."
+            )
+        self._since = since
+        self._offsets = dict(offsets)
+        self._reached: dict[int, datetime] = {}
+        self._lock = threading.Lock()
+
+    def committed(self, following: Mapping[int, int], reached: Mapping[int, datetime] | None = None) -> None:
+        """Go on at these offsets, of which one may be lower than before: a topic that was numbered again goes on there.
+
+        `reached`: when the last events before them were published, for those that are asked for by moments.
+        """
+        with self._lock:
+            self._offsets |= following
+            self._reached |= reached or {}
+
+    def next_offset(self, partition: int) -> int | None:
+        """The offset that comes next; None: nothing is committed."""
+        with self._lock:
+            return self._offsets.get(partition)
+
+    def body(self, parts: Sequence[int], latest: datetime | None = None, *, by_moment: bool = False) -> dict[str, Any]:
+        """Return the parameters that request some parts from here on.
+
+        Args:
+            parts: Of the stream.
+            latest: No moment is later: the service refuses those of the future.
+            by_moment: Whether to ask for what was published since the last events, and not by offsets.
+        """
+        with self._lock:
+            known = (
+                {} if by_moment else {one: self._offsets[one] for one in partitions_of(parts) if one in self._offsets}
+            )
+            reached = self._reached if by_moment else {}
+            moments = {one: reached.get(one, self._since) for one in partitions_of(parts) if one not in known}
+        others = {str(one): _text(moment if latest is None else min(moment, latest)) for one, moment in moments.items()}
+        body: dict[str, Any] = {"parts": list(parts)}
+        offsets = {str(one): offset for one, offset in known.items()}
+        return body | ({"offsets": offsets} if offsets else {}) | ({"since_per_partition": others} if others else {})
+
+
+def _text(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
 
 _log = logging.getLogger(__name__)
 
@@ -46,13 +132,13 @@ _END_SECONDS: Final = 5.0
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """How a stream is read.
+    """Options of a stream.
 
     Attributes:
         connections: Connections side by side, 1 to 10; the service's throttle is for each of them.
         form: Content type: NDJSON, or server-sent events.
-        room_bytes: Records that wait in memory, about; while so many do, nothing more is read. All connections together hold these, two of the
-            longest records (one waits, one is put together), and 1.25 MiB each.
+        room_bytes: Records that wait in memory, about; while so many do, nothing more is read. All connections together
+            hold these, two of the longest records (one waits, one is put together), and 1.25 MiB each.
         record_bytes: The longest record; longer ones are left out.
         give_up_seconds: After so long without any connection that could be opened, the stream ends with its error.
     """
@@ -67,8 +153,8 @@ class StreamOptions:
 class Stream:
     """Reads a stream over several connections, each of which is opened again wherever it ends.
 
-    Nothing is lost and little comes twice: a connection goes on behind what was `committed`, so what was taken and not committed by
-    then comes again, with the same partitions and offsets. Leaving the context ends it.
+    Nothing is lost and little comes twice: a connection goes on behind what was `committed`, so what was taken and not
+    committed by then comes again, with the same partitions and offsets. Leaving the context ends it.
 
     Args:
         transport: Sends the requests.
@@ -104,9 +190,9 @@ class Stream:
         self._options = options
         self.positions = positions
         self._inbox = Inbox(options.room_bytes)
-        waits = transport.patience.first_wait, transport.patience.longest_wait
+        waits = transport.retry.first_wait, transport.retry.longest_wait
         self.connections = [
-            Connection(parts, self._pieces, self._inbox, Leash, options.form, options.record_bytes, waits)
+            Connection(parts, self._pieces, self._inbox, CancellableDeadline, options.form, options.record_bytes, waits)
             for parts in shares(options.connections)
         ]
 
@@ -122,7 +208,7 @@ class Stream:
 
     @property
     def reconnect_count(self) -> int:
-        """How often a connection was opened again."""
+        """The number of reconnections."""
         return sum(max(connection.opened - 1, 0) for connection in self.connections)
 
     @property
@@ -146,7 +232,10 @@ class Stream:
                 connection.join(max(0.0, until - time.monotonic()))
 
     def read_again(self, moments: Mapping[int, datetime]) -> None:
-        """Ask for partitions from moments on, by which nothing is missed of those that the service numbers again. What is kept comes again."""
+        """Ask for partitions from moments on, by which nothing is missed of those that the service numbers again.
+
+        What is kept comes again.
+        """
         self.positions.committed({}, moments)
         for connection in self.connections:
             if not moments.keys().isdisjoint(partitions_of(connection.parts)):
@@ -156,7 +245,8 @@ class Stream:
         """All that has come since it was asked last; waits for it `seconds` at the most.
 
         Raises:
-            EnterpriseError: The service refuses the stream, or no connection could be opened for a long time. What was committed is kept.
+            EnterpriseError: The service refuses the stream, or no connection could be opened for a long time. What was
+                committed is kept.
         """
         until = time.monotonic() + seconds
         while True:
@@ -167,10 +257,11 @@ class Stream:
                 return found
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Every record once, in the order of each partition, without an end; one counts as committed when the next is asked for.
+        """Every record once, in the order of each partition, without an end.
 
-        Lines that are no events are left out with a warning. An event before those that were committed is given unless it came before: the service
-        may have numbered its events again.
+        One counts as committed when the next is asked for. Lines that are no events are left out with a warning. An
+        event before those that were committed is given unless it came before: the service may have numbered its events
+        again.
         """
         recent: OrderedDict[tuple[int, int, Any], None] = OrderedDict()
         while True:
@@ -207,12 +298,13 @@ class Stream:
         if last.failure is not None and now - (last.failing_since or now) > self._options.give_up_seconds:
             failure = last.failure
             raise errors.ServiceUnavailable(
-                f"No connection of the stream could be opened for {self._options.give_up_seconds:,.0f} s; at last: {failure} What was "
+                f"No connection of the stream could be opened for {self._options.give_up_seconds:,.0f} s; at last: "
+                f"{failure} What was "
                 "committed is kept, and the service keeps events for 48 hours: start the stream again before.",
                 status=failure.status,
             )
 
-    def _pieces(self, parts: tuple[int, ...], leash: Leash, by_moment: bool) -> Iterator[bytes]:
+    def _pieces(self, parts: tuple[int, ...], deadline: CancellableDeadline, by_moment: bool) -> Iterator[bytes]:
         return listen(
             self._transport,
             self._url,
@@ -220,12 +312,15 @@ class Stream:
             self._options.form,
             doing=self._doing,
             auth=self._auth.bearer,
-            leash=leash,
+            deadline=deadline,
         )
 
 
 def _place(record: Any) -> tuple[int, int, Any]:
-    """Partition, offset and identifier of an event; the service leaves out what is zero. Raises ValueError where it is none."""
+    """Partition, offset and identifier of an event; the service leaves out what is zero.
+
+    Raises ValueError where it is none.
+    """
     event = record.get("event") if isinstance(record, dict) else None
     if not isinstance(event, dict):
         raise ValueError("it has no event.")  # noqa: TRY004  of the content, like the errors of JSON

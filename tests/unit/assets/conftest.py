@@ -174,7 +174,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     clock.advance(hours=1)
     with (
         FakeService(clock) as fake,
-        EnterpriseClient(fake.service(), tmp_path / "state", clock=clock, patience=QUICK) as client,
+        EnterpriseClient(fake.service(), tmp_path / "state", clock=clock, retry=QUICK) as client,
         Converter(workers=1) as converter,
     ):
         made = Bench(lay(tmp_path / "data"), fake, client, clock, converter)

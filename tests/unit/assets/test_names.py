@@ -12,7 +12,7 @@ import pytest
 
 from assets import names
 from resources.datasets import named
-from resources.enterprise import EnterpriseClient, Patience, Service
+from resources.enterprise import EnterpriseClient, RetryPolicy, Service
 from resources.enterprise.errors import UnreachableError
 from resources.enterprise.listing import UNKNOWN, OddRecord
 from resources.lake import Layout
@@ -50,7 +50,7 @@ def nowhere(tmp_path):
         held.bind(("127.0.0.1", 0))
         address = f"http://127.0.0.1:{held.getsockname()[1]}"
         of = Service(auth_url=address, base_url=address, anonymous=True)
-        with EnterpriseClient(of, state=tmp_path / "nowhere", patience=Patience(retries=0)) as client:
+        with EnterpriseClient(of, state=tmp_path / "nowhere", retry=RetryPolicy(retries=0)) as client:
             yield client
 
 

@@ -138,9 +138,9 @@ def test_a_snapshot_is_loaded_when_all_its_archives_are_converted(bench, put):
 
 
 def test_what_is_asked_of_the_planner_leaves_the_floor_free_and_counts_what_is_made_of_the_files():
-    wishes = snapshot_sets.wishes_of(1.5, SnapshotOptions(chunks=True, beyond_quota=True, most_units=7))
-    assert (wishes.keep_free_bytes, wishes.disk_factor) == (1_500_000_000, snapshot_sets.DISK_FACTOR)
-    assert (wishes.form, wishes.beyond_quota, wishes.most_units) == ("chunks", True, 7)
-    assert snapshot_sets.wishes_of(0, SnapshotOptions(whole=True)).form == "whole"
-    assert snapshot_sets.wishes_of(0).form is None
+    options = snapshot_sets.fetch_options(1.5, SnapshotOptions(chunks=True, beyond_quota=True, most_units=7))
+    assert (options.keep_free_bytes, options.disk_factor) == (1_500_000_000, snapshot_sets.DISK_FACTOR)
+    assert (options.form, options.beyond_quota, options.most_units) == ("chunks", True, 7)
+    assert snapshot_sets.fetch_options(0, SnapshotOptions(whole=True)).form == "whole"
+    assert snapshot_sets.fetch_options(0).form is None
     assert snapshot_sets.DISK_FACTOR > 2

@@ -6,11 +6,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from resources.enterprise import EnterpriseClient, Patience, Ranges
+from resources.enterprise import EnterpriseClient, Ranges, RetryPolicy
 from tests.unit.enterprise.loopback import FakeService
 
 HOUR = dt.datetime(2026, 11, 1, 5, tzinfo=dt.UTC)
-QUICK = Patience(retries=3, first_wait=0.001, longest_wait=0.01, connect_timeout=60, read_timeout=60)
+QUICK = RetryPolicy(retries=3, first_wait=0.001, longest_wait=0.01, connect_timeout=60, read_timeout=60)
 
 
 class Clock:
@@ -37,13 +37,13 @@ def fake(clock):
 
 @pytest.fixture
 def make_client(fake, tmp_path, clock):
-    """Clients that share one state folder; keywords change the service, the patience or the ranges."""
+    """Clients that share one state folder; keywords change the service, the retry or the ranges."""
     with ExitStack() as opened:
 
-        def make(*, patience=QUICK, ranges=None, limits=None, state=tmp_path / "state", now=clock, **changes):
+        def make(*, retry=QUICK, ranges=None, limits=None, state=tmp_path / "state", now=clock, **changes):
             service = fake.service(**{"contact": "tests@example.org"} | changes)
             return opened.enter_context(
-                EnterpriseClient(service, state, clock=now, patience=patience, ranges=ranges, limits=limits)
+                EnterpriseClient(service, state, clock=now, retry=retry, ranges=ranges, limits=limits)
             )
 
         yield make

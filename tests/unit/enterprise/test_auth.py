@@ -203,12 +203,12 @@ def test_twenty_threads_and_one_revocation_refresh_once(client, fake):
 
 TEN = """
 import datetime, multiprocessing, pathlib, sys
-from resources.enterprise import EnterpriseClient, Patience, Service
+from resources.enterprise import EnterpriseClient, RetryPolicy, Service
 
 def work(url, username, password, state, ready, go, answers):
     service = Service(url, url, url, username, password)
     clock = lambda: datetime.datetime(2026, 11, 1, 6, 10, tzinfo=datetime.UTC)
-    client = EnterpriseClient(service, pathlib.Path(state), clock=clock, patience=Patience(first_wait=0.01))
+    client = EnterpriseClient(service, pathlib.Path(state), clock=clock, retry=RetryPolicy(first_wait=0.01))
     client.lists.reference("codes")        # all hold the same token in memory
     ready.release()
     go.wait()
@@ -540,7 +540,7 @@ def test_the_operator_is_named_in_every_request(make_client, fake):
 
 
 def test_clients_close_and_open_again(make_client, fake):
-    with make_client(patience=QUICK) as client:
+    with make_client(retry=QUICK) as client:
         client.lists.reference("codes")
     client.close()
     assert len(client.lists.reference("codes")) == 1

@@ -10,8 +10,7 @@ import socket
 
 import pytest
 
-from resources.enterprise import Patience, Sidecar, errors, is_intact, is_landed
-from resources.enterprise.http import endpoints
+from resources.enterprise import RetryPolicy, Sidecar, endpoints, errors, is_intact, is_landed
 from tests.unit.enterprise.conftest import HOUR, QUICK
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply, json_reply
 
@@ -200,13 +199,13 @@ def test_a_host_that_answers_badly_is_not_unreachable(client, fake, reply):
 def test_a_name_that_does_not_resolve_is_said(make_client):
     url = "https://no-such-host.invalid"
     with pytest.raises(errors.UnreachableError, match=r"cannot be resolved \(no-such-host.invalid\)"):
-        make_client(auth_url=url, patience=Patience(retries=0)).account.login()
+        make_client(auth_url=url, retry=RetryPolicy(retries=0)).account.login()
 
 
 def test_a_service_that_does_not_speak_tls_is_said(make_client, fake):
     url = fake.url.replace("http:", "https:")
     with pytest.raises(errors.UnreachableError, match=r"TLS"):
-        make_client(auth_url=url, patience=Patience(retries=0)).account.login()
+        make_client(auth_url=url, retry=RetryPolicy(retries=0)).account.login()
 
 
 def test_a_service_that_does_not_answer_in_time_is_said(make_client):
@@ -214,7 +213,7 @@ def test_a_service_that_does_not_answer_in_time_is_said(make_client):
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        client = make_client(auth_url=url, patience=Patience(retries=0, read_timeout=0.05))
+        client = make_client(auth_url=url, retry=RetryPolicy(retries=0, read_timeout=0.05))
         with pytest.raises(errors.ServiceUnavailable, match="no answer in time"):
             client.account.login()
 
@@ -269,12 +268,12 @@ def test_an_account_that_cannot_be_asked_means_a_rate_limit(client, fake, hour):
 
 
 def test_retry_after_is_obeyed_within_bounds():
-    patience = Patience(first_wait=1.0, longest_wait=4.0)
-    assert patience.wait(1, asked=3.0) == 3.0
-    assert patience.wait(1, asked=86_400.0) == 4.0
-    assert patience.wait(1, asked=-1) == 0.0
-    assert all(0.5 <= patience.wait(1) <= 1.0 for _ in range(50))
-    assert all(2.0 <= patience.wait(9) <= 4.0 for _ in range(50))
+    retry = RetryPolicy(first_wait=1.0, longest_wait=4.0)
+    assert retry.wait(1, asked=3.0) == 3.0
+    assert retry.wait(1, asked=86_400.0) == 4.0
+    assert retry.wait(1, asked=-1) == 0.0
+    assert all(0.5 <= retry.wait(1) <= 1.0 for _ in range(50))
+    assert all(2.0 <= retry.wait(9) <= 4.0 for _ in range(50))
 
 
 @pytest.mark.parametrize("status", [429, 503])

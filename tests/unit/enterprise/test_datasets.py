@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from resources.datasets import ARTICLE_CHANGES, LISTS, SNAPSHOT_ARTICLES
-from resources.enterprise import Wishes, errors, read_listing, read_set, read_sets
+from resources.enterprise import FetchOptions, errors, read_listing, read_set, read_sets
 from tests.unit.enterprise.loopback import error_reply, json_reply
 
 LICENCES = replace(LISTS[0], endpoint="licences")
@@ -63,9 +63,9 @@ def test_a_snapshot_without_chunks_is_one_file(client, fake, tmp_path):
     assert "the service has no chunks of it" in plan.sentence
     client.snapshots.download(plan)
     (found,) = read_sets(tmp_path)
-    assert (found.snapshot.identifier, [file.name for file in found.files]) == (NAME, [plan.pieces[0].target.name])
+    assert (found.snapshot.identifier, [file.name for file in found.files]) == (NAME, [plan.files[0].target.name])
     with pytest.raises(errors.InvalidRequest, match="it has none"):
-        client.snapshots.plan(NAME, tmp_path, Wishes(form="chunks"), dataset=DUMPS)
+        client.snapshots.plan(NAME, tmp_path, FetchOptions(form="chunks"), dataset=DUMPS)
     assert not fake.api.seen("/v2/snapshots*")
     assert not fake.api.seen("*/chunks*")
 
@@ -75,7 +75,7 @@ def test_a_snapshot_whose_files_are_free_costs_nothing(client, fake, tmp_path):
     fake.add_snapshot(NAME, b"first", b"second")
     free = replace(DUMPS, quota=None, chunk_quota=None, is_chunked=True)
     for form in ("whole", "chunks"):
-        plan = client.snapshots.plan(NAME, tmp_path, Wishes(form=form), dataset=free)
+        plan = client.snapshots.plan(NAME, tmp_path, FetchOptions(form=form), dataset=free)
         assert (plan.unit_count, plan.fits_quota, plan.product) == (0, True, None)
         assert "It costs no quota and fetches 11 B" in plan.sentence
         plan.check()
@@ -102,13 +102,13 @@ def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path)
 
 def test_a_set_is_read_as_it_was_confirmed(client, fake, tmp_path):
     fake.add_snapshot(NAME, b"first", b"second")
-    plan = client.snapshots.plan(NAME, tmp_path, Wishes(form="chunks"))
+    plan = client.snapshots.plan(NAME, tmp_path, FetchOptions(form="chunks"))
     client.snapshots.download(plan)
     found = read_set(plan.manifest)
     assert found.snapshot == plan.snapshot
     assert found.exported_at == plan.snapshot.date_modified
     assert [(f.name, f.identifier, f.version) for f in found.files] == [
-        (p.target.name, p.identifier, p.version) for p in plan.pieces
+        (p.target.name, p.identifier, p.version) for p in plan.files
     ]
     content = json.loads(plan.manifest.read_bytes())
     content["files"][0]["name"] = "../elsewhere.tar.gz"

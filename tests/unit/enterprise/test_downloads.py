@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from resources import files
-from resources.enterprise import Patience, Ranges, Sidecar, errors, is_intact, models
+from resources.enterprise import Ranges, RetryPolicy, Sidecar, errors, is_intact, models
 from tests.unit.enterprise.loopback import Reply, html_reply
 
 NAME = "enwiki_namespace_0"
@@ -577,8 +577,8 @@ def test_an_interrupted_progress_keeps_what_was_fetched(split, published, target
 
 
 def test_a_range_that_hangs_does_not_hold_up_the_failure_of_another(make_client, fake, published, target, hour):
-    patient = Patience(retries=0, read_timeout=100)
-    client = make_client(patience=patient, ranges=Ranges(connections=2, parallel_bytes=100_000, smallest_bytes=20_000))
+    patient = RetryPolicy(retries=0, read_timeout=100)
+    client = make_client(retry=patient, ranges=Ranges(connections=2, parallel_bytes=100_000, smallest_bytes=20_000))
     stall, hangs = threading.Event(), threading.Event()
 
     def gone(_):

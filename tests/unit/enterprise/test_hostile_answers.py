@@ -25,12 +25,12 @@ import pytest
 from resources.datasets import LISTS
 from resources.enterprise import (
     EnterpriseClient,
+    FetchOptions,
     Limits,
-    Patience,
     Query,
     Ranges,
+    RetryPolicy,
     Service,
-    Wishes,
     endpoints,
     errors,
 )
@@ -54,7 +54,7 @@ LIMITS = Limits(
     margin_bytes=100_000,
     unstated_bytes=300_000,
 )
-PATIENCE = Patience(retries=2, first_wait=0.001, longest_wait=0.01, connect_timeout=1, read_timeout=0.3)
+RETRY = RetryPolicy(retries=2, first_wait=0.001, longest_wait=0.01, connect_timeout=1, read_timeout=0.3)
 RANGES = Ranges(connections=3, parallel_bytes=100_000, smallest_bytes=20_000, addresses=4, wait_seconds=2)
 #: An operation sends some ten requests, each tried three times, each of which lasts 0.4 s at most; and the machine is busy.
 LONGEST_SECONDS = 60.0
@@ -64,7 +64,7 @@ NEW_PASSWORD = "AnotherPhrase-Kept-Secret-2!"
 
 
 def plan(client, folder):
-    return client.snapshots.plan("frwiki_namespace_0", folder / "snapshots", Wishes(form="chunks"))
+    return client.snapshots.plan("frwiki_namespace_0", folder / "snapshots", FetchOptions(form="chunks"))
 
 
 #: Every public operation of the client.
@@ -95,7 +95,7 @@ OPERATIONS = {
     "snapshots.record": lambda c, f: c.snapshots.record("frwiki_namespace_0"),
     "snapshots.chunks": lambda c, f: c.snapshots.chunks("frwiki_namespace_0"),
     "snapshots.plan": plan,
-    "snapshots.fetch": lambda c, f: c.snapshots.fetch(found := plan(c, f), found.pieces[0]),
+    "snapshots.fetch": lambda c, f: c.snapshots.fetch(found := plan(c, f), found.files[0]),
     "snapshots.confirm": lambda c, f: c.snapshots.confirm(plan(c, f)),
     "snapshots.download": lambda c, f: c.snapshots.download(plan(c, f), workers=2),
     "account.user": lambda c, f: c.account.user(),
@@ -226,7 +226,7 @@ def run(world, seed):
     began = time.monotonic()
     ended, error = "a result", None
     with EnterpriseClient(
-        service, folder / "state", clock=world.clock, patience=PATIENCE, ranges=RANGES, limits=LIMITS
+        service, folder / "state", clock=world.clock, retry=RETRY, ranges=RANGES, limits=LIMITS
     ) as client:
         fake.hostile = spoiler
         try:

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import pytest
 
-from resources.enterprise import Limits, Patience, errors, models
-from resources.enterprise.http import wire
+from resources.enterprise import Limits, RetryPolicy, errors, models
+from resources.enterprise.http import bounds
 from tests.unit.enterprise.conftest import QUICK
 from tests.unit.enterprise.loopback import Reply, json_reply
 
@@ -95,7 +95,7 @@ def test_a_refusal_without_an_end_is_a_refusal(make_client, fake, status):
     sender = Sender(head(status), b"x" * 65536, most=64 << 20)
     fake.script("/v2/codes", *[Reply(raw=sender)] * 9)
     with pytest.raises(errors.EnterpriseError) as caught:
-        make_client(limits=Limits(), patience=replace(QUICK, retries=0)).lists.reference("codes")
+        make_client(limits=Limits(), retry=replace(QUICK, retries=0)).lists.reference("codes")
     assert caught.value.status == status
     assert sender.left.wait(120)
     assert sender.sent < Limits().refusal_bytes + BUFFERS < Limits().list_bytes
@@ -163,7 +163,7 @@ class Monotonic:
 @pytest.fixture
 def seconds(monkeypatch):
     moved = Monotonic()
-    monkeypatch.setattr(wire, "time", moved)
+    monkeypatch.setattr(bounds, "time", moved)
     return moved
 
 
@@ -298,7 +298,7 @@ def test_a_slow_download_that_goes_on_is_not_disturbed(make_client, fake, hour, 
         taken.release()
 
     fake.script("/objects/*", Reply(raw=steadily))
-    client = make_client(limits=Limits(slow_bytes=10_000, slow_seconds=300), patience=replace(QUICK, retries=0))
+    client = make_client(limits=Limits(slow_bytes=10_000, slow_seconds=300), retry=replace(QUICK, retries=0))
     client.hours.download(hour, batch, target, told)
     assert seconds.seconds == 1600
     assert len(fake.store.requests) == 1
@@ -331,5 +331,5 @@ def test_the_floor_of_free_disk_holds_on_the_way(make_client, fake, hour, target
 def test_limits_hold_in_the_default_client(make_client):
     limits = make_client()._transport.limits
     assert limits == Limits()
-    assert Patience().read_timeout < limits.answer_seconds
+    assert RetryPolicy().read_timeout < limits.answer_seconds
     assert dt.timedelta(seconds=limits.slow_seconds) <= dt.timedelta(minutes=5)

@@ -14,7 +14,7 @@ import pytest
 
 from resources.enterprise import errors, models
 from resources.enterprise.account.token_store import TokenStore
-from resources.enterprise.http.transport import Patience
+from resources.enterprise.http.transport import RetryPolicy
 from resources.enterprise.redaction import Redactor, printable
 from tests.unit.enterprise.loopback import USERNAME, Reply, error_reply, json_reply
 
@@ -236,8 +236,8 @@ def test_a_wait_that_is_none_is_not_waited_for(client, fake, status, asked):
 
 
 def test_a_wait_is_a_number_of_seconds():
-    patience = Patience(first_wait=1, longest_wait=4)
-    assert all(0 <= patience.wait(1, asked) <= 4 for asked in (0.0, -5.0, 1e300, 3.0))
+    retry = RetryPolicy(first_wait=1, longest_wait=4)
+    assert all(0 <= retry.wait(1, asked) <= 4 for asked in (0.0, -5.0, 1e300, 3.0))
 
 
 HEADERS = [
@@ -399,9 +399,9 @@ def test_a_secret_at_the_end_of_what_is_shown_is_not_cut_open(client, fake):
 @pytest.fixture
 def skewed(fake, clock, monkeypatch):
     """The service's clock runs so far behind this machine's."""
-    from resources.enterprise.http.clock import ServiceClock
+    from resources.enterprise.http.answers import ServiceClock
 
-    monkeypatch.setattr(ServiceClock, "_told", set())
+    monkeypatch.setattr(ServiceClock, "_logged", set())
 
     def skew(**parts):
         ahead = dt.timedelta(**parts)

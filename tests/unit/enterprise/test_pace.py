@@ -6,7 +6,7 @@ import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from resources.enterprise.http.pace import Pace
+from resources.enterprise.data_api import Pace
 
 
 def gaps(pace, count=5):
@@ -18,7 +18,7 @@ def test_without_a_known_rate_nobody_waits(monkeypatch):
     def sleep(seconds):
         raise AssertionError(seconds)
 
-    monkeypatch.setattr("resources.enterprise.http.pace.time.sleep", sleep)
+    monkeypatch.setattr("resources.enterprise.data_api.time.sleep", sleep)
     assert len(gaps(Pace(None), 1000)) == 999
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, STRUCTURED_ARTICLES
 from resources.enterprise import EnterpriseClient, Service, errors, read_archive, record_model
-from resources.enterprise.record_models import record_model as made
+from resources.enterprise.models import record_model as made
 from tests.unit.lake.conftest import tar_bytes
 
 

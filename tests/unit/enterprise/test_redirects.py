@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from resources.enterprise import errors, models
-from resources.enterprise.http import networks, transport
+from resources.enterprise.http import bounds, transport
 from tests.unit.enterprise.loopback import Loopback, Reply
 
 NAME = "enwiki_namespace_0"
@@ -30,7 +30,7 @@ def inside():
 @pytest.fixture
 def public(monkeypatch):
     """`127.0.0.1` counts as public, everything else as what it is."""
-    real = networks.network_of
+    real = bounds.network_of
     monkeypatch.setattr(transport, "network_of", lambda one: "public" if one == PUBLIC else real(one))
 
 
@@ -119,12 +119,12 @@ def test_a_store_that_redirects_is_not_followed(client, fake, inside, public, ho
 def test_what_a_proxy_looks_up_is_its_own_matter(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "direct.localhost")
-    assert networks.addresses_of("http://localhost/x") == frozenset()
-    assert networks.addresses_of("http://0x7f000001/x") == {"127.0.0.1"}
+    assert bounds.addresses_of("http://localhost/x") == frozenset()
+    assert bounds.addresses_of("http://0x7f000001/x") == {"127.0.0.1"}
     monkeypatch.setattr(
         socket, "getaddrinfo", lambda *_, **how: [(0, 0, 0, "", ("127.0.0.9", 0))] if not how["flags"] else []
     )
-    assert networks.addresses_of("http://direct.localhost/x") == {"127.0.0.9"}
+    assert bounds.addresses_of("http://direct.localhost/x") == {"127.0.0.9"}
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_what_a_proxy_looks_up_is_its_own_matter(monkeypatch):
     ],
 )
 def test_addresses_belong_to_networks(address, network):
-    assert networks.network_of(address) == network
+    assert bounds.network_of(address) == network
 
 
 @pytest.mark.parametrize("name", ["auth_url", "base_url", "realtime_url"])

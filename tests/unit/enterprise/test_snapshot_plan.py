@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.enterprise import Disk, Wishes, check_together, errors, models, plan_snapshot
+from resources.enterprise import Disk, FetchOptions, check_together, errors, models, plan_snapshot
 from resources.enterprise.snapshot.plan import archive_name
 
 NAME = "enwiki_namespace_0"
@@ -46,7 +46,7 @@ class Offer:
         left=None,
         cores=2,
         listed=None,
-        **wishes,
+        **options,
     ):
         quotas = {}
         if snapshots is not None:
@@ -60,7 +60,7 @@ class Offer:
             quotas=quotas,
             disk=Disk(free, {archive_name(r): r.approximate_bytes for r in landed}, left or {}),
             cores=cores,
-            wishes=Wishes(**wishes),
+            options=FetchOptions(**options),
         )
 
 
@@ -71,9 +71,9 @@ def offer():
 
 def test_chunks_are_in_the_order_of_their_numbers_under_names_with_their_version(offer):
     plan = offer.plan()
-    assert [p.identifier for p in plan.pieces] == [f"{NAME}_chunk_{n}" for n in range(20)]
-    assert {p.target.parent for p in plan.pieces} == {FOLDER}
-    assert all(p.target.name == f"{p.identifier}.{p.version[:8]}.tar.gz" for p in plan.pieces)
+    assert [p.identifier for p in plan.files] == [f"{NAME}_chunk_{n}" for n in range(20)]
+    assert {p.target.parent for p in plan.files} == {FOLDER}
+    assert all(p.target.name == f"{p.identifier}.{p.version[:8]}.tar.gz" for p in plan.files)
     assert plan.manifest.name == f"{NAME}.{plan.snapshot.version[:8]}.set.json"
 
 
@@ -104,7 +104,7 @@ def test_the_form_follows_from_quota_and_machine(count, size, cores, snapshots, 
     assert plan.form == form
     assert re.search(why, plan.reason), plan.reason
     assert plan.product == ("snapshot" if form == "whole" else "chunk")
-    assert len(plan.pieces) == (1 if form == "whole" else count)
+    assert len(plan.files) == (1 if form == "whole" else count)
     assert plan.reason in plan.sentence
     assert plan.sentence.endswith(".")
 
@@ -208,7 +208,7 @@ def test_without_chunks_there_is_one_form():
 @pytest.mark.parametrize("listed", [0, 19])
 def test_a_chunk_list_that_does_not_fit_the_record_is_not_trusted(offer, listed):
     plan = offer.plan(listed=offer.chunks[:listed])
-    assert (plan.form, len(plan.pieces)) == ("whole", 1)
+    assert (plan.form, len(plan.files)) == ("whole", 1)
     assert "differ" in plan.reason
     with pytest.raises(errors.InvalidRequest):
         offer.plan(listed=offer.chunks[:listed], form="chunks")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.enterprise import Disk, Sidecar, Wishes, models, plan_snapshot, superseded
+from resources.enterprise import Disk, FetchOptions, Sidecar, models, plan_snapshot, superseded
 from resources.enterprise.download.partial_file import Part
 from resources.enterprise.snapshot.planner import look
 
@@ -29,8 +29,8 @@ def chunks():
 @pytest.fixture
 def plan(tmp_path, chunks):
     snapshot = record(models.Snapshot, NAME, chunks=[c.identifier for c in chunks])
-    wishes = Wishes(form="chunks")
-    return plan_snapshot(snapshot, chunks, tmp_path, quotas={}, disk=Disk(10**12), cores=2, wishes=wishes)
+    options = FetchOptions(form="chunks")
+    return plan_snapshot(snapshot, chunks, tmp_path, quotas={}, disk=Disk(10**12), cores=2, options=options)
 
 
 def land(folder, name, version, size=10):
@@ -74,9 +74,9 @@ def test_what_cannot_be_read_of_an_unfinished_file_counts_for_nothing(tmp_path, 
 
 
 def test_files_of_other_versions_and_forms_are_superseded_and_nothing_else(tmp_path, plan):
-    for piece in plan.pieces[:2]:
+    for piece in plan.files[:2]:
         land(tmp_path, piece.target.name, NEW)
-    leave(tmp_path, plan.pieces[2].target.name, NEW, 5)
+    leave(tmp_path, plan.files[2].target.name, NEW, 5)
     plan.manifest.write_text("{}")
     for name in ("notes.txt", f"{NAME}.tar.gz", f"{NAME}0.00000000.tar.gz", "frwiki_namespace_0.00000000.tar.gz"):
         (tmp_path / name).write_text("not ours")

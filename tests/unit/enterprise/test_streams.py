@@ -10,7 +10,7 @@ from itertools import islice
 
 import pytest
 
-from resources.enterprise import EnterpriseClient, Patience, Service
+from resources.enterprise import EnterpriseClient, RetryPolicy, Service
 from resources.enterprise.errors import (
     AuthenticationError,
     Forbidden,
@@ -19,17 +19,15 @@ from resources.enterprise.errors import (
     UnexpectedAnswer,
 )
 from resources.enterprise.query import Query
-from resources.enterprise.stream.connection import Connection
+from resources.enterprise.stream.connection import Connection, Inbox
 from resources.enterprise.stream.framing import EVENTS, NDJSON, framing
-from resources.enterprise.stream.inbox import Inbox
-from resources.enterprise.stream.positions import Positions, partitions_of, shares
-from resources.enterprise.stream.stream import StreamOptions
+from resources.enterprise.stream.stream import Positions, StreamOptions, partitions_of, shares
 from resources.sandbox import Settings, running
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply
 
 NOW = datetime(2025, 3, 9, 7, 30, tzinfo=UTC)
 STREAM = "/v2/articles"
-QUICK = Patience(retries=1, first_wait=0.001, longest_wait=0.01, connect_timeout=60, read_timeout=60)
+QUICK = RetryPolicy(retries=1, first_wait=0.001, longest_wait=0.01, connect_timeout=60, read_timeout=60)
 
 
 def event(partition, offset, **more):
@@ -463,7 +461,7 @@ def test_each_event_once_whatever_ends_in_between(sandbox, tmp_path, form):
         sandbox.faults.add(STREAM, kind=kind, where="api", after=chance.randint(1, 60) * unit)
         if chance.random() < 0.3:
             sandbox.faults.add(STREAM, kind="status", status=chance.choice([429, 500, 503]))
-    with EnterpriseClient(service, tmp_path, patience=QUICK) as client:
+    with EnterpriseClient(service, tmp_path, retry=QUICK) as client:
         taken = []
         # the consumer ends in between as well, and goes on at what it kept
         offsets = {}

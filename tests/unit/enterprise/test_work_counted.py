@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from resources.enterprise import Patience, Sidecar, errors, models
-from resources.enterprise.download.opening import WORTH
+from resources.enterprise import RetryPolicy, Sidecar, errors, models
+from resources.enterprise.download.object_reader import WORTH
 from resources.enterprise.http.transport import _RETRIED
 from tests.unit.enterprise.conftest import QUICK
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply
@@ -74,7 +74,7 @@ def test_what_does_not_heal_by_itself_is_asked_once(client, fake, status):
 
 def test_a_silent_service_is_asked_three_times(make_client, fake):
     """Each attempt costs a whole read timeout, so there are fewer than of those that fail at once."""
-    client = make_client(patience=Patience(retries=5, first_wait=0.001, longest_wait=0.002))
+    client = make_client(retry=RetryPolicy(retries=5, first_wait=0.001, longest_wait=0.002))
     client.account.login()
     fake.script("/v2/codes", *[Reply(drop=True)] * 9)
     with pytest.raises(errors.ServiceUnavailable, match="closed without an answer"):
@@ -262,5 +262,5 @@ def test_the_manifest_of_a_snapshot_comes_last_and_is_safe(client, disk, fake, t
     client.snapshots.download(plan, workers=1)
     names = disk.names()
     assert names[-1] == plan.manifest.name
-    for piece in plan.pieces:
+    for piece in plan.files:
         assert names.index(piece.target.name + ".json") < names.index(piece.target.name)

@@ -44,7 +44,7 @@ def fake(clock):
 
 @pytest.fixture
 def client(fake, clock, tmp_path):
-    with EnterpriseClient(fake.service(), tmp_path / "state", clock=clock, patience=QUICK) as client:
+    with EnterpriseClient(fake.service(), tmp_path / "state", clock=clock, retry=QUICK) as client:
         yield client
 
 

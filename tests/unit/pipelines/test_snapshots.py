@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.operations.snapshots import CombinedPlan, Fetched, Report
-from resources.enterprise import Disk, Download, Wishes, errors, models, plan_snapshot
+from resources.enterprise import Disk, Download, FetchOptions, errors, models, plan_snapshot
 
 GB = 10**9
 
@@ -24,8 +24,8 @@ def planned(project="enwiki", *, left=None, free=100 * GB, size=GB, form="whole"
     chunks = [record(models.Chunk, f"{name}_chunk_{n}", size // 2) for n in range(2)]
     whole = record(models.Snapshot, name, size, chunks=[chunk.identifier for chunk in chunks])
     quota = {} if left is None else {kind: models.Quota(0, left) for kind in ("snapshot", "chunk")}
-    wishes = Wishes(form=form, disk_factor=2.0)
-    return plan_snapshot(whole, chunks, Path("/x") / name, quotas=quota, disk=Disk(free), cores=2, wishes=wishes)
+    options = FetchOptions(form=form, disk_factor=2.0)
+    return plan_snapshot(whole, chunks, Path("/x") / name, quotas=quota, disk=Disk(free), cores=2, options=options)
 
 
 def test_units_are_counted_by_their_counter_and_bytes_together():

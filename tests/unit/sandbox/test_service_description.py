@@ -11,7 +11,7 @@ import yaml
 
 from resources import datasets
 from resources.datasets import Family
-from resources.enterprise.http import endpoints
+from resources.enterprise import endpoints
 from resources.sandbox.api.app import OPERATIONS as DATA
 from resources.sandbox.api.description import describe
 from resources.sandbox.api.endpoints import streams

@@ -1,6 +1,9 @@
-"""Reads an archive record by record, in memory that depends on its longest record alone.
+"""Archive files: read record by record, and fetched by the path of their record.
 
-Everything that can be read is given. What cannot be read is an error at the end: a damaged or truncated archive, and lines that are no records.
+Reading needs memory for the longest record alone. Everything that can be read is given first; a damaged or truncated
+archive and lines that are no records are an error at the end.
+
+Source: the service's description of downloads: HEAD costs no quota; a GET costs a unit where the product has one.
 """
 
 from __future__ import annotations
@@ -11,13 +14,18 @@ import io
 import json
 import os
 from contextlib import closing, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn, cast
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from resources import files
+from resources.enterprise import endpoints, errors, models
+from resources.enterprise.download.object_reader import Source
 from resources.enterprise.errors import IntegrityError
+from resources.enterprise.http.answers import etag_in, moment_in, number_in
+from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import shape_problem
 from resources.formatting import counted
 from resources.tar import RECORDS, Contents, TarStream, members
@@ -25,8 +33,13 @@ from resources.tar import RECORDS, Contents, TarStream, members
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
     from contextlib import AbstractContextManager
-    from typing import BinaryIO
+    from datetime import datetime
+    from os import PathLike
 
+    from resources.enterprise.data_api import DataApi
+    from resources.enterprise.download.downloader import Downloader
+    from resources.enterprise.download.object_reader import Progress
+    from resources.enterprise.endpoints import Endpoint
     from resources.tar import Member
 
 #: The longest record that is read, where nobody says otherwise.
@@ -136,7 +149,8 @@ class _Reader:
             named = "; ".join(self._bad) + (f"; and {more:,} more" if more else "")
             lines = counted(self._bad_count, "line")
             raise IntegrityError(
-                f"{self._name}: {lines} could not be read as {'a record' if self._bad_count == 1 else 'records'} ({named}). "
+                f"{self._name}: {lines} could not be read as {'a record' if self._bad_count == 1 else 'records'} "
+                f"({named}). "
                 f"{self._given()} Report the lines to the vendor."
             )
 
@@ -211,3 +225,128 @@ def _parse(line: bytes | bytearray) -> dict[str, Any]:
     if not isinstance(record, dict):
         raise _NotAnObjectError("it is JSON, but no object")
     return record
+
+
+_RECORD: Final = TypeAdapter(models.ArchiveRecord)
+
+
+@dataclass(frozen=True)
+class FileHead:
+    """The headers of a file. The service may leave out each of them: None.
+
+    Attributes:
+        size_bytes: Exact size, compressed.
+        modified_at: Last change of the object, in UTC.
+        etag: The object store's mark of this state, with its quotes; not the MD5.
+        content_type: Media type.
+    """
+
+    size_bytes: int | None
+    modified_at: datetime | None
+    etag: str | None
+    content_type: str | None
+
+
+@guarded
+class ServiceFiles:
+    """Single files by the path of their record (from `endpoints`), and the records of archives.
+
+    Safe for several threads.
+    """
+
+    def __init__(self, api: DataApi, downloader: Downloader) -> None:
+        self._api = api
+        self._downloader = downloader
+        self.redactor = api.redactor
+
+    def head(self, path: str) -> FileHead:
+        """Read the size and other headers of a file (`HEAD {path}/download`). Costs no quota.
+
+        Raises:
+            NotFound: There is no such file.
+            InvalidRequest: The path is not that of a file's record; nothing was sent.
+        """
+        _checked(path)
+        headers = self._api.head(endpoints.download(path), f"read the headers of {path}")
+        return FileHead(
+            number_in(headers, "Content-Length"),
+            moment_in(headers, "Last-Modified"),
+            etag_in(headers),
+            headers.get("Content-Type"),
+        )
+
+    def download(self, path: str, target: BinaryIO, progress: Progress | None = None) -> models.ArchiveRecord:
+        """Write a file to any object with `write`, in order and in bounded memory; it is not closed.
+
+        A broken connection is continued within this call. A call that failed cannot be continued: discard what it
+        wrote. `Hours.download` and `Snapshots.download` continue across calls, and fetch large files over several
+        connections. One unit of quota at most, and one more for each new signed URL.
+
+        Returns:
+            The record of the file that was written.
+
+        Raises:
+            IntegrityError: The bytes that were written are not those that the record names (MD5).
+            EnterpriseError: As for `head`, or the file could not be fetched.
+        """
+        quota = _checked(path).file_quota
+        record = self._record(path)
+        for piece in self._downloader.pieces(self._source(path, record, quota)):
+            left = memoryview(piece)
+            while left:
+                count = target.write(left)
+                left = left[len(left) if count is None else count :]
+            if progress is not None:
+                progress(len(piece))
+        return record
+
+    def read(self, archive: str | PathLike[str] | BinaryIO, model: Any = None) -> Iterator[Any]:
+        """Read the records of an archive, one by one: of a local file, an open binary file, or a file of the service.
+
+        A text that begins with `/v2/` is the path of a record of the service: its file is read while it is fetched,
+        without a disk, and each call costs a unit of quota where the product has one. A local file needs no account:
+        `read_archive` is the same without a client.
+
+        Args:
+            archive: What to read.
+            model: The model of the records, from `record_model`; without it each record is a dict.
+
+        Raises:
+            IntegrityError: After the last good record: the archive is damaged or truncated, lines are no records, or
+                the bytes are not those that the service's record names.
+            EnterpriseError: As for `download`.
+        """
+        if isinstance(archive, str) and archive.startswith("/v2/"):
+            return read_pieces(archive, self._pieces(archive), model)
+        return read_archive(archive, model)
+
+    def _pieces(self, path: str) -> Generator[bytes, None, None]:
+        """The bytes of a file, verified when the last one is taken."""
+        quota = _checked(path).file_quota
+        yield from self._downloader.pieces(self._source(path, self._record(path), quota))
+
+    def _record(self, path: str) -> models.ArchiveRecord:
+        return self._api.record(path, _RECORD, f"read the record {path}")[0]
+
+    def _source(self, path: str, record: models.ArchiveRecord, quota: str | None) -> Source:
+        address = endpoints.download(path)
+        return Source(
+            identifier=record.identifier,
+            version=record.version,
+            size_hint=record.stated_bytes,
+            url_path=address,
+            resolve=lambda: self._api.address(address, f"get the address of {path}", quota),
+            read_again=lambda: (self._source(path, self._record(path), quota), 1),
+            pinned=True,
+        )
+
+
+def _checked(path: str) -> Endpoint:
+    """Return the endpoint of a file's record."""
+    if (found := endpoints.of_file(path)) is not None:
+        return found
+    raise errors.InvalidRequest(
+        f"{path[:200]!r} is not the path of a file's record. Nothing was sent. Write it as `endpoints` does, for "
+        "example "
+        "/v2/snapshots/enwiki_namespace_0 or /v2/batches/2026-11-20/05/enwiki_namespace_0."
+    )

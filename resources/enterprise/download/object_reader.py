@@ -1,0 +1,372 @@
+"""Reads an archive at the object store, from any byte on, and checks that it is the expected one.
+
+A body that breaks off is continued where it stopped, with the same signed URL while the store still accepts it.
+
+Source: the service's description of downloads (307 to a signed URL, which lives for 60 s and costs a unit of quota
+where the product has one; `Range`, `If-Range`).
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, NoReturn
+
+import urllib3
+
+from resources.enterprise import errors
+from resources.enterprise.http.answers import BrokenAnswer, NoConnection, etag_in, number_in
+from resources.enterprise.http.bounds import CancellableDeadline, TooSlowError
+from resources.enterprise.http.workarounds import stems_from
+
+if TYPE_CHECKING:
+    import requests
+
+    from resources.enterprise.download.partial_file import ObjectState, Segment
+    from resources.enterprise.http.transport import Transport
+
+#: Hears how many bytes came since it was called last: each byte of a file once, whatever is fetched again.
+Progress = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Source:
+    """The archive to download.
+
+    Attributes:
+        identifier: The record's identifier.
+        version: The record's version: MD5 of the archive.
+        size_hint: About how many bytes, None where the record does not say.
+        url_path: Path of the download at the service.
+        resolve: Asks the service for a signed address; gives it with the number of requests it took.
+        read_again: Reads the record again; gives the source it names now with the number of requests it took.
+        pinned: Whether another version, which the service has meanwhile, is not worth a request.
+    """
+
+    identifier: str
+    version: str
+    size_hint: int | None
+    url_path: str
+    resolve: Callable[[], tuple[str, int]]
+    read_again: Callable[[], tuple[Source, int]]
+    pinned: bool = False
+
+
+class Address:
+    """The signed address of one download, asked for when needed and again when the store refuses it.
+
+    Shared by the threads of the download. `request_count`: requests to the service so far.
+
+    Args:
+        source: What is downloaded.
+        limit: How often an address may be asked for (each may cost a unit of quota).
+        kept: A sentence for messages: what becomes of the bytes that came before a failure.
+    """
+
+    def __init__(self, source: Source, limit: int, kept: str = "What was fetched is kept.") -> None:
+        self._source = source
+        self._kept = kept
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._current: str | None = None
+        self._refusals = 0
+        self.asked = 0
+        self.request_count = 0
+
+    def get(self) -> str:
+        """The address to use now.
+
+        Raises:
+            ServiceUnavailable: It was asked for too often.
+        """
+        with self._lock:
+            if self._current is None:
+                if self.asked >= self._limit:
+                    raise errors.ServiceUnavailable(
+                        f"{self._source.identifier} needed more than {self._limit} signed URLs, each of which may "
+                        f"cost quota. {self._kept} The connection breaks too often: run this again later."
+                    )
+                self.asked += 1
+                self._current, count = self._source.resolve()
+                self.request_count += count
+            return self._current
+
+    def worked(self) -> None:
+        """Bytes came from it: refusals before do not count any more."""
+        with self._lock:
+            self._refusals = 0
+
+    def refused(self, address: str, status: int) -> None:
+        """The store does not take it (any more).
+
+        Raises:
+            ServiceUnavailable: It refused the one before too.
+        """
+        with self._lock:
+            if address != self._current:
+                return  # another range noticed first
+            self._current = None
+            self._refusals += 1
+            if self._refusals > 1:
+                raise errors.ServiceUnavailable(
+                    f"The object store refused two fresh addresses of {self._source.identifier} ({status}). "
+                    f"{self._kept} The archive may be gone, or a proxy changes requests on the way: run this again "
+                    "later.",
+                    status=status,
+                )
+
+
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})\Z")
+_READ_BYTES = 1 << 18
+#: A broken body counts as progress, and the count of failures starts again, from this many bytes on.
+WORTH = 1 << 20
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """The division of large files.
+
+    Attributes:
+        connections: Ranges fetched at once.
+        parallel_bytes: Files from this size on are divided.
+        smallest_bytes: No range is smaller.
+        addresses: Signed addresses one download may ask for (each may cost a unit of quota).
+        wait_seconds: How long to wait for another process that fetches the same file.
+    """
+
+    connections: int = 4
+    parallel_bytes: int = 64 << 20
+    smallest_bytes: int = 16 << 20
+    addresses: int = 8
+    wait_seconds: float = 3600.0
+
+
+_log = logging.getLogger(__name__)
+
+
+class ChangedError(Exception):
+    """The object is not the one whose first bytes are there."""
+
+
+class OversizeError(ChangedError):
+    """The object is larger than its record allows.
+
+    Attributes:
+        largest: Bytes that are taken.
+    """
+
+    def __init__(self, largest: int) -> None:
+        super().__init__(largest)
+        self.largest = largest
+
+
+class RangeIgnoredError(Exception):
+    """The store sends the whole object whatever is asked."""
+
+
+class StoppedError(Exception):
+    """Another range failed; this one ends quietly."""
+
+
+class Opened(NamedTuple):
+    """An answer whose body is to be read, and the deadline that holds for it."""
+
+    response: requests.Response
+    deadline: CancellableDeadline
+
+
+class ObjectReader:
+    """Reads one object, which it opens as often as its body breaks off."""
+
+    #: What becomes of the bytes that came before a failure, and what to do.
+    kept: ClassVar = "What was fetched is kept."
+    advice: ClassVar = "Run this again: it goes on from there."
+
+    def __init__(self, source: Source, known: ObjectState, transport: Transport, ranges: Ranges) -> None:
+        self._source = source
+        self._known = known
+        self._transport = transport
+        self._retry = transport.retry
+        self._limits = transport.limits
+        self._largest = transport.limits.largest(source.size_hint)
+        self._ranges = ranges
+        self._address = Address(source, ranges.addresses, self.kept)
+        self._doing = f"fetch {source.identifier}"
+        self._stop = threading.Event()
+        self._open: set[CancellableDeadline] = set()
+
+    @property
+    def request_count(self) -> int:
+        """Requests to the service."""
+        return self._address.request_count
+
+    def _first_answer(self, first: Segment | None) -> Opened:
+        """Open the object for the first time: a range of it, or all of it."""
+        failures = 0
+        while True:
+            try:
+                return self._opened(first)
+            except BrokenAnswer as error:
+                failures += 1
+                self._pause(failures, error)
+
+    def _bytes(self, segment: Segment, opened: Opened | None) -> Generator[bytes, None, None]:
+        """Yield the bytes of a segment from its next one on, and continue after each break. The caller counts them."""
+        failures = 0
+        while True:
+            before = segment.done
+            try:
+                if opened is None:
+                    opened = self._opened(segment)
+                self._address.worked()
+                yield from self._body(opened, segment)
+            except BrokenAnswer as error:
+                opened = None
+                failures = 1 if segment.done - before >= WORTH else failures + 1
+                self._pause(failures, error)
+                _log.info("%s broke off at byte %d and is continued.", self._source.identifier, segment.position)
+            else:
+                return
+
+    def _body(self, opened: Opened, segment: Segment) -> Generator[bytes, None, None]:
+        """Yield the bytes of one answer until it ends or breaks off."""
+        timely = segment.done
+        self._open.add(opened.deadline)
+        try:
+            while segment.remaining != 0 and (data := self._piece(opened.response, segment)):
+                if self._stop.is_set():
+                    raise StoppedError
+                self._fits(segment.position + len(data))
+                began = time.monotonic()
+                yield data
+                opened.deadline.extend(time.monotonic() - began)  # the caller may need any time
+                if segment.done - timely >= self._limits.slow_bytes:
+                    opened.deadline.restart()
+                    timely = segment.done
+        finally:
+            self._open.discard(opened.deadline)
+            opened.response.close()
+        if segment.remaining not in {0, None}:
+            raise self._broken(segment, "it ended early")
+
+    def _halt(self) -> None:
+        """End all ranges now, also those that wait for data."""
+        self._stop.set()
+        for deadline in tuple(self._open):
+            deadline.cancel()
+
+    def _opened(self, segment: Segment | None) -> Opened:
+        """Open the object from a segment's next byte on (None: all of it), and check that it is the one we know."""
+        headers: dict[str, str] = {}
+        position = segment.position if segment else 0
+        if segment is not None:
+            headers["Range"] = f"bytes={position}-" + ("" if segment.end is None else str(segment.end - 1))
+            if self._known.etag is not None and not self._known.etag.startswith("W/"):
+                headers["If-Range"] = self._known.etag
+        deadline = CancellableDeadline(self._limits.slow_seconds)
+        response = self._answered(headers, deadline)
+        try:
+            self._check(response, position, ranged=segment is not None)
+        except BaseException:
+            response.close()
+            raise
+        return Opened(response, deadline)
+
+    def _answered(self, headers: dict[str, str], deadline: CancellableDeadline) -> requests.Response:
+        while True:
+            if self._stop.is_set():
+                raise StoppedError
+            address = self._address.get()
+            response = self._transport.open(address, headers, doing=self._doing, deadline=deadline)
+            status = response.status_code
+            if status in {200, 206}:
+                return response
+            response.close()
+            if status in {400, 401, 403}:
+                self._address.refused(address, status)
+            elif status == 404:
+                raise errors.NotFound(
+                    f"The archive of {self._source.identifier} is not in the object store (404). Nothing was landed. "
+                    "The service may have removed or be rewriting it: list it again.",
+                    status=404,
+                )
+            elif status in {412, 416}:
+                raise ChangedError
+            else:
+                raise BrokenAnswer(
+                    f"Could not {self._doing}: the object store answered {status}. {self.kept} {self.advice}",
+                    status=status,
+                )
+
+    def _check(self, response: requests.Response, position: int, *, ranged: bool) -> None:
+        """Check that the answer continues the object whose bytes are there."""
+        etag, known = etag_in(response.headers), self._known
+        if known.etag is not None and etag is not None and etag != known.etag:
+            raise ChangedError
+        if response.status_code == 206:
+            start, _, size = content_range(response)
+            if not ranged or start != position or (known.size is not None and size != known.size):
+                raise ChangedError
+            self._fits(size)
+            if known.segments and known.size is None:  # the first answer did not say
+                known.size = known.segments[-1].end = size
+        elif known.segments and (position > 0 or len(known.segments) > 1):
+            raise RangeIgnoredError
+        elif known.segments and number_in(response.headers, "Content-Length") != known.size:
+            raise ChangedError
+
+    def _piece(self, response: requests.Response, segment: Segment) -> bytes:
+        """Return the bytes that have arrived, at least one; none at the end of the body."""
+        wanted = _READ_BYTES if segment.remaining is None else min(_READ_BYTES, segment.remaining)
+        try:
+            data: bytes = response.raw.read1(wanted, decode_content=False)
+        except (urllib3.exceptions.HTTPError, ValueError) as error:  # ValueError: closed by another thread
+            slow = f"less than {self._limits.slow_bytes:,} bytes came in {self._limits.slow_seconds:,.0f} s"
+            broken = self._broken(segment, slow if stems_from(error, TooSlowError) else type(error).__name__)
+        else:
+            return data
+        raise broken
+
+    def _broken(self, segment: Segment, reason: str) -> BrokenAnswer:
+        return BrokenAnswer(
+            f"Could not {self._doing}: the body broke off at byte {segment.position} ({reason}). {self.kept} "
+            f"{self.advice}"
+        )
+
+    def _fits(self, size: int) -> None:
+        """See that an object of so many bytes is one that the record can mean."""
+        if size > self._largest:
+            raise OversizeError(self._largest)
+
+    def _pause(self, failures: int, error: BrokenAnswer) -> None:
+        """Wait after a break, or give up after too many in a row."""
+        if failures > self._retry.retries:
+            self._broke_off(error)
+        self._stop.wait(self._retry.wait(failures))
+
+    def _left(self) -> str:
+        """Return a sentence about the bytes that are kept after the last attempt."""
+        return f"{self._known.done} bytes are kept. {self.advice}"
+
+    def _broke_off(self, last: BrokenAnswer | None = None) -> NoReturn:
+        kind = errors.UnreachableError if isinstance(last, NoConnection) else errors.ServiceUnavailable
+        because = f" The last time: {last.message.split('. ')[0]}." if last else ""
+        raise kind(
+            f"Could not {self._doing}: the connection to the object store broke {self._retry.retries + 1} times in "
+            f"a row. {self._left()}{because}"
+        ) from None
+
+
+def content_range(response: requests.Response) -> tuple[int, int, int]:
+    """(first byte, byte after the last, size of the object) of a 206."""
+    found = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
+    if found is None or not int(found[1]) <= int(found[2]) < int(found[3]):
+        raise BrokenAnswer(
+            "The object store answered a part of the archive without saying which (Content-Range). What was fetched is "
+            "kept. Run this again later."
+        )
+    return int(found[1]), int(found[2]) + 1, int(found[3])

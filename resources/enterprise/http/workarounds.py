@@ -1,0 +1,346 @@
+"""Workarounds for requests 2.34 and urllib3 2.8: each with the condition under which it can be deleted.
+
+`tests/unit/enterprise/test_workarounds.py` has a test for each, which fails when the library changes.
+
+| workaround | library's behaviour | delete it when |
+|---|---|---|
+| `NoAuth` | requests sends credentials of a .netrc file with requests that have none | requests can be told not to |
+| `NoCookies` | requests parses and keeps cookies | sessions without a cookie jar exist |
+| `Session` | requests prepares the next request of a redirect also if redirects are not followed | it no longer does |
+| `BoundedRetry` | urllib3 obeys a `Retry-After` of hours, and fails on one that is no date | urllib3 bounds it |
+| `Adapter` and the classes before it | timeouts count from byte to byte, not to the end | urllib3 has deadlines |
+| `LIBRARY_ERRORS`, `causes`, `reason` | urllib3's errors and ValueErrors escape requests | errors have one base class |
+| `hide_queries_in_http_log` | urllib3 logs the query of an address, which is a key of a signed URL | it hides queries |
+| `shut_down` | `SSLSocket.shutdown` forgets TLS while another thread reads | it no longer does |
+| `send_again` | requests has no public method to repeat a request within a hook | it has one |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.client
+import io
+import logging
+import socket
+import ssl
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+import requests
+import urllib3
+from requests.adapters import HTTPAdapter
+from requests.auth import AuthBase
+from requests.cookies import RequestsCookieJar
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import InvalidHeader
+from urllib3.util.retry import Retry
+
+from resources import files
+from resources.enterprise import errors
+from resources.enterprise.http.bounds import CancellableDeadline, Deadline, TooSlowError, current_deadline, met
+from resources.enterprise.redaction import printable, without_any_query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from _typeshed import WriteableBuffer
+    from urllib3 import PoolManager, ProxyManager
+    from urllib3.response import BaseHTTPResponse
+
+    from resources.enterprise.redaction import Redactor
+
+_log = logging.getLogger(__name__)
+
+
+class NoAuth(AuthBase):
+    """Sends no credentials, also none that requests would take from a .netrc file."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        return request
+
+
+class NoCookies(RequestsCookieJar):
+    """Takes none: so threads share no state that answers could spoil, and nobody parses them."""
+
+    def extract_cookies(self, response: Any, request: Any) -> None:
+        pass
+
+
+class Session(requests.Session):
+    """Knows no redirects: requests would otherwise prepare the next request, for whatever address it is given."""
+
+    def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002  the library's signature
+        return None
+
+
+class BoundedRetry(Retry):
+    """urllib3's retries, with a `Retry-After` of hours cut to the longest wait, and one that is no date left aside."""
+
+    #: Not 429: whether waiting helps is for the client to find out.
+    RETRY_AFTER_STATUS_CODES = frozenset({503})
+
+    def increment(self, *args: Any, **options: Any) -> Self:
+        following = super().increment(*args, **options)
+        error: Exception | None = options.get("error")
+        if error is not None and not self.history:  # once, in place of the library's line for every attempt
+            _log.info("A request failed: %s. Trying again, %s times at most.", reason(error), self.total)
+        return following
+
+    def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
+        try:
+            asked = super().get_retry_after(response)
+        except (InvalidHeader, ValueError, OverflowError):  # a number of 5,000 digits, a date of the year 99999
+            return None
+        return None if asked is None else min(asked, float(self.backoff_max))
+
+
+class _Timed(io.RawIOBase):
+    """A file over a socket that knows when its time is over."""
+
+    def __init__(self, raw: socket.SocketIO, timed: socket.socket, deadline: Deadline) -> None:
+        self._raw, self._socket, self._deadline = raw, timed, deadline
+        self._timeout = timed.gettimeout()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int | None:
+        left = self._deadline.left()
+        self._socket.settimeout(left if self._timeout is None else min(left, self._timeout))
+        try:
+            return self._raw.readinto(buffer)
+        except TimeoutError:
+            self._deadline.left()  # says so where it was the deadline
+            raise
+
+    def close(self) -> None:
+        if not self.closed:
+            self._raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    """An answer that is read under the deadline of the block it began in."""
+
+    def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        if (deadline := current_deadline()) is not None:
+            if isinstance(deadline, CancellableDeadline):
+                deadline.attach(functools.partial(shut_down, sock))
+            raw: Any = self.fp.detach()  # the buffer is still empty
+            self.fp = io.BufferedReader(_Timed(raw, sock, deadline))
+
+
+def _meet(connection: HTTPConnection) -> None:
+    if connection.proxy is not None:  # the peer is the proxy, which decides itself where it connects to
+        return
+    try:
+        met(connection.sock)
+    except BaseException:
+        connection.close()
+        raise
+
+
+class _Connection(HTTPConnection):
+    response_class = _Response
+
+    def connect(self) -> None:
+        super().connect()
+        _meet(self)
+
+
+class _SecureConnection(HTTPSConnection):
+    response_class = _Response
+
+    def connect(self) -> None:
+        super().connect()
+        _meet(self)
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
+
+
+class _SecurePool(HTTPSConnectionPool):
+    ConnectionCls = _SecureConnection
+
+
+class Adapter(HTTPAdapter):
+    """Opens connections whose answers are read under a deadline."""
+
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        super().init_poolmanager(*args, **options)
+        _use(self.poolmanager)
+
+    def proxy_manager_for(self, *args: Any, **options: Any) -> ProxyManager:
+        manager: ProxyManager = super().proxy_manager_for(*args, **options)
+        _use(manager)
+        return manager
+
+
+def _use(manager: PoolManager) -> None:
+    manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
+
+
+#: Loggers of urllib3 that print the path and query of requests.
+_LOGGERS: Final = (
+    "urllib3.connection",
+    "urllib3.connectionpool",
+    "urllib3.poolmanager",
+    "urllib3.response",
+    "urllib3.util.retry",
+)
+_LONGEST_LINE: Final = 1_000
+
+
+class _QueriesHidden(logging.Filter):
+    def filter(self, record: logging.LogRecord) -> bool:
+        if str(record.msg).startswith("Retrying ("):
+            return False  # a line for every attempt; the transport says once what fails
+        record.msg = printable(without_any_query(record.getMessage()), _LONGEST_LINE)
+        record.args = ()
+        record.exc_info = record.exc_text = None  # it repeats the message, and names the address
+        return True
+
+
+_FILTER = _QueriesHidden()
+
+
+def hide_queries_in_http_log() -> None:
+    """Make the HTTP library's log show addresses without their query: the query of a signed address is a key.
+
+    Safe to call often; the filter is attached once per logger and also holds for log levels switched on later.
+    """
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_FILTER)
+
+
+_C = TypeVar("_C")
+
+#: What libraries raise for what the other side sent.
+LIBRARY_ERRORS: Final = (
+    requests.RequestException,
+    urllib3.exceptions.HTTPError,
+    http.client.HTTPException,
+    OSError,
+    ValueError,
+    ArithmeticError,
+    RecursionError,
+)
+
+_LONGEST_SHOWN: Final = 300
+
+#: By exact class, in the order in which they count: a NewConnectionError is a ConnectTimeoutError.
+_REASONS: Final[dict[type[BaseException], str]] = {
+    urllib3.exceptions.NameResolutionError: "the name of the host cannot be resolved",
+    urllib3.exceptions.ConnectTimeoutError: "no connection in time",
+    TooSlowError: "the answer was not complete in time",
+    urllib3.exceptions.ReadTimeoutError: "no answer in time",
+    requests.exceptions.SSLError: "the host could not prove who it is (TLS)",
+    urllib3.exceptions.SSLError: "the host could not prove who it is (TLS)",
+    ssl.SSLError: "the host could not prove who it is (TLS)",
+    requests.exceptions.ProxyError: "the proxy refused the connection",
+    urllib3.exceptions.ProxyError: "the proxy refused the connection",
+    ConnectionRefusedError: "the connection was refused",
+    http.client.RemoteDisconnected: "the connection was closed without an answer",
+    urllib3.exceptions.InvalidChunkLength: "the answer's chunks are malformed",
+    http.client.IncompleteRead: "the answer broke off",
+    urllib3.exceptions.IncompleteRead: "the answer broke off",
+    urllib3.exceptions.DecodeError: "the answer's compression is damaged",
+    requests.exceptions.InvalidURL: "the address is malformed",
+    http.client.InvalidURL: "the address is malformed",
+    urllib3.exceptions.LocationParseError: "the address is malformed",
+    http.client.LineTooLong: "a header of the answer is too long",
+    http.client.HTTPException: "what came is no answer of HTTP",
+    http.client.BadStatusLine: "what came is no answer of HTTP",
+    requests.exceptions.InvalidHeader: "a header of the answer is malformed",
+    urllib3.exceptions.InvalidHeader: "a header of the answer is malformed",
+}
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """An exception and those it stems from, outermost first."""
+    seen: list[BaseException] = []
+    current: BaseException | None = error
+    while current is not None and current not in seen:
+        seen.append(current)
+        inner = getattr(current, "reason", None) or next(
+            (a for a in current.args if isinstance(a, BaseException)), None
+        )
+        current = inner if isinstance(inner, BaseException) else current.__cause__ or current.__context__
+    return seen
+
+
+def stems_from(error: BaseException, *kinds: type[BaseException]) -> bool:
+    """Return whether an exception is one of these kinds, or was caused by one."""
+    return any(isinstance(one, kinds) for one in causes(error))
+
+
+def reason(error: BaseException) -> str:
+    """Return what went wrong on the wire, in words that hold no address."""
+    seen = causes(error)
+    kinds = {type(one) for one in seen}
+    for kind, words in _REASONS.items():
+        if kind in kinds:
+            return words
+    system = next((one for one in reversed(seen) if isinstance(one, OSError) and one.strerror), None)
+    if system is not None:
+        return f"the connection failed: {system.strerror}"
+    return "the answer broke off" if urllib3.exceptions.ProtocolError in kinds else "the connection failed"
+
+
+def guarded(kind: type[_C]) -> type[_C]:
+    """Make every public method of a class end in a result or in one of our errors.
+
+    The class has a `redactor`; a failure that was foreseen nowhere is described by its kind and its text without
+    secrets.
+    """
+    for name, member in vars(kind).copy().items():
+        if callable(member) and not name.startswith("_"):
+            setattr(kind, name, _guard(member))
+    return kind
+
+
+def _guard(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def guard(self: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return method(self, *args, **options)
+        except files.BusyError as error:
+            failure: errors.EnterpriseError = errors.StateBusy(str(error))
+        except LIBRARY_ERRORS as error:
+            failure = _unforeseen(error, method.__name__, self.redactor)
+        # Outside the handler, so that the library's exception, whose text may hold an address, is not attached.
+        raise failure
+
+    return guard
+
+
+def _unforeseen(error: BaseException, doing: str, redactor: Redactor) -> errors.EnterpriseError:
+    if isinstance(error, OSError) and error.errno is not None:
+        what = f"`{doing}` could not read or write on the disk ({error.strerror}). What was there is kept."
+        if files.is_full(error):
+            return errors.DiskFull(f"{what} Make room and run this again.")
+        return errors.StateError(f"{what} Check the data folder and its permissions and run this again.")
+    shown = redactor.clean(f"{type(error).__name__}: {error}")[:_LONGEST_SHOWN]
+    return errors.UnexpectedAnswer(
+        f"`{doing}` met something that cannot be worked with ({shown}). What was fetched before is kept. If the "
+        "address of "
+        "the service is right, its interface has changed and this client needs an update."
+    )
+
+
+def shut_down(connection: socket.socket) -> None:
+    """End a connection from another thread: its reader finds the end of the stream."""
+    with contextlib.suppress(OSError):
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+def send_again(response: requests.Response, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+    """Send a changed request once more over the connections that the response came from; hooks do not run for it."""
+    adapter: Any = response.connection
+    again: requests.Response = adapter.send(request, **options)
+    again.history.append(response)
+    again.request = request
+    return again

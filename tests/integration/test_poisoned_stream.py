@@ -13,7 +13,7 @@ import pytest
 
 from assets.steps.stream import keep
 from resources.enterprise import EnterpriseClient, RetryPolicy, StreamOptions
-from resources.enterprise.stream.framing import EVENTS, NDJSON
+from resources.enterprise.stream.framing import NDJSON
 from resources.enterprise.stream.stream import partitions_of
 from resources.lake import Layout
 from resources.lake.live import LiveLake
@@ -68,15 +68,13 @@ class Streaming:
             if partition in wanted
             for entry in self.service.sent(partition, asked.get("offsets", {}).get(str(partition)))
         ]
-        if request.headers["accept"] == NDJSON:
-            return b"".join(line + b"\n" for line in lines)
-        return b": hello\n\n" + b"".join(b"event: message\ndata: " + line + b"\n\n" for line in lines)
+        assert request.headers["accept"] == NDJSON
+        return b"".join(line + b"\n" for line in lines)
 
 
 def play(folder, seed):
     chance = random.Random(seed)
     layout, streaming = Layout(folder), Streaming(chance)
-    form = chance.choice((NDJSON, EVENTS))
 
     def listen(client, answers):
         steps, until = [], streaming.answers + answers
@@ -89,7 +87,7 @@ def play(folder, seed):
             ended=lambda: streaming.answers >= until,
             say=steps.append,
             warn=pytest.fail,
-            options=StreamOptions(connections=2, form=form),
+            options=StreamOptions(connections=2),
             step_seconds=0.01,
         )
         return [one.step for one in steps]

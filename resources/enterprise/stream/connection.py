@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from resources.enterprise import errors
 from resources.enterprise.http.answers import Answer, read_body
 from resources.enterprise.http.workarounds import LIBRARY_ERRORS
-from resources.enterprise.stream.framing import framing
+from resources.enterprise.stream.framing import NDJSON, Records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from resources.enterprise.http.bounds import CancellableDeadline
     from resources.enterprise.http.transport import Transport
-    from resources.enterprise.stream.framing import Lines
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,6 @@ def listen(
     transport: Transport,
     url: str,
     body: Mapping[str, Any],
-    accept: str,
     *,
     doing: str,
     auth: AuthBase,
@@ -115,7 +113,6 @@ def listen(
         transport: Sends the request.
         url: Address of the stream.
         body: Sent as JSON.
-        accept: Content type that is asked for.
         doing: What for, to stand behind "Could not" in a message.
         auth: Adds the token.
         deadline: Ends the answer.
@@ -124,7 +121,7 @@ def listen(
         BrokenAnswer: No connection, or the answer broke off.
         EnterpriseError: What a refusal means.
     """
-    response = transport.open(url, {"Accept": accept}, doing=doing, deadline=deadline, body=body, auth=auth)
+    response = transport.open(url, {"Accept": NDJSON}, doing=doing, deadline=deadline, body=body, auth=auth)
     transport.clock.heard(response.headers)
     try:
         if response.status_code != 200 or "html" in response.headers.get("Content-Type", "").lower():
@@ -180,7 +177,6 @@ class Connection(threading.Thread):
         pieces: Callable[[tuple[int, ...], CancellableDeadline, bool], Iterator[bytes]],
         inbox: Inbox,
         deadline: Callable[[float], CancellableDeadline],
-        form: str,
         longest: int,
         waits: tuple[float, float],
     ) -> None:
@@ -191,7 +187,7 @@ class Connection(threading.Thread):
         self.failing_since: float | None = None
         self.failure: errors.EnterpriseError | None = None
         self.too_long_count = 0
-        self._pieces, self._inbox, self._form, self._longest = pieces, inbox, form, longest
+        self._pieces, self._inbox, self._longest = pieces, inbox, longest
         self._make_deadline = deadline
         self._deadline: CancellableDeadline | None = None
         self._ended = threading.Event()
@@ -269,7 +265,7 @@ class Connection(threading.Thread):
         return f" ({self.failure})" if self.failure is not None and self.failing_since is not None else ""
 
     def _read(self) -> None:
-        lines = framing(self._form, self._longest)
+        lines = Records(self._longest)
         self._deadline = deadline = self._make_deadline(_SILENT_LONGEST)
         self.opened += 1
         began = self.heard_at = time.monotonic()
@@ -281,7 +277,7 @@ class Connection(threading.Thread):
             # moments
             self._by_moment |= self.heard_at == began and time.monotonic() - began > _SILENT_SECONDS
 
-    def _take(self, pieces: Iterator[bytes], lines: Lines, deadline: CancellableDeadline) -> None:
+    def _take(self, pieces: Iterator[bytes], lines: Records, deadline: CancellableDeadline) -> None:
         """Put the records of an answer into the inbox."""
         left_out = 0
         with contextlib.ExitStack() as turn:

@@ -21,7 +21,6 @@ from resources.enterprise.errors import InvalidRequest
 from resources.enterprise.http.bounds import CancellableDeadline
 from resources.enterprise.query import Kind
 from resources.enterprise.stream.connection import Connection, Inbox, listen
-from resources.enterprise.stream.framing import NDJSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -136,7 +135,6 @@ class StreamOptions:
 
     Attributes:
         connections: Connections side by side, 1 to 10; the service's throttle is for each of them.
-        form: Content type: NDJSON, or server-sent events.
         room_bytes: Records that wait in memory, about; while so many do, nothing more is read. All connections together
             hold these, two of the longest records (one waits, one is put together), and 1.25 MiB each.
         record_bytes: The longest record; longer ones are left out.
@@ -144,7 +142,6 @@ class StreamOptions:
     """
 
     connections: int = 10
-    form: str = NDJSON
     room_bytes: int = 32 << 20
     record_bytes: int = 64 << 20
     give_up_seconds: float = 3_600.0
@@ -192,7 +189,7 @@ class Stream:
         self._inbox = Inbox(options.room_bytes)
         waits = transport.retry.first_wait, transport.retry.longest_wait
         self.connections = [
-            Connection(parts, self._pieces, self._inbox, CancellableDeadline, options.form, options.record_bytes, waits)
+            Connection(parts, self._pieces, self._inbox, CancellableDeadline, options.record_bytes, waits)
             for parts in shares(options.connections)
         ]
 
@@ -309,7 +306,6 @@ class Stream:
             self._transport,
             self._url,
             self.positions.body(parts, self.now, by_moment=by_moment) | self._query,
-            self._options.form,
             doing=self._doing,
             auth=self._auth.bearer,
             deadline=deadline,

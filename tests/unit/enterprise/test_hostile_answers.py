@@ -217,7 +217,7 @@ def run(world, seed):
     fake.password, fake.challenge = PASSWORD, None
     fake.uses_allowed = chance.choice([90, 90, 0])
     operation = chance.choice(sorted(OPERATIONS))
-    if operation == "new_password":
+    if operation == "account.new_password":
         fake.challenge = "NEW_PASSWORD_REQUIRED"
     spoiler = Spoiler(chance, fake)
     service = Service(fake.url, fake.url, fake.url, USERNAME, PASSWORD, "tests@example.org")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from resources import datasets
 from resources.datasets import Family
 from resources.sandbox.api.app import OPERATIONS as DATA
-from resources.sandbox.api.endpoints import streams
+from resources.sandbox.api.stream import streams
 from resources.sandbox.choices import CHOICES
 from resources.sandbox.files import read_yaml
 
@@ -29,8 +29,13 @@ _HEAD = """\
 Every endpoint of the [interface description](sandbox.md#what-it-serves), and where it is used, served and tested in this project.
 `python -m tests.endpoints > docs/endpoints.md` makes this page; the tests fail if it differs from the description or the code.
 
+<<<<<<< HEAD
 *Client* is a method, as reached from an `EnterpriseClient`, *command* the command that uses it, *assets* those that send requests to the endpoint, *sandbox* a module
 of `resources/sandbox/api/endpoints`, *test* a function below `tests`. A cell that begins with a dash gives the reason why there is none.
+=======
+*Client* is a method of `EnterpriseClient`, *command* the command that uses it, *assets* those that send requests to the endpoint, *sandbox* a module
+of `resources/sandbox/api`, *test* a function below `tests`. A cell that begins with a dash gives the reason why there is none.
+>>>>>>> 7ca00ac (Declare the sandbox's options once and merge its modules)
 
 | endpoint | client | command | assets | sandbox | test |
 |---|---|---|---|---|---|

@@ -13,8 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from resources.sandbox.claim import Record, SandboxConflictError, find
-    from resources.sandbox.process import Endpoint, SandboxStartError, attach
+    from resources.sandbox.process import Endpoint, Record, SandboxConflictError, SandboxStartError, attach, find
     from resources.sandbox.server import Sandbox, running
     from resources.sandbox.settings import Settings
 
@@ -30,16 +29,14 @@ __all__ = [
     "running",
 ]
 _MODULES = {
-    "claim": ("Record", "SandboxConflictError", "find"),
-    "process": ("Endpoint", "SandboxStartError", "attach"),
     "server": ("Sandbox", "running"),
     "settings": ("Settings",),
 }
 
 
 def __getattr__(name: str) -> Any:
-    # the server takes a fifth of a second to import, and whoever asks where a sandbox is does without it
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # the server takes a fifth of a second to import, and finding a sandbox does without it
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = next((module for module, names in _MODULES.items() if name in names), "process")
+    return getattr(import_module(f"{__name__}.{module}"), name)

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from resources.sandbox.claim import SandboxConflictError, is_held
+from resources.sandbox.api import administration
+from resources.sandbox.files import read_state, write_private
 from resources.sandbox.options import parse
-from resources.sandbox.provision import provide, snapshot_hour
+from resources.sandbox.process import SandboxConflictError, is_held
 from resources.sandbox.server import Sandbox, running
+from resources.sandbox.settings import TOP_GROUP
 from resources.sandbox.store.exports import newest_hour
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import TextIO
 
+    from resources.sandbox.accounts.accounts import Accounts
     from resources.sandbox.options import Options
 
+#: Before the first start: exports have ended by then, and the three newest hours follow them.
+_SNAPSHOTS_BEFORE = timedelta(hours=3)
 _POLL_SECONDS = 0.2
 _PROGRESS_SECONDS = 10
 #: Without a request, once the owner has ended: another command may be using the sandbox.
@@ -61,13 +66,13 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
     options = parse(words, called=called or "python -m resources.sandbox", state=state)
     was_owned = _is_owned(options.owner)  # before the seconds of starting, in which the owner may end
     try:
-        settings = options.settings
-        if options.snapshot_hour is None and settings.now is None:
-            settings = replace(settings, snapshot_hour=snapshot_hour(settings.state, datetime.now(UTC)))
+        if "snapshot_hour" not in options.model_fields_set and options.now is None:
+            hour = snapshot_hour(options.state, datetime.now(UTC))
+            options = options.model_copy(update={"snapshot_hour": hour})
         with (
             _caught_signals() as signals,
             running(
-                settings,
+                options,
                 port=options.port,
                 object_port=options.object_port,
                 realtime_port=options.realtime_port,
@@ -76,7 +81,7 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
                 progress=_Progress(sys.stderr),
             ) as sandbox,
         ):
-            lines = [f"Account: {sandbox.username}, password in {options.settings.state / 'account.json'}."]
+            lines = [f"Account: {sandbox.username}, password in {options.state / 'account.json'}."]
             lines += provide(sandbox.accounts, options, os.environ)
             if not signals:
                 sys.stdout.write(_welcome(sandbox, options, lines))
@@ -89,6 +94,50 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
+
+
+def snapshot_hour(state: Path, now: datetime) -> int:
+    """Return the hour of the day (UTC) in which a folder's snapshots are exported, which is chosen at its first start."""
+    state.mkdir(parents=True, exist_ok=True)
+    kept = state / "snapshot-hour.json"
+    hour = read_state(kept).get("hour") if kept.exists() else None
+    if not isinstance(hour, int):
+        hour = (now - _SNAPSHOTS_BEFORE).astimezone(UTC).hour
+        write_private(kept, json.dumps({"hour": hour}).encode())
+    return hour % 24
+
+
+def provide(accounts: Accounts, options: Options, environ: Mapping[str, str]) -> list[str]:
+    """Make the accounts of the command line and of the environment; return a line about each.
+
+    `WME_USERNAME` and `WME_PASSWORD`, where both are set, are the name and the password of an account that may do
+    everything: a client that reads them works unchanged. The password is kept as a digest and shown nowhere.
+    """
+    lines = []
+    username, password = environ.get("WME_USERNAME", "").strip(), environ.get("WME_PASSWORD", "").strip()
+    if username and password:
+        # some clients send the name in lower case, as the service's user pool keeps it
+        for name in {username, username.lower()}:
+            administration.change(accounts, {"username": name, "password": password, "groups": [TOP_GROUP]})
+        lines.append(f"Account: {username}, with the password of WME_PASSWORD.")
+    folder = options.state / "accounts"
+    accounts_wanted = [*((one, False) for one in options.account), *((one, True) for one in options.temporary)]
+    for account, temporary in accounts_wanted:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        path = folder / f"{account.name}.json"
+        # the password of the start before, where there was one
+        kept = read_state(path, "password")["password"] if path.exists() else None
+        content = {"username": account.name, "groups": [account.group], "temporary": temporary, "password": kept}
+        made = administration.change(accounts, content)
+        write_private(path, json.dumps({"username": account.name, "password": made["password"]}).encode())
+        kind = "temporary password" if temporary else "password"
+        lines.append(f"Account: {account.name} ({account.group}), {kind} in {path}.")
+    for quota in options.quota:
+        administration.change(accounts, {"username": quota.name, "quotas": {quota.kind: quota.limit}})
+    for network, group in options.admit:
+        accounts.admissions.admit(network, [group])
+        lines.append(f"Admitted without a token: {network} ({group}).")
+    return lines
 
 
 class _Progress:
@@ -154,17 +203,16 @@ def _wait(sandbox: Sandbox, signals: list[int], options: Options, was_owned: boo
 
 def _welcome(sandbox: Sandbox, options: Options, accounts: Sequence[str]) -> str:
     hour = newest_hour(sandbox.world, sandbox.clock.now())
-    settings = options.settings
     return _WELCOME.format(
         url=sandbox.url,
         object_url=sandbox.object_url,
         realtime_url=sandbox.realtime_url,
         accounts="\n".join(accounts),
-        account=settings.state / "account.json",
-        outbox=settings.state / "outbox",
+        account=options.state / "account.json",
+        outbox=options.state / "outbox",
         date=f"{hour:%Y-%m-%d}",
         hour=f"{hour:%H}",
-        identifier=f"{settings.projects[0]}_namespace_{settings.namespaces[0]}",
+        identifier=f"{options.projects[0]}_namespace_{options.namespaces[0]}",
     )
 
 

@@ -1,17 +1,12 @@
 """The sandbox's clock. Every age and expiry (tokens, codes, signatures, retention, publication) is read from it.
 
-The `Date` of its answers follows this clock too. Rate limits and idleness use real time.
+The `Date` of its answers (`api.middleware`) follows this clock too. Rate limits and idleness use real time.
 """
 
 from __future__ import annotations
 
 import threading
 from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class Clock:
@@ -62,18 +57,3 @@ class Clock:
         with self._lock:
             self._frozen = None
             self._offset = timedelta()
-
-
-def dated(app: ASGIApp, clock: Clock) -> ASGIApp:
-    """An application whose answers carry the clock's moment as their `Date`."""
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        async def dating(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                moment = format_datetime(clock.now(), usegmt=True).encode()
-                message = {**message, "headers": [*message.get("headers", ()), (b"date", moment)]}
-            await send(message)
-
-        await app(scope, receive, dating)
-
-    return answer

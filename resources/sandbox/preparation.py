@@ -20,18 +20,20 @@ import threading
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from resources.sandbox.options import command_line, parse
+from resources.sandbox.process import child_environment
+from resources.sandbox.store.archived_world import STRUCTURED, ArchivedWorld
 from resources.sandbox.store.exports import newest_hour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from resources.sandbox.clock import Clock
     from resources.sandbox.settings import Settings
-    from resources.sandbox.store.archived_world import ArchivedWorld
+    from resources.sandbox.store.archived_world import StructuredContents
     from resources.sandbox.store.exports import Exports, Turn
 
 _HOUR = timedelta(hours=1)
@@ -54,30 +56,34 @@ class Task(NamedTuple):
         name: Project, or identifier of the snapshot.
         moment: Start of the hour, or of the export.
         serial: Of the export; None: it is an hour.
-        structured: The export is of structured contents.
+        area: The area of the export.
     """
 
     name: str
     moment: datetime
     serial: int | None = None
-    structured: bool = False
+    area: str = ""
+
+    @classmethod
+    def of(cls, area: str, identifier: str, turn: Turn) -> Task:
+        """Return the task of an export."""
+        return cls(identifier, turn.started, turn.serial, area)
 
     def make(self, world: ArchivedWorld) -> None:
         """Make them, unless they are there."""
         if self.serial is None:
             world.make_hour(self.name, self.moment)
-        elif self.structured:
-            world.structured.snapshot(self.name, self.moment, serial=self.serial)
         else:
-            world.snapshot(self.name, self.moment, serial=self.serial)
+            self._contents(world).snapshot(self.name, self.moment, serial=self.serial)
 
     def is_made(self, world: ArchivedWorld) -> bool:
         """Whether they are there."""
         if self.serial is None:
             return world.has_hour(self.name, self.moment)
-        if self.structured:
-            return world.structured.has(self.name, self.moment, self.serial)
-        return world.has_snapshot(self.name, self.moment, self.serial)
+        return self._contents(world).has_snapshot(self.name, self.moment, self.serial)
+
+    def _contents(self, world: ArchivedWorld) -> ArchivedWorld | StructuredContents:
+        return world.structured if self.area == STRUCTURED else world
 
 
 class Preparation:
@@ -87,16 +93,16 @@ class Preparation:
         self,
         settings: Settings,
         world: ArchivedWorld,
-        exports: Sequence[Exports],
-        structured: Exports,
+        exports: Mapping[str, Exports],
         clock: Clock,
         hours: int,
     ) -> None:
-        """Prepare `hours` hours back. The exports of structured contents have the identifiers of others. Nothing is started before there is something to make."""
+        """Prepare `hours` hours back, and the exports of each area. No process is started before it has a task."""
         self._settings = settings
         self._world = world
         self._exports = exports
-        self._structured = structured
+        #: Areas whose snapshots are made before the sandbox is ready; the others follow in the background.
+        self._early = [area for area in exports if area != STRUCTURED]
         self._clock = clock
         self._hours = hours
         self._lock = threading.Lock()
@@ -126,15 +132,9 @@ class Preparation:
         """Have the archives of an hour made now."""
         self._make(self._hour(hour), self._ending.is_set)
 
-    def make_snapshots(self, turns: Sequence[tuple[str, Turn]]) -> None:
+    def make_snapshots(self, area: str, turns: Sequence[tuple[str, Turn]]) -> None:
         """Have the archives of exports made now."""
-        tasks = [Task(identifier, turn.started, turn.serial) for identifier, turn in turns]
-        self._make(tasks, self._ending.is_set)
-
-    def make_structured(self, turns: Sequence[tuple[str, Turn]]) -> None:
-        """Have the archives of exports of structured contents made now."""
-        tasks = [Task(identifier, turn.started, turn.serial, structured=True) for identifier, turn in turns]
-        self._make(tasks, self._ending.is_set)
+        self._make([Task.of(area, identifier, turn) for identifier, turn in turns], self._ending.is_set)
 
     def close(self) -> None:
         """End all processes, in the middle of what they make."""
@@ -152,7 +152,8 @@ class Preparation:
         newest = newest_hour(self._world, self._clock.now())
         yield from self._hour(newest)
         for free in (False, True):
-            yield from self._standing(self._exports, free=free)
+            for area in self._early:
+                yield from self._standing(area, free=free)
         for back in range(1, self._hours):
             yield from self._hour(newest - back * _HOUR)
 
@@ -162,25 +163,24 @@ class Preparation:
         newest = newest_hour(self._world, now)
         if self._world.hour_ready_at(newest + _HOUR) - _AHEAD <= now:
             yield from self._hour(newest + _HOUR)
-        for exports in self._exports:
-            for identifier in exports.identifiers():
-                turn = exports.upcoming(identifier)
+        for area in self._early:
+            for identifier in self._exports[area].identifiers():
+                turn = self._exports[area].upcoming(identifier)
                 if turn.ended - _AHEAD <= now:
-                    yield Task(identifier, turn.started, turn.serial)
+                    yield Task.of(area, identifier, turn)
         yield from self._listed()
         for free in (False, True):
-            for task in self._standing([self._structured], free=free):
-                yield task._replace(structured=True)
+            yield from self._standing(STRUCTURED, free=free)
 
     def _hour(self, hour: datetime) -> list[Task]:
         return [Task(project, hour) for project in self._world.wikis]
 
-    def _standing(self, of: Sequence[Exports], *, free: bool) -> Iterator[Task]:
-        for exports in of:
-            for identifier in exports.identifiers():
-                turn = exports.turn(identifier, free=free)
-                if turn is not None:
-                    yield Task(identifier, turn.started, turn.serial)
+    def _standing(self, area: str, *, free: bool) -> Iterator[Task]:
+        exports = self._exports[area]
+        for identifier in exports.identifiers():
+            turn = exports.turn(identifier, free=free)
+            if turn is not None:
+                yield Task.of(area, identifier, turn)
 
     # --- the processes -----------------------------------------------------------------------------------------------
 
@@ -223,8 +223,7 @@ class Preparation:
             if not task.is_made(self._world):
                 failed.add(task)
             elif task.serial is not None:
-                of = [self._structured] if task.structured else self._exports
-                next(exports for exports in of if task.name in exports.identifiers()).tidy(task.name)
+                self._exports[task.area].tidy(task.name)
 
     def _submit(self, task: Task, pool: ThreadPoolExecutor) -> Future[None]:
         with self._lock:
@@ -284,7 +283,7 @@ class _Worker:
         process = self._running()
         if process is None:
             return
-        sent = json.dumps([task.name, task.moment.isoformat(), task.serial, task.structured])
+        sent = json.dumps([task.name, task.moment.isoformat(), task.serial, task.area])
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(OSError):
@@ -305,14 +304,12 @@ class _Worker:
                 return None
             if self._process is None or self._process.poll() is not None:
                 self._end()
-                root = str(Path(__file__).resolve().parents[2])
-                path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
                 self._process = subprocess.Popen(  # noqa: S603 - the words are our own
                     self._words,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
-                    env={**os.environ, "PYTHONPATH": path},
+                    env=child_environment(),
                     # what a terminal sends to end the sandbox is for the sandbox alone
                     start_new_session=True,
                 )
@@ -330,17 +327,15 @@ class _Worker:
 
 def main(words: list[str]) -> None:
     """Make what the lines of standard input ask for, a line of output for each, and end with the input."""
-    from resources.sandbox.store.archived_world import ArchivedWorld  # noqa: PLC0415 - the sandbox itself may do without
-
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGHUP))
     os.nice(int(words[0]))
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(lines,), daemon=True).start()
-    world = ArchivedWorld(parse(words[1:], called="").settings)
+    world = ArchivedWorld(parse(words[1:], called=""))
     while True:
-        name, moment, serial, structured = json.loads(lines.get())
-        Task(name, datetime.fromisoformat(moment).astimezone(UTC), serial, structured).make(world)
+        name, moment, serial, area = json.loads(lines.get())
+        Task(name, datetime.fromisoformat(moment).astimezone(UTC), serial, area).make(world)
         sys.stdout.buffer.write(b"made\n")
         sys.stdout.buffer.flush()
 

@@ -1,39 +1,71 @@
-"""A sandbox in a process of its own: joined if one is running, started if none is."""
+"""Claims of a state folder, and sandboxes in processes of their own: joined if one is running, started if none is.
+
+A lock is held for as long as a sandbox runs; two files next to it say how far it is and where it answers.
+"""
 
 from __future__ import annotations
 
+import http.client
+import json
 import logging
 import os
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
-from resources.sandbox.accounts.accounts import read_default_account
-from resources.sandbox.claim import SandboxConflictError, find, find_starting, is_answering, is_claimed
-from resources.sandbox.options import command_line
+from resources.sandbox.files import read_state
 
 if TYPE_CHECKING:
-    from resources.sandbox.claim import Starting
+    from collections.abc import Iterator
+
     from resources.sandbox.settings import Settings
 
 _log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 600.0
+_ANSWER_SECONDS = 5
 _START_SECONDS = 60
-#: A sandbox that prepares has another archive ready within this time, however slow the machine; one that ends lets go of its folder.
+#: A sandbox that is ending releases its folder within this time.
+_ENDING_SECONDS = 45
+#: A sandbox that prepares has another archive ready within this time, however slow the machine.
 _STALLED_SECONDS = 180.0
 #: Between two lines about the wait.
 _SAY_SECONDS = 30.0
 _POLL_SECONDS = 0.02
+_SERVING, _STARTING = "sandbox.json", "starting.json"
+
+
+class SandboxConflictError(Exception):
+    """The state folder is in use by another sandbox; the message says what to do."""
 
 
 class SandboxStartError(Exception):
     """A sandbox could not be started; the message says where its log is."""
+
+
+class Record(NamedTuple):
+    """Where the sandbox of a state folder answers."""
+
+    identity: str
+    pid: int
+    url: str
+    object_url: str
+    realtime_url: str
+
+
+class Starting(NamedTuple):
+    """A sandbox that does not answer yet: how many of the archives that it prepares are ready."""
+
+    identity: str
+    pid: int
+    ready: int = 0
+    of: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,17 +81,123 @@ class Endpoint:
     pid: int
 
 
+_Kind = TypeVar("_Kind", Record, Starting)
+
+
+# --- the claim of a folder -------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def claimed(settings: Settings) -> Iterator[None]:
+    """Be the one sandbox of the folder. The lock goes with the process, however that ends.
+
+    Raises:
+        SandboxConflictError: Another one serves it.
+    """
+    state = settings.state
+    lock = _lock(state)
+    deadline = time.monotonic() + _ENDING_SECONDS
+    while not lock.is_locked:
+        try:
+            lock.acquire()
+        except Timeout:
+            record, starting = find(state), _find_starting(state)
+            answering = record is not None and _is_answering(record)
+            # One that does neither may be ending.
+            if answering or starting is not None or time.monotonic() > deadline:
+                where = f" at {record.url}" if record is not None and answering else ""
+                where = f" in process {starting.pid}, which is preparing it" if starting is not None else where
+                raise SandboxConflictError(
+                    f"A sandbox already serves {state}{where}; join it, end it first, or name another state folder."
+                ) from None
+            time.sleep(_POLL_SECONDS)
+    try:
+        report(settings)
+        yield
+    finally:
+        for name in (_SERVING, _STARTING):
+            (state / name).unlink(missing_ok=True)
+        lock.release()
+
+
+def is_held(lock: Path) -> bool:
+    """Return True while a process holds a lock on an existing file."""
+    return lock.exists() and _is_taken(FileLock(lock, timeout=0))
+
+
+def report(settings: Settings, ready: int = 0, of: int = 0) -> None:
+    """Write down how many archives a sandbox that starts has prepared."""
+    _write(settings.state / _STARTING, Starting(settings.identity, os.getpid(), ready, of))
+
+
+def publish(settings: Settings, url: str, object_url: str, realtime_url: str) -> None:
+    """Write down where the sandbox answers."""
+    _write(settings.state / _SERVING, Record(settings.identity, os.getpid(), url, object_url, realtime_url))
+    (settings.state / _STARTING).unlink(missing_ok=True)
+
+
+def find(state: str | Path) -> Record | None:
+    """Return what the folder's sandbox wrote down; it may have ended without a trace since."""
+    return _read(Path(state) / _SERVING, Record)
+
+
+def _find_starting(state: Path) -> Starting | None:
+    """The progress of the sandbox that claimed the folder; None where it answers already, or ends."""
+    return _read(state / _STARTING, Starting)
+
+
+def _is_answering(record: Record) -> bool:
+    """Whether the sandbox written down still answers, and is the same one."""
+    address = urlsplit(record.url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_ANSWER_SECONDS)
+    try:
+        connection.request("GET", "/sandbox/identity")
+        content: dict[str, Any] = json.loads(connection.getresponse().read())
+    except (OSError, http.client.HTTPException, ValueError):
+        return False
+    finally:
+        connection.close()
+    return content.get("pid") == record.pid and content.get("identity") == record.identity
+
+
+def _lock(state: Path) -> FileLock:
+    return FileLock(state / "serving.lock", timeout=0)
+
+
+def _is_taken(lock: FileLock) -> bool:
+    try:
+        with lock:
+            return False
+    except Timeout:
+        return True
+
+
+def _write(path: Path, found: Record | Starting) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(found._asdict()))
+    part.replace(path)
+
+
+def _read(path: Path, kind: type[_Kind]) -> _Kind | None:
+    with suppress(FileNotFoundError, ValueError, TypeError):
+        return kind(**read_state(path))
+    return None
+
+
+# --- processes -------------------------------------------------------------------------------------------------------
+
+
 def attach(settings: Settings, *, idle_seconds: float = IDLE_SECONDS, owner: Path | None = None) -> Endpoint:
-    """The sandbox of `settings.state`: the one that runs, or a new one, detached, that ends when idle for so long.
+    """Return the sandbox of `settings.state`: the one that runs, or a new, detached one that ends when idle for so long.
 
     With `owner`, a file, the new one also ends soon after the process that holds a lock on it.
 
     Processes that attach at the same time get the same sandbox. One that was killed is replaced. One that still prepares
-    its archives is waited for as long as it gets on. A sandbox that runs keeps its clock whatever `settings.now` says.
+    its archives is waited for while it makes progress. A sandbox that runs keeps its clock whatever `settings.now` says.
 
     Raises:
         SandboxConflictError: A sandbox with other settings serves the folder.
-        SandboxStartError: A new one did not answer within a minute, or the one that is there does not get on.
+        SandboxStartError: A new one did not answer within a minute, or the one that is there makes no progress.
     """
     state = settings.state.absolute()
     state.mkdir(parents=True, exist_ok=True)
@@ -74,18 +212,18 @@ def _running(settings: Settings, state: Path) -> Endpoint | None:
 
     Raises:
         SandboxConflictError: It has other settings.
-        SandboxStartError: It neither answers nor gets on.
+        SandboxStartError: It neither answers nor makes progress.
     """
     known: Starting | None = None
     changed_at = said_at = time.monotonic()
-    while (endpoint := _join(settings, state)) is None and is_claimed(state):
-        now, starting = time.monotonic(), find_starting(state)
+    while (endpoint := _join(settings, state)) is None and _is_taken(_lock(state)):
+        now, starting = time.monotonic(), _find_starting(state)
         if starting is not None and starting.identity != settings.identity:
             raise _conflict(state, f"of process {starting.pid}", starting.identity, settings)
         if starting != known:
             known, changed_at = starting, now
         if now - changed_at > _STALLED_SECONDS:
-            raise SandboxStartError(_stalled(state, starting))
+            raise _stalled(state, starting)
         if starting is not None and now >= said_at:
             _log.warning(
                 "Waiting for the sandbox of process %d: %d of %d archives are prepared.",
@@ -96,14 +234,14 @@ def _running(settings: Settings, state: Path) -> Endpoint | None:
     return endpoint
 
 
-def _stalled(state: Path, starting: Starting | None) -> str:
-    """What to do about a sandbox that holds the folder and does nothing."""
+def _stalled(state: Path, starting: Starting | None) -> SandboxStartError:
+    """The error about a sandbox that holds the folder and does nothing."""
     holder = starting or find(state)
     process = "a process" if holder is None else f"process {holder.pid}"
     end = "End it" if holder is None else f"End it with `kill {holder.pid}`"
-    return (
-        f"The sandbox of {state} is {process}, which has not answered or prepared anything for {_STALLED_SECONDS:.0f} seconds. "
-        f"Nothing was started. {end}, then run this again; what it has prepared is kept."
+    return SandboxStartError(
+        f"The sandbox of {state} is {process}, which has not answered or prepared anything for {_STALLED_SECONDS:.0f} "
+        f"seconds. Nothing was started. {end}, then run this again; what it has prepared is kept."
     )
 
 
@@ -116,22 +254,24 @@ def _conflict(state: Path, where: str, identity: str, settings: Settings) -> San
 
 def _join(settings: Settings, state: Path) -> Endpoint | None:
     record = find(state)
-    if record is None or not is_answering(record):
+    if record is None or not _is_answering(record):
         return None
     if record.identity != settings.identity:
         raise _conflict(state, f"at {record.url}", record.identity, settings)
-    username, password = read_default_account(state)
-    return Endpoint(record.url, record.object_url, record.realtime_url, username, password, record.identity, record.pid)
+    account = read_state(state / "account.json", "username", "password")
+    return Endpoint(username=account["username"], password=account["password"], **record._asdict())
 
 
 def _start(settings: Settings, state: Path, idle_seconds: float, owner: Path | None) -> Endpoint:
+    from resources.sandbox.options import command_line  # noqa: PLC0415 - finding a sandbox does without
+
     log = state / "sandbox.log"
     # posix_spawn and not subprocess: the sandbox outlives this process, which therefore never waits for it.
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawn(
         sys.executable,
         [sys.executable, "-m", "resources.sandbox", *command_line(settings, idle_seconds=idle_seconds, owner=owner)],
-        {**os.environ, "PYTHONPATH": _python_path()},
+        child_environment(),
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600),
@@ -139,7 +279,7 @@ def _start(settings: Settings, state: Path, idle_seconds: float, owner: Path | N
             *((os.POSIX_SPAWN_CLOSE, number) for number in _inheritable()),
         ],
         setsid=True,
-        setsigmask=(),  # whoever starts it may have signals blocked, which it would inherit
+        setsigmask=(),  # the starting process may have signals blocked, which the new one would inherit
     )
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
@@ -151,7 +291,8 @@ def _start(settings: Settings, state: Path, idle_seconds: float, owner: Path | N
         if ended:
             break
         time.sleep(_POLL_SECONDS)
-    raise SandboxStartError(f"The sandbox did not start; the last lines of {log} are: {_tail(log)}")
+    tail = log.read_text(errors="replace")[-1000:].strip() or "(nothing)"
+    raise SandboxStartError(f"The sandbox did not start; the last lines of {log} are: {tail}")
 
 
 def _inheritable() -> list[int]:
@@ -170,11 +311,7 @@ def _ended(pid: int) -> bool:
     return True
 
 
-def _tail(log: Path) -> str:
-    return log.read_text(errors="replace")[-1000:].strip() or "(nothing)"
-
-
-def _python_path() -> str:
-    """Where the sandbox's process finds this very code, whatever folder this process runs in."""
+def child_environment() -> dict[str, str]:
+    """Return the environment in which a process of the sandbox finds this very code, whatever its folder."""
     root = str(Path(__file__).resolve().parents[2])
-    return os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}

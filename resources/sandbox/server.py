@@ -11,6 +11,7 @@ import threading
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import uvicorn
@@ -20,29 +21,28 @@ from resources.sandbox.accounts.limits import RateLimit
 from resources.sandbox.accounts.tokens import TokenMint
 from resources.sandbox.api.app import OPERATIONS, service_app
 from resources.sandbox.api.control import Control
-from resources.sandbox.api.endpoints import streams
-from resources.sandbox.api.journal import Journal
-from resources.sandbox.api.misbehaviour import misbehaving
+from resources.sandbox.api.middleware import Journal, dated, misbehaving
 from resources.sandbox.api.operations import API_NAME, OBJECTS_NAME, REALTIME_NAME, Area, Service
-from resources.sandbox.claim import claimed, publish, report
-from resources.sandbox.clock import Clock, dated
-from resources.sandbox.faults.faults import Faults
+from resources.sandbox.api.stream import streams
+from resources.sandbox.clock import Clock
+from resources.sandbox.faults import Faults
 from resources.sandbox.preparation import Preparation
-from resources.sandbox.store import entities, objects, structured
-from resources.sandbox.store.entities import EntityContents
+from resources.sandbox.process import claimed, publish, report
+from resources.sandbox.store import objects
+from resources.sandbox.store.archived_world import STRUCTURED, WIKIDATA, ArchivedWorld, EntityContents
 from resources.sandbox.store.exports import Exports
 from resources.sandbox.store.object_index import ObjectIndex, Signer
 from resources.sandbox.store.topics import Topic
-from resources.sandbox.world.entities.timetable import PROJECT
+from resources.sandbox.world.history.entity_timetable import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from starlette.types import ASGIApp
 
-    from resources.sandbox.api.journal import Requests
+    from resources.sandbox.api.middleware import Requests
     from resources.sandbox.settings import Settings
-    from resources.sandbox.store.archived_world import ArchivedWorld
+    from resources.sandbox.store.archived_world import Contents
 
 #: The sockets of a port: one for each address of the machine itself.
 Loopback = tuple[socket.socket, ...]
@@ -75,20 +75,10 @@ class Sandbox:
         self.stopped, self._ending = threading.Event(), threading.Event()
         mint = TokenMint(settings.state, self.clock, self.url)
         self.accounts = Accounts(settings.state, self.clock, mint, source_2025=settings.source_2025)
-        self.exports = Exports(world, self.clock, source_2025=settings.source_2025)
-        damaged = settings.state / "damaged"
-        self.object_index = object_index = ObjectIndex(world, self.clock, self.faults, self.exports, damaged)
-        contents = EntityContents(world)
-        self.entity_exports = Exports(contents, self.clock, source_2025=settings.source_2025)
-        entity_index = ObjectIndex(contents, self.clock, self.faults, self.entity_exports, damaged, entities.AREA)
-        self.structured_exports = Exports(world.structured, self.clock, source_2025=settings.source_2025)
-        structured_index = ObjectIndex(
-            world.structured, self.clock, self.faults, self.structured_exports, damaged, structured.AREA
-        )
-        self.areas = {
-            entities.AREA: Area(self.entity_exports, entity_index),
-            structured.AREA: Area(self.structured_exports, structured_index),
-        }
+        contents: dict[str, Contents] = {"": world, WIKIDATA: EntityContents(world), STRUCTURED: world.structured}
+        self.areas = {name: self._area(name, files) for name, files in contents.items()}
+        #: Those of articles.
+        self.exports = self.areas[""].exports
         signer = Signer(secrets.token_bytes(32), self.clock)
         self.topics = {
             "article": Topic(world, settings.projects),
@@ -101,8 +91,6 @@ class Sandbox:
             mint=mint,
             rate=self.rate,
             contents=world,
-            exports=self.exports,
-            object_index=object_index,
             areas=self.areas,
             topics=self.topics,
             signer=signer,
@@ -120,7 +108,7 @@ class Sandbox:
             for one in (OPERATIONS, streams.OPERATIONS)
         )
         store = misbehaving(
-            objects.object_store([object_index, entity_index, structured_index], signer),
+            objects.object_store([area.object_index for area in self.areas.values()], signer),
             self.faults,
             "objects",
             objects.api_path,
@@ -128,6 +116,11 @@ class Sandbox:
         self._servers = [_server(dated(self.journal.watch(app), self.clock)) for app in (api, store, realtime)]
         self._sockets = sockets
         self._thread = threading.Thread(target=self._serve, name="sandbox", daemon=True)
+
+    def _area(self, name: str, contents: Contents) -> Area:
+        exports = Exports(contents, self.clock)
+        damaged = self.settings.state / "damaged"
+        return Area(exports, ObjectIndex(contents, self.clock, self.faults, exports, damaged, name))
 
     @property
     def username(self) -> str:
@@ -203,29 +196,18 @@ def running(
     """
     settings.state.mkdir(parents=True, exist_ok=True)
     with claimed(settings), contextlib.ExitStack() as stack:
-        if world is None:
-            # Only here: a process that merely attaches never loads what makes the world.
-            from resources.sandbox.store.archived_world import ArchivedWorld  # noqa: PLC0415
-
-            world = ArchivedWorld(settings)
+        world = ArchivedWorld(settings) if world is None else world
         bound = (_bind(port), _bind(object_port), _bind(realtime_port))
         for one in (sock for several in bound for sock in several):
             stack.enter_context(one)
         sandbox = Sandbox(settings, world, bound)
-        preparation = Preparation(
-            settings,
-            world,
-            [sandbox.exports, sandbox.entity_exports],
-            sandbox.structured_exports,
-            sandbox.clock,
-            prepare,
-        )
+        exports = {name: area.exports for name, area in sandbox.areas.items()}
+        preparation = Preparation(settings, world, exports, sandbox.clock, prepare)
         try:
             if prepare:
-                sandbox.exports.maker = sandbox.entity_exports.maker = preparation.make_snapshots
-                sandbox.structured_exports.maker = preparation.make_structured
-                for index in (sandbox.object_index, *(area.object_index for area in sandbox.areas.values())):
-                    index.maker = preparation.make_hour
+                for name, area in sandbox.areas.items():
+                    area.exports.maker = partial(preparation.make_snapshots, name)
+                    area.object_index.maker = preparation.make_hour
 
                 def prepared(ready: int, of: int) -> None:
                     report(settings, ready, of)

@@ -1,111 +1,131 @@
-"""What a sandbox is made of: the values that shape its world, its clock, and where it keeps its state.
+"""The settings of a sandbox: the values that shape its world, its clock, and where it keeps its state.
 
-The sandbox reads no environment variables for them. Only the standard library is imported, so that every module may
-import this one.
+Each is declared here once; `options` derives command line flags, their help and their checks. The sandbox reads no
+environment variables for them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path  # noqa: TC003 - pydantic reads it
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    DirectoryPath,
+    Field,
+)
+
+#: Years of the sandbox's clock: before the first the numbers of revisions would be negative, after the last beyond 32 bits.
+YEARS = range(2021, 2041)
+FREE_GROUP = "group_1"
+EVERY_GROUP = (FREE_GROUP, "group_2", "group_3")
+PAID_GROUPS = ("group_2", "group_3")
+#: The group that may do everything.
+TOP_GROUP = EVERY_GROUP[-1]
+QuotaKind = Literal["ondemand", "snapshot", "chunk", "batch"]
 
 #: Bytes read at either end of a corpus file for its digest: names, sizes and ends distinguish corpora without reading
 #: gigabytes at every start.
 _PROBE_BYTES = 65_536
 #: Page numbers of more would meet those of new pages.
-MOST_ARTICLES = 400_000
-#: Years of the sandbox's clock: before the first the numbers of revisions would be negative, after the last beyond 32 bits.
-YEARS = range(2021, 2041)
-#: A day in four minutes: faster than that the archives of an hour are not made in time.
-MOST_SPEED = 360
+_MOST_ARTICLES = 400_000
 #: The events of an hour are held in memory while its archives are made.
-MOST_CHANGES = 100_000
+_MOST_CHANGES = 100_000
+#: A day in four minutes: faster than that the archives of an hour are not made in time.
+_MOST_SPEED = 360
 
 
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Everything that decides what a sandbox answers. Equal settings make byte-identical worlds.
+def _split(value: Any) -> Any:
+    """The parts of a text, each once; any other value as it is."""
+    if not isinstance(value, str):
+        return value
+    return tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
 
-    Attributes:
-        seed: Seed of the world.
-        projects: Projects (database names) that have articles. Further projects may be listed in the reference data.
-        namespaces: Namespaces that have articles.
-        articles: About how many pages namespace 0 of each project has, most of them edited seldom; never so few that
-            `changes_per_hour` could not be made on them (1.5 for each). None: as many as those changes touch within
-            two days, at most some 5,000.
-        changes_per_hour: Events per hour and project in namespace 0; the other namespaces have a few per cent of it.
-        entities: About how many items of Wikidata there are, beside some properties; 0: no Wikidata. The first are the main
-            entities of the first articles of each project.
-        state: Folder for keys, accounts, counters, archives and the outbox.
-        now: Start of the sandbox's clock, timezone-aware; the clock then stands still until it is set or advanced.
-            None: the real time.
-        overlap: Hour files run on until their own export starts, as the service's do. False: they end with the hour.
-        source_2025: Behaviour of the service's public source of August 2025 where it differs from the documentation.
-        corpus: Folder of real records (NDJSON, plain or .gz) to take records and bodies from.
-        body_bytes: Mean size of html and wikitext together.
-        chunk_bytes: Uncompressed bytes after which a chunk of a snapshot ends. The service's are 100,000,000.
-        stream_rate: Messages a second on a stream of all parts; one of fewer has its share. 0: no throttle.
-        speed: How many times as fast as real time the clock runs, where it does not stand still.
-        snapshot_hour: Hour of the day (UTC) in which the exports of snapshots start.
-        single_member: Snapshots have a single member, as newer documentation describes. False: one for every chunk.
+
+def check_year(moment: datetime) -> datetime:
+    """Return the moment in UTC.
+
+    Raises:
+        ValueError: It is in no year of the world.
     """
+    if moment.astimezone(UTC).year not in YEARS:
+        raise ValueError(f"the world has the years {YEARS[0]} to {YEARS[-1]}, not {moment.year}")
+    return moment.astimezone(UTC)
 
-    state: Path
-    seed: int = 1
-    projects: tuple[str, ...] = ("enwiki", "frwiki", "simplewiki")
-    namespaces: tuple[int, ...] = (0, 10, 14)
-    articles: int | None = None
-    changes_per_hour: int = 2200
-    entities: int = 400
-    now: datetime | None = None
-    overlap: bool = True
-    source_2025: bool = False
-    corpus: Path | None = None
-    body_bytes: int = 6000
-    chunk_bytes: int = 8_000_000
-    stream_rate: float = 50.0
-    speed: float = 1.0
-    snapshot_hour: int = 0
-    single_member: bool = False
 
-    def __post_init__(self) -> None:
-        """Refuse settings that no world can be made from.
+Moment = Annotated[AwareDatetime, AfterValidator(check_year)]
 
-        Raises:
-            ValueError: A value is out of range; the message names it.
-        """
-        object.__setattr__(self, "state", Path(self.state))  # callers may pass a string
-        if self.corpus is not None:
-            object.__setattr__(self, "corpus", Path(self.corpus))
-        if self.now is not None:
-            if self.now.tzinfo is None:
-                raise ValueError("The sandbox's clock needs a timezone-aware moment; add tzinfo to `now`.")
-            object.__setattr__(self, "now", self.now.astimezone(UTC))
-        if not 0 <= self.stream_rate < math.inf:
-            raise ValueError(f"`stream_rate` must be 0 or more; it is {self.stream_rate:g}.")
-        if not 0 < self.speed <= MOST_SPEED:
-            raise ValueError(f"`speed` must be above 0 and at most {MOST_SPEED:,}; it is {self.speed:g}.")
-        if not self.projects or not self.namespaces:
-            raise ValueError("A sandbox needs at least one project and one namespace.")
-        if self.body_bytes < 1 or self.chunk_bytes < 1:
-            raise ValueError("`body_bytes` and `chunk_bytes` must be at least 1.")
-        if not 1 <= self.changes_per_hour <= MOST_CHANGES:
-            raise ValueError(
-                f"`changes_per_hour` must be between 1 and {MOST_CHANGES:,}; it is {self.changes_per_hour:,}."
-            )
-        if self.articles is not None and not 1 <= self.articles <= MOST_ARTICLES:
-            raise ValueError(f"`articles` must be between 1 and {MOST_ARTICLES:,}; it is {self.articles:,}.")
-        if not 0 <= self.entities <= MOST_ARTICLES:
-            raise ValueError(f"`entities` must be between 0 and {MOST_ARTICLES:,}; it is {self.entities:,}.")
-        if not 0 <= self.snapshot_hour < 24:
-            raise ValueError(f"`snapshot_hour` must be between 0 and 23; it is {self.snapshot_hour}.")
-        if self.corpus is not None and not self.corpus.is_dir():
-            raise ValueError(f"The corpus {self.corpus} is not a folder; name a folder of .ndjson or .ndjson.gz files.")
+
+class Settings(BaseModel):
+    """Everything that decides what a sandbox answers. Equal settings make byte-identical worlds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    state: Path = Field(description="folder for keys, accounts, archives and the outbox")
+    seed: int = Field(default=1, description="seed of the world")
+    projects: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
+        default=("enwiki", "frwiki", "simplewiki"),
+        min_length=1,
+        description="projects (database names) that have articles, separated by commas; the reference lists have more",
+    )
+    namespaces: Annotated[tuple[int, ...], BeforeValidator(_split)] = Field(
+        default=(0, 10, 14), min_length=1, description="namespaces that have articles"
+    )
+    articles: int | None = Field(
+        default=None,
+        ge=1,
+        le=_MOST_ARTICLES,
+        description="pages in namespace 0 of each project, never so few that the changes could not be made on them "
+        "(default: about 5,000, fewer if there are few changes)",
+    )
+    changes_per_hour: int = Field(
+        default=2200,
+        ge=1,
+        le=_MOST_CHANGES,
+        description="events per hour and project in namespace 0; the other namespaces have a few per cent of it",
+    )
+    entities: int = Field(
+        default=400, ge=0, le=_MOST_ARTICLES, description="items of Wikidata, next to some properties; 0: no Wikidata"
+    )
+    now: Moment | None = Field(
+        default=None, description="stop the clock at this moment, for example 2026-11-20T05:00:00Z (default: real time)"
+    )
+    overlap: bool = Field(default=True, description="let the hours overlap as the service's do")
+    source_2025: bool = Field(
+        default=False, description="select and count like the service's public source of August 2025"
+    )
+    corpus: DirectoryPath | None = Field(
+        default=None, description="take page text from a folder of real records (NDJSON, plain or .gz)"
+    )
+    body_bytes: int = Field(default=6000, ge=1, description="mean size of HTML and wikitext together")
+    chunk_bytes: int = Field(default=8_000_000, ge=1, description="uncompressed size of a chunk of a snapshot")
+    stream_rate: float = Field(
+        default=50.0, ge=0, description="messages a second on a stream of all parts; 0: no throttle"
+    )
+    speed: float = Field(
+        default=1.0,
+        gt=0,
+        le=_MOST_SPEED,
+        description="let the clock run this much faster than real time, from the first start on",
+    )
+    snapshot_hour: int = Field(
+        default=0,
+        ge=0,
+        le=23,
+        description="hour of the day (UTC) in which snapshots are exported (default: three hours before the first start, "
+        "so that the newest hours follow them; 0 where the clock is stopped)",
+    )
+    single_member: bool = Field(
+        default=False, description="put a snapshot's lines into one member instead of one for every chunk"
+    )
 
     @cached_property
     def corpus_digest(self) -> str | None:
@@ -124,7 +144,7 @@ class Settings:
 
     @cached_property
     def identity(self) -> str:
-        """What the sandbox's data comes from: `sandbox-<seed>-<digest of everything else that shapes the world>`.
+        """Origin of the sandbox's data: `sandbox-<seed>-<digest of everything else that shapes the world>`.
 
         Neither the address, nor the state folder, nor the clock, nor the hour of snapshots, nor the pace of streams is part of it.
         """

@@ -15,7 +15,7 @@ import duckdb
 import pytest
 import yaml
 
-from resources.sandbox.claim import find
+from resources.sandbox.process import find
 from tests import containerfile
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -285,7 +285,7 @@ def test_definitions_with_the_sandbox_load_without_its_server(clean):
     told = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, env=clean, capture_output=True, text=True, timeout=400, check=True
     )
-    assert set(told.stdout.split()) == {"resources.sandbox.claim", "resources.sandbox.settings"}
+    assert set(told.stdout.split()) == {f"resources.sandbox.{name}" for name in ("files", "process", "settings")}
 
 
 def test_tables_are_named_as_in_the_published_file_and_no_two_assets_claim_one():

@@ -17,13 +17,19 @@ import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from resources.sandbox.accounts.admissions import Admissions
-from resources.sandbox.accounts.database import Database
+from resources.sandbox.accounts.database import Admissions, Database, Quotas
 from resources.sandbox.accounts.outbox import Mail, Outbox
-from resources.sandbox.accounts.passwords import hash_password, policy_violation
-from resources.sandbox.accounts.quotas import Quotas
 from resources.sandbox.accounts.tokens import ACCESS_TOKEN_SECONDS, TokenMint, TokenRefusedError
-from resources.sandbox.accounts.users import AccountError, Challenge, RefreshTokenSpentError, Tokens, User, user_of
+from resources.sandbox.accounts.users import (
+    AccountError,
+    Challenge,
+    RefreshTokenSpentError,
+    Tokens,
+    User,
+    hash_password,
+    policy_violation,
+    user_of,
+)
 from resources.sandbox.files import read_state, write_private
 
 if TYPE_CHECKING:
@@ -31,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from resources.sandbox.accounts.quotas import QuotaKind
     from resources.sandbox.clock import Clock
+    from resources.sandbox.settings import QuotaKind
 
 REFRESH_TOKEN_LIFE = timedelta(days=90)
 REFRESH_TOKEN_USES = 90
@@ -51,7 +57,6 @@ class Accounts:
         self._state = state
         self._clock = clock
         self._mint = mint
-        self._source_2025 = source_2025
         self._outbox = Outbox(state / "outbox", clock)
         self._database = Database(state / "accounts.sqlite")
         self.quotas = Quotas(self._database, source_2025=source_2025)
@@ -213,13 +218,11 @@ class Accounts:
                 raise AccountError("NotAuthorizedException: Refresh Token has expired")
             database.execute("UPDATE refresh_tokens SET uses = uses + 1 WHERE digest = ?", (digest,))
         row = self._require(username)
-        access, identity = self._sign(row, digest, refreshed=True)
+        access, identity = self._sign(row, digest)
         return Tokens(identity, access, None)
 
     def revoke(self, refresh_token: str) -> None:
         """Revoke a refresh token and the access tokens that came from it.
-
-        In the public source of 2025 the access token of the login itself stays valid until it expires.
 
         Raises:
             AccountError: Unknown token.
@@ -228,10 +231,7 @@ class Accounts:
         with self._database.transaction() as database:
             if not database.execute("UPDATE refresh_tokens SET revoked = 1 WHERE digest = ?", (digest,)).rowcount:
                 raise AccountError("UnauthorizedException: Invalid refresh token.")
-            minted_first = 1 if self._source_2025 else 0
-            database.execute(
-                "UPDATE access_tokens SET revoked = 1 WHERE origin = ? AND refreshed >= ?", (digest, minted_first)
-            )
+            database.execute("UPDATE access_tokens SET revoked = 1 WHERE origin = ?", (digest,))
 
     def change_password(self, access_token: str, previous: str, proposed: str) -> None:
         """Change the password of the account that the access token belongs to.
@@ -339,10 +339,10 @@ class Accounts:
                 "INSERT INTO refresh_tokens (digest, username, issued_at) VALUES (?, ?, ?)",
                 (digest, row["username"], now),
             )
-        access, identity = self._sign(row, digest, refreshed=False)
+        access, identity = self._sign(row, digest)
         return Tokens(identity, access, refresh_token)
 
-    def _sign(self, row: sqlite3.Row, origin: str, *, refreshed: bool) -> tuple[str, str]:
+    def _sign(self, row: sqlite3.Row, origin: str) -> tuple[str, str]:
         user = user_of(row)
         access, identifier = self._mint.access_token(
             username=user.username, subject=user.subject, groups=user.groups, origin=origin[:32]
@@ -351,15 +351,16 @@ class Accounts:
             username=user.username, subject=user.subject, email=user.email, groups=user.groups, origin=origin[:32]
         )
         self._database.change(
-            "INSERT INTO access_tokens (identifier, username, origin, refreshed, issued_at) VALUES (?, ?, ?, ?, ?)",
-            *(identifier, user.username, origin, refreshed, self._now()),
+            "INSERT INTO access_tokens (identifier, username, origin, issued_at) VALUES (?, ?, ?, ?)",
+            *(identifier, user.username, origin, self._now()),
         )
         return access, identity
 
     def _default_account(self) -> tuple[str, str]:
         """The account of `account.json`: made with a new folder, and whatever happened before, the file opens it."""
         try:
-            username, password = read_default_account(self._state)
+            content = read_state(self._state / "account.json", "username", "password")
+            username, password = content["username"], content["password"]
         except FileNotFoundError:
             username, password = DEFAULT_USERNAME, f"Sandbox-{secrets.token_hex(8)}-1"
             _write_default_account(self._state, username, password)
@@ -375,12 +376,6 @@ class Accounts:
 
 def _write_default_account(state: Path, username: str, password: str) -> None:
     write_private(state / "account.json", json.dumps({"username": username, "password": password}).encode())
-
-
-def read_default_account(state: Path) -> tuple[str, str]:
-    """Username and password of the account that the state folder started with, as they are now."""
-    content = read_state(state / "account.json", "username", "password")
-    return content["username"], content["password"]
 
 
 def _fingerprint(token: str) -> str:

@@ -1,16 +1,37 @@
-"""The database of the accounts: one SQLite file in the state folder, shared by the threads of one process."""
+"""The database of the accounts: one SQLite file in the state folder, with the quotas and the admitted addresses.
+
+Source of the quotas: the service's documentation of groups and quotas.
+"""
 
 from __future__ import annotations
 
+import ipaddress
+import json
 import sqlite3
 import threading
+import uuid
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from resources.sandbox.accounts.users import User
+from resources.sandbox.settings import FREE_GROUP, TOP_GROUP
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from resources.sandbox.settings import QuotaKind
+
+#: Requests per month by group. The free group has the documented numbers; paid contracts vary, so theirs are high.
+#: The service does not count batches; a limit of theirs can be set on one account to see how a client takes it.
+_LIMITS: dict[str, dict[str, int | None]] = {
+    "group_1": {"ondemand": 50_000, "snapshot": 30, "chunk": 1_500, "batch": None},
+    "group_2": {"ondemand": 10_000_000, "snapshot": 100_000, "chunk": 10_000_000, "batch": None},
+    "group_3": {"ondemand": 10_000_000, "snapshot": 100_000, "chunk": 10_000_000, "batch": None},
+}
+#: The same of the free group in the public source of August 2025.
+_LIMITS_2025: dict[str, int | None] = {"ondemand": 5_000, "snapshot": 15, "chunk": 15, "batch": None}
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS users (
     username TEXT PRIMARY KEY, subject TEXT NOT NULL, email TEXT NOT NULL, salt BLOB NOT NULL, digest BLOB NOT NULL,
@@ -22,8 +43,8 @@ CREATE TABLE IF NOT EXISTS refresh_tokens (
     digest TEXT PRIMARY KEY, username TEXT NOT NULL, issued_at REAL NOT NULL, uses INTEGER NOT NULL DEFAULT 0,
     revoked INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS access_tokens (
-    identifier TEXT PRIMARY KEY, username TEXT NOT NULL, origin TEXT NOT NULL, refreshed INTEGER NOT NULL,
-    issued_at REAL NOT NULL, revoked INTEGER NOT NULL DEFAULT 0);
+    identifier TEXT PRIMARY KEY, username TEXT NOT NULL, origin TEXT NOT NULL, issued_at REAL NOT NULL,
+    revoked INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS sessions (session TEXT PRIMARY KEY, username TEXT NOT NULL, issued_at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS codes (username TEXT PRIMARY KEY, code TEXT NOT NULL, issued_at REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS admissions (network TEXT PRIMARY KEY, groups TEXT NOT NULL);
@@ -73,3 +94,75 @@ class Database:
         """Carry out one statement; returns the number of rows it changed."""
         with self._lock:
             return self._connection.execute(statement, parameters).rowcount
+
+
+@dataclass(frozen=True)
+class Quota:
+    """Requests counted, and how many are allowed (None: no bound)."""
+
+    used: int
+    limit: int | None
+
+
+class Quotas:
+    """The counters of all accounts. Safe for threads."""
+
+    def __init__(self, database: Database, *, source_2025: bool) -> None:
+        self._database = database
+        self._source_2025 = source_2025
+
+    def set(self, username: str, kind: QuotaKind, *, limit: int | None, used: int) -> None:
+        """Set how many requests of `kind` are allowed and counted; `limit` None: the limit of the group."""
+        self._database.change("REPLACE INTO quotas VALUES (?, ?, ?, ?)", username, kind, used, limit)
+
+    def of(self, user: User, kind: QuotaKind) -> Quota:
+        """Requests of `kind` that are counted and allowed."""
+        row = self._database.row("SELECT used, quota FROM quotas WHERE username = ? AND kind = ?", user.username, kind)
+        limit = row["quota"] if row is not None else None
+        if limit is None and user.group in _LIMITS:
+            free_2025 = self._source_2025 and user.group == FREE_GROUP
+            limit = (_LIMITS_2025 if free_2025 else _LIMITS[user.group])[kind]
+        return Quota(row["used"] if row is not None else 0, limit)
+
+    def spend(self, user: User, kind: QuotaKind) -> bool:
+        """Count one request; False when the quota is used up, and then nothing is counted."""
+        with self._database.transaction() as database:
+            quota = self.of(user, kind)
+            if quota.limit is not None and quota.used >= quota.limit:
+                return False
+            database.execute(
+                "INSERT INTO quotas (username, kind, used) VALUES (?, ?, 1) "
+                "ON CONFLICT (username, kind) DO UPDATE SET used = used + 1",
+                (user.username, kind),
+            )
+            return True
+
+
+class Admissions:
+    """The admitted address ranges. Safe for threads."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def admit(self, network: str, groups: Sequence[str] = (TOP_GROUP,)) -> None:
+        """Let requests without a token in from an address range (`127.0.0.0/8`), as a user of these groups."""
+        text = str(ipaddress.ip_network(network))
+        self._database.change("REPLACE INTO admissions VALUES (?, ?)", text, json.dumps(list(groups)))
+
+    def all(self) -> dict[str, list[str]]:
+        """The address ranges that are admitted, and the groups of each."""
+        rows = self._database.rows("SELECT * FROM admissions ORDER BY network")
+        return {row["network"]: json.loads(row["groups"]) for row in rows}
+
+    def withdraw(self) -> None:
+        """Ask everybody for a token again."""
+        self._database.change("DELETE FROM admissions")
+
+    def user(self, address: str) -> User | None:
+        """The user that an address is let in as without a token, or None."""
+        for row in self._database.rows("SELECT * FROM admissions ORDER BY network"):
+            if ipaddress.ip_address(address) in ipaddress.ip_network(row["network"]):
+                name = f"anonymous-{row['network']}"
+                subject = str(uuid.uuid5(uuid.NAMESPACE_OID, name))
+                return User(name, subject, "", tuple(json.loads(row["groups"])))
+        return None

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from resources.sandbox.api import answers
+from resources.sandbox.api import answers, authentication, listings, lookups
 from resources.sandbox.api.answers import Refusal
 from resources.sandbox.api.description import published
-from resources.sandbox.api.endpoints import articles, authentication, batches, metadata, snapshots, structured, wikidata
-from resources.sandbox.api.journal import CONTROLS
+from resources.sandbox.api.middleware import CONTROLS
 from resources.sandbox.api.operations import perform
 
 if TYPE_CHECKING:
@@ -28,16 +27,7 @@ if TYPE_CHECKING:
     from resources.sandbox.api.control import Control
     from resources.sandbox.api.operations import Operation, Service
 
-OPERATIONS: tuple[Operation, ...] = (
-    *authentication.OPERATIONS,
-    *metadata.OPERATIONS,
-    # before those whose identifiers the names of areas would be
-    *wikidata.OPERATIONS,
-    *structured.OPERATIONS,
-    *snapshots.OPERATIONS,
-    *batches.OPERATIONS,
-    *articles.OPERATIONS,
-)
+OPERATIONS: tuple[Operation, ...] = (*authentication.OPERATIONS, *listings.OPERATIONS, *lookups.OPERATIONS)
 
 _CORS = {
     "Access-Control-Allow-Origin": "*",

@@ -23,27 +23,31 @@ from __future__ import annotations
 import asyncio
 import os
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
 
 from resources.sandbox.api import administration, answers
 from resources.sandbox.api.answers import Refusal
 from resources.sandbox.api.operations import LOOPBACK_NAMES
 from resources.sandbox.api.parameters import decode_json
-from resources.sandbox.settings import YEARS
+from resources.sandbox.settings import Moment, check_year
 from resources.sandbox.store.exports import newest_hour
 from resources.sandbox.store.object_index import oldest_hour
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import datetime
 
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from resources.sandbox.api.journal import Journal
+    from resources.sandbox.api.middleware import Journal
     from resources.sandbox.api.operations import Service
-    from resources.sandbox.faults.faults import Faults
-    from resources.sandbox.store.exports import Exports
+    from resources.sandbox.faults import Faults
+
+_MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
 
 
 @dataclass
@@ -133,9 +137,7 @@ class Control:
         return answers.document([fault.as_dict() for fault in self.faults.active()])
 
     def _set_snapshots(self, method: str, content: dict[str, Any]) -> Response:
-        everything: dict[str | None, Exports] = {None: self.service.exports} | {
-            name: area.exports for name, area in self.service.areas.items()
-        }
+        everything = {name: area.exports for name, area in self.service.areas.items()}
         if method == "DELETE":
             for exports in everything.values():
                 exports.clear()
@@ -143,7 +145,7 @@ class Control:
             identifier, downloads = content["identifier"], int(content.get("after_downloads", 0))
             # areas share identifiers: without one, the first that has such a snapshot, which is that of articles
             having = [name for name, exports in everything.items() if identifier in exports.identifiers()]
-            exports = everything[content.get("area", next(iter(having), None))]
+            exports = everything[content.get("area", next(iter(having), ""))]
             exports.export(identifier, after_downloads=downloads, free=bool(content.get("free")))
         answer = []
         for name, exports in everything.items():
@@ -152,7 +154,7 @@ class Control:
                     if (turn := exports.turn(identifier, free=free)) is not None:
                         started, ended = turn.started.isoformat(), turn.ended.isoformat()
                         told = {"identifier": identifier, "free": free, "started": started, "ended": ended}
-                        answer.append(told if name is None else told | {"area": name})
+                        answer.append(told | ({"area": name} if name else {}))
         return answers.document(answer)
 
     def _set_accounts(self, method: str, content: dict[str, Any]) -> Response:
@@ -169,33 +171,20 @@ class Control:
         return answers.document([{"network": n, "groups": groups} for n, groups in accounts.admissions.all().items()])
 
     def _outbox(self) -> Response:
-        answer = [
-            {
-                "to": m.to,
-                "username": m.username,
-                "purpose": m.purpose,
-                "secret": m.secret,
-                "sent_at": m.sent_at.isoformat(),
-            }
-            for m in self.service.accounts.outbox()
-        ]
-        return answers.document(answer)
+        sent = self.service.accounts.outbox()
+        keys = ("to", "username", "purpose", "secret")
+        return answers.document(
+            [{**{key: getattr(mail, key) for key in keys}, "sent_at": mail.sent_at.isoformat()} for mail in sent]
+        )
 
     def _set_clock(self, content: dict[str, Any]) -> Response:
         clock = self.service.clock
         if "set" in content:
-            moment = datetime.fromisoformat(content["set"])
-            _check_year(moment)
-            clock.set(moment)
+            clock.set(_MOMENT.validate_python(content["set"]))
         if "advance_seconds" in content:
             by = timedelta(seconds=float(content["advance_seconds"]))
-            _check_year(clock.now() + by)
+            check_year(clock.now() + by)
             clock.advance(by)
         if content.get("release"):
             clock.release()
         return answers.document({"now": clock.now().isoformat(), "frozen": clock.frozen})
-
-
-def _check_year(moment: datetime) -> None:
-    if moment.year not in YEARS:
-        raise ValueError(f"the world has the years {YEARS[0]} to {YEARS[-1]}, and not {moment.year}.")

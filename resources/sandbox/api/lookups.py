@@ -1,9 +1,11 @@
-"""What on-demand lookups share: which records a name finds, `limit`, `filters` and `fields` as they work there.
+"""On-demand lookups: articles and structured contents by their title, entities of Wikidata by their identifier.
 
 Lookups do not read lists in SQL as the other data endpoints do. They take the stored JSON of one article in each project
-and look into it by paths: a dot between keys, `#` for every member of an array, a number for one of them.
+and read it by paths: a dot between keys, `#` for every member of an array, a number for one of them.
 
-Source: the service's documentation of on-demand articles; which projects win, and the paths, follow its public source.
+Source: the service's documentation of on-demand articles and structured contents; which projects win, and the paths, follow
+its public source. The lookups of entities are in its interface description of 2026: only `fields` is read, and the answer is
+an array.
 """
 
 from __future__ import annotations
@@ -15,8 +17,11 @@ from typing import TYPE_CHECKING, Any
 from starlette.responses import Response
 
 from resources.sandbox.api.answers import Format, Refusal, negotiate
+from resources.sandbox.api.operations import Operation
+from resources.sandbox.api.parameters import read_parameters
 from resources.sandbox.api.selection import Missing, equal, undecided
 from resources.sandbox.store.exports import newest_hour
+from resources.sandbox.world import structured
 from resources.sandbox.world.wire import encode
 
 if TYPE_CHECKING:
@@ -30,8 +35,39 @@ Record = dict[str, Any]
 _USUAL_LIMIT, _HIGHEST_LIMIT = 3, 10
 
 
-async def articles(call: Call, parameters: Parameters) -> list[Record]:
-    """The whole records of the articles called `{name}`, one of each project, that pass the filters.
+async def _articles(call: Call) -> Response:
+    parameters = await read_parameters(call.request)
+    found = await _found(call, parameters)
+    return _answer(call.accept, [pick(record, parameters.fields) for record in found])
+
+
+async def _structured(call: Call) -> Response:
+    parameters = await read_parameters(call.request)
+    found = await _found(call, parameters)
+    return _answer(call.accept, [structured.pick(record, parameters.fields) for record in found])
+
+
+def _entity(path: str, letters: str) -> Operation:
+    """The lookup of entities whose identifiers begin with one of the letters."""
+
+    async def handle(call: Call) -> Response:
+        parameters, identifier = await read_parameters(call.request), call.part("identifier")
+        contents = call.service.contents
+        hour = newest_hour(contents, call.service.clock.now())
+        record = None
+        if identifier.startswith(tuple(letters)):
+            record = await asyncio.to_thread(contents.entity, identifier, hour)
+        if record is None:
+            raise Refusal(404)
+        if path == "labels":
+            record = record["entity"].get("labels", {})
+        return _answer(call.accept, [pick(record, parameters.fields)])
+
+    return Operation(("GET", "POST"), f"/v2/wikidata/{path}/{{identifier}}", handle, quota="ondemand")
+
+
+async def _found(call: Call, parameters: Parameters) -> list[Record]:
+    """The complete records of the articles called `{name}`, one of each project, that pass the filters.
 
     They are as they were when the newest published hour ended, so that they agree with the hours that can be downloaded.
 
@@ -85,7 +121,7 @@ def passes(record: Mapping[str, Any], condition: Filter) -> bool:
 
 
 def pick(record: Mapping[str, Any], fields: Sequence[str]) -> Record:
-    """The fields of a record, nested, their order being none; no fields, or `*`, means all. Unknown names are left out.
+    """Return the fields of a record, nested, their order being none; no fields, or `*`, means all. Unknown names are left out.
 
     A member of an array is asked for with `#`, and comes back under it; without `#` the array comes back as `{}`.
     """
@@ -126,8 +162,17 @@ def look(value: Any, path: Sequence[str]) -> Any:
     return value
 
 
-def answer(accept: str | None, found: Sequence[Record]) -> Response:
+def _answer(accept: str | None, found: Sequence[Record]) -> Response:
     """The records as on-demand answers have them: an array, or a line each, with numbers and escapes as in archives."""
     form, texts = negotiate(accept), [encode(record) for record in found]
     content = b"[" + b",".join(texts) + b"]" if form is Format.JSON else b"".join(text + b"\n" for text in texts)
     return Response(content, headers={"Content-Type": form.value})
+
+
+OPERATIONS = (
+    _entity("items", "Q"),
+    _entity("properties", "P"),
+    _entity("labels", "QP"),
+    Operation(("GET", "POST"), "/v2/structured-contents/{name}", _structured, quota="ondemand"),
+    Operation(("GET", "POST"), "/v2/articles/{name}", _articles, quota="ondemand"),
+)

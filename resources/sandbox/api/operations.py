@@ -1,7 +1,7 @@
 """The operations of the service as data: path, methods, groups that may use it, quota that it counts against.
 
-Routing, permissions, quotas and `get-user` are derived from these declarations. What the operations take and answer is in
-`description`, which the tests compare with them.
+Routing, permissions, quotas and `get-user` are derived from these declarations. Parameters and answers of the operations are
+in `data/interface.yaml`, which the tests compare with them.
 
 Source: the service's interface description and its documentation of groups and quotas.
 """
@@ -9,12 +9,13 @@ Source: the service's interface description and its documentation of groups and 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from resources.sandbox.accounts.tokens import TokenExpiredError, TokenRefusedError
 from resources.sandbox.api.answers import Refusal
 from resources.sandbox.api.parameters import content_type, form_items
+from resources.sandbox.settings import EVERY_GROUP, FREE_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -25,11 +26,10 @@ if TYPE_CHECKING:
 
     from resources.sandbox.accounts.accounts import Accounts
     from resources.sandbox.accounts.limits import RateLimit
-    from resources.sandbox.accounts.quotas import QuotaKind
     from resources.sandbox.accounts.tokens import TokenMint
     from resources.sandbox.accounts.users import User
     from resources.sandbox.clock import Clock
-    from resources.sandbox.settings import Settings
+    from resources.sandbox.settings import QuotaKind, Settings
     from resources.sandbox.store.archived_world import ArchivedWorld
     from resources.sandbox.store.exports import Exports
     from resources.sandbox.store.object_index import ObjectIndex, Signer
@@ -42,16 +42,10 @@ API_NAME, OBJECTS_NAME = "127.0.0.1", "localhost"
 REALTIME_NAME = OBJECTS_NAME
 LOOPBACK_NAMES = (API_NAME, OBJECTS_NAME, "::1")
 
-_EXPIRED = "Jwt is expired"
-
-FREE_GROUP = "group_1"
-EVERY_GROUP = (FREE_GROUP, "group_2", "group_3")
-PAID_GROUPS = ("group_2", "group_3")
-
 
 @dataclass(frozen=True)
 class Area:
-    """Files beside those of the articles, with listings of their own."""
+    """Files with listings of their own: those of articles, of Wikidata, of structured contents."""
 
     exports: Exports
     object_index: ObjectIndex
@@ -59,7 +53,11 @@ class Area:
 
 @dataclass(frozen=True)
 class Service:
-    """What the operations work with. `topics` are by the schema of their records; `ending` is set once the sandbox ends."""
+    """All that the operations work with.
+
+    `areas` are by the name in their paths, that of articles being empty; `topics` by the schema of their records. `ending` is
+    set once the sandbox ends.
+    """
 
     settings: Settings
     clock: Clock
@@ -67,8 +65,6 @@ class Service:
     mint: TokenMint
     rate: RateLimit
     contents: ArchivedWorld
-    exports: Exports
-    object_index: ObjectIndex
     areas: Mapping[str, Area]
     topics: Mapping[str, Topic]
     signer: Signer
@@ -89,14 +85,20 @@ class Service:
 class Call:
     """One request to one operation, and the user who makes it (None: no user is asked for)."""
 
+    operation: Operation
     service: Service
     request: Request
     user: User | None
 
-    def within(self, area: str) -> Call:
-        """The same call on the files of an area."""
-        its = self.service.areas[area]
-        return replace(self, service=replace(self.service, exports=its.exports, object_index=its.object_index))
+    @property
+    def area(self) -> Area:
+        """The area whose files the operation is about."""
+        return self.service.areas[self.operation.area]
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the caller sees the copies of free accounts."""
+        return self.user is not None and self.user.group == FREE_GROUP
 
     @property
     def accept(self) -> str | None:
@@ -112,7 +114,7 @@ class Call:
 class Operation:
     """One operation. `groups` None: no token is asked for; empty: any known user.
 
-    `is_token_in_body`: the token may be in the body instead of the header.
+    `is_token_in_body`: the token may be in the body instead of the header. `area`: the area whose files it is about.
     """
 
     methods: tuple[str, ...]
@@ -121,6 +123,7 @@ class Operation:
     groups: tuple[str, ...] | None = EVERY_GROUP
     quota: QuotaKind | None = None
     is_token_in_body: bool = False
+    area: str = ""
 
 
 async def perform(operation: Operation, service: Service, request: Request) -> Response:
@@ -145,7 +148,7 @@ async def perform(operation: Operation, service: Service, request: Request) -> R
             and not service.accounts.quotas.spend(user, operation.quota)
         ):
             raise Refusal(429)
-    return await operation.handler(Call(service, request, user))
+    return await operation.handler(Call(operation, service, request, user))
 
 
 async def _token_in_body(request: Request) -> str:
@@ -172,8 +175,8 @@ def identify(service: Service, request: Request, token: str) -> User:
             return service.accounts.identify(token)
         refused = Refusal(401)
     except TokenExpiredError as expired:
-        # what stands before the service refuses it, by a text of its own
-        refused = Refusal(401, str(expired)) if service.settings.source_2025 else Refusal(401, _EXPIRED, is_bare=True)
+        # a gateway before the service refuses it, by a text of its own
+        refused = Refusal(401, str(expired), is_bare=True)
     except TokenRefusedError as refusal:
         refused = Refusal(401, str(refusal))
     admitted = service.accounts.admissions.user(address) if address else None

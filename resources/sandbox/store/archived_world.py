@@ -1,7 +1,7 @@
 """The world with its archives: the files that the service lists and serves, made from the events and pages of the world.
 
 Each archive is a function of the world: it is made when it is first needed, and again, byte for byte, if it was
-removed.
+removed. Files of Wikidata and of structured contents are areas of their own next to those of articles.
 """
 
 from __future__ import annotations
@@ -12,21 +12,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from resources.sandbox.store.archives import Piece, Snapshot
 from resources.sandbox.store.batch_store import MEMBER_BYTES, BatchStore, Message
-from resources.sandbox.store.listed import Piece, Snapshot
 from resources.sandbox.store.snapshot_store import Export, SnapshotStore
-from resources.sandbox.store.structured import StructuredContents
+from resources.sandbox.world import structured
 from resources.sandbox.world.chance import salt
+from resources.sandbox.world.history.entity_timetable import PROJECT
+from resources.sandbox.world.wire import decode, encode
 from resources.sandbox.world.world import World, micros
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from resources.sandbox.settings import Settings
-    from resources.sandbox.store.batch_store import Archive
-    from resources.sandbox.store.snapshot_store import Holding, Stored
+    from resources.sandbox.store.archives import Archive
+    from resources.sandbox.store.snapshot_store import Holding
 
-#: Folders of this package whose code and tables decide what is in an archive.
+WIKIDATA, STRUCTURED = "wikidata", "structured-contents"
+#: Code and tables of this package that decide what is in an archive.
 _MADE_BY = ("world/**/*.py", "store/**/*.py", "data/*")
 
 
@@ -47,38 +50,36 @@ class ArchivedWorld(World):
         self._projects = settings.projects
         form = _made_by()
         self._batches = BatchStore(settings.state / "archives" / settings.identity, form, member_bytes)
-        self._snapshots = SnapshotStore(
-            settings.state / "snapshots" / settings.identity,
-            form,
-            settings.chunk_bytes,
-            single_member=settings.single_member,
+        self._snapshots, store = (
+            SnapshotStore(
+                settings.state / kind / settings.identity,
+                form,
+                settings.chunk_bytes,
+                single_member=settings.single_member,
+            )
+            for kind in ("snapshots", "structured")
         )
-        store = SnapshotStore(
-            settings.state / "structured" / settings.identity,
-            form,
-            settings.chunk_bytes,
-            single_member=settings.single_member,
-        )
-        self.structured = StructuredContents(settings, self, store, self._whole)
+        self.structured = StructuredContents(self, settings, store)
+
+    # --- hours -------------------------------------------------------------------------------------------------------
 
     def batches(self, hour: datetime, projects: Sequence[str] | None = None) -> list[Piece]:
-        """The hour files of some projects (None: all that have articles), in the namespaces with changes, made unless they exist.
+        """Return the hour files of some projects (None: all that have articles), in the namespaces with changes.
 
-        Whether the hour is published yet, or no more, is the service's to say.
+        They are made unless they exist. The service decides whether the hour is published yet, or no longer kept.
         """
         hour = hour.astimezone(UTC)
         found = []
         for project in self._projects if projects is None else projects:
             make = partial(self.make_hour, project, hour)
             for archive in make():
-                _, namespace = self.parts(archive.identifier)
-                ended = _nanoseconds(self.export_ended_at(archive.identifier, hour))
-                record = self._record(archive.identifier, project, namespace, archive, ended)
+                ended = self.export_ended_at(archive.identifier, hour)
+                record = self.record_of(archive.identifier, archive.identifier, archive, ended)
                 found.append(Piece(record, archive.version, archive.size, archive.path, make))
         return found
 
     def make_hour(self, project: str, hour: datetime) -> list[Archive]:
-        """The archives of a project's hour, made unless they exist."""
+        """Return the archives of a project's hour, made unless they exist."""
         return self._batches.archives(project, hour, partial(self._messages, project, hour))
 
     def has_hour(self, project: str, hour: datetime) -> bool:
@@ -93,10 +94,12 @@ class ArchivedWorld(World):
             contents.setdefault(identifier, []).append(Message(self.key(event), partial(self.line, event)))
         return contents
 
+    # --- snapshots ---------------------------------------------------------------------------------------------------
+
     def snapshot(
         self, identifier: str, started: datetime, ended: datetime | None = None, serial: int = 0
     ) -> Snapshot | None:
-        """An export of a snapshot, made unless it exists; making a big one takes minutes.
+        """Return an export of a snapshot, made unless it exists; making a big one takes minutes.
 
         Args:
             identifier: Of the snapshot.
@@ -110,43 +113,41 @@ class ArchivedWorld(World):
         Raises:
             ValueError: The sandbox has no articles of that project or namespace.
         """
-        project, namespace = self.parts(identifier)
+        self.parts(identifier)
         export = Export(identifier, micros(started), serial)
         make = partial(self._snapshots.holding, export, partial(self._lines, identifier, started, serial))
         holding = make()
         if holding is None:
             return None
-        ended_at = _nanoseconds(
-            micros(ended or started) * 1_000 + salt("ended", identifier, export.started) % 1_000 + serial
-        )
+        ended_at = micros(ended or started) * 1_000 + salt("ended", identifier, export.started) % 1_000 + serial
         chunks = []
         for number, chunk in holding.chunks.items():
-            record = self._record(f"{identifier}_chunk_{number}", project, namespace, chunk, ended_at)
-            # the whole is rounded, its chunks are not
+            record = self.record_of(f"{identifier}_chunk_{number}", identifier, chunk, ended_at)
+            # the size of a snapshot is rounded, those of its chunks are not
             record["size"]["value"] = chunk.size / 1_000_000
             chunks.append(Piece(record, chunk.version, chunk.size, chunk.path, make))
-        whole = holding.whole
-        record = self._record(identifier, project, namespace, whole, ended_at)
-        record["chunks"] = [chunk.record["identifier"] for chunk in chunks]
-        return Snapshot(record, whole.version, whole.size, whole.path, make, tuple(chunks))
+        return self.listed(identifier, holding, ended_at, make, tuple(chunks))
 
-    def _whole(
-        self, identifier: str, export: Export, ended: datetime, make: Callable[[], Holding | None]
-    ) -> Snapshot | None:
-        """An export that has no chunks."""
-        holding = make()
-        if holding is None:
-            return None
-        project, namespace = self.parts(identifier)
-        ended_at = _nanoseconds(micros(ended) * 1_000 + salt("ended", "parts", identifier, export.started) % 1_000)
-        record = self._record(identifier, project, namespace, holding.whole, ended_at)
-        return Snapshot(record, holding.whole.version, holding.whole.size, holding.whole.path, make, ())
+    def listed(
+        self,
+        identifier: str,
+        holding: Holding,
+        ended_at: int,
+        make: Callable[[], object],
+        chunks: tuple[Piece, ...] = (),
+    ) -> Snapshot:
+        """Return an export as the service lists it; without `chunks`, its record has none."""
+        whole = holding.whole
+        record = self.record_of(identifier, identifier, whole, ended_at)
+        if chunks:
+            record["chunks"] = [chunk.record["identifier"] for chunk in chunks]
+        return Snapshot(record, whole.version, whole.size, whole.path, make, chunks)
 
     def has_snapshot(self, identifier: str, started: datetime, serial: int = 0) -> bool:
         """Whether the archives of an export exist."""
         return self._snapshots.has(Export(identifier, micros(started), serial))
 
-    def keep_snapshots(self, identifier: str, exports: Sequence[tuple[datetime, int]]) -> None:
+    def keep_snapshots(self, identifier: str, exports: Iterable[tuple[datetime, int]]) -> None:
         """Remove the archives of all exports of the snapshot but these (start, serial)."""
         self._snapshots.keep_only(Export(identifier, micros(started), serial) for started, serial in exports)
 
@@ -154,19 +155,109 @@ class ArchivedWorld(World):
         for entry in self.snapshot_entries(identifier, started, serial):
             yield self.line(entry.event)
 
-    def _record(
-        self, identifier: str, project: str, namespace: int, archive: Archive | Stored, ended: str
-    ) -> dict[str, Any]:
-        """The record of a file, as the service lists it."""
+    def record_of(self, name: str, identifier: str, archive: Archive, ended_at: int) -> dict[str, Any]:
+        """Return the record of a file of a project and namespace, whose export ended so many nanoseconds after 1970."""
+        project, namespace = self.parts(identifier)
         return {
-            "identifier": identifier,
+            "identifier": name,
             "version": archive.version,
-            "date_modified": ended,
+            "date_modified": _nanoseconds(ended_at),
             "is_part_of": {"identifier": project},
             "in_language": {"identifier": self.language(project)},
             "namespace": {"identifier": namespace},
             "size": {"value": round(archive.size / 1_000_000, 3), "unit_text": "MB"},
         }
+
+
+class _Area:
+    """Files that an archived world has next to those of its articles; hours and exports have the same times."""
+
+    def __init__(self, world: ArchivedWorld) -> None:
+        self._world = world
+
+    def language(self, project: str) -> str:
+        """Return the language of a project."""
+        return self._world.language(project)
+
+    def hour_ready_at(self, hour: datetime) -> datetime:
+        """Return when the list of the hour appears; those of all areas appear together."""
+        return self._world.hour_ready_at(hour)
+
+    def snapshot_times(self, identifier: str, day: datetime) -> tuple[datetime, datetime]:
+        """Return when the export of a day starts and ends."""
+        return self._world.snapshot_times(identifier, day)
+
+
+class EntityContents(_Area):
+    """The hours and snapshots of Wikidata."""
+
+    def batches(self, hour: datetime) -> list[Piece]:
+        """Return the files of the hour."""
+        return self._world.batches(hour, [PROJECT]) if self._world.entity_identifiers() else []
+
+    def snapshot_identifiers(self) -> list[str]:
+        """Return the snapshots there may be: items and properties."""
+        return self._world.entity_identifiers()
+
+    def snapshot(self, identifier: str, started: datetime, ended: datetime, serial: int) -> Snapshot | None:
+        """Return the export that started then."""
+        return self._world.snapshot(identifier, started, ended, serial)
+
+    def keep_snapshots(self, identifier: str, exports: Iterable[tuple[datetime, int]]) -> None:
+        """Remove the archives of all exports of the snapshot but these (start, serial)."""
+        self._world.keep_snapshots(identifier, exports)
+
+
+class StructuredContents(_Area):
+    """The snapshots of structured contents: those of articles once more, each line in parts.
+
+    Source: the service's documentation of structured contents: namespace 0 alone, some projects, one archive without
+    chunks, exported daily.
+    """
+
+    def __init__(self, world: ArchivedWorld, settings: Settings, store: SnapshotStore) -> None:
+        super().__init__(world)
+        projects = settings.projects if 0 in settings.namespaces else ()
+        self._identifiers = [f"{project}_namespace_0" for project in projects if project in structured.PROJECTS]
+        self._store = store
+
+    def batches(self, hour: datetime) -> list[Piece]:  # noqa: ARG002  whatever the hour
+        """Return the files of the hour: there are none."""
+        return []
+
+    def snapshot_identifiers(self) -> list[str]:
+        """Return the snapshots there are."""
+        return self._identifiers
+
+    def snapshot(
+        self, identifier: str, started: datetime, ended: datetime | None = None, serial: int = 0
+    ) -> Snapshot | None:
+        """Return an export, made unless it exists."""
+        export = Export(identifier, micros(started), serial)
+        make = partial(self._store.holding, export, partial(self._lines, identifier, started, serial))
+        holding = make()
+        if holding is None:
+            return None
+        ended_at = micros(ended or started) * 1_000 + salt("ended", "parts", identifier, export.started) % 1_000
+        return self._world.listed(identifier, holding, ended_at, make)
+
+    def has_snapshot(self, identifier: str, started: datetime, serial: int = 0) -> bool:
+        """Whether the archive of an export exists."""
+        return self._store.has(Export(identifier, micros(started), serial))
+
+    def keep_snapshots(self, identifier: str, exports: Iterable[tuple[datetime, int]]) -> None:
+        """Remove the archives of all exports of the snapshot but these (start, serial)."""
+        self._store.keep_only(Export(identifier, micros(started), serial) for started, serial in exports)
+
+    def _lines(self, identifier: str, started: datetime, serial: int) -> Iterator[bytes]:
+        for entry in self._world.snapshot_entries(identifier, started, serial):
+            line = self._world.line(entry.event)
+            parsed = structured.structured(decode(line))
+            yield line if parsed is None else encode(parsed)
+
+
+#: The files of an area; calls may take long and are made in worker threads.
+Contents = ArchivedWorld | EntityContents | StructuredContents
 
 
 def _nanoseconds(since_1970: int) -> str:
@@ -177,7 +268,7 @@ def _nanoseconds(since_1970: int) -> str:
 
 
 def _made_by() -> str:
-    """A digest of the code that makes the world: archives of other code are not taken for its own."""
+    """A digest of the code that makes the world: archives of other code are not used."""
     digest = hashlib.sha256()
     package = Path(__file__).parents[1]
     for path in sorted(path for pattern in _MADE_BY for path in package.glob(pattern) if path.is_file()):

@@ -3,32 +3,25 @@
 Source of the form: the service's documentation of batches, and its public source for what that leaves open: a gzipped
 tar of `<identifier>_<n>.ndjson` members cut at line ends, in the order in which the partitions of a topic are read,
 with a few messages twice. The version of an archive is its MD5.
-
-Everything is a function of the world, so a removed archive is made again byte for byte. All archives of a project's
-hour appear at once when their folder is renamed: threads and processes that make the same hour do not disturb each
-other, and one that is killed leaves nothing that could be mistaken for an archive.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 import shutil
-import tarfile
-import threading
 import zlib
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
-from isal import isal_zlib
-
+from resources.sandbox.store.archives import PIECE_BYTES, ArchiveStore, archive_in
 from resources.sandbox.world.chance import Chance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from datetime import datetime
     from pathlib import Path
+
+    from resources.sandbox.store.archives import Archive
 
 #: Uncompressed bytes after which a member ends. The service's are 100 MB; an hour of the default world shall have
 #: several all the same.
@@ -39,23 +32,10 @@ _LONGEST_RUN = 16
 #: Every message of this number is followed by its repetition: fewer than one in a hundred.
 _REPEATED = 160
 _FIRST_REPEATED = 120
-_LEVEL = 2
-_GZIP = 31
 #: The service keeps two days; what is older than that and a margin is removed.
 _KEPT = timedelta(hours=60)
-_CHUNK = 1 << 20
 
 _Item = TypeVar("_Item")
-
-
-@dataclass(frozen=True)
-class Archive:
-    """An hourly file: its path, its MD5 (the service's version) and its bytes."""
-
-    identifier: str
-    path: Path
-    version: str
-    size: int
 
 
 @dataclass(frozen=True)
@@ -106,27 +86,18 @@ def with_repetitions(lines: Iterable[bytes]) -> Iterator[bytes]:
         yield again[1]
 
 
-class BatchStore:
-    """The folder of archives of one world."""
+class BatchStore(ArchiveStore):
+    """The hourly archives of one world."""
 
     def __init__(self, home: Path, form: str = "1", member_bytes: int = MEMBER_BYTES) -> None:
-        """Keep archives in `home`, which is made when the first one is.
-
-        Args:
-            home: Folder of this world's archives alone.
-            form: What makes them beside the world itself; archives of another form are removed.
-            member_bytes: Uncompressed bytes after which a member ends.
-        """
-        self._home = home
-        self._folder = home / f"{form}-{member_bytes}"
+        """Keep archives in `home`, each member of them up to `member_bytes` (uncompressed)."""
+        super().__init__(home, f"{form}-{member_bytes}")
         self._member_bytes = member_bytes
-        self._locks: dict[Path, threading.Lock] = {}
-        self._guard = threading.Lock()
 
     def archives(
         self, project: str, hour: datetime, make: Callable[[], Mapping[str, Iterable[Message]]]
     ) -> list[Archive]:
-        """The archives of a project's hour, made unless they exist; making one removes those long before it.
+        """Return the archives of a project's hour, made unless they exist; making one removes those long before it.
 
         Args:
             project: Database name.
@@ -136,69 +107,36 @@ class BatchStore:
         Returns:
             The archives in the order of their identifiers; none for a quiet hour.
         """
-        target = self._hour_folder(hour) / project
-        with self._guard:
-            lock = self._locks.setdefault(target, threading.Lock())
-        with lock:
-            if not target.is_dir():
-                self._make(target, hour, make())
-                self._remove_old(hour)
-        return [_found(path) for path in sorted(target.iterdir())]
+
+        def write(folder: Path) -> None:
+            stamp = int(hour.timestamp())
+            for identifier, messages in make().items():
+                ordered = in_reading_order(messages, Chance("reading", identifier, stamp))
+                self._write(folder, identifier, stamp + 3600, with_repetitions(message.line() for message in ordered))
+            self._remove_old(hour)
+
+        return self.made(self._hour_folder(hour) / project, write)
 
     def has(self, project: str, hour: datetime) -> bool:
         """Whether the archives of a project's hour exist."""
         return (self._hour_folder(hour) / project).is_dir()
 
     def _hour_folder(self, hour: datetime) -> Path:
-        return self._folder / f"{hour:%Y-%m-%dT%H}"
-
-    def _make(self, target: Path, hour: datetime, contents: Mapping[str, Iterable[Message]]) -> None:
-        part = target.with_name(f"{target.name}.{os.getpid()}-{threading.get_ident()}.part")
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        try:
-            for identifier, messages in contents.items():
-                ordered = in_reading_order(messages, Chance("reading", identifier, int(hour.timestamp())))
-                lines = with_repetitions(message.line() for message in ordered)
-                self._write(part, identifier, int(hour.timestamp()) + 3600, lines)
-            part.rename(target)
-        except OSError:
-            # another process was first, with the same bytes
-            if not target.is_dir():
-                raise
-        finally:
-            shutil.rmtree(part, ignore_errors=True)
+        return self.folder / f"{hour:%Y-%m-%dT%H}"
 
     def _write(self, folder: Path, identifier: str, stamp: int, lines: Iterable[bytes]) -> None:
-        packer = isal_zlib.compressobj(_LEVEL, isal_zlib.DEFLATED, _GZIP)
-        digest = hashlib.md5(usedforsecurity=False)
-        written = folder / f"{identifier}.part"
-        with written.open("wb") as file:
-
-            def put(data: bytes) -> None:
-                digest.update(data)
-                file.write(data)
-
+        with archive_in(folder, identifier) as archive:
             for number, member in enumerate(_members(lines, self._member_bytes)):
-                info = tarfile.TarInfo(f"{identifier}_{number}.ndjson")
-                info.size, info.mode, info.mtime = len(member), 0o766, stamp
-                put(packer.compress(info.tobuf(tarfile.USTAR_FORMAT)))
-                for start in range(0, len(member), _CHUNK):
-                    put(packer.compress(member[start : start + _CHUNK]))
-                put(packer.compress(bytes(-len(member) % tarfile.BLOCKSIZE)))
-            put(packer.compress(bytes(2 * tarfile.BLOCKSIZE)))
-            put(packer.flush())
-            file.flush()
-            os.fsync(file.fileno())
-        written.rename(folder / f"{identifier}.{digest.hexdigest()}.tar.gz")
+                archive.begin(f"{identifier}_{number}.ndjson", 0o766, stamp, len(member))
+                for start in range(0, len(member), PIECE_BYTES):
+                    archive.add(member[start : start + PIECE_BYTES])
 
     def _remove_old(self, hour: datetime) -> None:
-        """Remove the hours that the service no longer keeps when `hour` is new, and archives of another form."""
+        """Remove the hours that the service no longer keeps when `hour` is new."""
         oldest = self._hour_folder(hour - _KEPT).name
-        expired = [path for path in self._folder.iterdir() if path.name < oldest]
-        superseded = [path for path in self._home.iterdir() if path != self._folder]
-        for path in expired + superseded:
-            shutil.rmtree(path, ignore_errors=True)
+        for path in self.folder.iterdir():
+            if path.name < oldest:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _members(lines: Iterable[bytes], most: int) -> Iterator[bytes]:
@@ -213,8 +151,3 @@ def _members(lines: Iterable[bytes], most: int) -> Iterator[bytes]:
         size += len(line) + 1
     if held:
         yield b"".join(held)
-
-
-def _found(path: Path) -> Archive:
-    identifier, version, _ = path.name.split(".", 2)
-    return Archive(identifier, path, version, path.stat().st_size)

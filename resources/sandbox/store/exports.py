@@ -2,7 +2,7 @@
 
 Source: the service's documentation of snapshots. Exports start each day after 00:00 UTC (here: in an hour that can be set) and end hours later; the next
 one replaces the one before under the same identifiers. Free accounts see a copy that is renewed on the first of the
-month (in the public source of August 2025: on the 2nd and the 21st).
+month.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from resources.sandbox.clock import Clock
-    from resources.sandbox.store.contents import Contents, Snapshot
+    from resources.sandbox.store.archived_world import Contents
+    from resources.sandbox.store.archives import Snapshot
 
-_COPIED_ON = (1,)
-_COPIED_ON_2025 = (2, 21)
+#: Day of the month of the export that free accounts see.
+_COPIED_ON = 1
 #: A free copy appears this long after its export has ended.
 _COPYING = timedelta(minutes=30)
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
@@ -64,11 +65,10 @@ def newest_hour(contents: Contents, now: datetime) -> datetime:
 class Exports:
     """The exports of one sandbox. Safe for threads; its methods may make archives."""
 
-    def __init__(self, contents: Contents, clock: Clock, *, source_2025: bool = False) -> None:
+    def __init__(self, contents: Contents, clock: Clock) -> None:
         """Follow the schedule until `export` is called."""
         self._contents = contents
         self._clock = clock
-        self._days = _COPIED_ON_2025 if source_2025 else _COPIED_ON
         self._lock = threading.Lock()
         self._extra: dict[str, list[Turn]] = {}
         self._armed: dict[str, list[_Armed]] = {}
@@ -182,7 +182,7 @@ class Exports:
         today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         for back in range(_LONGEST_MONTH):
             day = today - back * _DAY
-            if free and day.day not in self._days:
+            if free and day.day != _COPIED_ON:
                 continue
             started, ended = self._contents.snapshot_times(identifier, day)
             if ended + (_COPYING if free else timedelta()) <= now:

@@ -20,15 +20,16 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from resources.sandbox.faults.damage import damaged_archive
+from resources.sandbox.faults import damaged_archive
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from resources.sandbox.clock import Clock
-    from resources.sandbox.faults.faults import Fault, Faults
-    from resources.sandbox.store.contents import Contents, File, Snapshot
+    from resources.sandbox.faults import Fault, Faults
+    from resources.sandbox.store.archived_world import Contents
+    from resources.sandbox.store.archives import Piece, Snapshot
     from resources.sandbox.store.exports import Exports
 
 RETENTION = timedelta(days=2)
@@ -92,7 +93,7 @@ class ObjectIndex:
         self._folder = folder
         self._lock = threading.Lock()
         self._hour_locks: dict[datetime, threading.Lock] = {}
-        self._hours: dict[datetime, Sequence[File]] = {}
+        self._hours: dict[datetime, Sequence[Piece]] = {}
         #: Makes the archives of an hour's projects side by side; None: they are made one after the other.
         self.maker: Callable[[datetime], None] | None = None
 
@@ -169,7 +170,7 @@ class ObjectIndex:
         path = damaged_archive(file.path, fault, self._folder)
         return replace(file, path=path, size=path.stat().st_size, md5=None)
 
-    def _files(self, start: datetime) -> Sequence[File]:
+    def _files(self, start: datetime) -> Sequence[Piece]:
         with self._lock:
             lock = self._hour_locks.setdefault(start, threading.Lock())
         # One request builds an hour, the others wait for it; different hours do not wait for each other.
@@ -188,11 +189,11 @@ class ObjectIndex:
         identifier = snapshot.record["identifier"]
         return self._stored(snapshot, snapshot_path(identifier, self.area), identifier)
 
-    def _chunk(self, snapshot: str, file: File) -> StoredFile:
+    def _chunk(self, snapshot: str, file: Piece) -> StoredFile:
         path = chunk_path(snapshot, file.record["identifier"].rpartition("_")[2], self.area)
         return self._stored(file, path, snapshot)
 
-    def _stored(self, file: File, api_path: str, snapshot: str | None) -> StoredFile:
+    def _stored(self, file: Piece, api_path: str, snapshot: str | None) -> StoredFile:
         record, path = file.record, file.path
         modified_at = _parse_moment(record["date_modified"])
         fault = self._faults.listed_damage(api_path)

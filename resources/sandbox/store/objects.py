@@ -21,7 +21,7 @@ from xml.sax.saxutils import escape
 from starlette.datastructures import Headers
 from starlette.responses import Response
 
-from resources.sandbox.faults.faults import DAMAGE
+from resources.sandbox.faults import DAMAGE
 from resources.sandbox.store.object_index import BUCKET, area_of, download_path
 
 if TYPE_CHECKING:

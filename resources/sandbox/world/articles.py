@@ -10,11 +10,10 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resources.sandbox.world.chance import Chance, mix, salt
-from resources.sandbox.world.entities.timetable import item_of
+from resources.sandbox.world.history.entity_timetable import item_of
 from resources.sandbox.world.history.pages import Title
-from resources.sandbox.world.messages import SECOND, MessageWriter, day
 from resources.sandbox.world.text.bodies import Setting
-from resources.sandbox.world.wire import fragment
+from resources.sandbox.world.wire import SECOND, MessageWriter, day, fragment
 
 if TYPE_CHECKING:
     from orjson import Fragment

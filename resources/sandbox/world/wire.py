@@ -1,4 +1,4 @@
-"""JSON as the service's encoder writes it: whole lines, and the parts that lines are put together from.
+"""Records on the wire: JSON as the service's encoder writes it, and what the records of all events have in common.
 
 `<`, `>`, `&` and the line separators are escaped, as Go's encoder does. A part that many lines share is encoded once
 and put into each line as a fragment.
@@ -6,12 +6,21 @@ and put into each line as a fragment.
 
 from __future__ import annotations
 
+import uuid
+from abc import ABC, abstractmethod
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from resources.sandbox.world.chance import mix
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from resources.sandbox.world.history.pages import Event
+
+SECOND = 1_000_000
 
 
 def encode(value: Any) -> bytes:
@@ -43,3 +52,52 @@ def decode(line: bytes) -> dict[str, Any]:
     """The record that a line holds."""
     record: dict[str, Any] = orjson.loads(line)
     return record
+
+
+def day(microseconds: int) -> str:
+    """A moment as records write dates: RFC 3339 with seconds."""
+    return datetime.fromtimestamp(microseconds // SECOND, UTC).isoformat()[:19] + "Z"
+
+
+def instant(microseconds: int) -> str:
+    """A moment as events write it: RFC 3339 with microseconds, trailing zeros dropped."""
+    seconds, rest = divmod(microseconds, SECOND)
+    fraction = f".{rest:06d}".rstrip("0") if rest else ""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19] + fraction + "Z"
+
+
+class MessageWriter(ABC):
+    """Writes the record of each event."""
+
+    def __init__(self, salt: int) -> None:
+        """Write records whose free choices follow from `salt`."""
+        self._salt = salt
+
+    def record(self, event: Event) -> dict[str, Any]:
+        """The record that the event's message holds."""
+        return decode(self.line(event))
+
+    def line(self, event: Event) -> bytes:
+        """The record as a line of an archive, without the line end."""
+        return encode(self._whole(event) if event.type == "update" else self._slim(event))
+
+    @abstractmethod
+    def _whole(self, event: Event) -> dict[str, Any]:
+        """The record of an update."""
+
+    @abstractmethod
+    def _slim(self, event: Event) -> dict[str, Any]:
+        """The record of any other event."""
+
+    def _event(self, event: Event) -> dict[str, Any]:
+        # both halves of a move share the ordinal, and so the identifier
+        bits = mix(event.ordinal ^ self._salt) << 64 | mix(event.ordinal * 5 + self._salt)
+        record = {
+            "identifier": str(uuid.UUID(int=bits, version=4)),
+            "type": event.type,
+            "date_created": instant(event.created),
+            "date_published": instant(event.published),
+        }
+        place = {"partition": event.partition, "offset": event.offset}
+        # written also where they are 0, unlike other numbers: in an event of the stream alone
+        return record | {name: number for name, number in place.items() if number is not None}

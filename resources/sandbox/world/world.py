@@ -18,8 +18,8 @@ from resources.sandbox.world import reference
 from resources.sandbox.world.articles import Writer
 from resources.sandbox.world.census import Census
 from resources.sandbox.world.chance import salt
-from resources.sandbox.world.entities import timetable as entities
-from resources.sandbox.world.entities.records import EntityWriter
+from resources.sandbox.world.entities import EntityWriter
+from resources.sandbox.world.history import entity_timetable as entities
 from resources.sandbox.world.history.schedule import HOUR, Timetable, usual_articles
 from resources.sandbox.world.text.bodies import Library
 from resources.sandbox.world.text.corpus import Corpus

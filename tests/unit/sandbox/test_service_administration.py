@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from resources.sandbox.__main__ import provide
 from resources.sandbox.options import parse
-from resources.sandbox.provision import provide
 
 NEW = "Another-5678"
 
@@ -102,28 +102,23 @@ class TestControlRequests:
     @pytest.mark.parametrize(
         ("path", "content", "message"),
         [
-            ("accounts", {}, "`username` must be a string"),
-            ("accounts", {"username": "x", "group": "group_1"}, "an account has no group; it has username, groups,"),
-            ("accounts", {"username": "x", "groups": ["group_4"]}, "there is no group 'group_4'; there are group_1,"),
-            ("accounts", {"username": "x", "groups": 3}, "there is no group 3"),
-            ("accounts", {"username": "x", "password": 3}, "`password` must be a string"),
-            ("accounts", {"username": "x", "temporary": 1}, "`temporary` must be true or false"),
-            ("accounts", {"username": "x", "quotas": []}, "`quotas` must be an object"),
-            ("accounts", {"username": "x", "quotas": [1]}, "`quotas` must be an object"),
-            (
-                "accounts",
-                {"username": "x", "quotas": {"chunks": 1}},
-                "there is no quota of 'chunks'; there are ondemand,",
-            ),
-            ("accounts", {"username": "x", "quotas": {"chunk": "1"}}, "the quota of chunk must be a number, or"),
-            ("accounts", {"username": "x", "quotas": {"chunk": {"limit": -1}}}, "the quota of chunk must be a number"),
-            ("accounts", {"username": "x", "quotas": {"chunk": True}}, "the quota of chunk must be a number"),
-            ("accounts", [], "the body must be an object"),
+            ("accounts", {}, "`username`: Field required"),
+            ("accounts", {"username": "x", "group": "group_1"}, "`group`: Extra inputs are not permitted"),
+            ("accounts", {"username": "x", "groups": ["group_4"]}, "Input should be 'group_1', 'group_2' or"),
+            ("accounts", {"username": "x", "groups": 3}, "`groups`: Input should be a valid list"),
+            ("accounts", {"username": "x", "password": 3}, "`password`: Input should be a valid string"),
+            ("accounts", {"username": "x", "temporary": 1}, "`temporary`: Input should be a valid boolean"),
+            ("accounts", {"username": "x", "quotas": [1]}, "`quotas`: Input should be a valid dictionary"),
+            ("accounts", {"username": "x", "quotas": {"chunks": 1}}, "Input should be 'ondemand', 'snapshot', 'chunk'"),
+            ("accounts", {"username": "x", "quotas": {"chunk": "1"}}, "Input should be a valid integer"),
+            ("accounts", {"username": "x", "quotas": {"chunk": {"limit": -1}}}, "greater than or equal to 0"),
+            ("accounts", {"username": "x", "quotas": {"chunk": True}}, "Input should be a valid integer"),
+            ("accounts", [], "Input should be a valid dictionary"),
             ("tokens", {"username": "nobody", "revoke": "all"}, "there is no account 'nobody'; there are sandbox."),
             ("tokens", {"username": "sandbox"}, 'give "revoke": "access"'),
             ("tokens", {"username": "sandbox", "revoke": "all", "exhaust": True}, 'give "revoke": "access"'),
-            ("admissions", {"network": "everywhere"}, "'everywhere' does not appear to be an IPv4 or IPv6 network"),
-            ("admissions", {}, "`network` is missing"),
+            ("admissions", {"network": "everywhere"}, "`network`: value is not a valid IPv4 or IPv6 network"),
+            ("admissions", {}, "`network`: Field required"),
         ],
         ids=str,
     )

@@ -161,16 +161,6 @@ class TestRevoke:
             client.token = token
             assert refusal(client.call("/v2/codes")) == (401, "NotAuthorizedException: Access Token has been revoked")
 
-    def test_leaves_the_login_s_own_access_token_in_the_2025_source(self, make_client):
-        client = make_client(source_2025=True)
-        tokens = client.login()
-        refresh = {"username": "sandbox", "refresh_token": tokens["refresh_token"]}
-        refreshed = client.auth("token-refresh", refresh).json()["access_token"]
-        assert client.auth("token-revoke", {"refresh_token": tokens["refresh_token"]}).status_code == 204
-        assert client.call("/v2/codes").status_code == 200
-        client.token = refreshed
-        assert client.call("/v2/codes").status_code == 401
-
     def test_leaves_other_logins(self, client):
         first, second = client.login(), client.login()
         client.auth("token-revoke", {"refresh_token": first["refresh_token"]})
@@ -308,13 +298,6 @@ class TestChallenge:
         assert "refresh_token" in invited.login("invited", "Permanent-1")
         assert refusal(invited.auth("new-password-required", body)) == (401, "Unauthorized.")
 
-    def test_the_2025_source_returns_no_session(self, make_client):
-        client = make_client(source_2025=True)
-        client.sandbox.accounts.create("invited", "Temporary-1", temporary=True)
-        session = client.login("invited", "Temporary-1")["session"]
-        body = {"username": "invited", "session": session, "new_password": "Permanent-1"}
-        assert "session" not in client.auth("new-password-required", body).json()
-
     @pytest.mark.parametrize("change", [{"session": "x"}, {"username": "sandbox"}, {"new_password": "too-weak"}])
     def test_refusals(self, invited, change):
         session = invited.login("invited", "Temporary-1")["session"]
@@ -365,14 +348,6 @@ class TestBearer:
         client.sandbox.clock.advance(timedelta(seconds=1 + late))
         answer = client.call("/v2/codes")
         assert (answer.status_code, answer.text) == (401, "Jwt is expired")
-
-    @pytest.mark.parametrize(
-        ("late", "text"), [(0, "0s"), (59, "59s"), (120, "2m0s"), (3723, "1h2m3s"), (90_000, "25h0m0s")]
-    )
-    def test_in_the_source_expiry_tells_since_when(self, make_client, late, text):
-        client = make_client(source_2025=True)
-        client.sandbox.clock.advance(timedelta(seconds=86_400 + late))
-        assert self.message(client, client.token) == f"token is expired by {text}"
 
     def test_without_the_word_bearer(self, client):
         token, client.token = client.token, ""

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from resources.sandbox.api.journal import Journal, Requests, Seen
+from resources.sandbox.api.middleware import Journal, Requests, Seen
 
 
 def control(client, method, path, **options):
@@ -120,7 +120,7 @@ def test_stop_is_asked_for_and_nobody_joins_any_more(make_client):
 
 
 def test_the_log_has_a_bound_and_no_query(client, monkeypatch):
-    monkeypatch.setattr("resources.sandbox.api.journal._LONGEST", 10)
+    monkeypatch.setattr("resources.sandbox.api.middleware._LONGEST", 10)
     log = Requests()
     for number in range(14):
         log.note(Seen("GET", f"/{number}", 200))

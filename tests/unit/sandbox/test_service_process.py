@@ -19,8 +19,8 @@ from filelock import FileLock
 
 from resources.sandbox import Endpoint, SandboxConflictError, SandboxStartError, Settings, attach, process, running
 from resources.sandbox.__main__ import main
-from resources.sandbox.claim import find
 from resources.sandbox.options import command_line
+from resources.sandbox.process import find
 from tests.unit.sandbox.conftest import BOUND_SECONDS, wait_until
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -12,8 +12,8 @@ import pytest
 import requests
 
 from resources.sandbox import Settings, running
+from resources.sandbox.__main__ import snapshot_hour
 from resources.sandbox.clock import Clock
-from resources.sandbox.provision import snapshot_hour
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.store.exports import Exports, Turn, newest_hour
 from resources.sandbox.world.world import World
@@ -294,17 +294,6 @@ class TestSchedule:
         _, ended = client.sandbox.world.snapshot_times("enwiki_namespace_0", datetime(2025, 4, 1, tzinfo=UTC))
         assert self.at(client, ended + timedelta(minutes=29))["date_modified"].startswith("2025-03-01")
         assert self.at(client, ended + timedelta(minutes=30))["date_modified"].startswith("2025-04-01")
-
-    def test_in_the_source_of_2025_copies_come_twice_a_month(self, make_client):
-        client = make_client(source_2025=True)
-        contents = ArchivedWorld(replace(client.sandbox.settings, changes_per_hour=20, body_bytes=100))
-        client.sandbox.exports._contents = contents
-        days = {
-            moment: client.sandbox.exports.turn("enwiki_namespace_0", free=True).started.day
-            for moment in (1, 3, 20, 22, 31)
-            if client.sandbox.clock.set(datetime(2025, 3, moment, 12, tzinfo=UTC)) is None
-        }
-        assert days == {1: 21, 3: 2, 20: 2, 22: 21, 31: 21}
 
 
 class TestOutOfTurn:

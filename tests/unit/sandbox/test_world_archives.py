@@ -17,7 +17,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from resources.sandbox.settings import Settings
-from resources.sandbox.store import batch_store
+from resources.sandbox.store import archives
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.store.batch_store import BatchStore, Message, in_reading_order, partition, with_repetitions
 from resources.sandbox.world.chance import Chance
@@ -247,7 +247,7 @@ def test_a_folder_that_cannot_be_written_is_an_error(tmp_path, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(batch_store.os, "fsync", full)
+    monkeypatch.setattr(archives.os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         BatchStore(tmp_path).archives("x", START, lambda: {"x_namespace_0": [Message("/x", lambda: b"{}")]})
     assert not list(tmp_path.rglob("*.part"))

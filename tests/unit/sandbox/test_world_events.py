@@ -13,9 +13,8 @@ from resources.sandbox.world.history import scripts
 from resources.sandbox.world.history.pages import Kind
 from resources.sandbox.world.history.schedule import HOUR as HOUR_MICROS
 from resources.sandbox.world.history.schedule import Timetable
-from resources.sandbox.world.messages import instant
 from resources.sandbox.world.text.words import Lexicon, Titles
-from resources.sandbox.world.wire import encode
+from resources.sandbox.world.wire import encode, instant
 from resources.sandbox.world.world import World
 
 HOUR = timedelta(hours=1)
@@ -108,7 +107,7 @@ def test_the_default_world_has_pages_by_the_ten_thousands_and_big_worlds_by_the_
 
 
 def test_scripts_end_as_they_begin_and_touch_every_page():
-    for script in (*scripts.SPECIAL, scripts.HOT, scripts.WARM, scripts.COLD):
+    for script in (*scripts.SPECIAL, *scripts.ORDINARY):
         timetable = Timetable(1, "frwiki", (0, 10, 14), 2200, Titles(Lexicon("fr")))
         cast = next(cast for cast in timetable.casts if cast.script is script)
         assert len(script.acts) == len(sorted(script.acts, key=lambda act: act.hour))

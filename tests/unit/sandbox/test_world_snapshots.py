@@ -16,7 +16,7 @@ from itertools import pairwise
 import pytest
 
 from resources.sandbox.settings import Settings
-from resources.sandbox.store import snapshot_store
+from resources.sandbox.store import archives
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.store.snapshot_store import Export, SnapshotStore
 from resources.sandbox.world.census import Standing
@@ -278,7 +278,7 @@ class TestKeeping:
             store.holding(Export("x", 1), breaks)
         with monkeypatch.context() as patched:
             patched.setattr(
-                snapshot_store.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+                archives.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device"))
             )
             with pytest.raises(OSError, match="No space left"):
                 store.holding(Export("x", 1), lambda: [b"a"])
@@ -392,8 +392,3 @@ class TestPopulation:
         assert len(set(revisions)) == len(revisions)
         assert 0 < min(revisions) < max(revisions) < 2**31
         assert len({title for _, title in after.values()}) == len(after)
-
-    @pytest.mark.parametrize("articles", [0, 400_001])
-    def test_too_few_and_too_many_are_refused(self, tmp_path, articles):
-        with pytest.raises(ValueError, match="between 1 and 400,000"):
-            Settings(state=tmp_path, articles=articles)

@@ -38,14 +38,15 @@ _FIRST_PAGE = 5_000
 _PAGE_STEP = 37
 #: Fewest places in an hour, so that the operations of one act follow each other within seconds in small worlds too.
 _PLACES = 600
-#: Ordinary edits in namespace 0: what they are made of, from few busy pages to many quiet ones.
-_ORDINARY = (scripts.HOT, scripts.WARM, scripts.COLD)
+#: Shares of the ordinary scripts in the edits of namespace 0.
 _BUSIEST, _BUSY, _USUAL = (1.0, 0.0, 0.0), (0.3, 0.7, 0.0), (0.3, 0.4, 0.3)
 #: Hours after which a page of the still ones is edited again, unless that were too many edits; and the most there are.
 _STILL_HOURS, _STILLEST_HOURS = 720, 8_760
 _STILL_SHARE = 0.1
 #: Changes of the other namespaces as a part of those in namespace 0.
 _SHARES = {6: 0.02, 10: 0.03, 14: 0.04}
+#: Special scripts of the other namespaces: wander, lazarus, born.
+_LIVELY = 3
 #: Families per hour of each special script, and the rate from which there are more.
 _SPECIAL_FAMILIES = 2
 _SPECIAL_RATE = 1000
@@ -345,7 +346,7 @@ def _shares(namespace: int, rate: int, articles: int | None) -> Iterator[tuple[S
             usual = ordinary * _pages_per_edit(_USUAL)
             still = max(0, round(articles - settled - usual))
             mixture = _mixture((articles - settled) / ordinary) if ordinary and not still else _USUAL
-        for script, share in zip(_ORDINARY, mixture, strict=True):
+        for script, share in zip(scripts.ORDINARY, mixture, strict=True):
             yield script, round(ordinary * share / len(script.acts)), True
         if still:
             families = min(round(still / _STILL_HOURS), round(ordinary * _STILL_SHARE))
@@ -353,11 +354,11 @@ def _shares(namespace: int, rate: int, articles: int | None) -> Iterator[tuple[S
             yield scripts.still(math.ceil(still / families)), families, False
         return
     changes = round(rate * _SHARES.get(namespace, 0.01))
-    lively = (scripts.WANDER, scripts.LAZARUS, scripts.BORN) if changes >= 3 * _SPECIAL_RATE // 50 else ()
+    lively = scripts.SPECIAL[:_LIVELY] if changes >= 3 * _SPECIAL_RATE // 50 else ()
     for script in lively:
         changes -= _told(script)
         yield script, 1, False
-    yield scripts.WARM, max(1, changes), True
+    yield scripts.NAMED["warm"], max(1, changes), True
 
 
 def _special_families(rate: int) -> int:
@@ -376,7 +377,7 @@ def _pages_per_edit(mixture: tuple[float, ...]) -> float:
     """How many pages it takes for one edit per hour."""
     return sum(
         share * script.period * script.pages / len(script.acts)
-        for script, share in zip(_ORDINARY, mixture, strict=True)
+        for script, share in zip(scripts.ORDINARY, mixture, strict=True)
     )
 
 

@@ -18,9 +18,9 @@ from resources.sandbox.api.operations import Operation
 from resources.sandbox.api.parameters import content_type, form_items
 
 if TYPE_CHECKING:
-    from resources.sandbox.accounts.quotas import QuotaKind
     from resources.sandbox.accounts.users import Tokens
     from resources.sandbox.api.operations import Call
+    from resources.sandbox.settings import QuotaKind
 
 _NOT_SAID = "Internal error, please try again later."
 _WRONG = "Incorrect username or password."
@@ -37,7 +37,7 @@ _NEW = {"username": (1, 255), "session": (1, 1 << 20), "new_password": (6, 255)}
 
 
 async def _login(call: Call) -> Response:
-    body = await _bind(call, _LOGIN, absent=None if call.service.settings.source_2025 else _ABSENT)
+    body = await _bind(call, _LOGIN, absent=_ABSENT)
     try:
         outcome = call.service.accounts.login(body["username"], body["password"])
     except AccountError:
@@ -104,10 +104,7 @@ async def _new_password_required(call: Call) -> Response:
         tokens = call.service.accounts.answer_challenge(body["username"], body["session"], body["new_password"])
     except AccountError as refusal:
         raise Refusal(401, "Unauthorized.", reason=str(refusal)) from None
-    answer = _tokens(tokens)
-    if not call.service.settings.source_2025:
-        answer["session"] = body["session"]
-    return answers.document(answer)
+    return answers.document({**_tokens(tokens), "session": body["session"]})
 
 
 async def _get_user(call: Call) -> Response:

@@ -11,9 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from resources.sandbox.world.history import scripts
-from resources.sandbox.world.history.pages import Kind, Operation, Verb
 from resources.sandbox.world.history.schedule import Cast, Timetable, settled_index
-from resources.sandbox.world.history.scripts import Act, Script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,29 +28,8 @@ _FIRST_ITEM, _ITEM_STEP, _FIRST_NEW_ITEM = 31, 13, 100_000_000
 #: Hours after which a property, or an item of no special script, is edited again.
 _QUIET_HOURS, _STILLEST_HOURS = 24, 8_760
 
-_MADE = Script(
-    "made",
-    24,
-    0,
-    (
-        Act(0, (Operation(Verb.CREATE, Kind.CREATION, fresh=True),)),
-        Act(5, (Operation(Verb.EDIT, Kind.EDIT),)),
-        Act(20, (Operation(Verb.DELETE, Kind.DELETION),)),
-    ),
-)
-_MERGED = Script(
-    "merged",
-    12,
-    2,
-    (
-        Act(0, (Operation(Verb.REDIRECT, Kind.INTO_REDIRECT), Operation(Verb.EDIT, Kind.EDIT, 1))),
-        Act(5, (Operation(Verb.REVIVE, Kind.OUT_OF_REDIRECT), Operation(Verb.EDIT, Kind.EDIT, 1))),
-        Act(8, (Operation(Verb.EDIT, Kind.EDIT),)),
-    ),
-)
-_NAMED = {script.name: script for script in scripts.SPECIAL}
 #: What makes the order of states hard to reconstruct. Two families of each begin in every hour.
-_SPECIAL = (_NAMED["lazarus"], _NAMED["partial"], _NAMED["hidden"], _MADE, _MERGED)
+_SPECIAL = tuple(scripts.NAMED[name] for name in ("lazarus", "partial", "hidden", "made", "merged"))
 _SPECIAL_FAMILIES = 2
 #: Items of the special scripts.
 SPECIAL_ITEMS = _SPECIAL_FAMILIES * sum(script.period * script.pages for script in _SPECIAL)
@@ -70,7 +47,7 @@ class EntityTimetable(Timetable):
         if (still := self._items - SPECIAL_ITEMS) > 0:
             families = math.ceil(still / _STILLEST_HOURS)
             plan.append((ITEMS, scripts.still(math.ceil(still / families)), families))
-        plan.append((PROPERTIES, scripts.WARM, 1))
+        plan.append((PROPERTIES, scripts.NAMED["warm"], 1))
         plan.append((PROPERTIES, scripts.still(_QUIET_HOURS), 1))
         place = page = 0
         for namespace, script, count in plan:

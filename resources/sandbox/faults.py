@@ -1,4 +1,4 @@
-"""Faults as data: what goes wrong, on which paths, how often.
+"""Faults as data (what goes wrong, on which paths, how often), and damaged archives. `api.middleware` applies the others.
 
 | kind | where | details |
 |---|---|---|
@@ -16,17 +16,26 @@
 | `line_malformed`, `line_huge`, `line_type`, `line_utf8` | objects | `line` 0: before this line of the first member; `size` 20,000,000 for `line_huge`; `replace` false: in its place |
 | `empty`, `empty_member`, `no_ndjson` | objects | an archive of no member, of one without a line, of one that is no NDJSON |
 
-`where` can be given for the first ten: `api` is the service's own ports, that of the streams among them (which `cut` and `slow` need to be told), `objects`
-the port of the signed URLs. The path is
-always that of the service (`/v2/batches/2025-01-01/05/enwiki_namespace_0/download`), also for `objects`. The kinds that
-damage an archive take `listed`: true damages the archive itself, so that the list shows the damaged one's MD5 and size
+`where` can be given for the first ten: `api` is the service's own ports, that of the streams among them (which `cut` and
+`slow` need to be told), `objects` the port of the signed URLs. The path is always that of the service
+(`/v2/batches/2025-01-01/05/enwiki_namespace_0/download`), also for `objects`. The kinds that damage an archive take `listed`: true damages the archive itself, so that the list shows the damaged one's MD5 and size
 (until the fault is cleared); false (the default) serves damage against the listed MD5, `count` times.
+
+Damage adds lines next to the good ones unless `replace` is set: nothing of the content is lost, and a reader that keeps the
+good lines and rejects the bad one ends up with the undamaged truth.
 """
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import io
+import json
+import os
+import tarfile
 import threading
 import uuid
+import zlib
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from http import HTTPStatus
@@ -34,6 +43,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 #: Set on a request: the damage that the archive it asks for is served with.
 DAMAGE = "sandbox.damage"
@@ -68,8 +78,8 @@ _ARCHIVES: dict[str, dict[str, Any]] = {
 }
 ARCHIVE_KINDS = frozenset(_ARCHIVES)
 KINDS = frozenset(_ANSWERS) | ARCHIVE_KINDS
-
-
+#: Page id of the record with the huge body; no page of the world has it.
+HUGE_ARTICLE_ID = 2_147_483_647
 _NUMBERS = (int, float)
 #: What a detail must be, unless it is left to the answer (None).
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -227,3 +237,65 @@ def _applies(fault: Fault, method: str, path: str) -> bool:
     if fault.remaining == 0 or (fault.method is not None and fault.method != method):
         return False
     return fnmatchcase(path, fault.path)
+
+
+def damaged_archive(archive: Path, fault: Fault, folder: Path) -> Path:
+    """The archive with the fault's damage in it, made in `folder` at first use; equal input gives equal bytes."""
+    name = f"{archive.stem}-{fault.kind}-{json.dumps(fault.details, sort_keys=True)}-{archive.stat().st_size}"
+    key = hashlib.sha256(f"{archive}\0{name}\0{archive.stat().st_mtime_ns}".encode()).hexdigest()[:24]
+    target = folder / f"{key}.tar.gz"
+    if not target.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        part = folder / f"{key}.{os.getpid()}.part"
+        part.write_bytes(_damage(archive.read_bytes(), fault.kind, fault.details))
+        part.replace(target)
+    return target
+
+
+def _damage(content: bytes, kind: str, details: dict[str, Any]) -> bytes:
+    if kind == "gzip_truncated":
+        return content[: int(len(content) * details["keep"])]
+    members = [] if kind == "empty" else _members(content)
+    if kind == "empty_member":
+        members = [(members[0][0], b"")]
+    elif kind == "no_ndjson":
+        members = [("README.txt", b"This archive holds no NDJSON member.\n")]
+    elif kind.startswith("line_"):
+        name, text = members[0]
+        lines = text.splitlines(keepends=True)
+        index = min(int(details["line"]), len(lines) - 1)
+        rest = lines[index + 1 :] if details["replace"] else lines[index:]
+        members[0] = (name, b"".join([*lines[:index], _bad_line(lines[index], kind, details), *rest]))
+    return _archive(members)
+
+
+def _bad_line(line: bytes, kind: str, details: dict[str, Any]) -> bytes:
+    if kind == "line_malformed":
+        # Cut between characters: invalid UTF-8 is a damage of its own.
+        return line[: len(line) // 2].decode(errors="ignore").encode() + b"\n"
+    if kind == "line_utf8":
+        return line.replace(b'"name":"', b'"name":"\xff\xfe', 1)
+    record: dict[str, Any] = json.loads(line)
+    if kind == "line_type":
+        # A number that became a text which is no number either.
+        record["identifier"] = "not a number"
+    else:
+        body = record.setdefault("article_body", {})
+        record |= {"identifier": HUGE_ARTICLE_ID, "name": "A page of extraordinary size"}
+        body["wikitext"] = "A long paragraph. " * (int(details["size"]) // 18)
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+
+
+def _members(content: bytes) -> list[tuple[str, bytes]]:
+    with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as tar:
+        return [(info.name, file.read()) for info in tar if (file := tar.extractfile(info)) is not None]
+
+
+def _archive(members: list[tuple[str, bytes]]) -> bytes:
+    plain = io.BytesIO()
+    with tarfile.open(fileobj=plain, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        for name, text in members:
+            info = tarfile.TarInfo(name)
+            info.size, info.mode = len(text), 0o766
+            tar.addfile(info, io.BytesIO(text))
+    return gzip.compress(plain.getvalue(), compresslevel=zlib.Z_BEST_SPEED, mtime=0)

@@ -1,31 +1,108 @@
-"""Faults carried out on the answers of either port.
+"""Wrappers of the applications behind all ports: the clock's date, the log of requests, and faults in answers.
 
-Damage to archives and expired signatures are only marked on the request here; the object store acts on them.
+Query strings are not logged, because they hold signatures. Control requests (`/sandbox/`) keep the sandbox awake but
+are not logged. Damage to archives and expired signatures are only marked on the request here; the object store acts on them.
 """
 
 from __future__ import annotations
 
 import abc
 import asyncio
+import threading
+import time
+from email.utils import format_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 
 from resources.sandbox.api import answers
-from resources.sandbox.api.journal import CONTROLS
-from resources.sandbox.faults.faults import ARCHIVE_KINDS, DAMAGE, EXPIRED
+from resources.sandbox.faults import ARCHIVE_KINDS, DAMAGE, EXPIRED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from resources.sandbox.faults.faults import Fault, Faults, Where
+    from resources.sandbox.clock import Clock
+    from resources.sandbox.faults import Fault, Faults, Where
 
+CONTROLS = "/sandbox/"
+#: The oldest half is dropped when the log has this many entries.
+_LONGEST = 200_000
 _BALANCER_STATUSES = frozenset({502, 503, 504})
 _SLICE_SECONDS = 0.02
+
+
+def dated(app: ASGIApp, clock: Clock) -> ASGIApp:
+    """Return an application whose answers carry the clock's moment as their `Date`."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        async def dating(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                moment = format_datetime(clock.now(), usegmt=True).encode()
+                message = {**message, "headers": [*message.get("headers", ()), (b"date", moment)]}
+            await send(message)
+
+        await app(scope, receive, dating)
+
+    return answer
+
+
+class Seen(NamedTuple):
+    """One request, as answered."""
+
+    method: str
+    path: str
+    status: int
+
+
+class Requests(list[Seen]):
+    """The requests seen on both ports, oldest first; `clear()` forgets them."""
+
+    def note(self, seen: Seen) -> None:
+        """Add a request."""
+        if len(self) >= _LONGEST:
+            del self[: _LONGEST // 2]
+        self.append(seen)
+
+
+class Journal:
+    """Notes requests and keeps the time of the last one. Safe for threads."""
+
+    def __init__(self) -> None:
+        self.requests = Requests()
+        self._lock = threading.Lock()
+        self._in_flight = 0
+        self._last = time.monotonic()
+
+    def idle_seconds(self) -> float:
+        """Seconds since the last request ended; 0 while one is being answered."""
+        with self._lock:
+            return 0.0 if self._in_flight else time.monotonic() - self._last
+
+    def watch(self, app: ASGIApp) -> ASGIApp:
+        """The app, with its requests noted as their answers begin."""
+
+        async def watched(scope: Scope, receive: Receive, send: Send) -> None:
+            async def noting(message: Message) -> None:
+                if message["type"] == "http.response.start" and not scope["path"].startswith(CONTROLS):
+                    self.requests.note(Seen(scope["method"], scope["path"], int(message["status"])))
+                await send(message)
+
+            self._count(1)
+            try:
+                await app(scope, receive, noting)
+            finally:
+                self._count(-1)
+
+        return watched
+
+    def _count(self, change: int) -> None:
+        with self._lock:
+            self._in_flight += change
+            self._last = time.monotonic()
 
 
 class _ConnectionCutError(Exception):

@@ -1,6 +1,6 @@
-"""An answer without an end: events or lines, at the pace of the throttle, for as long as the client listens.
+"""The streams `/v2/articles` and `/v2/wikidata`: answers without an end, as events or lines, at the pace of the throttle.
 
-Source: the service's documentation of its realtime streams. Status and headers are sent with the first message; there is no heartbeat; the end of
+Source: the service's documentation of its realtime streams; the path of Wikidata's is not public. Status and headers are sent with the first message; there is no heartbeat; the end of
 the body is the only sign that the server's readers have stopped.
 """
 
@@ -13,22 +13,30 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 from resources.sandbox.api.answers import Format, negotiate
+from resources.sandbox.api.operations import Operation
+from resources.sandbox.api.stream import parameters
+from resources.sandbox.api.stream.selection import selector
+from resources.sandbox.settings import TOP_GROUP
+from resources.sandbox.store.topics import Reader
 from resources.sandbox.world.wire import decode, encode
 from resources.sandbox.world.world import micros
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from typing import Any
 
     from starlette.types import Receive, Scope, Send
 
+    from resources.sandbox.api.operations import Call
+    from resources.sandbox.api.stream.parameters import Beginning
     from resources.sandbox.clock import Clock
-    from resources.sandbox.store.topics import Reader, Topic
+    from resources.sandbox.store.topics import Topic
 
 _EVENTS = "text/event-stream"
 #: While nothing is due the clock is looked at again after so many seconds at the latest: somebody may move it.
 _LOOK_SECONDS = 0.05
 _SECOND = 1_000_000
+_PARTS = 10
 
 
 def form(accept: str | None) -> tuple[str, bool]:
@@ -138,3 +146,45 @@ async def _left(receive: Receive) -> None:
     """Return when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def _stream(record: str) -> Callable[[Call], Awaitable[Response]]:
+    async def handle(call: Call) -> Response:
+        service = call.service
+        now = service.clock.now()
+        common, beginning = await parameters.read(call.request, now)
+        topic = service.topics[record]
+        return Streaming(
+            call.accept,
+            topic,
+            lambda: Reader(topic, _positions(topic, beginning, micros(now))),
+            selector(record, common),
+            service.clock,
+            service.settings.stream_rate * beginning.parts / _PARTS,
+            service.ending.is_set,
+        )
+
+    return handle
+
+
+def _positions(topic: Topic, beginning: Beginning, now: int) -> dict[int, int]:
+    """Where each partition begins."""
+    live = topic.offsets_at(now)
+    found = {}
+    moments = {at: topic.offsets_at(micros(at)) for at in set(beginning.moments.values())}
+    for number in beginning.partitions:
+        if number in beginning.offsets:
+            # behind the end there is nothing to read, and the reader begins at the end
+            found[number] = min(beginning.offsets[number], live[number])
+        elif number in beginning.moments:
+            found[number] = moments[beginning.moments[number]][number]
+        else:
+            found[number] = live[number]
+    return found
+
+
+def _operation(path: str, record: str) -> Operation:
+    return Operation(("GET", "POST"), path, _stream(record), (TOP_GROUP,))
+
+
+OPERATIONS = (_operation("/v2/articles", "article"), _operation("/v2/wikidata", "wikidata-article"))

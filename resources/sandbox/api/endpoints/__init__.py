@@ -1,1 +1,0 @@
-"""The operations of the service, one module for each family of paths."""

@@ -1,0 +1,258 @@
+"""Everything that is listed: reference lists, hours, snapshots and chunks, with their single records and downloads.
+
+Wikidata's files and those of structured contents have the same operations as those of articles, each in an area with paths
+of its own.
+
+Source: the service's documentation of metadata, realtime batches, snapshots, structured contents and downloads.
+
+- All groups may use snapshots; free accounts get older copies of their own. Downloads count against a quota, and a range
+  request that reaches the API counts as one download. A chunk is named by its identifier or by its number: only what
+  follows the last `_` is read.
+- A GET of a download is answered with a 307 to a signed URL whether the object exists or not; ranges and conditions are
+  for the object store to answer.
+- The list of structured contents has each snapshot twice: as it is, and as it was a day before. Their files are not
+  counted against a quota.
+- Wikidata: the change log of September 2026 names both groups of files. The paths of the snapshots are known from its
+  links; those of the hourly files, and that both have the form of the articles', are the likeliest choice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import uuid
+from datetime import date, timedelta
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from resources.sandbox.api import answers
+from resources.sandbox.api.answers import Refusal
+from resources.sandbox.api.operations import Operation
+from resources.sandbox.api.parameters import read_parameters
+from resources.sandbox.api.selection import pick, select, undecided
+from resources.sandbox.faults import EXPIRED
+from resources.sandbox.settings import EVERY_GROUP, PAID_GROUPS
+from resources.sandbox.store.archived_world import STRUCTURED, WIKIDATA
+from resources.sandbox.store.object_index import SIGNED_URL_SECONDS, batch_key, chunk_key, snapshot_key
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+    from resources.sandbox.api.operations import Call
+    from resources.sandbox.api.parameters import Parameters
+    from resources.sandbox.settings import QuotaKind
+    from resources.sandbox.store.object_index import StoredFile
+
+    Record = dict[str, Any]
+    Handler = Callable[[Call], Awaitable[Response]]
+
+_EXPOSED = (
+    "Accept-Ranges, Last-Modified, Content-Length, ETag, Cache-Control, Content-Disposition, Content-Encoding, "
+    "Content-Type, Expires"
+)
+_GET_POST, _GET_HEAD = ("GET", "POST"), ("GET", "HEAD")
+
+
+def _no_such_key() -> Refusal:
+    """The 404 of the object store as the API passes it on."""
+    request_id, host_id = uuid.uuid4().hex[:16].upper(), uuid.uuid4().hex
+    return Refusal(
+        404,
+        "NoSuchKey: The specified key does not exist.\n"
+        f"\tstatus code: 404, request id: {request_id}, host id: {host_id}",
+    )
+
+
+def _listing(records: Callable[[Call, Parameters], Iterable[Record] | None]) -> Handler:
+    """The handler of a list; `records` returns None where there is no such list."""
+
+    async def handle(call: Call) -> Response:
+        parameters = await read_parameters(call.request)
+
+        def found() -> list[Record] | None:
+            listed = records(call, parameters)
+            source_2025 = call.service.settings.source_2025
+            return None if listed is None else select(listed, parameters, source_2025=source_2025)
+
+        chosen = await asyncio.to_thread(found)
+        if chosen is None:
+            raise _no_such_key()
+        return answers.records(call.accept, chosen)
+
+    return handle
+
+
+def _single(find: Callable[[Call], Record | None]) -> Handler:
+    """The handler of a single record."""
+
+    async def handle(call: Call) -> Response:
+        parameters = await read_parameters(call.request)
+        record = await asyncio.to_thread(find, call)
+        if record is None:
+            raise _no_such_key()
+        chosen = pick(record, parameters.fields, source_2025=call.service.settings.source_2025)
+        return answers.record(call.accept, chosen)
+
+    return handle
+
+
+def _download(key: Callable[[Call], str]) -> Handler:
+    """The handler of a download: a GET is redirected to a signed URL, a HEAD is answered by the API."""
+
+    async def handle(call: Call) -> Response:
+        if call.request.method == "HEAD":
+            file = await asyncio.to_thread(call.area.object_index.find, key(call))
+            if file is None:
+                raise _no_such_key()
+            size = {"Content-Length": str(file.size), "Access-Control-Expose-Headers": _EXPOSED}
+            return Response(status_code=200, headers=file.headers("UTC") | size)
+        age = timedelta(seconds=SIGNED_URL_SECONDS + 1) if call.request.scope.get(EXPIRED) else timedelta()
+        subject = call.user.subject if call.user is not None else ""
+        location = call.service.objects_for(call.request) + call.service.signer.sign(key(call), subject, age=age)
+        return Response(status_code=307, headers={"Location": location})
+
+    return handle
+
+
+def _records(files: Iterable[StoredFile] | None) -> list[Record] | None:
+    return None if files is None else [file.record for file in files]
+
+
+# --- reference lists -------------------------------------------------------------------------------------------------
+
+
+def _reference(kind: str) -> tuple[Operation, Operation]:
+    def records(call: Call) -> list[Record]:
+        found: list[Record] = getattr(call.service.contents, kind)()
+        return found
+
+    def find(call: Call) -> Record | None:
+        identifier = call.part("identifier")
+        return next((record for record in records(call) if str(record["identifier"]) == identifier), None)
+
+    return (
+        Operation(_GET_POST, f"/v2/{kind}", _listing(lambda call, _: records(call))),
+        Operation(_GET_POST, f"/v2/{kind}/{{identifier}}", _single(find)),
+    )
+
+
+# --- hours -----------------------------------------------------------------------------------------------------------
+
+
+def _hour(call: Call) -> tuple[str, str]:
+    return call.part("date"), call.part("hour")
+
+
+def _batch(call: Call) -> Record | None:
+    file = call.area.object_index.batch(*_hour(call), call.part("identifier"))
+    return None if file is None else file.record
+
+
+def _batch_key(call: Call) -> str:
+    return batch_key(*_hour(call), call.part("identifier"), area=call.operation.area)
+
+
+def _batches(area: str = "") -> tuple[Operation, ...]:
+    hour = f"/v2/batches{area and f'/{area}'}/{{date}}/{{hour}}"
+    one = f"{hour}/{{identifier}}"
+    listing = _listing(lambda call, _: _records(call.area.object_index.batches(*_hour(call))))
+    return (
+        Operation(_GET_POST, hour, listing, PAID_GROUPS, area=area),
+        Operation(_GET_POST, one, _single(_batch), PAID_GROUPS, area=area),
+        Operation(_GET_HEAD, f"{one}/download", _download(_batch_key), PAID_GROUPS, "batch", area=area),
+    )
+
+
+# --- snapshots -------------------------------------------------------------------------------------------------------
+
+
+def _snapshot_records(call: Call, parameters: Parameters) -> Iterator[Record]:
+    index, source_2025 = call.area.object_index, call.service.settings.source_2025
+    # snapshots that the filters exclude by identifier, project or namespace need not be made
+    wanted = [
+        outline["identifier"]
+        for outline in index.snapshot_outlines()
+        if undecided(outline, parameters, source_2025=source_2025)
+    ]
+    call.area.exports.beforehand(wanted, free=call.is_free)
+    for identifier in wanted:
+        file = index.snapshot(identifier, free=call.is_free)
+        if file is not None and file.record["size"]["value"] > 0:
+            yield file.record
+
+
+def _structured_records(call: Call, _: Parameters) -> list[Record]:
+    identifiers = call.area.exports.identifiers()
+    call.area.exports.beforehand(identifiers, free=call.is_free)
+    files = (call.area.object_index.snapshot(identifier, free=call.is_free) for identifier in identifiers)
+    current = [file.record for file in files if file is not None]
+    return [*current, *map(_day_before, current)]
+
+
+def _day_before(record: Record) -> Record:
+    """The record of the export before this one, whose archive is gone: a download has the current one."""
+    moment = record["date_modified"]
+    day = (date.fromisoformat(moment[:10]) - timedelta(days=1)).isoformat()
+    version = hashlib.md5(f"{record['identifier']} {day}".encode(), usedforsecurity=False).hexdigest()
+    size = {**record["size"], "value": round(record["size"]["value"] * 0.99, 3)}
+    return {**record, "version": version, "date_modified": day + moment[10:], "size": size}
+
+
+def _snapshot(call: Call) -> Record | None:
+    file = call.area.object_index.snapshot(call.part("identifier"), free=call.is_free)
+    return None if file is None else file.record
+
+
+def _snapshot_key(call: Call) -> str:
+    return snapshot_key(call.part("identifier"), free=call.is_free, area=call.operation.area)
+
+
+def _chunk_number(call: Call) -> str:
+    return call.part("chunk_identifier").rpartition("_")[2]
+
+
+def _chunk(call: Call) -> Record | None:
+    snapshot, number = call.part("snapshot_identifier"), _chunk_number(call)
+    file = call.area.object_index.chunk(snapshot, number, free=call.is_free)
+    return None if file is None else file.record
+
+
+def _chunk_key(call: Call) -> str:
+    snapshot, area = call.part("snapshot_identifier"), call.operation.area
+    return chunk_key(snapshot, _chunk_number(call), free=call.is_free, area=area)
+
+
+def _chunk_records(call: Call, _: Parameters) -> list[Record] | None:
+    return _records(call.area.object_index.chunks(call.part("snapshot_identifier"), free=call.is_free))
+
+
+def _snapshots(area: str = "") -> tuple[Operation, ...]:
+    home = f"/v2/snapshots{area and f'/{area}'}"
+    one = f"{home}/{{identifier}}"
+    listing = _listing(_structured_records if area == STRUCTURED else _snapshot_records)
+    quota: QuotaKind | None = None if area == STRUCTURED else "snapshot"
+    return (
+        Operation(_GET_POST, home, listing, area=area),
+        Operation(_GET_POST, one, _single(_snapshot), area=area),
+        Operation(_GET_HEAD, f"{one}/download", _download(_snapshot_key), EVERY_GROUP, quota, area=area),
+    )
+
+
+def _chunks(area: str = "") -> tuple[Operation, ...]:
+    home = f"/v2/snapshots{area and f'/{area}'}/{{snapshot_identifier}}/chunks"
+    one = f"{home}/{{chunk_identifier}}"
+    return (
+        Operation(_GET_POST, home, _listing(_chunk_records), area=area),
+        Operation(_GET_POST, one, _single(_chunk), area=area),
+        Operation(_GET_HEAD, f"{one}/download", _download(_chunk_key), EVERY_GROUP, "chunk", area=area),
+    )
+
+
+OPERATIONS = (
+    *(operation for kind in ("codes", "languages", "projects", "namespaces") for operation in _reference(kind)),
+    # before those whose identifiers the names of areas would be
+    *(*_snapshots(WIKIDATA), *_chunks(WIKIDATA), *_batches(WIKIDATA)),
+    *_snapshots(STRUCTURED),
+    *(*_snapshots(), *_chunks(), *_batches()),
+)

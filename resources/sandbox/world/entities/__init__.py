@@ -1,1 +1,0 @@
-"""Wikidata in the world: its items and properties, what happens to them, and their records."""

@@ -15,8 +15,8 @@ from resources import datasets
 from resources.datasets import Family
 from resources.sandbox.api.app import OPERATIONS as DATA
 from resources.sandbox.api.stream import streams
-from resources.sandbox.choices import CHOICES
 from resources.sandbox.files import read_yaml
+from tests.contract.choices import CHOICES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from resources.sandbox.api import administration
-from resources.sandbox.files import read_state, write_private
+from resources.sandbox.files import DATA, read_state, write_private
 from resources.sandbox.options import parse
 from resources.sandbox.process import SandboxConflictError, is_held
 from resources.sandbox.server import Sandbox, running
@@ -33,26 +33,6 @@ _POLL_SECONDS = 0.2
 _PROGRESS_SECONDS = 10
 #: Without a request, once the owner has ended: another command may be using the sandbox.
 _OWNERLESS_SECONDS = 5.0
-
-_WELCOME = """\
-The sandbox answers at {url} (signed downloads at {object_url}, streams at {realtime_url}). Its data is synthetic.
-{accounts}
-Its mail goes to {outbox}.
-
-  TOKEN=$(curl -s {url}/v1/login -H 'Content-Type: application/json' -d @{account} \\
-    | python3 -c 'import json, sys; print(json.load(sys.stdin)["access_token"])')
-  curl -s {url}/v2/projects -H "Authorization: Bearer $TOKEN"
-  curl -s {url}/v2/batches/{date}/{hour} -H "Authorization: Bearer $TOKEN"
-  curl -sL {url}/v2/batches/{date}/{hour}/{identifier}/download -H "Authorization: Bearer $TOKEN" -o batch.tar.gz
-
-  curl -s {url}/v2/snapshots -H "Authorization: Bearer $TOKEN"
-  curl -sL {url}/v2/snapshots/{identifier}/chunks/0/download -H "Authorization: Bearer $TOKEN" -o chunk.tar.gz
-
-  curl -sN {realtime_url}/v2/articles -H "Authorization: Bearer $TOKEN" -H 'Accept: application/x-ndjson'
-
-  curl -s {url}/spec                        the interface description; {url}/docs shows it in a browser
-  curl -s {url}/sandbox/faults -d '{{"path": "/v2/projects", "kind": "status", "status": 503}}'
-"""
 
 
 def main(words: Sequence[str] | None = None, *, called: str | None = None, state: Path | None = None) -> int:
@@ -97,7 +77,7 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
 
 
 def snapshot_hour(state: Path, now: datetime) -> int:
-    """Return the hour of the day (UTC) in which a folder's snapshots are exported, which is chosen at its first start."""
+    """Return the hour of the day (UTC) of a folder's exports of snapshots, which is chosen at its first start."""
     state.mkdir(parents=True, exist_ok=True)
     kept = state / "snapshot-hour.json"
     hour = read_state(kept).get("hour") if kept.exists() else None
@@ -190,12 +170,12 @@ def _wait(sandbox: Sandbox, signals: list[int], options: Options, was_owned: boo
     idle, owner = options.idle, options.owner
     while not signals and not sandbox.stopped.wait(_POLL_SECONDS):
         if idle is not None and sandbox.journal.idle_seconds() >= idle:
-            sandbox.control.ending = True
+            sandbox.ending.set()
             sys.stdout.write(f"There was no request for {idle:g} seconds: the sandbox stops.\n")
             return
         is_owned = _is_owned(owner)
         if was_owned and not is_owned and sandbox.journal.idle_seconds() >= _OWNERLESS_SECONDS:
-            sandbox.control.ending = True
+            sandbox.ending.set()
             sys.stdout.write(f"The process that held {owner} has ended: the sandbox stops.\n")
             return
         was_owned |= is_owned
@@ -203,16 +183,20 @@ def _wait(sandbox: Sandbox, signals: list[int], options: Options, was_owned: boo
 
 def _welcome(sandbox: Sandbox, options: Options, accounts: Sequence[str]) -> str:
     hour = newest_hour(sandbox.world, sandbox.clock.now())
-    return _WELCOME.format(
-        url=sandbox.url,
-        object_url=sandbox.object_url,
-        realtime_url=sandbox.realtime_url,
-        accounts="\n".join(accounts),
-        account=options.state / "account.json",
-        outbox=options.state / "outbox",
-        date=f"{hour:%Y-%m-%d}",
-        hour=f"{hour:%H}",
-        identifier=f"{options.projects[0]}_namespace_{options.namespaces[0]}",
+    return (
+        (DATA / "welcome.txt")
+        .read_text(encoding="utf-8")
+        .format(
+            url=sandbox.url,
+            object_url=sandbox.object_url,
+            realtime_url=sandbox.realtime_url,
+            accounts="\n".join(accounts),
+            account=options.state / "account.json",
+            outbox=options.state / "outbox",
+            date=f"{hour:%Y-%m-%d}",
+            hour=f"{hour:%H}",
+            identifier=f"{options.projects[0]}_namespace_{options.namespaces[0]}",
+        )
     )
 
 

@@ -13,7 +13,7 @@ class Clock:
     """A clock that runs with real time, or stands still at a moment that the caller moves. Safe for threads."""
 
     def __init__(self, start: datetime | None = None, speed: float = 1.0, since: datetime | None = None) -> None:
-        """Start at `start` and stand still there; without it, run with real time, from `since` on `speed` times as fast."""
+        """Stand still at `start`; without it, run with real time, from `since` on `speed` times as fast."""
         self._lock = threading.Lock()
         self._frozen = start
         self._offset = timedelta()
@@ -22,7 +22,7 @@ class Clock:
 
     @property
     def frozen(self) -> bool:
-        """Whether the clock stands still until it is moved."""
+        """Return whether the clock stands still until it is moved."""
         return self._frozen is not None
 
     def now(self) -> datetime:

@@ -1,8 +1,8 @@
-"""Faults as data (what goes wrong, on which paths, how often), and damaged archives. `api.middleware` applies the others.
+"""Faults as data (what goes wrong, on which paths, how often), and damaged archives. `api.middleware` does the rest.
 
 | kind | where | details |
 |---|---|---|
-| `status` | api | `status` 500, `message` (default: the status text), `html` (default: for 502, 503, 504), `retry_after` |
+| `status` | api | `status` 500, `message` (default: its text), `html` (default: for 502, 503, 504), `retry_after` |
 | `html` | api | `status` 200: a page instead of JSON |
 | `delay` | api | `seconds` 1.0: the answer comes later, otherwise unchanged |
 | `cut` | objects | `after` bytes of the body (default: half), then the connection closes |
@@ -13,16 +13,20 @@
 | `stall` | api | of a stream: `after` 0 messages nothing more is sent, and the connection stays open |
 | `expired` | api | the signed URL handed out is already past its life |
 | `gzip_truncated` | objects | `keep` 0.5: the share of the archive that is left |
-| `line_malformed`, `line_huge`, `line_type`, `line_utf8` | objects | `line` 0: before this line of the first member; `size` 20,000,000 for `line_huge`; `replace` false: in its place |
-| `empty`, `empty_member`, `no_ndjson` | objects | an archive of no member, of one without a line, of one that is no NDJSON |
+| `line_malformed`, `line_huge`, `line_type`, `line_utf8` | objects | a bad line of the first member, see below |
+| `empty`, `empty_member`, `no_ndjson` | objects | no member, one without a line, one that is no NDJSON |
 
-`where` can be given for the first ten: `api` is the service's own ports, that of the streams among them (which `cut` and
-`slow` need to be told), `objects` the port of the signed URLs. The path is always that of the service
-(`/v2/batches/2025-01-01/05/enwiki_namespace_0/download`), also for `objects`. The kinds that damage an archive take `listed`: true damages the archive itself, so that the list shows the damaged one's MD5 and size
-(until the fault is cleared); false (the default) serves damage against the listed MD5, `count` times.
+A bad line is added before line `line` (0), with `replace` (false) put in its place. `size` (20,000,000) is the size of
+a huge one.
 
-Damage adds lines next to the good ones unless `replace` is set: nothing of the content is lost, and a reader that keeps the
-good lines and rejects the bad one ends up with the undamaged truth.
+`where` can be given for the first ten: `api` is the service's own ports, that of the streams among them (which `cut`
+and `slow` need to be told), `objects` the port of the signed URLs. The path is always that of the service
+(`/v2/batches/2025-01-01/05/enwiki_namespace_0/download`), also for `objects`. The kinds that damage an archive take
+`listed`: true damages the archive itself, so that the list shows the damaged one's MD5 and size (until the fault is
+cleared); false (the default) serves damage against the listed MD5, `count` times.
+
+Damage adds lines next to the good ones unless `replace` is set: nothing of the content is lost, and a reader that
+keeps the good lines and rejects the bad one ends up with the undamaged truth.
 """
 
 from __future__ import annotations
@@ -116,7 +120,7 @@ class Fault:
 
     @property
     def remaining(self) -> int | None:
-        """How many requests it will still hit."""
+        """Return how many requests it will still hit."""
         return None if self.count is None else self.count - self.hits
 
     def as_dict(self) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class Account(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """How many downloads of a kind an account has."""
+    """A limit of an account's requests of a kind."""
 
     name: str
     kind: QuotaKind
@@ -115,8 +115,8 @@ class Options(Settings):
     )
     account: tuple[_Account, ...] = Field(
         default=(),
-        description=f"make an account in one of the groups {', '.join(EVERY_GROUP)} (default: {FREE_GROUP}); its name and "
-        "password are written to accounts/NAME.json in the state folder",
+        description=f"make an account in one of the groups {', '.join(EVERY_GROUP)} (default: {FREE_GROUP}); its name "
+        "and password are written to accounts/NAME.json in the state folder",
     )
     temporary: tuple[_Account, ...] = Field(
         default=(),

@@ -77,7 +77,7 @@ class Task(NamedTuple):
             self._contents(world).snapshot(self.name, self.moment, serial=self.serial)
 
     def is_made(self, world: ArchivedWorld) -> bool:
-        """Whether they are there."""
+        """Return whether they are there."""
         if self.serial is None:
             return world.has_hour(self.name, self.moment)
         return self._contents(world).has_snapshot(self.name, self.moment, self.serial)
@@ -148,7 +148,7 @@ class Preparation:
     # --- what is made when -------------------------------------------------------------------------------------------
 
     def _listed(self) -> Iterator[Task]:
-        """What can be listed now."""
+        """Yield the tasks of everything that can be listed now."""
         newest = newest_hour(self._world, self._clock.now())
         yield from self._hour(newest)
         for free in (False, True):
@@ -158,7 +158,7 @@ class Preparation:
             yield from self._hour(newest - back * _HOUR)
 
     def _later(self) -> Iterator[Task]:
-        """What is made in the background: what comes next, and what can be listed since the clock was moved."""
+        """Yield the tasks of the background: archives that come next, and those listed since the clock was moved."""
         now = self._clock.now()
         newest = newest_hour(self._world, now)
         if self._world.hour_ready_at(newest + _HOUR) - _AHEAD <= now:
@@ -260,7 +260,7 @@ def _remove_left_over(state: Path) -> None:
 
 
 def _is_done(future: Future[None], seconds: float) -> bool:
-    """Whether a future ends, however, within some seconds."""
+    """Return whether a future ends, however, within some seconds."""
     with suppress(CancelledError):
         try:
             future.exception(seconds)

@@ -50,7 +50,7 @@ class SandboxStartError(Exception):
 
 
 class Record(NamedTuple):
-    """Where the sandbox of a state folder answers."""
+    """The addresses of a state folder's sandbox."""
 
     identity: str
     pid: int
@@ -70,7 +70,7 @@ class Starting(NamedTuple):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where a sandbox answers, and the account that may do everything there."""
+    """The addresses of a sandbox, and the account that may do everything there."""
 
     url: str
     object_url: str
@@ -147,7 +147,7 @@ def _find_starting(state: Path) -> Starting | None:
 
 
 def _is_answering(record: Record) -> bool:
-    """Whether the sandbox written down still answers, and is the same one."""
+    """Return whether the sandbox written down still answers, and is the same one."""
     address = urlsplit(record.url)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_ANSWER_SECONDS)
     try:
@@ -188,12 +188,13 @@ def _read(path: Path, kind: type[_Kind]) -> _Kind | None:
 
 
 def attach(settings: Settings, *, idle_seconds: float = IDLE_SECONDS, owner: Path | None = None) -> Endpoint:
-    """Return the sandbox of `settings.state`: the one that runs, or a new, detached one that ends when idle for so long.
+    """Return the sandbox of `settings.state`: the one that runs, or a new, detached one that ends when idle.
 
     With `owner`, a file, the new one also ends soon after the process that holds a lock on it.
 
-    Processes that attach at the same time get the same sandbox. One that was killed is replaced. One that still prepares
-    its archives is waited for while it makes progress. A sandbox that runs keeps its clock whatever `settings.now` says.
+    Processes that attach at the same time get the same sandbox. One that was killed is replaced. One that still
+    prepares its archives is waited for while it makes progress. A sandbox that runs keeps its clock whatever
+    `settings.now` says.
 
     Raises:
         SandboxConflictError: A sandbox with other settings serves the folder.
@@ -247,8 +248,8 @@ def _stalled(state: Path, starting: Starting | None) -> SandboxStartError:
 
 def _conflict(state: Path, where: str, identity: str, settings: Settings) -> SandboxConflictError:
     return SandboxConflictError(
-        f"The sandbox {where} serves {state} as {identity}, not as {settings.identity}; end it first, or use another data "
-        "folder for these settings."
+        f"The sandbox {where} serves {state} as {identity}, not as {settings.identity}; end it first, or use another "
+        "data folder for these settings."
     )
 
 

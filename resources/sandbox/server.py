@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import secrets
 import socket
 import threading
 import time
@@ -16,24 +15,16 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
-from resources.sandbox.accounts.accounts import Accounts
-from resources.sandbox.accounts.limits import RateLimit
-from resources.sandbox.accounts.tokens import TokenMint
 from resources.sandbox.api.app import OPERATIONS, service_app
 from resources.sandbox.api.control import Control
 from resources.sandbox.api.middleware import Journal, dated, misbehaving
-from resources.sandbox.api.operations import API_NAME, OBJECTS_NAME, REALTIME_NAME, Area, Service
+from resources.sandbox.api.operations import API_NAME, OBJECTS_NAME, REALTIME_NAME, Service
 from resources.sandbox.api.stream import streams
 from resources.sandbox.clock import Clock
-from resources.sandbox.faults import Faults
 from resources.sandbox.preparation import Preparation
 from resources.sandbox.process import claimed, publish, report
 from resources.sandbox.store import objects
-from resources.sandbox.store.archived_world import STRUCTURED, WIKIDATA, ArchivedWorld, EntityContents
-from resources.sandbox.store.exports import Exports
-from resources.sandbox.store.object_index import ObjectIndex, Signer
-from resources.sandbox.store.topics import Topic
-from resources.sandbox.world.history.entity_timetable import PROJECT
+from resources.sandbox.store.archived_world import ArchivedWorld
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,8 +32,8 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from resources.sandbox.api.middleware import Requests
+    from resources.sandbox.api.operations import Operation
     from resources.sandbox.settings import Settings
-    from resources.sandbox.store.archived_world import Contents
 
 #: The sockets of a port: one for each address of the machine itself.
 Loopback = tuple[socket.socket, ...]
@@ -58,69 +49,30 @@ _POLL_SECONDS = 0.002
 _LONGEST_HEAD = 1 << 18
 
 
-class Sandbox:
-    """A running sandbox, and what a test turns on it."""
+class Sandbox(Service):
+    """A running sandbox, and all that a test changes of it."""
 
     def __init__(self, settings: Settings, world: ArchivedWorld, sockets: tuple[Loopback, Loopback, Loopback]) -> None:
-        self.settings = settings
-        self.world = world
-        self.clock = Clock(settings.now, settings.speed, _started_at(settings) if settings.speed != 1 else None)
-        self.faults = Faults()
-        self.rate = RateLimit()
-        self.journal = Journal()
-        self.url, self.object_url, self.realtime_url = (
+        clock = Clock(settings.now, settings.speed, _started_at(settings) if settings.speed != 1 else None)
+        api, downloads, realtime = (
             f"http://{name}:{bound[0].getsockname()[1]}"
             for name, bound in zip((API_NAME, OBJECTS_NAME, REALTIME_NAME), sockets, strict=True)
         )
-        self.stopped, self._ending = threading.Event(), threading.Event()
-        mint = TokenMint(settings.state, self.clock, self.url)
-        self.accounts = Accounts(settings.state, self.clock, mint, source_2025=settings.source_2025)
-        contents: dict[str, Contents] = {"": world, WIKIDATA: EntityContents(world), STRUCTURED: world.structured}
-        self.areas = {name: self._area(name, files) for name, files in contents.items()}
-        #: Those of articles.
-        self.exports = self.areas[""].exports
-        signer = Signer(secrets.token_bytes(32), self.clock)
-        self.topics = {
-            "article": Topic(world, settings.projects),
-            "wikidata-article": Topic(world, (PROJECT,) if settings.entities else ()),
-        }
-        service = Service(
-            settings=settings,
-            clock=self.clock,
-            accounts=self.accounts,
-            mint=mint,
-            rate=self.rate,
-            contents=world,
-            areas=self.areas,
-            topics=self.topics,
-            signer=signer,
-            url=self.url,
-            object_url=self.object_url,
-            realtime_url=self.realtime_url,
-            operations=(*OPERATIONS, *streams.OPERATIONS),
-            ending=self._ending,
-        )
-        self.control = Control(service, self.faults, self.journal, self.stopped.set)
-        api, realtime = (
-            misbehaving(
-                service_app(service, self.control, one), self.faults, "api", lambda path: path.removesuffix("/")
-            )
-            for one in (OPERATIONS, streams.OPERATIONS)
-        )
-        store = misbehaving(
-            objects.object_store([area.object_index for area in self.areas.values()], signer),
-            self.faults,
-            "objects",
-            objects.api_path,
-        )
-        self._servers = [_server(dated(self.journal.watch(app), self.clock)) for app in (api, store, realtime)]
+        super().__init__(settings, world, clock, (api, downloads, realtime))
+        self.operations = (*OPERATIONS, *streams.OPERATIONS)
+        self.journal = Journal()
+        control = Control(self, self.journal)
+
+        def app(operations: tuple[Operation, ...]) -> ASGIApp:
+            served = service_app(self, control, operations)
+            return misbehaving(served, self.faults, "api", lambda path: path.removesuffix("/"))
+
+        store = objects.object_store(self.areas, self.signer)
+        store = misbehaving(store, self.faults, "objects", objects.api_path)
+        apps = (app(OPERATIONS), store, app(streams.OPERATIONS))
+        self._servers = [_server(dated(self.journal.watch(one), clock)) for one in apps]
         self._sockets = sockets
         self._thread = threading.Thread(target=self._serve, name="sandbox", daemon=True)
-
-    def _area(self, name: str, contents: Contents) -> Area:
-        exports = Exports(contents, self.clock)
-        damaged = self.settings.state / "damaged"
-        return Area(exports, ObjectIndex(contents, self.clock, self.faults, exports, damaged, name))
 
     @property
     def username(self) -> str:
@@ -153,8 +105,7 @@ class Sandbox:
 
     def close(self) -> None:
         """End all ports, connections that clients keep alive included, and close the accounts."""
-        self.control.ending = True
-        self._ending.set()
+        self.ending.set()
         for server in self._servers:
             server.should_exit = True
         if self._thread.ident is not None:
@@ -187,8 +138,8 @@ def running(
 
     Other processes that attach to the same state folder join it. `world` replaces the one that the settings describe.
     With `prepare`, the archives of so many hours and of the snapshots are made in processes of their own before this
-    returns, unless it is `interrupted`; `progress` is called with how many of how many are ready. Without, each is made when
-    it is first listed.
+    returns, unless it is `interrupted`; `progress` is called with how many of how many are ready. Without, each is
+    made when it is first listed.
 
     Raises:
         SandboxConflictError: The state folder is in use by another sandbox.
@@ -207,7 +158,7 @@ def running(
             if prepare:
                 for name, area in sandbox.areas.items():
                     area.exports.maker = partial(preparation.make_snapshots, name)
-                    area.object_index.maker = preparation.make_hour
+                    area.maker = preparation.make_hour
 
                 def prepared(ready: int, of: int) -> None:
                     report(settings, ready, of)
@@ -223,7 +174,7 @@ def running(
 
 
 def _started_at(settings: Settings) -> datetime:
-    """When the folder's clock began to run at another speed than the real one: it must not go back at the next start."""
+    """Return the moment from which the folder's clock runs at another speed: it must not go back at the next start."""
     kept = settings.state / f"running-at-{settings.speed:g}"
     if not kept.exists():
         kept.write_text(datetime.now(UTC).isoformat())

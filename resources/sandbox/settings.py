@@ -23,7 +23,8 @@ from pydantic import (
     Field,
 )
 
-#: Years of the sandbox's clock: before the first the numbers of revisions would be negative, after the last beyond 32 bits.
+#: Years of the sandbox's clock: before the first the numbers of revisions would be negative, after the last beyond 32
+#: bits.
 YEARS = range(2021, 2041)
 FREE_GROUP = "group_1"
 EVERY_GROUP = (FREE_GROUP, "group_2", "group_3")
@@ -120,8 +121,8 @@ class Settings(BaseModel):
         default=0,
         ge=0,
         le=23,
-        description="hour of the day (UTC) in which snapshots are exported (default: three hours before the first start, "
-        "so that the newest hours follow them; 0 where the clock is stopped)",
+        description="hour of the day (UTC) in which snapshots are exported (default: three hours before the first "
+        "start, so that the newest hours follow them; 0 where the clock is stopped)",
     )
     single_member: bool = Field(
         default=False, description="put a snapshot's lines into one member instead of one for every chunk"
@@ -146,7 +147,8 @@ class Settings(BaseModel):
     def identity(self) -> str:
         """Origin of the sandbox's data: `sandbox-<seed>-<digest of everything else that shapes the world>`.
 
-        Neither the address, nor the state folder, nor the clock, nor the hour of snapshots, nor the pace of streams is part of it.
+        Neither the address, nor the state folder, nor the clock, nor the hour of snapshots, nor the pace of streams is
+        part of it.
         """
         shape = json.dumps(
             [
@@ -156,7 +158,7 @@ class Settings(BaseModel):
                 self.changes_per_hour,
                 self.entities,
                 self.overlap,
-                self.source_2025,
+                False,  # a mode that is gone: without its place, data folders would refuse the sandbox they came from
                 self.body_bytes,
                 self.chunk_bytes,
                 self.single_member,

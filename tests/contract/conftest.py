@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from resources.sandbox import Settings, running
-from resources.sandbox.choices import CHOICES
+from tests.contract.choices import CHOICES
 from tests.contract.service import Service
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from resources.sandbox.choices import CHOICES
+from tests.contract.choices import CHOICES
 from tests.contract.conftest import VERDICTS
 
 if TYPE_CHECKING:

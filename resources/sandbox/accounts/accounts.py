@@ -25,6 +25,7 @@ from resources.sandbox.accounts.users import (
     Challenge,
     RefreshTokenSpentError,
     Tokens,
+    UnknownEmailError,
     User,
     hash_password,
     policy_violation,
@@ -52,14 +53,14 @@ DEFAULT_USERNAME = "sandbox"
 class Accounts:
     """All accounts of one state folder. Safe for threads."""
 
-    def __init__(self, state: Path, clock: Clock, mint: TokenMint, *, source_2025: bool = False) -> None:
+    def __init__(self, state: Path, clock: Clock, mint: TokenMint) -> None:
         """Open the accounts in `state`; a new folder gets the default account (`account.json`, mode 0600)."""
         self._state = state
         self._clock = clock
         self._mint = mint
         self._outbox = Outbox(state / "outbox", clock)
         self._database = Database(state / "accounts.sqlite")
-        self.quotas = Quotas(self._database, source_2025=source_2025)
+        self.quotas = Quotas(self._database)
         self.admissions = Admissions(self._database)
         self.username = ""
         #: The default account, with its password as the sandbox starts; `account.json` has the present one.
@@ -80,7 +81,7 @@ class Accounts:
         email: str | None = None,
         temporary: bool = False,
     ) -> User:
-        """Make an account. With `temporary`, its first login is answered with a challenge, and the outbox gets the invitation.
+        """Make an account. With `temporary`, its first login gets a challenge, and the outbox the invitation.
 
         Raises:
             ValueError: The account exists already.
@@ -109,7 +110,7 @@ class Accounts:
         return None if row is None else user_of(row)
 
     def is_temporary(self, username: str) -> bool:
-        """Whether its next login is answered with a challenge."""
+        """Return whether its next login is answered with a challenge."""
         return bool(self._require(username)["temporary"])
 
     def set_groups(self, username: str, groups: Sequence[str]) -> None:
@@ -251,13 +252,13 @@ class Accounts:
         """Send a confirmation code to the outbox. An e-mail address identifies its account.
 
         Raises:
-            LookupError: No account has this e-mail address.
+            UnknownEmailError: No account has this e-mail address.
             AccountError: No such account, one without group, or one that still has its temporary password.
         """
         if "@" in username:
             found = self._database.row("SELECT username FROM users WHERE email = ?", username)
             if found is None:
-                raise LookupError("User not found.")
+                raise UnknownEmailError("User not found.")
             username = found["username"]
         row = self._row(username)
         if row is None:

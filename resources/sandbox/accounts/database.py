@@ -1,6 +1,7 @@
-"""The database of the accounts: one SQLite file in the state folder, with the quotas and the admitted addresses.
+"""The accounts' SQLite file in the state folder, with quotas and admitted addresses; the limit of requests per second.
 
-Source of the quotas: the service's documentation of groups and quotas.
+Source of the quotas: the service's documentation of groups and quotas. Its numbers of requests per second are not
+public, so there is no limit until one is set.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ import ipaddress
 import json
 import sqlite3
 import threading
+import time
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from resources.sandbox.accounts.users import User
-from resources.sandbox.settings import FREE_GROUP, TOP_GROUP
+from resources.sandbox.settings import TOP_GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,8 +32,6 @@ _LIMITS: dict[str, dict[str, int | None]] = {
     "group_2": {"ondemand": 10_000_000, "snapshot": 100_000, "chunk": 10_000_000, "batch": None},
     "group_3": {"ondemand": 10_000_000, "snapshot": 100_000, "chunk": 10_000_000, "batch": None},
 }
-#: The same of the free group in the public source of August 2025.
-_LIMITS_2025: dict[str, int | None] = {"ondemand": 5_000, "snapshot": 15, "chunk": 15, "batch": None}
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS users (
     username TEXT PRIMARY KEY, subject TEXT NOT NULL, email TEXT NOT NULL, salt BLOB NOT NULL, digest BLOB NOT NULL,
@@ -107,9 +107,8 @@ class Quota:
 class Quotas:
     """The counters of all accounts. Safe for threads."""
 
-    def __init__(self, database: Database, *, source_2025: bool) -> None:
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._source_2025 = source_2025
 
     def set(self, username: str, kind: QuotaKind, *, limit: int | None, used: int) -> None:
         """Set how many requests of `kind` are allowed and counted; `limit` None: the limit of the group."""
@@ -120,8 +119,7 @@ class Quotas:
         row = self._database.row("SELECT used, quota FROM quotas WHERE username = ? AND kind = ?", user.username, kind)
         limit = row["quota"] if row is not None else None
         if limit is None and user.group in _LIMITS:
-            free_2025 = self._source_2025 and user.group == FREE_GROUP
-            limit = (_LIMITS_2025 if free_2025 else _LIMITS[user.group])[kind]
+            limit = _LIMITS[user.group][kind]
         return Quota(row["used"] if row is not None else 0, limit)
 
     def spend(self, user: User, kind: QuotaKind) -> bool:
@@ -166,3 +164,31 @@ class Admissions:
                 subject = str(uuid.uuid5(uuid.NAMESPACE_OID, name))
                 return User(name, subject, "", tuple(json.loads(row["groups"])))
         return None
+
+
+class RateLimit:
+    """A bucket of tokens per user, over real time. Safe for threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._per_second: float | None = None
+        self._burst = 1
+        self._buckets: dict[str, tuple[float, float]] = {}
+
+    def set(self, per_second: float | None, burst: int = 1) -> None:
+        """Let each user make `burst` requests at once and `per_second` in the long run; None: any number."""
+        with self._lock:
+            self._per_second, self._burst = per_second, burst
+            self._buckets.clear()
+
+    def admit(self, username: str) -> bool:
+        """Return whether the user may make a request now; if so it is counted."""
+        with self._lock:
+            if self._per_second is None:
+                return True
+            now = time.monotonic()
+            level, since = self._buckets.get(username, (float(self._burst), now))
+            level = min(float(self._burst), level + (now - since) * self._per_second)
+            allowed = level >= 1
+            self._buckets[username] = (level - 1 if allowed else level, now)
+            return allowed

@@ -21,13 +21,17 @@ class AccountError(Exception):
     """An account operation is refused; the message is the text that the user pool gives."""
 
 
+class UnknownEmailError(AccountError):
+    """No account has this e-mail address."""
+
+
 class RefreshTokenSpentError(AccountError):
     """The refresh token was used as often as it may be."""
 
 
 @dataclass(frozen=True)
 class User:
-    """Who a request comes from."""
+    """The user of a request."""
 
     username: str
     subject: str
@@ -42,7 +46,7 @@ class User:
 
 @dataclass(frozen=True)
 class Tokens:
-    """What a login or a refresh hands out. `refresh_token` is None after a refresh."""
+    """The tokens of a login or a refresh. `refresh_token` is None after a refresh."""
 
     id_token: str
     access_token: str
@@ -74,7 +78,7 @@ def hash_password(password: str, salt: bytes | None = None) -> tuple[bytes, byte
 
 
 def policy_violation(password: str) -> str | None:
-    """What a password lacks, in the user pool's words; None when it has 8 characters, both cases, a digit, a symbol."""
+    """Return what a password lacks, in the user pool's words; None: 8 characters, both cases, a digit, a symbol."""
     for holds, text in (
         (len(password) >= 8, "Password not long enough"),
         (any(c.isupper() for c in password), "Password must have uppercase characters"),

@@ -103,7 +103,7 @@ def admit(accounts: Accounts, content: Mapping[str, Any]) -> None:
     """Admit a range of addresses without a token.
 
     Args:
-        accounts: Where it is kept.
+        accounts: All of them.
         content: `network`, for example `127.0.0.0/8`; `groups` (default: those that may do everything).
 
     Raises:

@@ -1,4 +1,4 @@
-"""How the service writes its answers: JSON or NDJSON depending on `Accept`, and one form of error.
+"""Forms of the service's answers: JSON or NDJSON depending on `Accept`, and one form of error.
 
 Source: the service's documentation of its formats; the number form (`1.5e0`) and the empty content type are those of
 recorded answers and of its public source.
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Refusal(Exception):  # noqa: N818 - an answer of the service, not a defect of the sandbox
     """An answer with an error status; `message` None: the status text.
 
-    `reason` is what the service keeps to itself: it goes into a header of the sandbox's own. `is_bare`: the answer is the text alone, as
-    a gateway before the service sends it.
+    `reason` is what the service keeps to itself: it goes into a header of the sandbox's own. `is_bare`: the answer is
+    the text alone, as a gateway before the service sends it.
     """
 
     def __init__(

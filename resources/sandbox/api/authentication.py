@@ -7,104 +7,75 @@ gets the same 422, every failed login the same 401.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from starlette.responses import Response
 
-from resources.sandbox.accounts.users import AccountError, Challenge, RefreshTokenSpentError
+from resources.sandbox.accounts.users import (
+    AccountError,
+    Challenge,
+    RefreshTokenSpentError,
+    Tokens,
+    UnknownEmailError,
+)
 from resources.sandbox.api import answers
 from resources.sandbox.api.answers import Refusal
 from resources.sandbox.api.operations import Operation
 from resources.sandbox.api.parameters import content_type, form_items
+from resources.sandbox.settings import QuotaKind
 
 if TYPE_CHECKING:
-    from resources.sandbox.accounts.users import Tokens
+    from collections.abc import Callable
+
+    from resources.sandbox.accounts.accounts import Accounts
     from resources.sandbox.api.operations import Call
-    from resources.sandbox.settings import QuotaKind
 
 _NOT_SAID = "Internal error, please try again later."
 _WRONG = "Incorrect username or password."
-
 _ABSENT = "missing username or password"
-
-_LOGIN = {"username": (1, 255), "password": (1, 255)}
-_REFRESH = {"username": (1, 255), "refresh_token": (1, 1 << 20)}
-_REVOKE = {"refresh_token": (1, 1 << 20)}
-_FORGOT = {"username": (1, 255)}
-_CONFIRM = {"username": (1, 255), "password": (1, 255), "confirmation_code": (1, 2048)}
-_CHANGE = {"access_token": (1, 1 << 20), "previous_password": (6, 256), "proposed_password": (6, 256)}
-_NEW = {"username": (1, 255), "session": (1, 1 << 20), "new_password": (6, 255)}
+_NAME, _TOKEN = (1, 255), (1, 1 << 20)
 
 
-async def _login(call: Call) -> Response:
-    body = await _bind(call, _LOGIN, absent=_ABSENT)
-    try:
-        outcome = call.service.accounts.login(body["username"], body["password"])
-    except AccountError:
-        raise Refusal(401, _WRONG) from None
-    if isinstance(outcome, Challenge):
-        return answers.document({"challenge_name": outcome.name, "session": outcome.session})
-    return answers.document(_tokens(outcome))
+def _operation(
+    name: str,
+    limits: dict[str, tuple[int, int]],
+    act: Callable[[Accounts, dict[str, str]], Tokens | Challenge | dict[str, Any] | None],
+    refuse: Callable[[AccountError], Refusal],
+) -> Operation:
+    """An operation on the accounts.
+
+    Args:
+        name: Last piece of its path.
+        limits: Least and most characters of each field of the body.
+        act: Handles the body; None: the answer is empty.
+        refuse: The answer to an error.
+    """
+
+    async def handle(call: Call) -> Response:
+        body = await _bind(call, limits, absent=_ABSENT if name == "login" else None)
+        try:
+            outcome = act(call.service.accounts, body)
+        except AccountError as error:
+            raise refuse(error) from None
+        if isinstance(outcome, Challenge):
+            outcome = {"challenge_name": outcome.name, "session": outcome.session}
+        if isinstance(outcome, Tokens):
+            outcome = _tokens(outcome)
+        return answers.no_content() if outcome is None else answers.document(outcome)
+
+    return Operation(("POST",), f"/v1/{name}", handle, groups=None)
 
 
-async def _refresh(call: Call) -> Response:
-    body = await _bind(call, _REFRESH)
-    try:
-        tokens = call.service.accounts.refresh(body["username"], body["refresh_token"])
-    except RefreshTokenSpentError as spent:
-        raise Refusal(429, str(spent)) from None
-    except AccountError:
-        raise Refusal(401, "Unauthorized.") from None
-    return answers.document(_tokens(tokens))
+def _new_password(accounts: Accounts, body: dict[str, str]) -> dict[str, Any]:
+    tokens = accounts.answer_challenge(body["username"], body["session"], body["new_password"])
+    return {**_tokens(tokens), "session": body["session"]}
 
 
-async def _revoke(call: Call) -> Response:
-    body = await _bind(call, _REVOKE)
-    try:
-        call.service.accounts.revoke(body["refresh_token"])
-    except AccountError:
-        raise Refusal(401) from None
-    return answers.no_content()
-
-
-async def _forgot_password(call: Call) -> Response:
-    body = await _bind(call, _FORGOT)
-    try:
-        call.service.accounts.forgot_password(body["username"])
-    except LookupError as unknown:
-        raise Refusal(401, str(unknown.args[0])) from None
-    except AccountError:
-        raise Refusal(401, _NOT_SAID) from None
-    return answers.no_content()
-
-
-async def _confirm_password(call: Call) -> Response:
-    body = await _bind(call, _CONFIRM)
-    try:
-        call.service.accounts.confirm_password(body["username"], body["confirmation_code"], body["password"])
-    except AccountError as refusal:
-        raise Refusal(401, str(refusal)) from None
-    return answers.no_content()
-
-
-async def _change_password(call: Call) -> Response:
-    body = await _bind(call, _CHANGE)
-    try:
-        call.service.accounts.change_password(
-            body["access_token"], body["previous_password"], body["proposed_password"]
-        )
-    except AccountError as refusal:
-        raise Refusal(401, _WRONG, reason=str(refusal)) from None
-    return answers.no_content()
-
-
-async def _new_password_required(call: Call) -> Response:
-    body = await _bind(call, _NEW)
-    try:
-        tokens = call.service.accounts.answer_challenge(body["username"], body["session"], body["new_password"])
-    except AccountError as refusal:
-        raise Refusal(401, "Unauthorized.", reason=str(refusal)) from None
-    return answers.document({**_tokens(tokens), "session": body["session"]})
+def _tokens(tokens: Tokens) -> dict[str, Any]:
+    answer: dict[str, Any] = {"id_token": tokens.id_token, "access_token": tokens.access_token}
+    if tokens.refresh_token is not None:
+        answer["refresh_token"] = tokens.refresh_token
+    return {**answer, "expires_in": tokens.expires_in}
 
 
 async def _get_user(call: Call) -> Response:
@@ -112,8 +83,7 @@ async def _get_user(call: Call) -> Response:
     if user is None or not user.email:
         # A user admitted by address has no account to describe.
         raise Refusal(401)
-    kinds: tuple[QuotaKind, ...] = ("ondemand", "snapshot", "chunk", "batch")
-    quotas = {kind: call.service.accounts.quotas.of(user, kind) for kind in kinds}
+    quotas = {kind: call.service.accounts.quotas.of(user, kind) for kind in get_args(QuotaKind)}
     if quotas["batch"].limit is None:
         # The service counts no batches; they are reported only where the account has a limit of its own for them.
         del quotas["batch"]
@@ -144,7 +114,7 @@ async def _key_set(call: Call) -> Response:
 
 
 async def _bind(call: Call, limits: dict[str, tuple[int, int]], absent: str | None = None) -> dict[str, str]:
-    """The body's text fields, from JSON or a form; anything wrong with them is the same 422, but for `absent` ones (400)."""
+    """Return the body's text fields, from JSON or a form; all errors are the same 422, but for `absent` ones (400)."""
     body = await call.request.body()
     content: Any
     try:
@@ -168,25 +138,53 @@ async def _bind(call: Call, limits: dict[str, tuple[int, int]], absent: str | No
     return {name: bound[name].encode(errors="replace").decode() for name in limits}
 
 
-def _tokens(tokens: Tokens) -> dict[str, Any]:
-    answer: dict[str, Any] = {"id_token": tokens.id_token, "access_token": tokens.access_token}
-    if tokens.refresh_token is not None:
-        answer["refresh_token"] = tokens.refresh_token
-    return {**answer, "expires_in": tokens.expires_in}
-
-
-def _operation(name: str, handler: Any) -> Operation:
-    return Operation(("POST",), f"/v1/{name}", handler, groups=None)
-
-
 OPERATIONS = (
-    _operation("login", _login),
-    _operation("token-refresh", _refresh),
-    _operation("token-revoke", _revoke),
-    _operation("forgot-password", _forgot_password),
-    _operation("forgot-password-confirm", _confirm_password),
-    _operation("change-password", _change_password),
-    _operation("new-password-required", _new_password_required),
+    _operation(
+        "login",
+        {"username": _NAME, "password": _NAME},
+        lambda accounts, body: accounts.login(body["username"], body["password"]),
+        lambda _: Refusal(401, _WRONG),
+    ),
+    _operation(
+        "token-refresh",
+        {"username": _NAME, "refresh_token": _TOKEN},
+        lambda accounts, body: accounts.refresh(body["username"], body["refresh_token"]),
+        lambda error: (
+            Refusal(429, str(error)) if isinstance(error, RefreshTokenSpentError) else Refusal(401, "Unauthorized.")
+        ),
+    ),
+    _operation(
+        "token-revoke",
+        {"refresh_token": _TOKEN},
+        lambda accounts, body: accounts.revoke(body["refresh_token"]),
+        lambda _: Refusal(401),
+    ),
+    _operation(
+        "forgot-password",
+        {"username": _NAME},
+        lambda accounts, body: accounts.forgot_password(body["username"]),
+        lambda error: Refusal(401, str(error) if isinstance(error, UnknownEmailError) else _NOT_SAID),
+    ),
+    _operation(
+        "forgot-password-confirm",
+        {"username": _NAME, "password": _NAME, "confirmation_code": (1, 2048)},
+        lambda accounts, body: accounts.confirm_password(body["username"], body["confirmation_code"], body["password"]),
+        lambda error: Refusal(401, str(error)),
+    ),
+    _operation(
+        "change-password",
+        {"access_token": _TOKEN, "previous_password": (6, 256), "proposed_password": (6, 256)},
+        lambda accounts, body: accounts.change_password(
+            body["access_token"], body["previous_password"], body["proposed_password"]
+        ),
+        lambda error: Refusal(401, _WRONG, reason=str(error)),
+    ),
+    _operation(
+        "new-password-required",
+        {"username": _NAME, "session": _TOKEN, "new_password": (6, 255)},
+        _new_password,
+        lambda error: Refusal(401, "Unauthorized.", reason=str(error)),
+    ),
     Operation(("POST",), "/v1/get-user", _get_user, groups=(), is_token_in_body=True),
     Operation(("GET",), "/v1/status", _status, groups=None),
     Operation(("GET",), "/v2/status", _status, groups=None),

@@ -1,28 +1,14 @@
 """The controls of a running sandbox under `/sandbox/`, for tests and people in other processes and other languages.
 
-| request | what it does |
-|---|---|
-| `GET /sandbox/identity` | who answers: identity, pid, addresses, clock |
-| `GET /sandbox/hours` | the oldest and the newest hour whose batches are listed, as their paths have them |
-| `GET`, `POST`, `DELETE /sandbox/faults` | the faults that are set; set one or a list of them; clear them |
-| `GET`, `POST /sandbox/clock` | the clock; `{"set": "<moment>"}`, `{"advance_seconds": n}` or `{"release": true}` |
-| `GET`, `DELETE /sandbox/requests` | the requests so far, oldest first; forget them |
-| `GET`, `POST`, `DELETE /sandbox/snapshots` | the current exports; a new one out of turn: `{"identifier": "...", "area": "...", "after_downloads": n, "free": bool}`; back to the schedule |
-| `POST /sandbox/limits` | `{"per_second": n or null, "burst": n}` for each user |
-| `GET`, `POST /sandbox/accounts` | the accounts; make or change one: `{"username": "...", "groups": [...], "password": "...", "temporary": bool, "quotas": {"snapshot": n}}` |
-| `POST /sandbox/tokens` | end tokens early: `{"username": "...", "revoke": "access" or "all"}` or `{"username": "...", "exhaust": true}` |
-| `GET`, `POST`, `DELETE /sandbox/admissions` | address ranges that need no token; `{"network": "127.0.0.0/8", "groups": [...]}` |
-| `GET /sandbox/outbox` | the messages sent, oldest first, with codes and temporary passwords |
-| `POST /sandbox/stop` | end the sandbox |
-
-They need no token: the sandbox listens on loopback only. A page in a browser is refused: it could be anybody's.
+The requests and their bodies are listed in `docs/sandbox.md`. They need no token: the sandbox listens on loopback only.
+A page in a browser is refused: it could be anybody's.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +23,6 @@ from resources.sandbox.store.exports import newest_hour
 from resources.sandbox.store.object_index import oldest_hour
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from datetime import datetime
 
     from starlette.requests import Request
@@ -45,21 +30,16 @@ if TYPE_CHECKING:
 
     from resources.sandbox.api.middleware import Journal
     from resources.sandbox.api.operations import Service
-    from resources.sandbox.faults import Faults
 
 _MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
 
 
 @dataclass
 class Control:
-    """The controls of one sandbox. `stop` ends it."""
+    """The controls of one sandbox."""
 
     service: Service
-    faults: Faults
     journal: Journal
-    stop: Callable[[], None]
-    #: Set once the sandbox is ending: it then no longer identifies itself, so that no process joins it.
-    ending: bool = field(default=False)
 
     async def answer(self, request: Request) -> Response:
         """Answer a request below `/sandbox/`.
@@ -101,15 +81,15 @@ class Control:
                 case "GET", "outbox":
                     return self._outbox()
                 case "POST", "stop":
-                    self.ending = True
-                    self.stop()
+                    self.service.ending.set()
+                    self.service.stopped.set()
                     return answers.no_content()
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
             raise Refusal(422, f"The sandbox cannot read this: {error}") from None
         raise Refusal(404)
 
     def _identity(self) -> Response:
-        if self.ending:
+        if self.service.ending.is_set():  # so that no process joins it any more
             raise Refusal(503)
         return answers.document(
             {
@@ -124,17 +104,17 @@ class Control:
 
     def _hours(self) -> Response:
         now = self.service.clock.now()
-        newest = newest_hour(self.service.contents, now)
+        newest = newest_hour(self.service.world, now)
         oldest = oldest_hour(now)
         return answers.document({"oldest": f"{oldest:%Y-%m-%d/%H}", "newest": f"{newest:%Y-%m-%d/%H}"})
 
     def _set_faults(self, method: str, content: Any) -> Response:
         if method == "DELETE":
-            self.faults.clear()
+            self.service.faults.clear()
         elif method == "POST":
             for description in content if isinstance(content, list) else [content]:
-                self.faults.add_from(description)
-        return answers.document([fault.as_dict() for fault in self.faults.active()])
+                self.service.faults.add_from(description)
+        return answers.document([fault.as_dict() for fault in self.service.faults.active()])
 
     def _set_snapshots(self, method: str, content: dict[str, Any]) -> Response:
         everything = {name: area.exports for name, area in self.service.areas.items()}

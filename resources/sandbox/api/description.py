@@ -1,4 +1,4 @@
-"""The interface description (`data/interface.yaml`) at `/spec`, as JSON or YAML, and `/docs`, a page to read and try it.
+"""The interface description (`data/interface.yaml`) at `/spec`, as JSON or YAML, and `/docs`, a page to try it.
 
 The page is Swagger UI, whose files come with an installed package, so that it needs no network.
 

@@ -1,11 +1,12 @@
 """Everything that is listed: reference lists, hours, snapshots and chunks, with their single records and downloads.
 
-Wikidata's files and those of structured contents have the same operations as those of articles, each in an area with paths
-of its own.
+Wikidata's files and those of structured contents have the same operations as those of articles, each in an area with
+paths of its own.
 
 Source: the service's documentation of metadata, realtime batches, snapshots, structured contents and downloads.
 
-- All groups may use snapshots; free accounts get older copies of their own. Downloads count against a quota, and a range
+- All groups may use snapshots; free accounts get older copies of their own. Downloads count against a quota, and a
+range
   request that reaches the API counts as one download. A chunk is named by its identifier or by its number: only what
   follows the last `_` is read.
 - A GET of a download is answered with a 307 to a signed URL whether the object exists or not; ranges and conditions are
@@ -72,8 +73,7 @@ def _listing(records: Callable[[Call, Parameters], Iterable[Record] | None]) -> 
 
         def found() -> list[Record] | None:
             listed = records(call, parameters)
-            source_2025 = call.service.settings.source_2025
-            return None if listed is None else select(listed, parameters, source_2025=source_2025)
+            return None if listed is None else select(listed, parameters)
 
         chosen = await asyncio.to_thread(found)
         if chosen is None:
@@ -91,8 +91,7 @@ def _single(find: Callable[[Call], Record | None]) -> Handler:
         record = await asyncio.to_thread(find, call)
         if record is None:
             raise _no_such_key()
-        chosen = pick(record, parameters.fields, source_2025=call.service.settings.source_2025)
-        return answers.record(call.accept, chosen)
+        return answers.record(call.accept, pick(record, parameters.fields))
 
     return handle
 
@@ -102,7 +101,7 @@ def _download(key: Callable[[Call], str]) -> Handler:
 
     async def handle(call: Call) -> Response:
         if call.request.method == "HEAD":
-            file = await asyncio.to_thread(call.area.object_index.find, key(call))
+            file = await asyncio.to_thread(call.area.find, key(call))
             if file is None:
                 raise _no_such_key()
             size = {"Content-Length": str(file.size), "Access-Control-Expose-Headers": _EXPOSED}
@@ -124,7 +123,7 @@ def _records(files: Iterable[StoredFile] | None) -> list[Record] | None:
 
 def _reference(kind: str) -> tuple[Operation, Operation]:
     def records(call: Call) -> list[Record]:
-        found: list[Record] = getattr(call.service.contents, kind)()
+        found: list[Record] = getattr(call.service.world, kind)()
         return found
 
     def find(call: Call) -> Record | None:
@@ -145,7 +144,7 @@ def _hour(call: Call) -> tuple[str, str]:
 
 
 def _batch(call: Call) -> Record | None:
-    file = call.area.object_index.batch(*_hour(call), call.part("identifier"))
+    file = call.area.batch(*_hour(call), call.part("identifier"))
     return None if file is None else file.record
 
 
@@ -156,7 +155,7 @@ def _batch_key(call: Call) -> str:
 def _batches(area: str = "") -> tuple[Operation, ...]:
     hour = f"/v2/batches{area and f'/{area}'}/{{date}}/{{hour}}"
     one = f"{hour}/{{identifier}}"
-    listing = _listing(lambda call, _: _records(call.area.object_index.batches(*_hour(call))))
+    listing = _listing(lambda call, _: _records(call.area.batches(*_hour(call))))
     return (
         Operation(_GET_POST, hour, listing, PAID_GROUPS, area=area),
         Operation(_GET_POST, one, _single(_batch), PAID_GROUPS, area=area),
@@ -168,13 +167,9 @@ def _batches(area: str = "") -> tuple[Operation, ...]:
 
 
 def _snapshot_records(call: Call, parameters: Parameters) -> Iterator[Record]:
-    index, source_2025 = call.area.object_index, call.service.settings.source_2025
+    index = call.area
     # snapshots that the filters exclude by identifier, project or namespace need not be made
-    wanted = [
-        outline["identifier"]
-        for outline in index.snapshot_outlines()
-        if undecided(outline, parameters, source_2025=source_2025)
-    ]
+    wanted = [outline["identifier"] for outline in index.snapshot_outlines() if undecided(outline, parameters)]
     call.area.exports.beforehand(wanted, free=call.is_free)
     for identifier in wanted:
         file = index.snapshot(identifier, free=call.is_free)
@@ -185,7 +180,7 @@ def _snapshot_records(call: Call, parameters: Parameters) -> Iterator[Record]:
 def _structured_records(call: Call, _: Parameters) -> list[Record]:
     identifiers = call.area.exports.identifiers()
     call.area.exports.beforehand(identifiers, free=call.is_free)
-    files = (call.area.object_index.snapshot(identifier, free=call.is_free) for identifier in identifiers)
+    files = (call.area.snapshot(identifier, free=call.is_free) for identifier in identifiers)
     current = [file.record for file in files if file is not None]
     return [*current, *map(_day_before, current)]
 
@@ -200,7 +195,7 @@ def _day_before(record: Record) -> Record:
 
 
 def _snapshot(call: Call) -> Record | None:
-    file = call.area.object_index.snapshot(call.part("identifier"), free=call.is_free)
+    file = call.area.snapshot(call.part("identifier"), free=call.is_free)
     return None if file is None else file.record
 
 
@@ -214,7 +209,7 @@ def _chunk_number(call: Call) -> str:
 
 def _chunk(call: Call) -> Record | None:
     snapshot, number = call.part("snapshot_identifier"), _chunk_number(call)
-    file = call.area.object_index.chunk(snapshot, number, free=call.is_free)
+    file = call.area.chunk(snapshot, number, free=call.is_free)
     return None if file is None else file.record
 
 
@@ -224,7 +219,7 @@ def _chunk_key(call: Call) -> str:
 
 
 def _chunk_records(call: Call, _: Parameters) -> list[Record] | None:
-    return _records(call.area.object_index.chunks(call.part("snapshot_identifier"), free=call.is_free))
+    return _records(call.area.chunks(call.part("snapshot_identifier"), free=call.is_free))
 
 
 def _snapshots(area: str = "") -> tuple[Operation, ...]:

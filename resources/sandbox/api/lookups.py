@@ -1,11 +1,11 @@
 """On-demand lookups: articles and structured contents by their title, entities of Wikidata by their identifier.
 
-Lookups do not read lists in SQL as the other data endpoints do. They take the stored JSON of one article in each project
-and read it by paths: a dot between keys, `#` for every member of an array, a number for one of them.
+Lookups do not read lists in SQL as the other data endpoints do. They take the stored JSON of one article in each
+project and read it by paths: a dot between keys, `#` for every member of an array, a number for one of them.
 
-Source: the service's documentation of on-demand articles and structured contents; which projects win, and the paths, follow
-its public source. The lookups of entities are in its interface description of 2026: only `fields` is read, and the answer is
-an array.
+Source: the service's documentation of on-demand articles and structured contents; which projects win, and the paths,
+follow its public source. The lookups of entities are in its interface description of 2026: only `fields` is read, and
+the answer is an array.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _entity(path: str, letters: str) -> Operation:
 
     async def handle(call: Call) -> Response:
         parameters, identifier = await read_parameters(call.request), call.part("identifier")
-        contents = call.service.contents
+        contents = call.service.world
         hour = newest_hour(contents, call.service.clock.now())
         record = None
         if identifier.startswith(tuple(letters)):
@@ -69,7 +69,8 @@ def _entity(path: str, letters: str) -> Operation:
 async def _found(call: Call, parameters: Parameters) -> list[Record]:
     """The complete records of the articles called `{name}`, one of each project, that pass the filters.
 
-    They are as they were when the newest published hour ended, so that they agree with the hours that can be downloaded.
+    They are as they were when the newest published hour ended, so that they agree with the hours that can be
+    downloaded.
 
     Raises:
         Refusal: 422 for a limit that is too high, 404 when there is none.
@@ -84,11 +85,11 @@ async def _found(call: Call, parameters: Parameters) -> list[Record]:
 
 
 def _search(call: Call, parameters: Parameters, limit: int) -> Iterator[Record]:
-    contents, name = call.service.contents, call.part("name")
+    contents, name = call.service.world, call.part("name")
     hour = newest_hour(contents, call.service.clock.now())
     for project in _in_turn(call, name):
         outline = {"is_part_of": {"identifier": project["identifier"]}, "in_language": project["in_language"]}
-        if not undecided(outline, parameters, source_2025=False):
+        if not undecided(outline, parameters):
             continue
         record = contents.article(project["identifier"], name, hour)
         if record is not None and all(passes(record, condition) for condition in parameters.filters):
@@ -100,7 +101,7 @@ def _search(call: Call, parameters: Parameters, limit: int) -> Iterator[Record]:
 
 def _in_turn(call: Call, name: str) -> list[Record]:
     """The projects that have articles. Which comes first differs from name to name: nobody may rely on it."""
-    known = [one for one in call.service.contents.projects() if one["identifier"] in call.service.settings.projects]
+    known = [one for one in call.service.world.projects() if one["identifier"] in call.service.settings.projects]
     return sorted(known, key=lambda one: _scattered(name, one["identifier"]))
 
 
@@ -109,7 +110,7 @@ def _scattered(*parts: str) -> bytes:
 
 
 def passes(record: Mapping[str, Any], condition: Filter) -> bool:
-    """Whether a value of the record equals the filter's, types included; what is missing equals only null.
+    """Return whether a value of the record equals the filter's, types included; what is missing equals only null.
 
     Raises:
         Refusal: 500, as arrays and objects cannot be compared.
@@ -121,7 +122,7 @@ def passes(record: Mapping[str, Any], condition: Filter) -> bool:
 
 
 def pick(record: Mapping[str, Any], fields: Sequence[str]) -> Record:
-    """Return the fields of a record, nested, their order being none; no fields, or `*`, means all. Unknown names are left out.
+    """Return the fields of a record, nested, in no order; no fields, or `*`, means all. Unknown names are left out.
 
     A member of an array is asked for with `#`, and comes back under it; without `#` the array comes back as `{}`.
     """
@@ -145,7 +146,7 @@ def _place(record: Mapping[str, Any], path: list[str], chosen: Record) -> None:
 
 
 def look(value: Any, path: Sequence[str]) -> Any:
-    """What a path leads to, or `Missing`. A path that ends with `#` leads to the length of an array."""
+    """Return the value at a path, or `Missing`. A path that ends with `#` leads to the length of an array."""
     for depth, piece in enumerate(path):
         if isinstance(value, list):
             rest = path[depth + 1 :]

@@ -1,12 +1,12 @@
 """Wrappers of the applications behind all ports: the clock's date, the log of requests, and faults in answers.
 
 Query strings are not logged, because they hold signatures. Control requests (`/sandbox/`) keep the sandbox awake but
-are not logged. Damage to archives and expired signatures are only marked on the request here; the object store acts on them.
+are not logged. Damage to archives and expired signatures are only marked on the request here; the object store acts on
+them.
 """
 
 from __future__ import annotations
 
-import abc
 import asyncio
 import threading
 import time
@@ -156,8 +156,8 @@ def _instead(fault: Fault, accept: str | None) -> Response:
     return answer
 
 
-class _Body(abc.ABC):
-    """An answer on its way out; subclasses change its headers and its pieces."""
+class _Body:
+    """An answer on its way out; `start` may change its headers, `piece` the pieces of its body."""
 
     def __init__(self, details: dict[str, Any], send: Send) -> None:
         self.details = details
@@ -166,18 +166,18 @@ class _Body(abc.ABC):
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.start(MutableHeaders(raw=message["headers"]))
+            headers = MutableHeaders(raw=message["headers"])
+            self.start(headers, int(headers.get("content-length", "0")))
             await self._send(message)
         else:
             await self.piece(message.get("body", b""), more=message.get("more_body", False))
 
-    @abc.abstractmethod
-    def start(self, headers: MutableHeaders) -> None:
-        """Look at the answer's headers, and change them."""
+    def start(self, headers: MutableHeaders, length: int) -> None:
+        """Read the answer's headers, or change them."""
 
-    @abc.abstractmethod
     async def piece(self, body: bytes, *, more: bool) -> None:
         """Take the next piece of the body, and forward what is to go out."""
+        await self.forward(body, more=more)
 
     async def forward(self, body: bytes, *, more: bool) -> None:
         self.position += len(body)
@@ -185,9 +185,9 @@ class _Body(abc.ABC):
 
 
 class _Cut(_Body):
-    def start(self, headers: MutableHeaders) -> None:
+    def start(self, _: MutableHeaders, length: int) -> None:
         after = self.details["after"]
-        self.end = int(headers.get("content-length", "0")) // 2 if after is None else int(after)
+        self.end = length // 2 if after is None else int(after)
 
     async def piece(self, body: bytes, *, more: bool) -> None:
         await self.forward(body[: self.end - self.position], more=True)
@@ -196,8 +196,8 @@ class _Cut(_Body):
 
 
 class _Length(_Body):
-    def start(self, headers: MutableHeaders) -> None:
-        self.end = max(0, int(headers.get("content-length", "0")) + int(self.details["delta"]))
+    def start(self, headers: MutableHeaders, length: int) -> None:
+        self.end = max(0, length + int(self.details["delta"]))
         headers["content-length"] = str(self.end)
 
     async def piece(self, body: bytes, *, more: bool) -> None:
@@ -210,9 +210,9 @@ class _Length(_Body):
 
 
 class _Flip(_Body):
-    def start(self, headers: MutableHeaders) -> None:
+    def start(self, headers: MutableHeaders, length: int) -> None:
         # `bytes 100-199/5000`: positions count in the whole object, so that a resumed download meets them too.
-        first, total = 0, int(headers.get("content-length", "0"))
+        first, total = 0, length
         if "content-range" in headers:
             span, _, whole = headers["content-range"].removeprefix("bytes ").partition("/")
             first, total = int(span.split("-")[0]), int(whole)
@@ -229,13 +229,10 @@ class _Flip(_Body):
 
 
 class _Slow(_Body):
-    def start(self, headers: MutableHeaders) -> None:
-        del headers
-        self.step = max(1, int(float(self.details["bytes_per_second"]) * _SLICE_SECONDS))
-
     async def piece(self, body: bytes, *, more: bool) -> None:
-        for start in range(0, len(body), self.step):
-            await self.forward(body[start : start + self.step], more=True)
+        step = max(1, int(float(self.details["bytes_per_second"]) * _SLICE_SECONDS))
+        for start in range(0, len(body), step):
+            await self.forward(body[start : start + step], more=True)
             await asyncio.sleep(_SLICE_SECONDS)
         if not more:
             await self.forward(b"", more=False)
@@ -244,8 +241,7 @@ class _Slow(_Body):
 class _End(_Body):
     """Of a stream, whose pieces are messages."""
 
-    def start(self, headers: MutableHeaders) -> None:
-        del headers
+    def start(self, _: MutableHeaders, __: int) -> None:
         self.left = int(self.details["after"])
 
     async def piece(self, body: bytes, *, more: bool) -> None:
@@ -265,11 +261,4 @@ class _Stall(_End):
         await asyncio.Event().wait()
 
 
-_BODY_KINDS: dict[str, type[_Body]] = {
-    "cut": _Cut,
-    "length": _Length,
-    "flip": _Flip,
-    "slow": _Slow,
-    "end": _End,
-    "stall": _Stall,
-}
+_BODY_KINDS = {"cut": _Cut, "length": _Length, "flip": _Flip, "slow": _Slow, "end": _End, "stall": _Stall}

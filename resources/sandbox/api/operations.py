@@ -1,7 +1,7 @@
 """The operations of the service as data: path, methods, groups that may use it, quota that it counts against.
 
-Routing, permissions, quotas and `get-user` are derived from these declarations. Parameters and answers of the operations are
-in `data/interface.yaml`, which the tests compare with them.
+Routing, permissions, quotas and `get-user` are derived from these declarations. Parameters and answers of the
+operations are in `data/interface.yaml`, which the tests compare with them.
 
 Source: the service's interface description and its documentation of groups and quotas.
 """
@@ -9,31 +9,34 @@ Source: the service's interface description and its documentation of groups and 
 from __future__ import annotations
 
 import json
+import secrets
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from resources.sandbox.accounts.tokens import TokenExpiredError, TokenRefusedError
+from resources.sandbox.accounts.accounts import Accounts
+from resources.sandbox.accounts.database import RateLimit
+from resources.sandbox.accounts.tokens import TokenExpiredError, TokenMint, TokenRefusedError
 from resources.sandbox.api.answers import Refusal
 from resources.sandbox.api.parameters import content_type, form_items
+from resources.sandbox.faults import Faults
 from resources.sandbox.settings import EVERY_GROUP, FREE_GROUP
+from resources.sandbox.store.archived_world import STRUCTURED, WIKIDATA, EntityContents
+from resources.sandbox.store.exports import Exports
+from resources.sandbox.store.object_index import ObjectIndex, Signer
+from resources.sandbox.store.topics import Topic
+from resources.sandbox.world.history.entity_timetable import PROJECT
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
-    from threading import Event
+    from collections.abc import Awaitable, Callable
 
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from resources.sandbox.accounts.accounts import Accounts
-    from resources.sandbox.accounts.limits import RateLimit
-    from resources.sandbox.accounts.tokens import TokenMint
     from resources.sandbox.accounts.users import User
     from resources.sandbox.clock import Clock
     from resources.sandbox.settings import QuotaKind, Settings
-    from resources.sandbox.store.archived_world import ArchivedWorld
-    from resources.sandbox.store.exports import Exports
-    from resources.sandbox.store.object_index import ObjectIndex, Signer
-    from resources.sandbox.store.topics import Topic
+    from resources.sandbox.store.archived_world import ArchivedWorld, Contents
 
 #: The two names of the machine itself that every machine has. The service's data and its downloads have one each: a
 #: client that keeps its token on redirects within a host would otherwise send it to the object store, which refuses it.
@@ -43,39 +46,39 @@ REALTIME_NAME = OBJECTS_NAME
 LOOPBACK_NAMES = (API_NAME, OBJECTS_NAME, "::1")
 
 
-@dataclass(frozen=True)
-class Area:
-    """Files with listings of their own: those of articles, of Wikidata, of structured contents."""
-
-    exports: Exports
-    object_index: ObjectIndex
-
-
-@dataclass(frozen=True)
 class Service:
-    """All that the operations work with.
+    """All that the operations work with: a world, and what a test changes of the service around it."""
 
-    `areas` are by the name in their paths, that of articles being empty; `topics` by the schema of their records. `ending` is
-    set once the sandbox ends.
-    """
-
-    settings: Settings
-    clock: Clock
-    accounts: Accounts
-    mint: TokenMint
-    rate: RateLimit
-    contents: ArchivedWorld
-    areas: Mapping[str, Area]
-    topics: Mapping[str, Topic]
-    signer: Signer
-    url: str
-    object_url: str
-    realtime_url: str
-    operations: tuple[Operation, ...]
-    ending: Event
+    def __init__(self, settings: Settings, world: ArchivedWorld, clock: Clock, addresses: tuple[str, str, str]) -> None:
+        """Serve `world` at the addresses of the API, the downloads and the streams."""
+        self.settings = settings
+        self.world = world
+        self.clock = clock
+        self.url, self.object_url, self.realtime_url = addresses
+        self.faults = Faults()
+        self.rate = RateLimit()
+        self.mint = TokenMint(settings.state, clock, self.url)
+        self.accounts = Accounts(settings.state, clock, self.mint)
+        self.signer = Signer(secrets.token_bytes(32), clock)
+        contents: dict[str, Contents] = {"": world, WIKIDATA: EntityContents(world), STRUCTURED: world.structured}
+        #: By the name in their paths, that of articles being empty.
+        self.areas = {
+            name: ObjectIndex(one, clock, self.faults, Exports(one, clock), settings.state / "damaged", name)
+            for name, one in contents.items()
+        }
+        #: Those of articles.
+        self.exports = self.areas[""].exports
+        #: By the schema of their records.
+        self.topics = {
+            "article": Topic(world, settings.projects),
+            "wikidata-article": Topic(world, (PROJECT,) if settings.entities else ()),
+        }
+        #: Everything that is served on any port.
+        self.operations: tuple[Operation, ...] = ()
+        self.stopped, self.ending = threading.Event(), threading.Event()
 
     def objects_for(self, request: Request) -> str:
-        """Where the object store answers under another name than the one that the request came to."""
+        """Return the object store's address under another host name than that of the request."""
         if request.url.hostname != OBJECTS_NAME:
             return self.object_url
         return self.object_url.replace(OBJECTS_NAME, API_NAME, 1)
@@ -91,13 +94,13 @@ class Call:
     user: User | None
 
     @property
-    def area(self) -> Area:
-        """The area whose files the operation is about."""
+    def area(self) -> ObjectIndex:
+        """The files of the area that the operation is about."""
         return self.service.areas[self.operation.area]
 
     @property
     def is_free(self) -> bool:
-        """Whether the caller sees the copies of free accounts."""
+        """Return whether the caller sees the copies of free accounts."""
         return self.user is not None and self.user.group == FREE_GROUP
 
     @property
@@ -164,7 +167,7 @@ async def _token_in_body(request: Request) -> str:
 
 
 def identify(service: Service, request: Request, token: str) -> User:
-    """Who makes the request, by its token or, without one that is accepted, by the address it comes from.
+    """Return the user of the request, by its token or, without one that is accepted, by its address.
 
     Raises:
         Refusal: 401; the message is the cause.

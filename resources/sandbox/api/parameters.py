@@ -33,7 +33,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Parameters:
-    """What a request asks for."""
+    """The parameters of a request."""
 
     fields: tuple[str, ...] = ()
     filters: tuple[Filter, ...] = ()
@@ -44,7 +44,8 @@ async def read_parameters(request: Request) -> Parameters:
     """The parameters of a request.
 
     GET: the query alone; `fields` repeated, `filters` repeated with one JSON object each. POST: the JSON body, or,
-    with any other content type than JSON, a form, urlencoded or multipart (so that a JSON body sent as such is ignored).
+    with any other content type than JSON, a form, urlencoded or multipart (so that a JSON body sent as such is
+    ignored).
 
     Raises:
         Refusal: 422, the parameters do not bind.

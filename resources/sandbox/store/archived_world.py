@@ -1,4 +1,4 @@
-"""The world with its archives: the files that the service lists and serves, made from the events and pages of the world.
+"""The world with its archives: the files that the service lists and serves, made from its events and pages.
 
 Each archive is a function of the world: it is made when it is first needed, and again, byte for byte, if it was
 removed. Files of Wikidata and of structured contents are areas of their own next to those of articles.
@@ -83,7 +83,7 @@ class ArchivedWorld(World):
         return self._batches.archives(project, hour, partial(self._messages, project, hour))
 
     def has_hour(self, project: str, hour: datetime) -> bool:
-        """Whether the archives of a project's hour exist."""
+        """Return whether the archives of a project's hour exist."""
         return self._batches.has(project, hour)
 
     def _messages(self, project: str, hour: datetime) -> dict[str, list[Message]]:
@@ -104,7 +104,7 @@ class ArchivedWorld(World):
         Args:
             identifier: Of the snapshot.
             started: It holds the articles that were live after everything published before this moment.
-            ended: When it was complete; None: at once.
+            ended: Moment of its completion; None: at once.
             serial: Tells exports of the same moment apart: the same articles, another order and version.
 
         Returns:
@@ -144,7 +144,7 @@ class ArchivedWorld(World):
         return Snapshot(record, whole.version, whole.size, whole.path, make, chunks)
 
     def has_snapshot(self, identifier: str, started: datetime, serial: int = 0) -> bool:
-        """Whether the archives of an export exist."""
+        """Return whether the archives of an export exist."""
         return self._snapshots.has(Export(identifier, micros(started), serial))
 
     def keep_snapshots(self, identifier: str, exports: Iterable[tuple[datetime, int]]) -> None:
@@ -242,7 +242,7 @@ class StructuredContents(_Area):
         return self._world.listed(identifier, holding, ended_at, make)
 
     def has_snapshot(self, identifier: str, started: datetime, serial: int = 0) -> bool:
-        """Whether the archive of an export exists."""
+        """Return whether the archive of an export exists."""
         return self._store.has(Export(identifier, micros(started), serial))
 
     def keep_snapshots(self, identifier: str, exports: Iterable[tuple[datetime, int]]) -> None:

@@ -1,8 +1,8 @@
 """Archives on disk: gzipped tars with their MD5 in their name, and folders of them that appear complete or not at all.
 
-Everything is a function of the world, so a removed archive is made again byte for byte. A folder appears when it is renamed:
-threads and processes that make the same one do not disturb each other, and one that is killed leaves nothing that could be
-mistaken for an archive.
+Everything is a function of the world, so a removed archive is made again byte for byte. A folder appears when it is
+renamed: threads and processes that make the same one do not disturb each other, and one that is killed leaves nothing
+that could be mistaken for an archive.
 """
 
 from __future__ import annotations

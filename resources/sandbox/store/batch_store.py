@@ -60,7 +60,7 @@ def in_reading_order(messages: Iterable[Message], chance: Chance) -> Iterator[Me
 
 
 def side_by_side(lanes: Iterable[list[_Item]], chance: Chance) -> Iterator[_Item]:
-    """What the lanes hold, some of one and then some of another, each in its own order."""
+    """Yield the items of all lanes, some of one and then some of another, each in its own order."""
     waiting = [lane[::-1] for lane in lanes]
     while waiting:
         at = chance.below(len(waiting))
@@ -118,7 +118,7 @@ class BatchStore(ArchiveStore):
         return self.made(self._hour_folder(hour) / project, write)
 
     def has(self, project: str, hour: datetime) -> bool:
-        """Whether the archives of a project's hour exist."""
+        """Return whether the archives of a project's hour exist."""
         return (self._hour_folder(hour) / project).is_dir()
 
     def _hour_folder(self, hour: datetime) -> Path:

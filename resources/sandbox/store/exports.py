@@ -1,8 +1,8 @@
-"""What is published at a moment: the newest hour, the day's export of each snapshot, and an older copy for free accounts.
+"""Publication by the clock: the newest hour, the day's export of each snapshot, an older copy for free accounts.
 
-Source: the service's documentation of snapshots. Exports start each day after 00:00 UTC (here: in an hour that can be set) and end hours later; the next
-one replaces the one before under the same identifiers. Free accounts see a copy that is renewed on the first of the
-month.
+Source: the service's documentation of snapshots. Exports start each day after 00:00 UTC (here: in an hour that can be
+set) and end hours later; the next one replaces the one before under the same identifiers. Free accounts see a copy
+that is renewed on the first of the month.
 """
 
 from __future__ import annotations

@@ -29,18 +29,19 @@ if TYPE_CHECKING:
     from resources.sandbox.clock import Clock
     from resources.sandbox.faults import Fault, Faults
     from resources.sandbox.store.archived_world import Contents
-    from resources.sandbox.store.archives import Piece, Snapshot
+    from resources.sandbox.store.archives import Piece
     from resources.sandbox.store.exports import Exports
 
 RETENTION = timedelta(days=2)
 SIGNED_URL_SECONDS = 60
 BUCKET = "wme-sandbox"
 
-#: What the keys and paths of an area begin with; the articles' have nothing there.
-_AREA = r"(?:([a-z-]+)/)?"
-_BATCH_KEY = re.compile(_AREA + r"aggregations/batches/([^/]+)/([^/]+)/([^/]+)\.tar\.gz")
-_SNAPSHOT_KEY = re.compile(_AREA + r"snapshots/([^/]+?)(_group_1)?\.tar\.gz")
-_CHUNK_KEY = re.compile(_AREA + r"chunks/([^/]+)/chunk_([^/_]+)(_group_1)?\.tar\.gz")
+#: A key of the store; that of an area begins with its name, that of articles with none.
+_KEY = re.compile(
+    r"(?:(?P<area>[a-z-]+)/)?"
+    r"(?:aggregations/batches/(?P<date>[^/]+)/(?P<hour>[^/]+)/(?P<batch>[^/]+)"
+    r"|(?:snapshots/(?P<snapshot>[^/]+?)|chunks/(?P<whole>[^/]+)/chunk_(?P<chunk>[^/_]+))(?P<free>_group_1)?)\.tar\.gz"
+)
 _CHUNK_IDENTIFIER = re.compile(r"_chunk_\d+$")
 
 #: Files above this were uploaded in parts, so that their ETag is not their MD5.
@@ -89,7 +90,7 @@ class ObjectIndex:
         self._contents = contents
         self._clock = clock
         self._faults = faults
-        self._exports = exports
+        self.exports = exports
         self._folder = folder
         self._lock = threading.Lock()
         self._hour_locks: dict[datetime, threading.Lock] = {}
@@ -106,7 +107,7 @@ class ObjectIndex:
         if not self._contents.hour_ready_at(start) <= now < start + RETENTION:
             return None
         return [
-            self._stored(file, batch_path(date, hour, file.record["identifier"], self.area), None)
+            self._stored(file, batch_key(date, hour, file.record["identifier"], self.area), None)
             for file in self._files(start)
         ]
 
@@ -116,9 +117,9 @@ class ObjectIndex:
         return next((file for file in found if file.record["identifier"] == identifier), None)
 
     def snapshot_outlines(self) -> list[dict[str, Any]]:
-        """What is known of each snapshot's record without making its archives."""
+        """Return the fields of each snapshot's record that are known without its archives."""
         outlines = []
-        for identifier in self._exports.identifiers():
+        for identifier in self.exports.identifiers():
             project, _, namespace = identifier.rpartition("_namespace_")
             outline = {
                 "identifier": identifier,
@@ -131,17 +132,19 @@ class ObjectIndex:
 
     def snapshot(self, identifier: str, *, free: bool) -> StoredFile | None:
         """The current snapshot, for free accounts or for others; None when there is none."""
-        snapshot = self._exports.snapshot(identifier, free=free)
-        return None if snapshot is None else self._whole(snapshot)
+        snapshot = self.exports.snapshot(identifier, free=free)
+        if snapshot is None:
+            return None
+        return self._stored(snapshot, snapshot_key(identifier, free=False, area=self.area), identifier)
 
     def chunks(self, identifier: str, *, free: bool) -> list[StoredFile] | None:
         """The chunks of the current snapshot; None when there is no such snapshot."""
-        snapshot = self._exports.snapshot(identifier, free=free)
+        snapshot = self.exports.snapshot(identifier, free=free)
         return None if snapshot is None else [self._chunk(identifier, file) for file in snapshot.chunks]
 
     def chunk(self, identifier: str, number: str, *, free: bool) -> StoredFile | None:
         """One chunk of a snapshot, or None."""
-        snapshot = self._exports.snapshot(identifier, free=free)
+        snapshot = self.exports.snapshot(identifier, free=free)
         wanted = f"{identifier}_chunk_{number}"
         for file in snapshot.chunks if snapshot is not None else ():
             if file.record["identifier"] == wanted:
@@ -150,20 +153,20 @@ class ObjectIndex:
 
     def find(self, key: str) -> StoredFile | None:
         """The file with a key of the store, or None."""
-        if area_of(key) != self.area:
+        match = _KEY.fullmatch(key)
+        if match is None or (match["area"] or "") != self.area:
             return None
-        if match := _BATCH_KEY.fullmatch(key):
-            return self.batch(*match.groups()[1:])
-        if match := _SNAPSHOT_KEY.fullmatch(key):
-            return self.snapshot(match[2], free=match[3] is not None)
-        if match := _CHUNK_KEY.fullmatch(key):
-            return self.chunk(match[2], match[3], free=match[4] is not None)
-        return None
+        if match["hour"]:
+            return self.batch(match["date"], match["hour"], match["batch"])
+        free = match["free"] is not None
+        if match["snapshot"]:
+            return self.snapshot(match["snapshot"], free=free)
+        return self.chunk(match["whole"], match["chunk"], free=free)
 
     def sent(self, file: StoredFile) -> None:
         """Take note that a file was sent to its last byte."""
         if file.snapshot is not None:
-            self._exports.note_download(file.snapshot)
+            self.exports.note_download(file.snapshot)
 
     def damaged(self, file: StoredFile, fault: Fault) -> StoredFile:
         """The same file with the fault's damage in it, under the record that promises it whole."""
@@ -185,16 +188,12 @@ class ObjectIndex:
                         self._hours.pop(next(iter(self._hours)))
             return self._hours[start]
 
-    def _whole(self, snapshot: Snapshot) -> StoredFile:
-        identifier = snapshot.record["identifier"]
-        return self._stored(snapshot, snapshot_path(identifier, self.area), identifier)
-
     def _chunk(self, snapshot: str, file: Piece) -> StoredFile:
-        path = chunk_path(snapshot, file.record["identifier"].rpartition("_")[2], self.area)
-        return self._stored(file, path, snapshot)
+        number = file.record["identifier"].rpartition("_")[2]
+        return self._stored(file, chunk_key(snapshot, number, free=False, area=self.area), snapshot)
 
-    def _stored(self, file: Piece, api_path: str, snapshot: str | None) -> StoredFile:
-        record, path = file.record, file.path
+    def _stored(self, file: Piece, key: str, snapshot: str | None) -> StoredFile:
+        record, path, api_path = file.record, file.path, download_path(key) or ""
         modified_at = _parse_moment(record["date_modified"])
         fault = self._faults.listed_damage(api_path)
         if fault is not None:
@@ -216,55 +215,41 @@ def oldest_hour(now: datetime) -> datetime:
 
 
 def batch_key(date: str, hour: str, identifier: str, area: str = "") -> str:
-    """The key of an hourly file in the store."""
+    """Return the key of an hourly file in the store."""
     return f"{_begin(area)}aggregations/batches/{date}/{hour}/{identifier}.tar.gz"
 
 
 def snapshot_key(identifier: str, *, free: bool, area: str = "") -> str:
-    """The key of a snapshot in the store."""
+    """Return the key of a snapshot in the store."""
     return f"{_begin(area)}snapshots/{identifier}{'_group_1' if free else ''}.tar.gz"
 
 
 def chunk_key(snapshot: str, number: str, *, free: bool, area: str = "") -> str:
-    """The key of a chunk in the store."""
+    """Return the key of a chunk in the store."""
     return f"{_begin(area)}chunks/{snapshot}/chunk_{number}{'_group_1' if free else ''}.tar.gz"
 
 
-def batch_path(date: str, hour: str, identifier: str, area: str = "") -> str:
-    """The download path of an hourly file on the API."""
-    return f"/v2/batches/{_begin(area)}{date}/{hour}/{identifier}/download"
-
-
-def snapshot_path(identifier: str, area: str = "") -> str:
-    """The download path of a snapshot on the API."""
-    return f"/v2/snapshots/{_begin(area)}{identifier}/download"
-
-
-def chunk_path(snapshot: str, number: str, area: str = "") -> str:
-    """The download path of a chunk on the API, by its whole identifier."""
-    return f"/v2/snapshots/{_begin(area)}{snapshot}/chunks/{snapshot}_chunk_{number}/download"
-
-
-def _begin(area: str) -> str:
-    return f"{area}/" if area else ""
+def download_path(key: str) -> str | None:
+    """Return the download path on the API of a key, also of a missing file; chunks by their whole identifier."""
+    if (match := _KEY.fullmatch(key)) is None:
+        return None
+    begin = _begin(match["area"])
+    if match["hour"]:
+        return f"/v2/batches/{begin}{match['date']}/{match['hour']}/{match['batch']}/download"
+    if match["snapshot"]:
+        return f"/v2/snapshots/{begin}{match['snapshot']}/download"
+    whole = match["whole"]
+    return f"/v2/snapshots/{begin}{whole}/chunks/{whole}_chunk_{match['chunk']}/download"
 
 
 def area_of(key: str) -> str:
-    """The area that a key belongs to."""
-    matches = (form.fullmatch(key) for form in (_BATCH_KEY, _SNAPSHOT_KEY, _CHUNK_KEY))
-    return next((match[1] or "" for match in matches if match), "")
+    """Return the area that a key belongs to."""
+    match = _KEY.fullmatch(key)
+    return match["area"] or "" if match else ""
 
 
-def download_path(key: str) -> str | None:
-    """The download path on the API of a key, whether the file exists or not."""
-    area = area_of(key)
-    if match := _BATCH_KEY.fullmatch(key):
-        return batch_path(match[2], match[3], match[4], area)
-    if match := _SNAPSHOT_KEY.fullmatch(key):
-        return snapshot_path(match[2], area)
-    if match := _CHUNK_KEY.fullmatch(key):
-        return chunk_path(match[2], match[3], area)
-    return None
+def _begin(area: str | None) -> str:
+    return f"{area}/" if area else ""
 
 
 class Signer:

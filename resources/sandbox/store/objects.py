@@ -25,7 +25,7 @@ from resources.sandbox.faults import DAMAGE
 from resources.sandbox.store.object_index import BUCKET, area_of, download_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -40,9 +40,8 @@ def api_path(path: str) -> str:
     return download_path(_key(path)) or path
 
 
-def object_store(indexes: Iterable[ObjectIndex], signer: Signer) -> ASGIApp:
-    """The store as an app, over the files of all areas."""
-    by_area = {index.area: index for index in indexes}
+def object_store(areas: Mapping[str, ObjectIndex], signer: Signer) -> ASGIApp:
+    """Return the store as an app, over the files of all areas."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
@@ -51,7 +50,7 @@ def object_store(indexes: Iterable[ObjectIndex], signer: Signer) -> ASGIApp:
             await refusal(scope, receive, send)
             return
         key = _key(scope["path"])
-        object_index = by_area.get(area_of(key))
+        object_index = areas.get(area_of(key))
         file = None if object_index is None else await asyncio.to_thread(object_index.find, key)
         if object_index is None or file is None:
             await _error(404, "NoSuchKey", "The specified key does not exist.")(scope, receive, send)

@@ -34,7 +34,7 @@ _WORKERS = 4
 
 @dataclass(frozen=True)
 class Holding:
-    """The archives of one export: the complete one, and the chunks by their numbers, in the order of the service's list."""
+    """The archives of one export: the complete one, and the chunks by number, in the order of the service's list."""
 
     whole: Archive
     chunks: dict[int, Archive]
@@ -42,7 +42,7 @@ class Holding:
 
 @dataclass(frozen=True)
 class Export:
-    """Which export of a snapshot is meant.
+    """An export of a snapshot.
 
     Attributes:
         identifier: Of the snapshot: `<project>_namespace_<n>`.
@@ -76,7 +76,7 @@ class SnapshotStore(ArchiveStore):
         """Return the archives of an export, made unless they exist.
 
         Args:
-            export: Which.
+            export: The export.
             lines: Gives its lines without line ends; not called when the archives exist.
 
         Returns:
@@ -91,7 +91,7 @@ class SnapshotStore(ArchiveStore):
         return Holding(whole, {number: found[f"chunk_{number}"] for number in numbers})
 
     def has(self, export: Export) -> bool:
-        """Whether the archives of an export exist."""
+        """Return whether the archives of an export exist."""
         return self._target(export).is_dir()
 
     def _target(self, export: Export) -> Path:

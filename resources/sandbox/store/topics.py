@@ -1,8 +1,8 @@
 """The topics behind the streams: every message of the world in 50 partitions, at offsets that are known without replay.
 
-Source: the service's documentation of its realtime streams: 50 partitions by the hash of `/<project>/<title>`, order within a
-partition only, kept for 48 hours. Offsets rise within a partition and have gaps, as those of compacted topics do: where an hour begins, and
-the number of messages before this one in its hour and partition.
+Source: the service's documentation of its realtime streams: 50 partitions by the hash of `/<project>/<title>`, order
+within a partition only, kept for 48 hours. Offsets rise within a partition and have gaps, as those of compacted topics
+do: where an hour begins, and the number of messages before this one in its hour and partition.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Reader:
         self._index = 0
 
     def due(self, now: int) -> Iterator[Event]:
-        """Some of the next messages that are published by now and still kept; none: there are no more for the time being."""
+        """Yield some of the next messages that are published and still kept; none: there are no more for now."""
         oldest = now - RETENTION
         if self._hour < oldest // HOUR:
             self._hour, self._index = oldest // HOUR, 0
@@ -126,7 +126,7 @@ class Reader:
 
 
 def first_offset(hour: int) -> int:
-    """Where the offsets of an hour begin in each partition."""
+    """Return the first offset of an hour in each partition."""
     return (hour - EPOCH_HOUR) * _ROOM
 
 

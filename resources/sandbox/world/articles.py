@@ -31,8 +31,9 @@ _LICENSE = {
 }
 _LICENSES = fragment([_LICENSE])
 _ENTITY = "https://www.wikidata.org/entity/"
-_ASPECTS = ("S", "T", "O", "C", "C.P31", "C.P279", "C.P625", "D.en", "L.en")
-_TAGS = (
+_COMMONS = "https://upload.wikimedia.org/wikipedia/commons"
+_ASPECTS = ["S", "T", "O", "C", "C.P31", "C.P279", "C.P625", "D.en", "L.en"]
+_TAGS = [
     "wikieditor",
     "visualeditor",
     "mobile edit",
@@ -40,7 +41,7 @@ _TAGS = (
     "mw-reverted",
     "mw-manual-revert",
     "advanced mobile edit",
-)
+]
 _COMMENTS = (
     "/* {0} */",
     "/* {0} */ <copyedit> & links",
@@ -57,7 +58,7 @@ _GROUPS = ("extendedconfirmed", "*", "user", "autoconfirmed")
 
 
 class _Around(NamedTuple):
-    """What a page has beside its text, the same for all its revisions.
+    """The parts of a page next to its text, which all its revisions share.
 
     Attributes:
         fields: By key, encoded.
@@ -229,7 +230,7 @@ class Writer(MessageWriter):
         if article and draw.below(5) < 3:
             name = f"{self._phrase(draw.below(1500))}_{page}.jpg".replace(" ", "_")
             around["image"] = {
-                "content_url": f"https://upload.wikimedia.org/wikipedia/commons/{draw.below(16):x}/{draw.below(256):02x}/{name}",
+                "content_url": f"{_COMMONS}/{draw.below(16):x}/{draw.below(256):02x}/{name}",
                 "width": 200 + draw.below(4000),
                 "height": 200 + draw.below(3000),
             }
@@ -282,7 +283,7 @@ class Writer(MessageWriter):
         return version
 
     def _editor(self, number: int, moment: int) -> dict[str, Any]:
-        """Who made the revision or the change of that number, with as many edits as there are at `moment`."""
+        """Return the editor of the revision or change of that number, with the count of edits at `moment`."""
         lot = mix(number ^ self._salt)
         if lot % 7 == 0:
             return {

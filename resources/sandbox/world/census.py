@@ -1,4 +1,4 @@
-"""What a snapshot holds: the pages that exist when its export starts, and the extra lines that an export contains.
+"""Contents of a snapshot: the pages that exist when its export starts, and the extra lines that an export contains.
 
 Source: the service's documentation of snapshots. An export reads the topics up to the moment it starts. Topics are
 compacted while they are read, so a few pages appear twice, the second time as they are or as they were an edit
@@ -40,7 +40,7 @@ _MOST_LINGERING = 5
 
 
 class Standing(enum.StrEnum):
-    """Why an article is in a snapshot."""
+    """The reason for which an article is in a snapshot."""
 
     LIVE = "live"
     REPEATED = "repeated"
@@ -56,7 +56,7 @@ class Entry(NamedTuple):
 
 
 class Census:
-    """What one snapshot holds. Iterating over it gives the same entries in the same order every time."""
+    """The contents of one snapshot. Iterating over it gives the same entries in the same order every time."""
 
     def __init__(self, timetable: Timetable, namespace: int, moment: int, serial: int) -> None:
         """Count the articles of a namespace at `moment` (microseconds since 1970).

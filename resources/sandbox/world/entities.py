@@ -1,10 +1,10 @@
 """Records of Wikidata's entities in the service's wire form: all fields in their order, empty ones left out.
 
-Source: the service's interface description of 2026 (`wikidata_article` and `entity`). `statements` is an object from property
-to an array of statements, `sitelinks` one from site to sitelink; the record has no revision. The forms of values, which the
-description leaves open, are those of Wikibase's REST interface: `value.type` is `value`, `somevalue` or `novalue`; texts,
-addresses and identifiers are in `content`, everything that is an object in `content_data`. Some objects have their keys in
-capitals, as the description's own example does.
+Source: the service's interface description of 2026 (`wikidata_article` and `entity`). `statements` is an object from
+property to an array of statements, `sitelinks` one from site to sitelink; the record has no revision. The forms of
+values, which the description leaves open, are those of Wikibase's REST interface: `value.type` is `value`, `somevalue`
+or `novalue`; texts, addresses and identifiers are in `content`, everything that is an object in `content_data`. Some
+objects have their keys in capitals, as the description's own example does.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _RANKS = ("normal", "normal", "normal", "normal", "preferred", "deprecated")
 
 
 class _Base(NamedTuple):
-    """What an entity has in all its revisions."""
+    """The parts of an entity that all its revisions share."""
 
     labels: dict[str, str]
     descriptions: dict[str, str]
@@ -222,7 +222,7 @@ def _own(code: str) -> str:
 
 
 def _data_type(number: int) -> str:
-    """What values a property has."""
+    """Return the type of a property's values."""
     return _DATA_TYPES[(number - 1) % len(_DATA_TYPES)]
 
 

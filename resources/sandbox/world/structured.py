@@ -1,8 +1,9 @@
 """Structured contents: an article's record with its text in parts, as the service's parser would leave it.
 
-Source: the service's data dictionary for structured contents, and recorded answers. The parts are read from the wikitext of
-the record: infobox, sections (the first is named `Abstract`), paragraphs, lists, tables, links and footnotes. Whatever else
-stands in real wikitext is left out or stays text; the service's own parser reads HTML, and more of it.
+Source: the service's data dictionary for structured contents, and recorded answers. The parts are read from the
+wikitext of the record: infobox, sections (the first is named `Abstract`), paragraphs, lists, tables, links and
+footnotes. Whatever else stands in real wikitext is left out or stays text; the service's own parser reads HTML, and
+more of it.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 #: Projects of which there are snapshots, according to the interface description.
-PROJECTS = ("cywiki", "dewiki", "enwiki", "eswiki", "frwiki", "idwiki", "itwiki", "nlwiki", "ptwiki")
-#: What a structured record takes over from the article, in its order.
-BASIC = (
+PROJECTS = ["cywiki", "dewiki", "enwiki", "eswiki", "frwiki", "idwiki", "itwiki", "nlwiki", "ptwiki"]
+#: Fields that a structured record has from the article, in its order.
+BASIC = [
     "name",
     "identifier",
     "abstract",
@@ -35,8 +36,8 @@ BASIC = (
     "in_language",
     "image",
     "license",
-)
-#: What is computed.
+]
+#: Fields that are computed.
 COMPUTED = ("description", "infoboxes", "sections", "references", "attribution")
 _EVENT = "event"
 _INFOBOX = re.compile(r"\{\{Infobox ([^|\n}]+)\n(.*?)^\}\}\n", re.DOTALL | re.MULTILINE)
@@ -76,7 +77,8 @@ def structured(article: Record) -> Record | None:
 def pick(article: Record, fields: tuple[str, ...]) -> Record:
     """The answer to a lookup: the fields asked for, of those that there are; none of them: the basic ones.
 
-    Tables come with the sections, and cannot be asked for themselves. An article that could not be structured comes as it is.
+    Tables come with the sections, and cannot be asked for themselves. An article that could not be structured comes as
+    it is.
     """
     whole = structured(article)
     if whole is None:
@@ -107,7 +109,7 @@ class _Page:
         return " ".join(words[:5]) if len(words) > 5 and self._chance.below(6) else ""
 
     def attribution(self) -> Record:
-        """Who wrote the page, counted."""
+        """Return the counts of the page's authors."""
         registered = 1 + self._chance.below(140)
         return {
             "editors_count": {

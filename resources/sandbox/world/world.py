@@ -81,21 +81,10 @@ class World:
 
     # --- reference -----------------------------------------------------------------------------------------------
 
-    def codes(self) -> list[dict[str, Any]]:
-        """The kinds of wiki, as `/v2/codes` lists them."""
-        return reference.codes()
-
-    def languages(self) -> list[dict[str, Any]]:
-        """The languages, as `/v2/languages` lists them."""
-        return reference.languages()
-
-    def projects(self) -> list[dict[str, Any]]:
-        """The projects, as `/v2/projects` lists them: those with articles here, and more."""
-        return reference.projects()
-
-    def namespaces(self) -> list[dict[str, Any]]:
-        """The namespaces, as `/v2/namespaces` lists them."""
-        return reference.namespaces()
+    codes = staticmethod(reference.codes)
+    languages = staticmethod(reference.languages)
+    projects = staticmethod(reference.projects)
+    namespaces = staticmethod(reference.namespaces)
 
     @property
     def wikis(self) -> tuple[str, ...]:
@@ -189,7 +178,7 @@ class World:
         return None
 
     def entity(self, identifier: str, hour: datetime) -> dict[str, Any] | None:
-        """The record of an item or property when the export of the hour starts; None where there is none, or it was merged."""
+        """Return an entity's record as the export of the hour starts; None: there is none, or it was merged."""
         return self.article(entities.PROJECT, identifier, hour) if self.entity_identifiers() else None
 
     # --- hour files ----------------------------------------------------------------------------------------------
@@ -204,7 +193,7 @@ class World:
         return moment_of(self._export(project, hour))
 
     def hour_ready_at(self, hour: datetime) -> datetime:
-        """When the list of the hour appears: all exports of all projects have ended."""
+        """Return when the list of the hour appears: all exports of all projects have ended."""
         last = max(moment_of(self._export(project, hour)) for project in self._namespaces)
         return max(hour + timedelta(hours=1) + _LISTED_AT_LEAST, last + _LISTED_AFTER).replace(microsecond=0)
 
@@ -223,13 +212,13 @@ class World:
         return f"/{event.project}/{self._wiki(event.project).writer.name(event.title)}"
 
     def export_ended_at(self, identifier: str, hour: datetime) -> int:
-        """When the export of an hour's file ended, nanoseconds since 1970."""
+        """Return when the export of an hour's file ended, nanoseconds since 1970."""
         project, _ = self.parts(identifier)
         took = salt("export", self._settings.seed, identifier, micros(hour)) % (_EXPORT_SECONDS * 10**9)
         return self._export(project, hour) * 1_000 + 5 * 10**9 + took
 
     def _export(self, project: str, hour: datetime) -> int:
-        """When the export of a project's hour starts, microseconds since 1970."""
+        """Return when the export of a project's hour starts, microseconds since 1970."""
         span = salt("export", self._settings.seed, project, micros(hour)) % (_EXPORT_SPAN * _MINUTE)
         return micros(hour) + HOUR + _EXPORT_FROM * _MINUTE + span
 
@@ -244,7 +233,7 @@ class World:
         return [f"{entities.PROJECT}_namespace_{n}" for n in self._namespaces.get(entities.PROJECT, ())]
 
     def snapshot_times(self, identifier: str, day: datetime) -> tuple[datetime, datetime]:
-        """When the export of a day starts, the same for all namespaces of a project, and when it ends.
+        """Return when the export of a day starts, the same for all namespaces of a project, and when it ends.
 
         Args:
             identifier: Of the snapshot.
@@ -263,7 +252,7 @@ class World:
         return moment_of(started), moment_of(started + 5 * _MINUTE + took)
 
     def snapshot_entries(self, identifier: str, started: datetime, serial: int = 0) -> Iterable[Entry]:
-        """What an export holds, line by line: the `update` of each line, and why it is there.
+        """Return the contents of an export: the `update` of each line, and the reason for it.
 
         Those that are `live`, and copies of them, are the pages of `pages_at`; the others are `older` or `lingering`.
         """
@@ -320,7 +309,7 @@ class World:
         return found
 
     def _articles_of(self, project: str) -> int:
-        """How many articles a project has in namespace 0 that were always there."""
+        """Return how many articles a project has in namespace 0 that were always there."""
         casts = self._wiki(project).timetable.casts
         return max((c.first_page + c.families * c.script.pages for c in casts if c.namespace == 0), default=0)
 

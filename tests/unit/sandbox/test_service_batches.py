@@ -114,11 +114,6 @@ class TestDownloads:
         answer = client.fetch(client.signed(f"{client.HOUR}/dewiki_namespace_0/download"))
         assert (answer.status_code, code(answer)) == (404, "NoSuchKey")
 
-    def test_requests_follows_the_redirect_without_the_token(self, client):
-        answer = client.call(client.DOWNLOAD, allow_redirects=True)
-        assert answer.status_code == 200
-        assert [seen.status for seen in client.sandbox.requests] == [307, 200]
-
     def test_a_token_sent_along_is_refused(self, client):
         answer = client.fetch(client.signed(client.DOWNLOAD), Authorization=f"Bearer {client.token}")
         assert (answer.status_code, code(answer)) == (400, "InvalidArgument")

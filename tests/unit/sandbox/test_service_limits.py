@@ -6,15 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from resources.sandbox.accounts import limits
-from resources.sandbox.accounts.limits import RateLimit
+from resources.sandbox.accounts import database
+from resources.sandbox.accounts.database import RateLimit
 
 
 @pytest.fixture
 def at(monkeypatch):
     """`at(seconds)`: what the clock shows from now on."""
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    monkeypatch.setattr(database, "time", SimpleNamespace(monotonic=lambda: clock.now))
 
     def show(seconds):
         clock.now = seconds

@@ -1,4 +1,4 @@
-"""What is listed was made beforehand, by processes of their own: counted in archives made, and not in seconds."""
+"""Archives that are listed were made beforehand, by separate processes: counted in archives, not in seconds."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def serve(settings):
 
 
 def is_exporting(state):
-    """Whether a part of an export lies there; folders come and go meanwhile, which `os.walk` does not mind."""
+    """Return whether a part of an export lies there; folders come and go meanwhile, which `os.walk` does not mind."""
     return any(name.startswith("buffer_") for _, _, names in os.walk(state) for name in names)
 
 

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def ended(pid):
-    """Whether the process is gone; as its parent, this process must also collect it."""
+    """Return whether the process is gone; as its parent, this process must also collect it."""
     with contextlib.suppress(ChildProcessError):
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     return not Path(f"/proc/{pid}").exists()

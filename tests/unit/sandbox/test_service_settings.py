@@ -85,7 +85,6 @@ def test_the_command_line_carries_all_settings(tmp_path, corpus):
         changes_per_hour=12,
         now=NOW.astimezone(timezone(timedelta(hours=2))),
         overlap=False,
-        source_2025=True,
         corpus=corpus,
         body_bytes=100,
         articles=700,

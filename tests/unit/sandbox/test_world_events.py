@@ -1,4 +1,4 @@
-"""What happens in the world: kinds of change, their order, their numbers, and how they look on the wire."""
+"""Events of the world: kinds of change, their order, their numbers, and their form on the wire."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request for a stream asks for: where each partition begins, fields, filters.
+"""Parameters of a request for a stream: the beginning of each partition, fields, filters.
 
 Source: the service's documentation of its realtime streams; rules and messages follow its public source.
 """
@@ -38,9 +38,10 @@ _NESTED = ("offsets", "since_per_partition")
 
 @dataclass(frozen=True)
 class Beginning:
-    """Which partitions are read, and where they begin: at an offset, else at a moment, else at the end.
+    """The partitions to read, and their beginnings: at an offset, else at a moment, else at the end.
 
-    `moments` and `offsets` are by partition; `parts`: how many tenths of the stream are asked for, by which the pace is set.
+    `moments` and `offsets` are by partition; `parts`: how many tenths of the stream are asked for, by which the pace
+    is set.
     """
 
     partitions: tuple[int, ...]
@@ -97,7 +98,8 @@ def _beginning(content: Mapping[str, Any], now: datetime) -> Beginning:
         moment = None
     parts = _parts(content.get("parts"))
     partitions = tuple(sorted({_EACH * part + number for part in parts for number in range(_EACH)}))
-    # what is given for other partitions is dropped; without `parts` all of it is, since there are none yet when it is looked at
+    # what is given for other partitions is dropped; without `parts` all of it is, since there are none yet when it is
+    # looked at
     offsets, moments = (
         {number: each for number, each in _by_partition(name, content.get(name), read).items() if number in partitions}
         for name, read in (("offsets", _offset), ("since_per_partition", _moment))

@@ -1,7 +1,7 @@
-"""What `fields` and `filters` do on a stream, where they are checked against the schema of its messages.
+"""Effects of `fields` and `filters` on a stream, which checks them against the schema of its messages.
 
-The schema's names differ from those in the records in a few places (`version.sizes` is sent as `version.size`), and where a message is on its
-topic is no part of it.
+The schema's names differ from those in the records in a few places (`version.sizes` is sent as `version.size`), and
+where a message is on its topic is no part of it.
 
 Source: the service's documentation of filtering; names, refusals and quirks follow its public source.
 """
@@ -49,8 +49,8 @@ class Field:
     Attributes:
         key: Its name in the record.
         kind: JSON's type; of an array that of its elements.
-        many: Whether it is an array.
-        dated: Whether it is a date.
+        many: True for an array.
+        dated: True for a date.
         members: Of an object, by the schema's names.
     """
 
@@ -62,7 +62,7 @@ class Field:
 
 
 def selector(record: str, parameters: Parameters) -> Callable[[Record], Record | None]:
-    """What is sent of a message: the fields asked for; None: the filters drop it.
+    """Return a function that selects what is sent of a message; None: the filters drop it.
 
     Args:
         record: Schema of the messages.

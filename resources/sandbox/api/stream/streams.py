@@ -1,7 +1,8 @@
-"""The streams `/v2/articles` and `/v2/wikidata`: answers without an end, as events or lines, at the pace of the throttle.
+"""The streams `/v2/articles` and `/v2/wikidata`: events or lines without an end, at the pace of the throttle.
 
-Source: the service's documentation of its realtime streams; the path of Wikidata's is not public. Status and headers are sent with the first message; there is no heartbeat; the end of
-the body is the only sign that the server's readers have stopped.
+Source: the service's documentation of its realtime streams; the path of Wikidata's is not public. Status and headers
+are sent with the first message; there is no heartbeat; the end of the body is the only sign that the server's readers
+have stopped.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def form(accept: str | None) -> tuple[str, bool]:
 class Streaming(Response):
     """Sends what a reader finds.
 
-    `per_second`: messages of the throttle (0: as fast as they go), counted by the clock of the sandbox. `ending` says that the sandbox
-    ends: the body then ends as well.
+    `per_second`: messages of the throttle (0: as fast as they go), counted by the clock of the sandbox. `ending` says
+    that the sandbox ends: the body then ends as well.
     """
 
     def __init__(
@@ -168,7 +169,7 @@ def _stream(record: str) -> Callable[[Call], Awaitable[Response]]:
 
 
 def _positions(topic: Topic, beginning: Beginning, now: int) -> dict[int, int]:
-    """Where each partition begins."""
+    """Return the first offset of each partition."""
     live = topic.offsets_at(now)
     found = {}
     moments = {at: topic.offsets_at(micros(at)) for at in set(beginning.moments.values())}

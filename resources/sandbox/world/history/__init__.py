@@ -1,1 +1,1 @@
-"""What happens to pages, and when: the page table, the scripts that pages play, and their timetable."""
+"""The history of pages: the page table, the scripts that pages play, and their timetable."""

@@ -1,7 +1,7 @@
-"""What happens to entities, and when: the timetable of a wiki whose pages never move.
+"""The timetable of Wikidata's entities, whose pages never move.
 
-Items are edited, made, deleted, restored (in part, too), merged into others, which leaves a redirect, and taken apart again;
-properties are edited. The first items, by number, are the main entities of the first articles of each project.
+Items are edited, made, deleted, restored (in part, too), merged into others, which leaves a redirect, and taken apart
+again; properties are edited. The first items, by number, are the main entities of the first articles of each project.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Verb(enum.Enum):
-    """What can be done to a page."""
+    """An operation on a page."""
 
     CREATE = enum.auto()
     EDIT = enum.auto()
@@ -31,7 +31,7 @@ class Verb(enum.Enum):
 
 
 class Kind(enum.StrEnum):
-    """Why an event happened, finer than the service's event type."""
+    """The reason for an event, finer than the service's event type."""
 
     EDIT = "edit"
     CREATION = "creation"
@@ -53,9 +53,9 @@ class Operation(NamedTuple):
     """One thing done to one page of a family.
 
     Attributes:
-        verb: What is done.
-        kind: Why.
-        page: Which page of the family, by its number.
+        verb: The operation.
+        kind: The reason.
+        page: Number of the page in the family.
         to: For MOVE and CREATE: (page, variant), the title meant. Variant 0 is that page's home title.
         namespace: For MOVE: the target; None is the family's own.
         leaves: For MOVE: the number under which the redirect left behind becomes a page of the family.
@@ -110,14 +110,14 @@ class Event(NamedTuple):
     Attributes:
         project: Database name.
         type: `update`, `delete` or `visibility-change`.
-        kind: Why.
+        kind: The reason.
         title: The title that the message is about: for the delete half of a move the old one.
         state: The page after the operation.
         ordinal: Number of the operation, rising with time, unique in its project; both halves of a move share it.
-        happened: When the page became so: of a deletion its own moment, else that of the revision, like all moments
+        happened: Moment of the new state: of a deletion its own, else that of the revision, like all moments
             here in microseconds since 1970.
-        created: When the change reached the service.
-        published: When the message was put on the topic.
+        created: Moment at which the change reached the service.
+        published: Moment at which the message was put on the topic.
         partition: On the topic of a stream: the partition.
         offset: The place in the partition.
     """
@@ -156,13 +156,13 @@ class Page:
 
 
 class Moment(NamedTuple):
-    """When and under which numbers an operation happens.
+    """The moment of an operation, and the numbers that it assigns.
 
     Attributes:
         at: Publication, microseconds since 1970.
         gap: Microseconds between the two halves of a move within a namespace.
-        created: When the change reached the service, microseconds since 1970.
-        edited: When it was made in the wiki, microseconds since 1970.
+        created: Moment at which the change reached the service, microseconds since 1970.
+        edited: Moment of the edit in the wiki, microseconds since 1970.
         ordinal: Number of the operation.
         revision: Number a revision made by it gets.
         page: Number a page made by it gets.

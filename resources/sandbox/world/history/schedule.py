@@ -1,4 +1,4 @@
-"""When which family plays which act: a timetable without beginning, known at any hour without replay.
+"""The timetable of all acts of all families, without a beginning and known at any hour without replay.
 
 An hour of a project has a fixed number of places, and every act of every family that is due in the hour has one of
 them for its own: the families of a script are spread over the hours of its period, so an act is due in an hour for a
@@ -62,10 +62,10 @@ class Cast:
     """The families that play one script in one namespace.
 
     Attributes:
-        namespace: Where their pages are at home.
-        script: What they play.
+        namespace: Home of their pages.
+        script: Their script.
         count: Families that begin their cycle in the same hour.
-        varies: Whether some hours have fewer than `count`.
+        varies: True if some hours have fewer than `count`.
         first_place: Number of the first place of its acts.
         first_page: Number of the first of its pages.
     """
@@ -79,12 +79,12 @@ class Cast:
 
     @property
     def families(self) -> int:
-        """How many families there are at most."""
+        """Return how many families there are at most."""
         return self.count * self.script.period
 
 
 class Names(Protocol):
-    """What pages are called: no two alike."""
+    """Titles of pages, no two alike."""
 
     def settled(self, number: int) -> str:
         """The title of a page that was always there."""
@@ -118,7 +118,7 @@ class Timetable:
             project: Database name.
             namespaces: Those that are served.
             rate: Changes per hour in namespace 0.
-            titles: What its pages are called.
+            titles: Titles of its pages.
             articles: About how many pages namespace 0 has, as far as `rate` allows so few; None: as
                 many as `usual_articles` says.
         """
@@ -187,7 +187,7 @@ class Timetable:
         return cast.count - mix(self._salt + cast.first_place * 1009 + slot) % (spread + 1)
 
     def plays(self, cast: Cast, family: int) -> bool:
-        """Whether there is a family of that number, of the most there can be."""
+        """Return whether there is a family of that number, of the most there can be."""
         within, slot = divmod(family, cast.script.period)
         return within < self._count(cast, slot)
 
@@ -310,7 +310,7 @@ class Timetable:
         return events
 
     def _acts(self, cast: Cast, family: int, hour: int, end: int) -> bool:
-        """Whether an act of the family begins in the hour and before `end`."""
+        """Return whether an act of the family begins in the hour and before `end`."""
         within, slot = divmod(family, cast.script.period)
         return any(
             (hour - act.hour - slot) % cast.script.period == 0 and self._begins(cast, hour, index, within)[0] < end
@@ -374,7 +374,7 @@ def _settled(rate: int) -> tuple[int, float]:
 
 
 def _pages_per_edit(mixture: tuple[float, ...]) -> float:
-    """How many pages it takes for one edit per hour."""
+    """Return how many pages it takes for one edit per hour."""
     return sum(
         share * script.period * script.pages / len(script.acts)
         for script, share in zip(scripts.ORDINARY, mixture, strict=True)
@@ -382,7 +382,7 @@ def _pages_per_edit(mixture: tuple[float, ...]) -> float:
 
 
 def _mixture(pages: float) -> tuple[float, ...]:
-    """What ordinary edits are made of when there are so many pages for one edit per hour."""
+    """Return the shares of the ordinary scripts for so many pages per hourly edit."""
     for fewer, more in ((_BUSIEST, _BUSY), (_BUSY, _USUAL)):
         low, high = _pages_per_edit(fewer), _pages_per_edit(more)
         if pages <= high:

@@ -34,7 +34,7 @@ class Script:
     Attributes:
         name: Its name.
         period: Hours after which it begins again.
-        pages: How many pages there are when it begins; they are numbered from 0.
+        pages: Count of pages when it begins; they are numbered from 0.
         acts: All that happens.
     """
 
@@ -45,7 +45,7 @@ class Script:
 
     @cached_property
     def only_edits(self) -> bool:
-        """Whether nothing ever happens but that the one page is edited."""
+        """Return whether nothing ever happens but that the one page is edited."""
         return self.pages == 1 and all(o.verb is Verb.EDIT for act in self.acts for o in act.operations)
 
     @cached_property

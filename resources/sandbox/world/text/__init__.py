@@ -1,1 +1,1 @@
-"""What pages say: made-up languages, titles, Parsoid-like markup, or records of a corpus."""
+"""Texts of pages: made-up languages, titles, Parsoid-like markup, or records of a corpus."""

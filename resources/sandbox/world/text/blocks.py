@@ -26,7 +26,7 @@ class Block(NamedTuple):
         characters: Length of the wikitext.
         size: Bytes of the wikitext in UTF-8, unescaped.
         total: Bytes of both markups in UTF-8, unescaped.
-        needs_citation: How many sentences are marked as lacking a citation.
+        needs_citation: Count of sentences marked as lacking a citation.
         plain: The same as plain text, where that is needed.
     """
 
@@ -49,7 +49,7 @@ NO_BLOCK = Block(b"", b"", 0, 0, 0)
 
 @cache
 def stock_of(language: str) -> Stock:
-    """The blocks of a language, the same in every world: of a lexicon of their own, from whose chance nobody else draws."""
+    """Return the blocks of a language, the same in every world: their lexicon is used by nothing else."""
     return Stock(Lexicon(language))
 
 
@@ -89,11 +89,14 @@ class Stock:
         if lot < 10:
             site, page = draw.title_words[draw.below(60)], draw.below(90_000)
             note = f"cite_ref-{number}_{lot}"
-            wikitext += f"<ref>{{{{cite web |url=https://www.example.org/{page} |title={words[0]} {words[1]} |publisher={site}}}}}</ref> "
+            about = f"|url=https://www.example.org/{page} |title={words[0]} {words[1]} |publisher={site}"
+            wikitext += f"<ref>{{{{cite web {about}}}}}</ref> "
             document += (
                 f'<sup about="#mwt{number % 90}" class="mw-ref reference" id="{note}" rel="dc:references" '
-                f'typeof="mw:Extension/ref" data-mw=\'{{"name":"ref","attrs":{{}},"body":{{"id":"mw-reference-text-{note}"}}}}\'>'
-                f'<a href="./#cite_note-{number}" id="mw{_identifier(number, 90)}"><span class="mw-reflink-text">[{number % 30 + 1}]</span></a></sup> '
+                f'typeof="mw:Extension/ref" data-mw=\'{{"name":"ref","attrs":{{}},'
+                f'"body":{{"id":"mw-reference-text-{note}"}}}}\'>'
+                f'<a href="./#cite_note-{number}" id="mw{_identifier(number, 90)}">'
+                f'<span class="mw-reflink-text">[{number % 30 + 1}]</span></a></sup> '
             )
         elif lot == 11:
             wikitext += "{{Citation needed|date=March 2024}} "
@@ -149,7 +152,8 @@ class Stock:
         names = draw.some(3)
         rows = [(draw.some(1)[0], 1800 + draw.below(225), draw.below(100_000)) for _ in range(3 + draw.below(5))]
         document = "".join(
-            f'<tr id="mw{_identifier(number, 10 + n)}"><td>{a}</td><td>{b}</td><td style="text-align:right">{c}</td></tr>\n'
+            f'<tr id="mw{_identifier(number, 10 + n)}"><td>{a}</td><td>{b}</td>'
+            f'<td style="text-align:right">{c}</td></tr>\n'
             for n, (a, b, c) in enumerate(rows)
         )
         wikitext = "".join(f"|-\n| {a} || {b} || {c}\n" for a, b, c in rows)
@@ -172,7 +176,8 @@ class Stock:
         )
         return made(
             f'<table class="infobox vcard" about="#mwt1" typeof="mw:Transclusion" id="mw{_identifier(number, 1)}" '
-            f'data-mw=\'{{"parts":[{{"template":{{"target":{{"wt":"Infobox {name}\\n","href":"./Template:Infobox_{name}"}},'
+            f'data-mw=\'{{"parts":[{{"template":{{'
+            f'"target":{{"wt":"Infobox {name}\\n","href":"./Template:Infobox_{name}"}},'
             f'"params":{{{params}}},"i":0}}}}]}}\'><tbody>\n{document}</tbody></table>\n',
             f"{{{{Infobox {name}\n{wikitext}}}}}\n",
         )

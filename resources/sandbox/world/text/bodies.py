@@ -39,7 +39,7 @@ class Text(NamedTuple):
         characters: Length of the wikitext.
         size: Bytes of the wikitext in UTF-8.
         abstract: The beginning as plain text; empty outside namespace 0.
-        needs_citation: How many sentences are marked as lacking a citation.
+        needs_citation: Count of sentences marked as lacking a citation.
     """
 
     html: Fragment
@@ -51,7 +51,7 @@ class Text(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """What a text mentions of the page and the revision that it belongs to.
+    """The facts about its page and revision that a text mentions.
 
     Attributes:
         page: Page id.
@@ -64,7 +64,7 @@ class Setting(NamedTuple):
         host: Host of the wiki.
         revision: Revision id.
         previous: Id of the revision before; 0: none.
-        modified: When the revision was made, as the head of the document shows it.
+        modified: Moment of the revision, as the head of the document shows it.
         categories: Full titles of the categories.
     """
 
@@ -195,7 +195,7 @@ class Library:
         return mean * math.exp(_SIGMA * normal - _SIGMA**2 / 2)
 
     def lent(self, _language: str, _host: str, _page: int) -> dict[str, Any]:
-        """What a page borrows from a real record: nothing, all its text is made up."""
+        """Return the fields borrowed from a real record: none, as all text is made up."""
         return {}
 
     # --- what a plan reads ---------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class Library:
 
 
 class _Plan:
-    """Which blocks the text of a revision is made of."""
+    """The blocks of a revision's text."""
 
     __slots__ = ("at", "box", "end", "lead", "replaced", "replacement", "start")
 
@@ -239,7 +239,7 @@ def _reference_html(setting: Setting) -> str:
 
 
 def _head(host: str, page: int, namespace: int, title: str, language: str, direction: str) -> list[bytes]:
-    """The beginning of a document in four parts, between which a revision puts its number, the one before and its date."""
+    """The beginning of a document in four parts, for a revision's number, the one before and its date between them."""
     head = _HEAD.format(
         host=host,
         revision=_GAP,

@@ -57,7 +57,7 @@ class Corpus:
             )
 
     def lent(self, language: str, host: str, page: int, /) -> dict[str, Any]:
-        """What a page has beside its text, by the record that it borrows from."""
+        """Return the fields of a page next to its text, by the record that it borrows from."""
         record = self._record(language, host, page)
         return {key: record[key] for key in _BORROWED if record.get(key)}
 

@@ -1,4 +1,4 @@
-"""Where the service's texts are silent or disagree: the sandbox's answers, declared in `data/choices.yaml`.
+"""The choices of the sandbox where the service's texts are silent or disagree (`resources/sandbox/data/choices.yaml`).
 
 `make test-live` tries each statement that can be tried with the configured account's service and prints which of them
 hold; `docs/endpoints.md` lists them.

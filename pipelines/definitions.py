@@ -23,7 +23,6 @@ from assets.prefix import ALONE, Prefix
 from pipelines.automation.jobs import build_jobs, stream
 from pipelines.automation.schedules import build_schedules
 from pipelines.automation.sensors import build_sensors
-from pipelines.process import history
 from pipelines.process.processes import executor
 from pipelines.report import attention, page
 from resources import connection, datasets
@@ -173,6 +172,5 @@ def defs() -> dg.Definitions:
         SettingsError: The environment or `.env` holds a value that cannot be used.
     """
     importing.keep()
-    history.reuse()
     settings_module.load_env_file()
     return build_defs(settings_module.read())

@@ -12,10 +12,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import dagster as dg
-from dagster._core.storage.tags import BACKFILL_ID_TAG, SENSOR_NAME_TAG
 from pydantic import Field
 
-from assets import layers
+from assets import layers, run_tags
 from assets.checks import hourly_checks
 from assets.describe import earlier_materialization, work_of
 from assets.failures import RunConfig, failed_hours, failure, sentence, tell
@@ -157,7 +156,7 @@ def _requested_at(context: dg.AssetExecutionContext) -> float | None:
 
     While the run waits for its turn, a backfill may bring the same hours in. What it has made meanwhile is not reported again.
     """
-    if SENSOR_NAME_TAG not in context.run.tags:
+    if run_tags.SENSOR not in context.run.tags:
         return None
     record = context.instance.get_run_record_by_id(context.run.run_id)
     return None if record is None else record.create_timestamp.timestamp()
@@ -204,7 +203,7 @@ def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
     """
     began = oldest_hour(run.lake.layout.archive / run.dataset.archive)
     for hour, cause in run.gone.items():
-        if BACKFILL_ID_TAG not in context.run.tags or (began is not None and began < hour):
+        if run_tags.BACKFILL not in context.run.tags or (began is not None and began < hour):
             run.failed[hour] = cause
             continue
         context.log.warning("%s is left out: %s", hour_text(hour), sentence(cause))

@@ -14,18 +14,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import dagster as dg
 
+from assets import run_tags
 from assets.layers import keys
 from assets.partitions import HOUR, hour_of, recent_hours
 from assets.prefix import prefix_of
-from pipelines.process.dagster_internals import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-    PARTITION_NAME_TAG,
-    ROOT_RUN_ID_TAG,
-    RUN_FAILURE_REASON_TAG,
-    SCHEDULE_NAME_TAG,
-    SENSOR_NAME_TAG,
-)
 from resources.datasets import ARTICLE_CHANGES, RETENTION
 from resources.enterprise import read_listing
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed
@@ -201,8 +193,8 @@ def _requested_failures(
     """
     first: dict[str, tuple[Span, datetime]] = {}
     for run, span, end in _failed_runs(instance, now, layers):
-        if run.tags.keys() & {SENSOR_NAME_TAG, SCHEDULE_NAME_TAG}:
-            root = run.tags.get(ROOT_RUN_ID_TAG, run.run_id)
+        if run.tags.keys() & {run_tags.SENSOR, run_tags.SCHEDULE}:
+            root = run.tags.get(run_tags.ROOT_RUN, run.run_id)
             first[root] = min(first.get(root, (span, end)), (span, end), key=lambda one: one[1])
     return list(first.values())
 
@@ -218,7 +210,7 @@ def _failed_runs(
     ):
         run, span = record.dagster_run, _span_of(record.dagster_run, layers)
         # a run that was killed says nothing about its hours
-        own = run.status is dg.DagsterRunStatus.CANCELED or run.tags.get(RUN_FAILURE_REASON_TAG) == "STEP_FAILURE"
+        own = run.status is dg.DagsterRunStatus.CANCELED or run.tags.get(run_tags.FAILURE_REASON) == "STEP_FAILURE"
         if span and own:
             yield run, span, record.update_timestamp
 
@@ -229,8 +221,8 @@ def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None
     is_over = not run.asset_selection.isdisjoint(layers) if run.asset_selection else prefix_of(layers).runs(run)
     if not is_over:
         return None
-    one = run.tags.get(PARTITION_NAME_TAG)
-    first, last = run.tags.get(ASSET_PARTITION_RANGE_START_TAG, one), run.tags.get(ASSET_PARTITION_RANGE_END_TAG, one)
+    one = run.tags.get(run_tags.PARTITION)
+    first, last = run.tags.get(run_tags.RANGE_START, one), run.tags.get(run_tags.RANGE_END, one)
     if first is None or last is None:
         return None
     with suppress(ValueError):  # a snapshot's name

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import current, layers, published, report
+from assets import current, layers, published, report, run_tags
 from assets.families import streams
 from assets.maintenance import compacted
 from assets.prefix import ALONE
-from pipelines.process.dagster_internals import MAX_RETRIES_TAG
 from pipelines.process.processes import executor
 from resources.datasets import Dataset, Family, datasets
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from assets.prefix import Prefix
-    from pipelines.process.dagster_internals import UnresolvedAssetJobDefinition
 
 REFERENCE, HOURS, HOUR_TO_PUBLISHED, LOOKUPS, PUBLISH = "reference", "hours", "hour_to_published", "lookups", "publish"
 COMPACT, STREAM, REPORT = "compact", "stream", "report"
@@ -39,7 +37,7 @@ def stream(prefix: Prefix = ALONE) -> dg.JobDefinition:
         name=prefix.name(STREAM),
         executor_def=executor,
         # the sensor asks again, and waits longer each time: nobody else may
-        tags={MAX_RETRIES_TAG: "0"},
+        tags={run_tags.MAX_RETRIES: "0"},
         description="Reads the realtime stream for an hour. The next run resumes at its last offset.",
     )
     def read() -> None:
@@ -52,13 +50,13 @@ def build_jobs(
     mirrored: Collection[Dataset] | None = None,
     offered: Collection[Dataset] | None = None,
     prefix: Prefix = ALONE,
-) -> list[UnresolvedAssetJobDefinition]:
+) -> list[Any]:
     """The jobs over the assets of every declared dataset; those over hours are of what is `mirrored`, those over snapshots of what is `offered`."""
     mirrored, offered = (datasets() if some is None else some for some in (mirrored, offered))
     state = [*current.KEYS, published.KEY]
     hours = _all_of(one for one in datasets(Family.HOURLY) if one in mirrored)
 
-    def job(name: str, selection: Iterable[dg.AssetKey], **options: Any) -> UnresolvedAssetJobDefinition:
+    def job(name: str, selection: Iterable[dg.AssetKey], **options: Any) -> Any:
         # the executor is named here as well: another project may have its own
         return dg.define_asset_job(
             prefix.name(name),

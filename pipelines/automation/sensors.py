@@ -7,7 +7,7 @@ from itertools import takewhile
 
 import dagster as dg
 
-from assets import layers
+from assets import layers, run_tags
 from assets.failures import sentence
 from assets.partitions import key_of
 from assets.prefix import ALONE, Prefix, deferred, unprefixed
@@ -15,16 +15,6 @@ from assets.published import WHEN_DUE
 from assets.steps import snapshot, stream
 from pipelines.automation import discovery, failure_hook, jobs, refusals
 from pipelines.process import processes
-from pipelines.process.dagster_internals import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-    PARTITION_NAME_TAG,
-    ROOT_RUN_ID_TAG,
-    RUN_FAILURE_REASON_TAG,
-    RUN_KEY_TAG,
-    SENSOR_NAME_TAG,
-    WILL_RETRY_TAG,
-)
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset, Family, datasets
 from resources.enterprise.errors import AuthenticationError
@@ -35,7 +25,7 @@ from resources.warehouse import next_text
 
 _UNDER_WAY = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED]
 #: What of a run's tags says what it does; the others say who began it.
-_KEPT_TAGS = frozenset({ASSET_PARTITION_RANGE_START_TAG, ASSET_PARTITION_RANGE_END_TAG, *WHEN_DUE})
+_KEPT_TAGS = frozenset({run_tags.RANGE_START, run_tags.RANGE_END, *WHEN_DUE})
 
 #: Reason of a failure: the process was asked to end, by whoever stops the UI or the daemon.
 _STOPPED = "UNEXPECTED_TERMINATION"
@@ -126,7 +116,7 @@ def _missing(
             run_key=" ".join(
                 [key_of(first), key_of(last), f"{now:%Y-%m-%dT%H:%M}", *([dataset.name] if selection else [])]
             ),
-            tags={ASSET_PARTITION_RANGE_START_TAG: key_of(first), ASSET_PARTITION_RANGE_END_TAG: key_of(last)},
+            tags={run_tags.RANGE_START: key_of(first), run_tags.RANGE_END: key_of(last)},
             asset_selection=selection,
         )
         for first, last in discovery.spans(wanted)
@@ -245,7 +235,7 @@ def keep_streaming(
             lambda record: (
                 record.dagster_run.status is dg.DagsterRunStatus.FAILURE
                 # a run that was killed says nothing about the stream
-                and record.dagster_run.tags.get(RUN_FAILURE_REASON_TAG) == "STEP_FAILURE"
+                and record.dagster_run.tags.get(run_tags.FAILURE_REASON) == "STEP_FAILURE"
             ),
             context.instance.get_run_records(dg.RunsFilter(job_name=job), limit=_RUNS),
         )
@@ -254,7 +244,7 @@ def keep_streaming(
     asked = [
         record
         for record in failed
-        if SENSOR_NAME_TAG in record.dagster_run.tags and ROOT_RUN_ID_TAG not in record.dagster_run.tags
+        if run_tags.SENSOR in record.dagster_run.tags and run_tags.ROOT_RUN not in record.dagster_run.tags
     ]
     if failed and (why := refusals.refusal_of(context.instance, failed[0].dagster_run, failed[0].update_timestamp)):
         return dg.SkipReason(
@@ -301,14 +291,14 @@ def _again(run: dg.DagsterRun, job: dg.JobDefinition) -> dg.RunRequest:
     return dg.RunRequest(
         run_key=f"again {run.run_id}",
         tags=own,
-        partition_key=run.tags.get(PARTITION_NAME_TAG),
+        partition_key=run.tags.get(run_tags.PARTITION),
         # runs of commands have an empty selection, which is all of their job
         asset_selection=sorted(run.asset_selection or job.asset_layer.executable_asset_keys),
     )
 
 
 def _was_asked_for(instance: dg.DagsterInstance, request: dg.RunRequest) -> bool:
-    return bool(instance.get_runs(dg.RunsFilter(tags={RUN_KEY_TAG: str(request.run_key)}), limit=1))
+    return bool(instance.get_runs(dg.RunsFilter(tags={run_tags.RUN_KEY: str(request.run_key)}), limit=1))
 
 
 def report_failures(settings: Settings, prefix: Prefix = ALONE) -> dg.SensorDefinition:
@@ -330,14 +320,14 @@ def report_failures(settings: Settings, prefix: Prefix = ALONE) -> dg.SensorDefi
             return dg.SkipReason("WME_ON_FAILURE is not set.")
         if not prefix.runs(run):
             return dg.SkipReason(f"{run.run_id} is a run of another part of the project.")
-        if run.tags.get(WILL_RETRY_TAG) == "true":
+        if run.tags.get(run_tags.WILL_RETRY) == "true":
             return dg.SkipReason(f"Dagster runs {run.run_id} again.")
-        if run.tags.get(RUN_FAILURE_REASON_TAG) == _STOPPED:
+        if run.tags.get(run_tags.FAILURE_REASON) == _STOPPED:
             return dg.SkipReason(f"{run.run_id} ended because its process was asked to end.")
-        single = run.tags.get(PARTITION_NAME_TAG)
+        single = run.tags.get(run_tags.PARTITION)
         hours = (
-            run.tags.get(ASSET_PARTITION_RANGE_START_TAG, single),
-            run.tags.get(ASSET_PARTITION_RANGE_END_TAG, single),
+            run.tags.get(run_tags.RANGE_START, single),
+            run.tags.get(run_tags.RANGE_END, single),
         )
         steps = ((str(event.step_key), _sentence_of(event)) for event in context.get_step_failure_events())
         message = context.failure_event.message or ""

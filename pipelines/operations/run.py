@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import layers
+from assets import layers, run_tags
 from assets.describe import WORKED_AT
 from assets.partitions import HOUR, hour_of, key_of
 from assets.published import KEY as PUBLISHED
@@ -27,7 +27,6 @@ from pipelines.definitions import build_defs, first_hour
 from pipelines.operations import pending
 from pipelines.process import instance as instances
 from pipelines.process import processes
-from pipelines.process.dagster_internals import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from resources import datasets
 from resources.adapters import build_resources
 from resources.datasets import ARTICLE_CHANGES, Family, last_complete_hour
@@ -284,8 +283,8 @@ def look_up(settings: Settings, **overrides: Any) -> RunReport:
 
 def _range(hours: Sequence[datetime]) -> dict[str, str]:
     return {
-        ASSET_PARTITION_RANGE_START_TAG: key_of(hours[0]),
-        ASSET_PARTITION_RANGE_END_TAG: key_of(hours[-1]),
+        run_tags.RANGE_START: key_of(hours[0]),
+        run_tags.RANGE_END: key_of(hours[-1]),
     }
 
 

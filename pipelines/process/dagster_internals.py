@@ -1,59 +1,71 @@
-"""The names that Dagster does not publish and that are needed all the same.
+"""Everything of Dagster that is used and not published, as of Dagster 1.13.27. No other module names `dagster._…`.
 
-Only this module of `pipelines` imports any, with `dagster_storages` and `dagster_servers`, which take long to import.
+| name | used for | noticed by | until |
+|---|---|---|---|
+| `InstanceRef.from_dir` | an instance with settings of this process's own | `test_dagster_internals.py` | `DagsterInstance.from_config` takes overrides |
+| `NoOpComputeLogManager` | the output of a run goes to its terminal; Dagster starts four processes per step to copy it | the same | the in-process executor can leave output alone |
+| `DagsterWebserver.build_middleware` | requests of other websites are refused | `tests/e2e/test_other_websites.py` | `dagster-webserver` checks `Origin`, or takes a middleware |
+| `dagster._cli.dev.open_ipc_subprocess` | `dagster dev` starts the guarded web server | the same | the same |
+
+As a program, `python -m pipelines.process.dagster_internals` is `dagster dev` with the guarded web server.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
-from dagster._core.definitions.unresolved_asset_job_definition import UnresolvedAssetJobDefinition
-from dagster._core.execution.context.system import PlanOrchestrationContext
-from dagster._core.execution.plan.plan import ExecutionPlan
-from dagster._core.execution.retries import RetryMode
-from dagster._core.execution.step_dependency_config import StepDependencyConfig
-from dagster._core.instance import factory as instance_factory
-from dagster._core.instance.ref import InstanceRef
-from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
-from dagster._core.storage.tags import (
-    ASSET_PARTITION_RANGE_END_TAG,
-    ASSET_PARTITION_RANGE_START_TAG,
-    HIDDEN_TAG_PREFIX,
-    MAX_RETRIES_TAG,
-    PARTITION_NAME_TAG,
-    ROOT_RUN_ID_TAG,
-    RUN_FAILURE_REASON_TAG,
-    RUN_KEY_TAG,
-    SCHEDULE_NAME_TAG,
-    SENSOR_NAME_TAG,
-    WILL_RETRY_TAG,
-)
+from pipelines.process import supervisor
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+_GUARDED = "pipelines.process.webserver"
 
 
-def storages_are_imported() -> bool:
-    """Whether an instance was opened, or somebody else needed what `dagster_storages` imports."""
-    return "dagster._core.storage.sql" in sys.modules
+def instance_settings(home: Path) -> Any:
+    """The settings of the instance of a folder, for runs in this process: what they print goes to its terminal."""
+    from dagster._core.instance.ref import InstanceRef
+    from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
+
+    logs = {"module": NoOpComputeLogManager.__module__, "class": NoOpComputeLogManager.__name__}
+    return InstanceRef.from_dir(str(home), overrides={"compute_logs": logs})
 
 
-__all__ = [
-    "ASSET_PARTITION_RANGE_END_TAG",
-    "ASSET_PARTITION_RANGE_START_TAG",
-    "HIDDEN_TAG_PREFIX",
-    "MAX_RETRIES_TAG",
-    "PARTITION_NAME_TAG",
-    "ROOT_RUN_ID_TAG",
-    "RUN_FAILURE_REASON_TAG",
-    "RUN_KEY_TAG",
-    "SCHEDULE_NAME_TAG",
-    "SENSOR_NAME_TAG",
-    "WILL_RETRY_TAG",
-    "ExecutionPlan",
-    "InstanceRef",
-    "NoOpComputeLogManager",
-    "PlanOrchestrationContext",
-    "RetryMode",
-    "StepDependencyConfig",
-    "UnresolvedAssetJobDefinition",
-    "instance_factory",
-    "storages_are_imported",
-]
+def webserver(middleware: Callable[[Any], Any]) -> None:
+    """Run the command line of `dagster-webserver`, whose requests pass through `middleware(app)` first."""
+    from dagster_webserver import app, cli
+    from starlette.middleware import Middleware
+
+    class Guarded(app.DagsterWebserver):  # type: ignore[misc, name-defined]
+        def build_middleware(self) -> list[Middleware]:
+            return [Middleware(middleware), *super().build_middleware()]
+
+    app.DagsterWebserver = Guarded  # type: ignore[attr-defined]
+    cli.main()  # type: ignore[no-untyped-call]
+
+
+def development() -> None:
+    """Run `dagster dev` (web server, daemon, one code server for both) with the guarded web server in place of Dagster's."""
+    supervisor.end_with_supervisor()
+
+    from dagster import _cli
+    from dagster._cli import dev
+
+    start = dev.open_ipc_subprocess  # type: ignore[attr-defined]
+
+    def guarded(parts: Sequence[str], **kwargs: Any) -> subprocess.Popen[Any]:
+        python, option, module, *rest = parts
+        # a program that is not known here may be a web server without the guard
+        module = {"dagster_webserver": _GUARDED, "dagster._daemon": module}[module]
+        return start([python, option, module, *rest], **kwargs)
+
+    dev.open_ipc_subprocess = guarded  # type: ignore[attr-defined]
+    sys.argv = ["dagster", "dev", *sys.argv[1:]]
+    _cli.main()  # type: ignore[no-untyped-call]
+
+
+if __name__ == "__main__":
+    development()

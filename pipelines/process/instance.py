@@ -6,13 +6,12 @@ import os
 import sys
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 from filelock import FileLock
 
-from pipelines.process import history, supervisor
-from pipelines.process.dagster_internals import InstanceRef, NoOpComputeLogManager
+from pipelines.process import dagster_internals, supervisor
 from pipelines.process.processes import end_killed
 from resources import files
 from resources.adapters import POOLS
@@ -33,9 +32,6 @@ TEMPLATE = Path(__file__).with_name("dagster.example.yaml")
 WORKSPACE = Path(__file__).with_name("workspace.yaml")
 #: Folder of the instance below the data folder.
 FOLDER = "dagster"
-
-#: What a run prints in this process goes to its terminal. Dagster would start four processes for each step to copy that to a file.
-_HERE = {"compute_logs": {"module": NoOpComputeLogManager.__module__, "class": NoOpComputeLogManager.__name__}}
 
 
 class InstanceError(MirrorError):
@@ -66,7 +62,6 @@ def opened(home: Path) -> Iterator[dg.DagsterInstance]:
         UnusableFileError: Something else lies in the place of its settings.
     """
     home = prepare(home)
-    history.reuse()
     os.environ.setdefault("DAGSTER_HOME", str(home))
     with _damage_named(home), ExitStack() as stack:
         # opened by one process at a time: two that make the same tables would be in each other's way
@@ -81,9 +76,9 @@ def opened(home: Path) -> Iterator[dg.DagsterInstance]:
         yield instance
 
 
-def _settings(home: Path) -> InstanceRef:
+def _settings(home: Path) -> Any:
     try:
-        return InstanceRef.from_dir(str(home), overrides=_HERE)
+        return dagster_internals.instance_settings(home)
     except OSError:
         raise
     # one of Dagster's, of YAML's, or whatever Python says of an object that has not the expected form
@@ -140,6 +135,6 @@ def serve(data: Path, port: int = 3000) -> None:
     # Dagster takes the `.env` of the folder that it is started in, also where another file was named
     os.chdir(data / FOLDER if os.environ.get(ENV_FILE) else PROJECT)
     # `dg dev`, which Dagster recommends instead, is a tool of the developer's and starts the same command
-    words = [sys.executable, "-W", "ignore:Function `dev_command`", "-m", "pipelines.process.dagster_servers"]
+    words = [sys.executable, "-W", "ignore:Function `dev_command`", "-m", "pipelines.process.dagster_internals"]
     words += ["--workspace", str(data / FOLDER / WORKSPACE.name), "--port", str(port), "--log-level", "warning"]
     os.execv(sys.executable, supervisor.words(ui_lock(data), words))  # noqa: S606 - our own environment's command

@@ -12,31 +12,25 @@ import uuid
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 from filelock import FileLock, Timeout
 
+from assets import run_tags
 from pipelines.process import interrupts
-from pipelines.process.dagster_internals import HIDDEN_TAG_PREFIX
 from resources import files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pipelines.process.dagster_internals import (
-        ExecutionPlan,
-        PlanOrchestrationContext,
-        RetryMode,
-        StepDependencyConfig,
-    )
 
 #: The lock of the run's process, by name; and the run that said so, because a run that is tried again inherits its tags. Dagster's UI
 #: does not show tags with this prefix, which would be on every run of its list.
-_PROCESS_TAG: Final = f"{HIDDEN_TAG_PREFIX}wme_process"
-_SAID_BY_TAG: Final = f"{HIDDEN_TAG_PREFIX}wme_process_of"
+_PROCESS_TAG: Final = f"{run_tags.HIDDEN}wme_process"
+_SAID_BY_TAG: Final = f"{run_tags.HIDDEN}wme_process_of"
 #: On a run that a command began and did not end: Dagster tries again only what its daemon has launched.
-_AGAIN_TAG: Final = f"{HIDDEN_TAG_PREFIX}wme_again"
+_AGAIN_TAG: Final = f"{run_tags.HIDDEN}wme_again"
 
 #: A run says which process it has at once. One that has not, for so many seconds, was killed before it could.
 _SILENT_SECONDS: Final = 60.0
@@ -110,16 +104,14 @@ class _Held(dg.Executor):
         self._name = name
 
     @property
-    def retries(self) -> RetryMode:
+    def retries(self) -> Any:
         return self._within.retries
 
     @property
-    def step_dependency_config(self) -> StepDependencyConfig:
+    def step_dependency_config(self) -> Any:
         return self._within.step_dependency_config
 
-    def execute(
-        self, plan_context: PlanOrchestrationContext, execution_plan: ExecutionPlan
-    ) -> Iterator[dg.DagsterEvent]:
+    def execute(self, plan_context: Any, execution_plan: Any) -> Iterator[dg.DagsterEvent]:
         run = plan_context.run_id
         plan_context.instance.add_run_tags(run, {_PROCESS_TAG: self._name, _SAID_BY_TAG: run})
         yield from self._within.execute(plan_context, execution_plan)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse
 
-from pipelines.process import dagster_servers
+from pipelines.process import dagster_internals
 from resources import data_folder, settings
 from resources.settings.types import host as host_of
 
@@ -186,7 +186,7 @@ def main() -> None:
     settings.load_env_file()
     chosen = settings.read()
     page = data_folder.report(chosen.data)
-    dagster_servers.webserver(lambda app: Guard(WithReport(app, page), chosen.ui_hosts))
+    dagster_internals.webserver(lambda app: Guard(WithReport(app, page), chosen.ui_hosts))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import dagster as dg
 from assets import partitions
 from pipelines.automation import discovery
 from pipelines.definitions import build_defs
-from pipelines.process import history
 from resources import settings
 from resources.datasets import SNAPSHOT_ARTICLES, Family, datasets
 
@@ -36,7 +35,6 @@ def quick(sensor: dg.SensorDefinition) -> dg.SensorDefinition:
 
 
 discovery.recent_hours = newest
-history.reuse()
 defs = build_defs(settings.read())
 #: Off, as the product has them: a slow snapshot of one dataset keeps the others of its pool waiting.
 OTHERS = {f"discover_{one.archive}" for one in datasets(Family.SNAPSHOT) if one is not SNAPSHOT_ARTICLES}

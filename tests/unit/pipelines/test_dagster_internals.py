@@ -1,0 +1,80 @@
+"""What is used of Dagster and not published: a change of it is noticed here, and only one module names it."""
+
+from __future__ import annotations
+
+import re
+import resource
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.storage import tags
+from dagster_webserver import app
+
+from assets import run_tags
+from pipelines import cli
+from pipelines.process import instance
+
+ROOT = Path(__file__).resolve().parents[3]
+#: Our names of tags, by Dagster's.
+TAGS = {
+    "ASSET_PARTITION_RANGE_END_TAG": run_tags.RANGE_END,
+    "ASSET_PARTITION_RANGE_START_TAG": run_tags.RANGE_START,
+    "BACKFILL_ID_TAG": run_tags.BACKFILL,
+    "HIDDEN_TAG_PREFIX": run_tags.HIDDEN,
+    "MAX_RETRIES_TAG": run_tags.MAX_RETRIES,
+    "PARTITION_NAME_TAG": run_tags.PARTITION,
+    "ROOT_RUN_ID_TAG": run_tags.ROOT_RUN,
+    "RUN_FAILURE_REASON_TAG": run_tags.FAILURE_REASON,
+    "RUN_KEY_TAG": run_tags.RUN_KEY,
+    "SCHEDULE_NAME_TAG": run_tags.SCHEDULE,
+    "SENSOR_NAME_TAG": run_tags.SENSOR,
+    "WILL_RETRY_TAG": run_tags.WILL_RETRY,
+}
+
+
+def test_only_one_module_names_what_dagster_does_not_publish():
+    sources = [path for folder in ("pipelines", "assets", "resources") for path in (ROOT / folder).rglob("*.py")]
+    naming = [path.name for path in sources if re.search(r"\bdagster\._", path.read_text())]
+    assert naming == ["dagster_internals.py"]
+
+
+def test_tags_are_those_of_dagster():
+    assert {name: getattr(tags, name) for name in TAGS} == TAGS
+
+
+def test_an_instance_of_this_process_copies_no_output(tmp_path, monkeypatch):
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    with instance.opened(tmp_path) as opened:
+        assert type(opened.compute_log_manager).__name__ == "NoOpComputeLogManager"
+        assert isinstance(opened, dg.DagsterInstance)
+
+
+def test_the_web_server_still_takes_a_middleware():
+    assert callable(app.DagsterWebserver.build_middleware)
+
+
+@pytest.mark.parametrize("what", ["disk I/O error", "unable to open database file"])
+def test_a_history_that_the_disk_refuses_is_a_sentence(tmp_path: Path, monkeypatch, capsys, what: str) -> None:
+    home = instance.prepare(tmp_path / "home")
+
+    def command(**_: object) -> None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        if what.startswith("unable"):
+            (home / "history/runs.db").mkdir(parents=True)
+        else:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+        try:
+            with instance.opened(home):
+                pass
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    monkeypatch.setenv("DAGSTER_HOME", "")
+    monkeypatch.setattr(cli.wme, "main", command)
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 1
+    assert f"The history of runs could not be read or written ({what}): its disk is full, or failing." in " ".join(
+        capsys.readouterr().err.split()
+    )

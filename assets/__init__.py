@@ -2,7 +2,7 @@
 
     families                    lists, hourly files, snapshots, lookups, streams: a factory for each
     steps                       what is done for one hour, one snapshot, a lookup, the stream: plain functions
-    checks, standing_checks     what must hold: of what a run has made, and at any time
+    checks, coverage_checks     what must hold: of what a run has made, and at any time
     current, published, report  what all of them become
     maintenance                 compaction, and what may go
 

@@ -12,10 +12,10 @@ from typing import Any
 import dagster as dg
 
 from assets import layers
+from assets.automation import HOURLY
 from assets.checks import current_checks
 from assets.describe import OWNERS, table_metadata
 from assets.failures import as_failure
-from assets.freshness import HOURLY
 from assets.prefix import ALONE, Prefix
 from assets.steps import repair
 from resources import datasets

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
-from assets.carrying import CARRIED
+from assets.automation import FOLLOW_UPSTREAM, OF_FAMILY
 from assets.describe import OWNERS, lake_metadata, table_metadata
-from assets.freshness import OF_FAMILY
 from resources.datasets import Family
 from resources.lake import conversion_version, list_version
 
@@ -81,7 +80,7 @@ def specs(dataset: Dataset, *, skippable: bool = False) -> tuple[dg.AssetSpec, d
         "code_version": None if made_by is None else made_by(table),
     }
     if dataset.family in _STEPWISE:
-        of_table["automation_condition"] = CARRIED
+        of_table["automation_condition"] = FOLLOW_UPSTREAM
     return (
         dg.AssetSpec(
             archive,

@@ -6,13 +6,13 @@ from typing import Any
 import dagster as dg
 
 from assets import current, layers
+from assets.automation import HOURLY
+from assets.coverage_checks import failed_hours
 from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown, sized
 from assets.failures import as_failure
-from assets.freshness import HOURLY
 from assets.maintenance.housekeeping import clean, is_due
 from assets.partitions import HOUR
 from assets.prefix import ALONE, Prefix
-from assets.standing_checks import failed_hours
 from assets.steps import repair
 from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource

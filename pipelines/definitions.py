@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from pipelines import importing
+from pipelines import gc_during_import
 
 # isort: split
 import functools
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import current, layers, partitions, published, report, standing_checks
+from assets import coverage_checks, current, layers, partitions, published, report
 from assets.families import hourly, lists, lookups, snapshots, streams
 from assets.maintenance import compacted
 from assets.prefix import ALONE, Prefix
@@ -31,7 +31,7 @@ from resources.adapters import build_resources
 from resources.datasets import Family
 from resources.lake import Layout
 
-importing.done()
+gc_during_import.done()
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -145,8 +145,8 @@ def build_defs(
             *_referenced(named, report.report(functools.partial(page.write, settings), named)),
         ),
         asset_checks=(
-            *standing_checks.standing(named),
-            standing_checks.nothing_needs_attention(functools.partial(attention.sentences, settings), named),
+            *coverage_checks.standing(named),
+            coverage_checks.nothing_needs_attention(functools.partial(attention.sentences, settings), named),
         ),
         jobs=[*build_jobs(mirrored, offered, named), stream(named)],
         schedules=build_schedules(named),
@@ -171,6 +171,6 @@ def defs() -> dg.Definitions:
     Raises:
         SettingsError: The environment or `.env` holds a value that cannot be used.
     """
-    importing.keep()
+    gc_during_import.keep()
     settings_module.load_env_file()
     return build_defs(settings_module.read())

@@ -21,7 +21,7 @@ from assets.published import KEY as PUBLISHED
 from assets.published import REPAIRED, WHEN_DUE
 from assets.steps import hour as batches
 from assets.steps import snapshot as snapshot_sets
-from pipelines import importing
+from pipelines import gc_during_import
 from pipelines.automation import jobs
 from pipelines.definitions import build_defs, first_hour
 from pipelines.operations import pending
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from resources.enterprise import EnterpriseClient, SnapshotPlan
     from resources.settings import Settings
 
-importing.keep()
+gc_during_import.keep()
 
 #: The lists change rarely and the service asks to keep them.
 REFERENCE_AGE = timedelta(days=1)

@@ -9,7 +9,7 @@ import dagster as dg
 import duckdb
 import pytest
 
-from assets import layers, standing_checks
+from assets import coverage_checks, layers
 from assets.checks import hourly_checks
 from resources import datasets
 from resources.datasets import RETENTION, last_complete_hour
@@ -169,7 +169,7 @@ def test_an_event_at_the_very_start_of_its_hour_is_of_the_hour(bench):
 
 def covered(bench, *projects):
     parts = bench.resources(*projects)
-    return standing_checks.last_48_hours_covered(enterprise=parts["enterprise"], warehouse=parts["warehouse"])
+    return coverage_checks.last_48_hours_covered(enterprise=parts["enterprise"], warehouse=parts["warehouse"])
 
 
 def note(bench, hour, state, project="enwiki", namespace=0):
@@ -258,10 +258,10 @@ def test_a_project_without_a_snapshot_fails_its_check(bench):
     begun(bench, 10)
     parts = bench.resources("enwiki")
     asked = {"enterprise": parts["enterprise"], "warehouse": parts["warehouse"]}
-    told = standing_checks.snapshots_loaded(**asked)
+    told = coverage_checks.snapshots_loaded(**asked)
     assert (told.passed, told.metadata["missing"].value) == (False, 1)
     assert told.description == f"enwiki namespace 0: {NO_SNAPSHOT}."
     lake = Lake(bench.data)
     bench.warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 1)]]))
-    told = standing_checks.snapshots_loaded(**asked)
+    told = coverage_checks.snapshots_loaded(**asked)
     assert (told.passed, told.description) == (True, None)

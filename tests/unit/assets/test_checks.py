@@ -46,6 +46,7 @@ def failed(run):
 
 def alter(bench, statement):
     with duckdb.connect(bench.warehouse.build_path) as connection:
+        connection.execute("SET search_path = 'internal,main'")
         connection.execute(statement)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -48,12 +47,3 @@ def test_a_sensor_is_shown_at_no_job_but_those_that_it_starts():
     sensors = {one.name: {target.job_name for target in one.targets} for one in build_sensors(Settings())}
     assert sensors["end_killed_runs"] == set()
     assert max(map(len, sensors.values())) == 1
-
-
-def test_private_names_of_dagster_are_in_three_modules():
-    found = {
-        path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "pipelines").rglob("*.py")
-        if re.search(r"dagster\._", path.read_text())
-    }
-    assert found == {f"pipelines/process/dagster_{name}.py" for name in ("internals", "servers", "storages")}

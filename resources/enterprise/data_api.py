@@ -74,7 +74,7 @@ class Pace:
     def refused(self, began: float) -> None:
         """Slow down: the request of that turn was one too many.
 
-        Those sent before the last slowing teach nothing new.
+        Refusals of requests sent before the last slowing are ignored.
         """
         with self._lock:
             if began >= self._slowed_at:
@@ -150,7 +150,7 @@ class DataApi:
     def address(self, path: str, doing: str, quota: str | None) -> tuple[str, int]:
         """The signed address of a download, and the number of requests it took.
 
-        Each of which may cost a unit of `quota`.
+        Each request may cost a unit of `quota`.
         """
         return self.ask(path, doing, lambda answer: self._location(answer, path, doing), quota=quota)
 

@@ -96,7 +96,7 @@ class ServiceUnavailable(EnterpriseError):
 class UnreachableError(ServiceUnavailable):
     """No connection to a host, or none that it could prove (TLS), after all attempts.
 
-    Whatever else is asked of it now would fail as slowly.
+    Other requests to it would fail as slowly.
     """
 
     ends_run = True

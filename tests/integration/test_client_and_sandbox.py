@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from resources.enterprise import Ranges, errors, is_intact
-from tests.integration.clients import PASSWORD, new_account
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -45,10 +42,6 @@ def only_landed(target):
     assert sorted(p.name for p in target.parent.iterdir()) == [target.name, target.name + ".json"]
 
 
-def secret(sandbox, account):
-    return sandbox.accounts.outbox(account)[-1].secret
-
-
 # --- lists and downloads ----------------------------------------------------------------------------------------------
 
 
@@ -75,15 +68,6 @@ def test_ranges_are_served_from_one_address(make_client, sandbox, hour, record, 
     assert client.hours.download(hour, record, target).request_count == 1
     assert sum(s.status == 206 for s in sandbox.requests) == 4
     assert is_intact(target)
-
-
-def test_an_hour_that_is_not_there_yet_and_one_that_is_gone(client, hour, sandbox):
-    with pytest.raises(errors.NotPublishedYet):
-        client.hours.listing(hour + timedelta(hours=1))
-    client.hours.listing(hour)
-    sandbox.clock.advance(timedelta(days=3))
-    with pytest.raises(errors.RetentionPassed):
-        client.hours.listing(hour)
 
 
 def test_a_batch_past_its_retention_is_gone_for_good(client, hour, record, target, sandbox):
@@ -195,87 +179,3 @@ def test_a_day_later_the_token_is_refreshed_and_at_the_end_there_is_a_login(clie
     sandbox.clock.advance(timedelta(days=91))
     client.lists.reference("codes")
     assert (count(sandbox, "/v1/login"), count(sandbox, "/v1/token-refresh")) == (3, 2)
-
-
-def test_a_revoked_token_in_mid_run(client, sandbox, account):
-    client.lists.reference("codes")
-    sandbox.accounts.revoke_access(account)
-    client.lists.reference("codes")
-    sandbox.accounts.revoke_all(account)
-    client.lists.reference("codes")
-    assert (count(sandbox, "/v1/login"), count(sandbox, "/v1/token-refresh")) == (2, 2)
-
-
-def test_without_a_password_a_revoked_token_names_the_command(make_client, sandbox, account):
-    make_client().account.login()
-    client = make_client(password=None)
-    client.lists.reference("codes")
-    sandbox.accounts.revoke_all(account)
-    with pytest.raises(errors.TokenSpent, match="wme auth login"):
-        client.lists.reference("codes")
-
-
-def test_revoke_ends_the_tokens(client, make_client):
-    client.account.login()
-    assert client.account.revoke().logged_in is False
-    with pytest.raises(errors.TokenSpent):
-        make_client(password=None).lists.reference("codes")
-
-
-def test_a_forgotten_password(make_client, sandbox, account):
-    client = make_client(password=None)
-    client.account.forgot_password()
-    code = secret(sandbox, account)
-    with pytest.raises(errors.AuthenticationError, match="InvalidPasswordException"):
-        client.account.confirm_password(code, "weak-pass")
-    client.account.confirm_password(code, "Second-Pass-2!")
-    assert client.account.login("Second-Pass-2!").logged_in
-    with pytest.raises(errors.AuthenticationError, match="Incorrect username or password"):
-        make_client().account.login()
-
-
-def test_a_changed_password(client, make_client):
-    client.account.change_password(PASSWORD, "Second-Pass-2!")
-    assert make_client(password="Second-Pass-2!").account.login().logged_in
-
-
-def test_a_temporary_password_must_be_replaced(make_client, sandbox):
-    client = make_client(username=new_account(sandbox, temporary=True))
-    with pytest.raises(errors.NewPasswordRequired, match="wme auth new-password"):
-        client.lists.reference("codes")
-    assert client.account.new_password("Second-Pass-2!").logged_in
-    assert len(client.lists.reference("codes")) > 0
-
-
-WORKER = """
-import datetime, multiprocessing, pathlib, sys
-from resources.enterprise import EnterpriseClient, RetryPolicy, Service
-
-def work(url, username, password, state, now, go, answers):
-    moment = datetime.datetime.fromisoformat(now)
-    client = EnterpriseClient(Service(url, url, url, username, password), pathlib.Path(state), clock=lambda: moment)
-    go.wait()
-    answers.put(len(client.lists.reference("codes")))
-
-if __name__ == "__main__":
-    context = multiprocessing.get_context("fork")
-    go, answers = context.Event(), context.Queue()
-    workers = [context.Process(target=work, args=(*sys.argv[1:], go, answers)) for _ in range(10)]
-    for worker in workers: worker.start()
-    go.set()
-    print(len([answers.get() for _ in workers]))
-    for worker in workers: worker.join()
-"""
-
-
-def test_ten_processes_and_one_revoked_token(client, sandbox, account, tmp_path):
-    client.account.login()
-    sandbox.accounts.revoke_all(account)
-    sandbox.requests.clear()
-    arguments = [sandbox.url, account, PASSWORD, str(tmp_path / "state"), sandbox.clock.now().isoformat()]
-    done = subprocess.run(
-        [sys.executable, "-c", WORKER, *arguments], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "10\n"
-    assert [s.status for s in sandbox.requests if s.path == "/v1/login"] == [200]
-    assert [s.status for s in sandbox.requests if s.path == "/v1/token-refresh"] == [401]

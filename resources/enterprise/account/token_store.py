@@ -1,6 +1,6 @@
 """The tokens of one account, shared by all processes of this machine through one file.
 
-And a challenge that waits there.
+The file also keeps the session of a challenge that is not answered yet.
 
 Source: the service's authentication rules: an access token lives a day, a refresh token 90 days from the login and for
 at most 90 refreshes. Lives are kept as durations on this machine's clock, so a clock that differs from the service's

@@ -147,9 +147,9 @@ class Transfer(ObjectReader):
             self._on_progress(self._part.done)
 
     def _need_room(self, missing: int) -> None:
-        """Say that the disk cannot hold so many more bytes and leave the floor free.
+        """Raise if the disk cannot hold so many more bytes and leave the floor free.
 
-        Before the first, and on the way.
+        Called before the first byte and during the download.
         """
         free = shutil.disk_usage(self._part.folder).free
         if (floor := self._limits.keep_free_bytes) and missing + floor > free:

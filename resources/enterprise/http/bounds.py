@@ -189,7 +189,7 @@ def addresses_of(url: str) -> frozenset[str]:
 def meeting(hear: Callable[[str], None]) -> Iterator[None]:
     """Let `hear` know the address of every host that a connection is opened to in this block.
 
-    What it raises closes the connection.
+    An exception of `hear` closes the connection.
     """
     token = _met.set(hear)
     try:

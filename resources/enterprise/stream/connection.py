@@ -65,7 +65,7 @@ class Inbox:
             return self._is_open
 
     def take(self, seconds: float) -> list[Block]:
-        """Everything that has come; waits so long for it at the most.
+        """Return everything that has arrived; wait at most so long for it.
 
         Raises:
             Exception: What ended the stream, once all that came before it was taken.

@@ -1,6 +1,7 @@
-"""Hostile answers from a seed: an honest answer of the fake service, spoilt in its status, headers, framing, body or values.
+"""Hostile answers from a seed.
 
-Each function takes the random source, the request and the honest reply, and gives another reply or the bytes to send.
+An honest answer of the fake service, spoilt in its status, headers, framing, body or values. Each function takes the
+random source, the request and the honest reply, and gives another reply or the bytes to send.
 """
 
 from __future__ import annotations

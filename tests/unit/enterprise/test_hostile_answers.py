@@ -1,7 +1,7 @@
 """A campaign of hostile answers: each operation, at any of its requests, meets answers spoilt at random from a seed.
 
-Whatever comes, an operation ends as a result or as one `EnterpriseError`: short, printable, without secrets, in time, with
-nothing written outside of its folder. A failure names its seed: `run(world, seed)` is that case again.
+Whatever comes, an operation ends as a result or as one `EnterpriseError`: short, printable, without secrets, in time,
+with nothing written outside of its folder. A failure names its seed: `run(world, seed)` is that case again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ LIMITS = Limits(
 )
 RETRY = RetryPolicy(retries=2, first_wait=0.001, longest_wait=0.01, connect_timeout=1, read_timeout=0.3)
 RANGES = Ranges(connections=3, parallel_bytes=100_000, smallest_bytes=20_000, addresses=4, wait_seconds=2)
-#: An operation sends some ten requests, each tried three times, each of which lasts 0.4 s at most; and the machine is busy.
+#: An operation sends some ten requests, each tried three times, each of which lasts 0.4 s at most; and the machine is
+#: busy.
 LONGEST_SECONDS = 60.0
 
 QUERY = Query(fields=("identifier",), filters={"identifier": "frwiki"})

@@ -102,7 +102,8 @@ def batch(**changes):
 
 def test_exponents_and_nanoseconds_are_read():
     record = models.Batch.model_validate_json(
-        b'{"identifier":"a_namespace_0","version":"00000000000000000000000000000000","date_modified":"2026-11-01T06:04:11.123456789Z",'
+        b'{"identifier":"a_namespace_0","version":"00000000000000000000000000000000",'
+        b'"date_modified":"2026-11-01T06:04:11.123456789Z",'
         b'"is_part_of":{"identifier":"a"},"namespace":{"identifier":0},"size":{"value":126211.488e0,"unit_text":"MB"}}'
     )
     assert record.date_modified == dt.datetime(2026, 11, 1, 6, 4, 11, 123456, dt.UTC)

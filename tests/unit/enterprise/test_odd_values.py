@@ -1,4 +1,7 @@
-"""Values that no honest service sends: each ends as a result or as one sentence of ours, and is nowhere repeated raw."""
+"""Values that no honest service sends.
+
+Each ends as a result or as one sentence of ours, and is nowhere repeated raw.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,6 @@ import pytest
 
 from resources.enterprise import errors, models
 from resources.enterprise.account.token_store import TokenStore
-from resources.enterprise.http.transport import RetryPolicy
 from resources.enterprise.redaction import Redactor, printable
 from tests.unit.enterprise.loopback import USERNAME, Reply, error_reply, json_reply
 
@@ -32,7 +34,10 @@ def raw_json(text):
 
 
 def assert_left_out(client, fake, hour, odd, problem):
-    """A list with this record and a good one is read without it, and knows which project it is of; alone it is refused."""
+    """A list with this record and a good one is read without it, and knows which project it is of.
+
+    Alone it is refused.
+    """
     good = fake.add("frwiki_namespace_0", b"x")
     fake.script(LIST, raw_json(f"[{json.dumps(good)}, {odd}]"))
     listing = client.hours.listing(hour)
@@ -194,13 +199,17 @@ def test_a_token_that_cannot_stand_in_a_header_is_refused_and_not_shown(client, 
         ("access_obtained_at", "0001-01-01T00:00:00+00:00"),
         ("refresh_count", float("inf")),
         ("refresh_count", None),
+        (None, ""),
+        (None, "{"),
+        (None, "[]"),
     ],
 )
-def test_a_token_file_that_was_tampered_with_is_ignored(client, fake, tmp_path, field, value):
+def test_a_token_file_that_is_damaged_is_ignored_with_a_warning(client, fake, tmp_path, caplog, field, value):
     client.account.login()
     path = tmp_path / "state" / "tokens.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}) if field else value)
     assert TokenStore(path, fake.url, USERNAME).read() is None
+    assert "is damaged and is ignored" in caplog.text
     assert not client.account.status().logged_in
     assert client.account.login().logged_in
 
@@ -228,16 +237,22 @@ def test_an_address_that_is_none_is_refused(client, fake, hour, record, tmp_path
 
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize(
-    "asked", ["nan", "inf", "-1e999", "9" * 5000, "Fri, 31 Dec 99999 00:00:00 GMT", "Mon, 01 Jan 0001 00:00:00 +1400"]
+    "asked",
+    [
+        "nan",
+        "inf",
+        "-1e999",
+        "9" * 5000,
+        "Fri, 31 Dec 99999 00:00:00 GMT",
+        "Mon, 01 Jan 0001 00:00:00 +1400",
+        "86400",
+        "Wed, 01 Jan 2126 00:00:00 GMT",
+        "soon",
+    ],
 )
-def test_a_wait_that_is_none_is_not_waited_for(client, fake, status, asked):
+def test_a_wait_of_a_day_or_of_nonsense_is_not_waited_for(client, fake, status, asked):
     fake.script("/v2/codes", json_reply({"status": status, "message": "x"}, status, **{"Retry-After": asked}))
     assert len(client.lists.reference("codes")) == 1
-
-
-def test_a_wait_is_a_number_of_seconds():
-    retry = RetryPolicy(first_wait=1, longest_wait=4)
-    assert all(0 <= retry.wait(1, asked) <= 4 for asked in (0.0, -5.0, 1e300, 3.0))
 
 
 HEADERS = [

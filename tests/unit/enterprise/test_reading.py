@@ -109,8 +109,10 @@ def test_lines_that_are_no_records_are_named_after_the_others():
     found, problem = read(pack(("a.ndjson", [*lines(1), *bad, *lines(1, 1)])))
     assert [one["n"] for one in found] == [0, 1]
     assert problem == (
-        "The archive: 7 lines could not be read as records (line 2 of a.ndjson: not JSON; line 3 of a.ndjson: it is JSON, but no "
-        "object; line 4 of a.ndjson: not JSON; and 4 more). The 2 records that could be read came before this error. Report the "
+        "The archive: 7 lines could not be read as records (line 2 of a.ndjson: not JSON; line 3 of a.ndjson: it is "
+        "JSON, but no "
+        "object; line 4 of a.ndjson: not JSON; and 4 more). The 2 records that could be read came before this error. "
+        "Report the "
         "lines to the vendor."
     )
 

@@ -80,13 +80,13 @@ def test_chunks_are_in_the_order_of_their_numbers_under_names_with_their_version
 @pytest.mark.parametrize(
     ("count", "size", "cores", "snapshots", "chunks", "form", "why"),
     [
-        (20, 10**8, 2, 30, 1500, "chunks", "2 cores .* each can be fetched again alone, for 20 of the 1,500 chunk units left"),
+        (20, 10**8, 2, 30, 1500, "chunks", "2 cores .* fetched again alone, for 20 of the 1,500 chunk units left"),
         (20, 10**8, 2, None, None, "chunks", "for 20 chunk units"),
-        (380, 10**8, 2, 30, 400, "whole", "chunks would take 380 of the 400 chunk units left, and one file takes 1 of the 30"),
+        (380, 10**8, 2, 30, 400, "whole", "would take 380 of the 400 chunk units left, and one file takes 1 of the 30"),
         (380, 10**8, 2, 30, 12, "whole", "in chunks it would take 380 chunk units where 12 are left"),
         (380, 10**8, 2, 0, 400, "chunks", "as one file it would take 1 snapshot unit where none is left"),
         (380, 10**8, 2, 1, 400, "chunks", "2 cores"),  # the last snapshot unit is dearer than most of the chunks
-        (380, 10**8, 2, 0, 12, "chunks", "take 1 snapshot unit where none is left, while chunks can be fetched in part"),
+        (380, 10**8, 2, 0, 12, "chunks", "where none is left, while chunks can be fetched in part"),
         (20, 10**6, 2, 30, 1500, "chunks", "that takes 20 of the 1,500 .*, and one file would take 1 of the 30"),
         (20, 10**6, 2, 30, 2_000_000, "chunks", "that takes 20 of the 2,000,000"),
         (20, 10**6, 2, 100_000, 2_000_000, "whole", "would gain nothing"),
@@ -114,7 +114,8 @@ def test_a_dry_run_tells_units_and_bytes(offer):
     assert (plan.unit_count, plan.units_left, len(plan.missing)) == (15, 1480, 15)
     assert (plan.missing_bytes, plan.size_bytes) == (15 * 10**8, 20 * 10**8)
     assert plan.sentence == (
-        f"{NAME} in 20 chunks, because 500.0 MB of it are there in chunks already. It costs 15 chunk units (1,480 left) "
+        f"{NAME} in 20 chunks, because 500.0 MB of it are there in chunks already. It costs 15 chunk units (1,480 "
+        "left) "
         "and fetches 1.5 GB (5 files of 20 there already)."
     )
 

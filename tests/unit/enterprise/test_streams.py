@@ -1,4 +1,7 @@
-"""The streams as a client reads them: framing, positions, connections that end in every way, and what waits in memory."""
+"""The streams as a client reads them.
+
+Framing, positions, connections that end in every way, and what waits in memory.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""What a digest or a retry would hide: bytes that were transferred, requests that were sent, what was synced before what."""
+"""What a digest or a retry would hide.
+
+Bytes that were transferred, requests that were sent, what was synced before what.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +57,13 @@ def test_what_heals_is_asked_again_at_every_host(client, fake, status, form, pat
     asked |= {"/v1/token-refresh": client.account.refresh, "/v1/get-user": client.account.user}
     asked[path]()
     assert len(fake.api.seen(path)) == before + 3
+
+
+@pytest.mark.parametrize("reply", [html_reply(200), Reply(200), Reply(drop=True), Reply(200, b"[      ]", cut=3)])
+def test_a_broken_answer_is_asked_again(client, fake, reply):
+    fake.script("/v2/codes", reply, reply)
+    assert len(client.lists.reference("codes")) == 1
+    assert len(fake.api.seen("/v2/codes")) == 3
 
 
 @pytest.mark.parametrize("status", sorted(HEALS | _RETRIED))
@@ -160,6 +170,7 @@ def test_bytes_of_another_place_are_not_written(client, fake, hour, batch, targe
 @pytest.mark.parametrize(
     ("size", "segments"),
     [
+        (None, [[0, 400_000, 10]]),  # of another version
         (400_000, [[0, 400_000, 300_000]]),  # counted, and not there
         (400_000, [[0, 400_000, 400_000]]),
         (400_000, [[0, 200_000, 10], [200_000, 400_000, 1]]),
@@ -173,6 +184,7 @@ def test_bytes_of_another_place_are_not_written(client, fake, hour, batch, targe
         (400_000, [[0, 400_000, float("inf")]]),
         (400_000, {"0": 1}),
         (400_000, [5]),
+        (400_000, None),  # no object
     ],
 )
 def test_a_part_whose_bytes_do_not_add_up_is_fetched_whole_and_once(
@@ -180,8 +192,9 @@ def test_a_part_whose_bytes_do_not_add_up_is_fetched_whole_and_once(
 ):
     target.parent.mkdir(parents=True)
     (target.parent / (target.name + ".part")).write_bytes(content[:20])
-    state = {"version": batch.version, "etag": None, "size": size, "ranges": segments}
-    (target.parent / (target.name + ".part.json")).write_text(json.dumps(state))
+    version = "another" if size is None else batch.version
+    state = {"version": version, "etag": None, "size": size, "ranges": segments}
+    (target.parent / (target.name + ".part.json")).write_text(json.dumps(state if segments else "no object"))
     seen = []
     done = client.hours.download(hour, batch, target, seen.append)
     assert (ranges_asked(fake), seen[0], sum(seen)) == ([None], 0, len(content))

@@ -1,4 +1,7 @@
-"""The behaviour of requests and urllib3 that `workarounds` is for: a test that fails says that a workaround can be deleted or must be adapted."""
+"""The behaviour of requests and urllib3 that `workarounds` is for.
+
+A test that fails says that a workaround can be deleted or must be adapted.
+"""
 
 from __future__ import annotations
 

@@ -105,16 +105,6 @@ def test_records_and_lists_agree_and_cost_nothing(client):
     assert used(client) == (0, 0)
 
 
-@pytest.mark.parametrize("ask", ["record", "chunks", "plan"])
-def test_a_snapshot_that_there_is_not_is_not_found(client, folder, ask):
-    more = [folder] if ask == "plan" else []
-    with pytest.raises(errors.NotFound, match="xxwiki_namespace_0"):
-        getattr(client.snapshots, ask)("xxwiki_namespace_0", *more)
-
-
-# --- fetching ---------------------------------------------------------------------------------------------------------
-
-
 def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox, plan, folder):
     seen = []
     done = client.snapshots.download(plan, progress=seen.append)
@@ -164,13 +154,6 @@ def test_pieces_are_mapped_by_the_engine_and_one_is_tried_again_alone(client, sa
     assert client.snapshots.confirm(plan) == plan.manifest
 
 
-def test_a_body_that_breaks_off_goes_on_with_the_same_unit(client, sandbox, plan):
-    sandbox.faults.add(path="*/chunks/*", kind="cut", after=20_000, count=2)
-    done = client.snapshots.fetch(plan, plan.files[0])
-    assert (done.unit_count, used(client)) == (1, (0, 1))
-    assert is_intact(done.path)
-
-
 def test_an_address_that_expired_costs_another_unit(client, sandbox, plan):
     sandbox.faults.add(path="*/chunks/*/download", kind="expired")
     assert client.snapshots.fetch(plan, plan.files[0]).unit_count == 2
@@ -186,43 +169,7 @@ def test_wrong_bytes_are_fetched_once_more_and_never_landed(client, sandbox, pla
     assert used(client) == (0, 2)
 
 
-def test_signed_addresses_and_tokens_appear_nowhere(client, sandbox, plan, caplog):
-    caplog.set_level("DEBUG")
-    sandbox.faults.add(path="*/chunks/*/download", kind="expired")
-    client.snapshots.download(plan)
-    told = caplog.text + "".join(p.read_text() for p in plan.folder.glob("*.json"))
-    assert plan.files[0].identifier in told
-    assert "/download" in told
-    assert "X-Amz-" not in told
-    assert "eyJ" not in told
-    assert PASSWORD not in told
-
-
 # --- quota and disk ---------------------------------------------------------------------------------------------------
-
-
-def test_nothing_is_begun_that_the_quota_cannot_finish_unless_asked(client, sandbox, account, folder):
-    sandbox.accounts.set_quota(account, "snapshot", limit=30, used=30)
-    sandbox.accounts.set_quota(account, "chunk", limit=100, used=96)
-    plan = client.snapshots.plan(NAME, folder)
-    count = len(plan.files)
-    assert (plan.form, plan.unit_count, plan.units_left, plan.fits_quota) == ("chunks", count, 4, False)
-    for begin in (lambda: client.snapshots.download(plan), lambda: client.snapshots.fetch(plan, plan.files[0])):
-        with pytest.raises(errors.QuotaExceeded, match="Nothing was fetched"):
-            begin()
-    assert asked(sandbox) == 0
-
-    bold = client.snapshots.plan(NAME, folder, FetchOptions(beyond_quota=True))
-    with pytest.raises(errors.QuotaExceeded, match="used 100 of its 100 chunk units"):
-        client.snapshots.download(bold, workers=2)
-    assert len(landed(bold)) == 4
-    assert not bold.manifest.exists()
-
-    sandbox.accounts.set_quota(account, "chunk", limit=100, used=0)
-    rest = client.snapshots.plan(NAME, folder)
-    assert (rest.form, rest.unit_count) == ("chunks", count - 4)
-    client.snapshots.download(rest)
-    assert used(client)[1] == count - 4
 
 
 def test_the_form_follows_what_is_left_of_each_counter(client, sandbox, account, folder):
@@ -239,14 +186,6 @@ def test_a_rate_limit_on_records_is_not_taken_for_a_spent_quota(client, sandbox,
     sandbox.accounts.set_quota(account, "snapshot", limit=30, used=30)
     sandbox.faults.add(path=f"/v2/snapshots/{NAME}", kind="status", status=429)
     assert client.snapshots.record(NAME).identifier == NAME
-
-
-def test_a_disk_that_is_too_small_is_seen_before_the_start(client, sandbox, folder):
-    plan = client.snapshots.plan(NAME, folder, FetchOptions(keep_free_bytes=10**18))
-    with pytest.raises(errors.DiskFull, match="Nothing was fetched"):
-        client.snapshots.download(plan)
-    assert asked(sandbox) == 0
-    assert not folder.exists()
 
 
 def test_a_free_account_has_its_own_older_copy(make_client, sandbox, folder):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import gzip
+import io
 import shutil
 import socket
 import threading
@@ -13,6 +14,7 @@ from dataclasses import replace
 import pytest
 
 from resources.enterprise import Limits, RetryPolicy, errors, models
+from resources.enterprise.download import object_reader
 from resources.enterprise.http import bounds
 from tests.unit.enterprise.conftest import QUICK
 from tests.unit.enterprise.loopback import Reply, json_reply
@@ -303,6 +305,19 @@ def test_a_slow_download_that_goes_on_is_not_disturbed(make_client, fake, hour, 
     assert seconds.seconds == 1600
     assert len(fake.store.requests) == 1
     assert target.read_bytes() == content
+
+
+def test_a_slow_consumer_is_waited_for(make_client, fake, batch, content, seconds, monkeypatch):
+    class Slow(io.BytesIO):
+        def write(self, data):
+            seconds.seconds += 400
+            return super().write(data)
+
+    monkeypatch.setattr(object_reader, "time", seconds)
+    client = make_client(limits=Limits(slow_bytes=1 << 30, slow_seconds=300), retry=replace(QUICK, retries=0))
+    client.files.download(f"/v2/batches/2026-11-01/05/{NAME}", target := Slow())
+    assert target.getvalue() == content
+    assert seconds.seconds > 400
 
 
 def test_the_floor_of_free_disk_holds_before_a_download(make_client, fake, hour, batch, target):

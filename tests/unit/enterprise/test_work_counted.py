@@ -154,12 +154,23 @@ def test_only_a_strong_etag_is_asked_to_match(client, fake, hour, batch, target,
     assert target.read_bytes() == content
 
 
-@pytest.mark.parametrize(("start", "total"), [(0, 400_000), (999, 400_000), (1001, 400_000), (1000, 400_001)])
-def test_bytes_of_another_place_are_not_written(client, fake, hour, batch, target, content, start, total):
-    wrong = Reply(206, content[start:], {"Content-Range": f"bytes {start}-399999/{total}"})
-    fake.etags = False
+@pytest.mark.parametrize(
+    ("place", "etag"),
+    [
+        ("0-399999/400000", None),
+        ("0-9/400000", None),
+        ("999-399999/400000", None),
+        ("1001-399999/400000", None),
+        ("1000-399999/400001", None),
+        ("1000-399999/400000", '"another"'),
+    ],
+)
+def test_bytes_of_another_place_or_object_are_not_written(client, fake, hour, batch, target, content, place, etag):
+    start = int(place.partition("-")[0])
+    headers = {"Content-Range": f"bytes {place}"} | ({"ETag": etag} if etag else {})
+    fake.etags = etag is not None
     fake.cut(1000)
-    fake.script("/objects/*", wrong)
+    fake.script("/objects/*", Reply(206, content[start:], headers))
     seen = []
     client.hours.download(hour, batch, target, seen.append)
     assert target.read_bytes() == content
@@ -170,7 +181,7 @@ def test_bytes_of_another_place_are_not_written(client, fake, hour, batch, targe
 @pytest.mark.parametrize(
     ("size", "segments"),
     [
-        (None, [[0, 400_000, 10]]),  # of another version
+        ("another version", [[0, 400_000, 10]]),
         (400_000, [[0, 400_000, 300_000]]),  # counted, and not there
         (400_000, [[0, 400_000, 400_000]]),
         (400_000, [[0, 200_000, 10], [200_000, 400_000, 1]]),
@@ -192,7 +203,7 @@ def test_a_part_whose_bytes_do_not_add_up_is_fetched_whole_and_once(
 ):
     target.parent.mkdir(parents=True)
     (target.parent / (target.name + ".part")).write_bytes(content[:20])
-    version = "another" if size is None else batch.version
+    version, size = (size, 400_000) if isinstance(size, str) else (batch.version, size)
     state = {"version": version, "etag": None, "size": size, "ranges": segments}
     (target.parent / (target.name + ".part.json")).write_text(json.dumps(state if segments else "no object"))
     seen = []

@@ -22,7 +22,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from resources import files
 from resources.enterprise import endpoints, errors, models
-from resources.enterprise.download.object_reader import Source
 from resources.enterprise.errors import IntegrityError
 from resources.enterprise.http.answers import etag_in, moment_in, number_in
 from resources.enterprise.http.workarounds import guarded
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 
     from resources.enterprise.data_api import DataApi
     from resources.enterprise.download.downloader import Downloader
-    from resources.enterprise.download.object_reader import Progress
+    from resources.enterprise.download.object_reader import Progress, Source
     from resources.enterprise.endpoints import Endpoint
     from resources.tar import Member
 
@@ -150,8 +149,7 @@ class _Reader:
             lines = counted(self._bad_count, "line")
             raise IntegrityError(
                 f"{self._name}: {lines} could not be read as {'a record' if self._bad_count == 1 else 'records'} "
-                f"({named}). "
-                f"{self._given()} Report the lines to the vendor."
+                f"({named}). {self._given()} Report the lines to the vendor."
             )
 
     def _member(self, stream: TarStream, member: Member) -> Iterator[Any]:
@@ -289,9 +287,8 @@ class ServiceFiles:
             IntegrityError: The bytes that were written are not those that the record names (MD5).
             EnterpriseError: As for `head`, or the file could not be fetched.
         """
-        quota = _checked(path).file_quota
-        record = self._record(path)
-        for piece in self._downloader.pieces(self._source(path, record, quota)):
+        record, source = self._source(path)
+        for piece in self._downloader.pieces(source):
             left = memoryview(piece)
             while left:
                 count = target.write(left)
@@ -322,23 +319,16 @@ class ServiceFiles:
 
     def _pieces(self, path: str) -> Generator[bytes, None, None]:
         """The bytes of a file, verified when the last one is taken."""
+        yield from self._downloader.pieces(self._source(path)[1])
+
+    def _record(self, path: str) -> tuple[models.ArchiveRecord, int]:
+        return self._api.record(path, _RECORD, f"read the record {path}")
+
+    def _source(self, path: str) -> tuple[models.ArchiveRecord, Source]:
+        """Return the record that has this path, and its archive."""
         quota = _checked(path).file_quota
-        yield from self._downloader.pieces(self._source(path, self._record(path), quota))
-
-    def _record(self, path: str) -> models.ArchiveRecord:
-        return self._api.record(path, _RECORD, f"read the record {path}")[0]
-
-    def _source(self, path: str, record: models.ArchiveRecord, quota: str | None) -> Source:
-        address = endpoints.download(path)
-        return Source(
-            identifier=record.identifier,
-            version=record.version,
-            size_hint=record.stated_bytes,
-            url_path=address,
-            resolve=lambda: self._api.address(address, f"get the address of {path}", quota),
-            read_again=lambda: (self._source(path, self._record(path), quota), 1),
-            pinned=True,
-        )
+        record, _ = self._record(path)
+        return record, self._api.source(path, record, quota, lambda: self._record(path), name=path, pinned=True)
 
 
 def _checked(path: str) -> Endpoint:
@@ -347,6 +337,5 @@ def _checked(path: str) -> Endpoint:
         return found
     raise errors.InvalidRequest(
         f"{path[:200]!r} is not the path of a file's record. Nothing was sent. Write it as `endpoints` does, for "
-        "example "
-        "/v2/snapshots/enwiki_namespace_0 or /v2/batches/2026-11-20/05/enwiki_namespace_0."
+        "example /v2/snapshots/enwiki_namespace_0 or /v2/batches/2026-11-20/05/enwiki_namespace_0."
     )

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.download.archived import land_listing
+from resources.enterprise.download.object_reader import Source
 from resources.enterprise.http.answers import Answer, BrokenAnswer
 from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import UNKNOWN, Listing, list_of, report, sorted_out
@@ -154,6 +155,42 @@ class DataApi:
         """
         return self.ask(path, doing, lambda answer: self._location(answer, path, doing), quota=quota)
 
+    def source(
+        self,
+        path: str,
+        record: models.ArchiveRecord,
+        quota: str | None,
+        again: Callable[[], tuple[models.ArchiveRecord, int]],
+        *,
+        name: str | None = None,
+        pinned: bool = False,
+    ) -> Source:
+        """Return the archive of a record as the downloader needs it.
+
+        Args:
+            path: Path of the record.
+            record: The record.
+            quota: Counter that the download draws on.
+            again: Reads the record again, and counts its requests.
+            name: Name of the file in messages; default: its identifier.
+            pinned: Whether only this version is wanted.
+        """
+        address, name = endpoints.download(path), name or record.identifier
+
+        def read_again() -> tuple[Source, int]:
+            fresh, count = again()
+            return self.source(path, fresh, quota, again, name=name, pinned=pinned), count
+
+        return Source(
+            identifier=record.identifier,
+            version=record.version,
+            size_hint=record.stated_bytes,
+            url_path=address,
+            resolve=lambda: self.address(address, f"get the address of {name}", quota),
+            read_again=read_again,
+            pinned=pinned,
+        )
+
     def head(self, path: str, doing: str) -> Mapping[str, str]:
         """The headers of an answer without a body. Costs no quota."""
         return self.ask(path, doing, lambda answer: answer.headers, plain="HEAD")[0]
@@ -250,8 +287,7 @@ class DataApi:
             return there
         raise errors.UnexpectedAnswer(
             f"Could not {doing}: {problem}. Nothing was fetched. Check the addresses of the service; if they are "
-            "right, "
-            "its interface has changed."
+            "right, its interface has changed."
         )
 
     def _refuse(self, answer: Answer, doing: str, product: str, *, last: bool) -> None:

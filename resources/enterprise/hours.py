@@ -17,7 +17,6 @@ from pydantic import TypeAdapter
 
 from resources.datasets import ARTICLE_CHANGES, RETENTION
 from resources.enterprise import endpoints, errors, models
-from resources.enterprise.download.object_reader import Source
 from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import list_of
 
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from resources.datasets import Dataset
     from resources.enterprise.data_api import DataApi
     from resources.enterprise.download.downloader import Download, Downloader
-    from resources.enterprise.download.object_reader import Progress
+    from resources.enterprise.download.object_reader import Progress, Source
     from resources.enterprise.http.answers import ServiceClock
     from resources.enterprise.listing import Listing
     from resources.files import StrPath
@@ -119,20 +118,12 @@ class Hours:
         raise missing
 
     def _source(self, dataset: Dataset, hour: datetime, record: models.Batch) -> Source:
-        path = endpoints.download(endpoints.record(endpoints.hourly(dataset, hour), record.identifier))
-        doing = f"get the address of {record.identifier} of {spoken(hour)}"
-
-        def read_again() -> tuple[Source, int]:
-            fresh, count = self._record(dataset, hour, record.identifier)
-            return self._source(dataset, hour, fresh), count
-
-        return Source(
-            identifier=record.identifier,
-            version=record.version,
-            size_hint=record.stated_bytes,
-            url_path=path,
-            resolve=lambda: self._api.address(path, doing, dataset.quota),
-            read_again=read_again,
+        return self._api.source(
+            endpoints.record(endpoints.hourly(dataset, hour), record.identifier),
+            record,
+            dataset.quota,
+            lambda: self._record(dataset, hour, record.identifier),
+            name=f"{record.identifier} of {spoken(hour)}",
         )
 
 
@@ -147,8 +138,8 @@ def passed(hour: datetime, clock: ServiceClock) -> errors.RetentionPassed | None
         return None
     return errors.RetentionPassed(
         f"{clock.remark}The service no longer has {spoken(hour)}: it keeps an hour for two days. What was fetched "
-        "before is "
-        "kept. This hour can only be loaded from an archive that has it; later hours are not touched by this.",
+        "before is kept. This hour can only be loaded from an archive that has it; later hours are not touched by "
+        "this.",
         status=404,
     )
 
@@ -158,15 +149,12 @@ def absent(hour: datetime, clock: ServiceClock) -> errors.EnterpriseError:
     if clock.is_wrong and clock.now() < hour:
         return errors.ClockError(
             f"For the service {spoken(hour)} has not begun: {clock.problem}. Nothing was changed. Set the clock of "
-            "this "
-            "machine right (time synchronization) and run this again.",
+            "this machine right (time synchronization) and run this again.",
             status=404,
         )
     return passed(hour, clock) or errors.NotPublishedYet(
         f"{clock.remark}The service has not published {spoken(hour)} yet: a batch listing appears when all exports of "
-        "the hour "
-        "have ended, some minutes after the hour. Nothing was changed. Run this again later; until two days after the "
-        "hour "
-        "nothing is lost.",
+        "the hour have ended, some minutes after the hour. Nothing was changed. Run this again later; until two days "
+        "after the hour nothing is lost.",
         status=404,
     )

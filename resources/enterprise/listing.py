@@ -105,8 +105,7 @@ class Listing(Generic[RecordT]):
             return found if isinstance(found, tuple) else (found,)
         raise UnexpectedAnswer(
             f"The list {self.url_path} has records of another form than {model.__name__} ({problem}). Nothing was "
-            "changed. Read "
-            "them by name: `listing.records` has them all."
+            "changed. Read them by name: `listing.records` has them all."
         )
 
     def left_out(self, scope: Iterable[tuple[str, int]]) -> dict[tuple[str, int], str]:

@@ -95,8 +95,7 @@ class Lookups:
             pass
         raise errors.NotFound(
             f"The service has no {identifier} among Wikidata's {kind}. Nothing was changed; the lookup cost a unit. "
-            "Entities "
-            "that were merged or deleted are gone, and scholarly articles are not served.",
+            "Entities that were merged or deleted are gone, and scholarly articles are not served.",
             status=404,
         )
 

@@ -47,9 +47,8 @@ class Service:
             if not self.allow_http and is_open(getattr(self, name)):
                 raise InvalidRequest(
                     f"The setting {name} is an http:// address of another machine, and passwords and tokens would "
-                    "cross the network in "
-                    f"the clear. Nothing was sent. Write https:// in WME_{name.upper()}, or set WME_ALLOW_HTTP=1 if "
-                    "the network is yours."
+                    f"cross the network in the clear. Nothing was sent. Write https:// in WME_{name.upper()}, or set "
+                    "WME_ALLOW_HTTP=1 if the network is yours."
                 )
         username = (self.username or "").strip().lower()
         object.__setattr__(self, "username", username or None)

@@ -303,8 +303,8 @@ class Authenticator:
             )
         raise errors.UnexpectedAnswer(
             f"The service wants {username} to answer the challenge {self.redactor.clean(answer.name[:50])}, which this "
-            "client does not know. "
-            "Nothing was fetched, what was there is kept. Log in once with the vendor's dashboard."
+            "client does not know. Nothing was fetched, what was there is kept. Log in once with the vendor's "
+            "dashboard."
         )
 
     def _keep(self, grant: Grant) -> Tokens:

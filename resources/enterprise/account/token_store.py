@@ -272,8 +272,7 @@ class TokenStore:
         )
         raise StateError(
             f"The token file {self._path} cannot be written ({problem}). The tokens stored before are kept. {do}, or "
-            "choose "
-            "another data folder."
+            "choose another data folder."
         )
 
 

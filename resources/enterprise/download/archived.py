@@ -180,8 +180,7 @@ def read_set(path: files.StrPath) -> SnapshotSet:
     except files.UnusableFileError as error:
         wrong = errors.IntegrityError(
             f"{path} does not name the files of a snapshot ({error.what.rstrip('.')}). Nothing was changed. Remove it "
-            "and fetch the snapshot again: files that are "
-            "complete are not fetched twice."
+            "and fetch the snapshot again: files that are complete are not fetched twice."
         )
         raise wrong from None
     modified = content.snapshot.date_modified

@@ -225,16 +225,13 @@ class Downloader:
             stated = "no size" if source.size_hint is None else f"about {source.size_hint:,} bytes"
             raise errors.IntegrityError(
                 f"The service's record of {source.identifier} states {stated}, and twice more than {largest:,} bytes "
-                "came, "
-                "which is more than is taken of such a file. Nothing was landed, nothing that was there was touched. "
-                "Run "
-                "this again later; if it stays so, the record or the archive is wrong: tell the vendor."
+                "came, which is more than is taken of such a file. Nothing was landed, nothing that was there was "
+                "touched. Run this again later; if it stays so, the record or the archive is wrong: tell the vendor."
             )
         raise errors.IntegrityError(
             f"{source.identifier} was fetched twice, and both times its bytes were not those the service's record "
-            "names "
-            f"(MD5 {source.version}). Nothing was landed, nothing that was there was touched. Run this again later; if "
-            "it stays so, the service's archive is damaged: tell the vendor."
+            f"names (MD5 {source.version}). Nothing was landed, nothing that was there was touched. Run this again "
+            "later; if it stays so, the service's archive is damaged: tell the vendor."
         )
 
     @staticmethod
@@ -247,6 +244,5 @@ class Downloader:
             )
         return errors.StateError(
             f"{target.name} cannot be written in {target.parent} ({problem}). What was fetched of it is kept. Check "
-            "the "
-            "folder and its permissions and run this again."
+            "the folder and its permissions and run this again."
         )

@@ -187,8 +187,7 @@ class SequentialTransfer(ObjectReader):
         except RangeIgnoredError:
             raise errors.ServiceUnavailable(
                 f"Could not {self._doing}: the connection broke after {self._passed.done:,} bytes, and the object "
-                "store does not "
-                f"continue a download. {self.kept} {self.advice}"
+                f"store does not continue a download. {self.kept} {self.advice}"
             ) from None
         except OversizeError as error:
             problem = f"it has more than {error.largest:,} bytes"
@@ -197,8 +196,8 @@ class SequentialTransfer(ObjectReader):
         if problem is not None:
             raise errors.IntegrityError(
                 f"{self._source.identifier} is not what the service's record names (version {self._source.version}): "
-                f"{problem}. "
-                f"{self.kept} {self.advice} If it stays so, the archive is damaged at the service: tell the vendor."
+                f"{problem}. {self.kept} {self.advice} If it stays so, the archive is damaged at the service: tell the "
+                "vendor."
             )
 
     def _left(self) -> str:

@@ -183,10 +183,8 @@ class Transport:
         except TooLongError as error:
             failure: errors.EnterpriseError = errors.UnexpectedAnswer(
                 f"Could not {doing}: the answer is longer than {error.limit:,} bytes, which is more than any of its "
-                "kind. "
-                "It was not read to its end, and nothing was changed. Check the addresses of the service, and a proxy "
-                "on "
-                "the way."
+                "kind. It was not read to its end, and nothing was changed. Check the addresses of the service, and a "
+                "proxy on the way."
             )
         except LIBRARY_ERRORS as error:
             failure = self._failure(error, url, doing)
@@ -244,8 +242,8 @@ class Transport:
         if (network := network_of(address)) not in self._networks:
             raise errors.UnexpectedAnswer(
                 f"Could not {doing}: the service redirects to a {network} address, and is not at one itself. Nothing "
-                "was sent there, "
-                "and nothing was fetched. Check the addresses of the service and the name server of this machine."
+                "was sent there, and nothing was fetched. Check the addresses of the service and the name server of "
+                "this machine."
             )
 
     def broken(self, error: BaseException, url: str, doing: str) -> BrokenAnswer:
@@ -269,8 +267,7 @@ class Transport:
         if self._anonymous and status in {401, 403}:
             return errors.AuthenticationError(
                 f"{what} Nothing was changed. This client sends no token, and the service does not admit this machine "
-                "by "
-                "its address: unset WME_ANONYMOUS and set WME_USERNAME and WME_PASSWORD.",
+                "by its address: unset WME_ANONYMOUS and set WME_USERNAME and WME_PASSWORD.",
                 status=status,
             )
         kind, advice = _MEANING.get(
@@ -338,8 +335,7 @@ class Transport:
         if stems_from(error, TooSlowError):
             return errors.ServiceUnavailable(
                 f"{what} It was given {self.limits.answer_seconds:,.0f} s. What was fetched before is kept. Check the "
-                "network "
-                "of this machine and run this again later."
+                "network of this machine and run this again later."
             )
         if isinstance(error, ProtocolError | DecodeError):  # while the body was read: requests has names of its own
             return BrokenAnswer(f"{what} What was fetched before is kept. Run this again later.")

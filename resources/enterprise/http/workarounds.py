@@ -326,8 +326,7 @@ def _unforeseen(error: BaseException, doing: str, redactor: Redactor) -> errors.
     shown = redactor.clean(f"{type(error).__name__}: {error}")[:_LONGEST_SHOWN]
     return errors.UnexpectedAnswer(
         f"`{doing}` met something that cannot be worked with ({shown}). What was fetched before is kept. If the "
-        "address of "
-        "the service is right, its interface has changed and this client needs an update."
+        "address of the service is right, its interface has changed and this client needs an update."
     )
 
 

@@ -82,8 +82,7 @@ def plan_snapshot(
         problem = "its record and the list of its chunks differ, as while it is exported" if offered else "it has none"
         raise errors.InvalidRequest(
             f"{snapshot.identifier} cannot be fetched in chunks: {problem}. Nothing was fetched. Plan it as one file, "
-            "or "
-            "again later."
+            "or again later."
         )
     if options.form is not None:
         way, reason = (whole if options.form == "whole" else split), "that is what was asked for"

@@ -270,8 +270,8 @@ def check_together(plans: Sequence[SnapshotPlan]) -> None:
             raise errors.QuotaExceeded(
                 f"Fetching {_named(bound)} takes {counted(units, f'{product} unit')}{together}, and the account has "
                 f"{left:,} left{why}. Nothing was fetched. Wait until the vendor resets the counters (monthly), "
-                f"{fewer}ask "
-                "for more, or allow it to go beyond the quota: what fits is then fetched and kept, and the rest later."
+                f"{fewer}ask for more, or allow it to go beyond the quota: what fits is then fetched and kept, and the "
+                "rest later."
             )
     missing = [plan for plan in plans if plan.missing]
     needed = sum(plan.disk_bytes for plan in missing)

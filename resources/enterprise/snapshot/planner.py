@@ -26,7 +26,6 @@ from resources.datasets.paths import short
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.download.archived import is_landed
 from resources.enterprise.download.downloader import Download, Downloader, ReplacedError
-from resources.enterprise.download.object_reader import Progress, Source
 from resources.enterprise.download.partial_file import Part
 from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import list_of
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.enterprise.data_api import DataApi
+    from resources.enterprise.download.object_reader import Progress, Source
     from resources.enterprise.listing import Listing
     from resources.files import StrPath
 
@@ -188,8 +188,7 @@ class Snapshots:
             if not is_landed(file.target, file.version):
                 raise errors.StateError(
                     f"{file.target.name} is not in {plan.folder}, so {plan.identifier} is not complete. The other "
-                    "files "
-                    "are kept. Plan it again and run it: only what is missing is fetched."
+                    "files are kept. Plan it again and run it: only what is missing is fetched."
                 )
         if plan.form == "chunks" and (changes := self._changes_of_set(plan)):
             raise self._stale(plan, changes)
@@ -324,26 +323,15 @@ class Snapshots:
         return self._api.record(_path(dataset, identifier, chunk), _CHUNK, doing)
 
     def _source(self, plan: SnapshotPlan, record: Snapshot | Chunk) -> Source:
-        dataset, is_whole = plan.dataset, plan.form == "whole"
-        path = endpoints.download(_path(dataset, plan.identifier, None if is_whole else record.identifier))
+        chunk = None if plan.form == "whole" else record.identifier
 
-        def read_again() -> tuple[Source, int]:
-            fresh: Snapshot | Chunk
-            if is_whole:
-                fresh, count = self._snapshot(dataset, plan.identifier)
-            else:
-                fresh, count = self._chunk(dataset, plan.identifier, record.identifier)
-            return self._source(plan, fresh), count
+        def again() -> tuple[Snapshot | Chunk, int]:
+            if chunk is None:
+                return self._snapshot(plan.dataset, plan.identifier)
+            return self._chunk(plan.dataset, plan.identifier, chunk)
 
-        return Source(
-            identifier=record.identifier,
-            version=record.version,
-            size_hint=record.stated_bytes,
-            url_path=path,
-            resolve=lambda: self._api.address(path, f"get the address of {record.identifier}", plan.product),
-            read_again=read_again,
-            pinned=True,
-        )
+        path = _path(plan.dataset, plan.identifier, chunk)
+        return self._api.source(path, record, plan.product, again, pinned=True)
 
 
 class _ReplacedSetError(Exception):

@@ -53,8 +53,7 @@ def shares(connections: int) -> list[tuple[int, ...]]:
     if not 1 <= connections <= PARTS:
         raise InvalidRequest(
             f"A stream cannot be read over {connections} connections: it has {PARTS} parts, one of which is the least "
-            "that a "
-            "connection reads. Nothing was sent."
+            "that a connection reads. Nothing was sent."
         )
     return [tuple(range(first, PARTS, connections)) for first in range(connections)]
 
@@ -296,8 +295,8 @@ class Stream:
             failure = last.failure
             raise errors.ServiceUnavailable(
                 f"No connection of the stream could be opened for {self._options.give_up_seconds:,.0f} s; at last: "
-                f"{failure} What was "
-                "committed is kept, and the service keeps events for 48 hours: start the stream again before.",
+                f"{failure} What was committed is kept, and the service keeps events for 48 hours: start the stream "
+                "again before.",
                 status=failure.status,
             )
 

@@ -17,17 +17,18 @@ if TYPE_CHECKING:
 
 
 def connect(data: str | Path | None = None) -> duckdb.DuckDBPyConnection:
-    """A read-only connection to the published file, with times in UTC; it locks nobody out. Close it, or use it in a `with`.
+    """Open a read-only connection to the published file, with times in UTC; it locks nobody out. Close it after use.
 
-    It keeps the version that it opened, whatever is published meanwhile; each call opens the newest one. What it has learnt of lake files it
-    keeps in memory, so later questions for bodies do not read their footers again.
+    It keeps the version that it opened, whatever is published meanwhile; each call opens the newest one. It caches the
+    footers of lake files in memory, so later queries for page text are faster.
 
-    Only the published file is read-only. Queries may read and write other files, attach databases and load extensions, as far as the
-    user of the notebook may; `wme sql` is restricted to the published file and the lake.
+    Only the published file is read-only. Queries may read and write other files, attach databases and load extensions,
+    with the rights of the notebook's user; `wme sql` is restricted to the published file and the lake.
 
     Args:
-        data: The data folder. By default `WME_DATA` of the environment or of the settings file (`.env`, or the one that WME_ENV_FILE names), else
-            `data`, in the folder of that file as for `wme`. A relative one that is given here lies in the working folder.
+        data: The data folder. By default `WME_DATA` of the environment or of the settings file (`.env`, or the one that
+            WME_ENV_FILE names), else `data`, in the folder of that file as for `wme`. A relative path that is given
+            here belongs to the working folder.
 
     Raises:
         NotPublishedError: There is no published file in that folder; the message says which one.
@@ -41,8 +42,9 @@ def connect(data: str | Path | None = None) -> duckdb.DuckDBPyConnection:
         connection = warehouse.connect_published()
     except NotPublishedError:
         raise NotPublishedError(
-            f"There is no published file {warehouse.published_path.absolute()}. If the data folder is another one, name it: "
-            "connect('/srv/mirror/data'), or set WME_DATA. If it is the right one, nothing was published so far: `wme run`."
+            f"There is no published file {warehouse.published_path.absolute()}. If the data folder is another one, "
+            "name it: connect('/srv/mirror/data'), or set WME_DATA. If it is the right one, nothing was published so far: "
+            "`wme run`."
         ) from None
     connection.execute("SET parquet_metadata_cache = true")
     return connection

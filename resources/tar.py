@@ -1,6 +1,6 @@
 """The tar inside a gzip file, read once and in order, in memory that does not depend on what its headers say.
 
-Single headers are read by the standard library. Its readers of whole tars take extended headers of any size into memory,
+Single headers are read by the standard library. Its readers of tars take extended headers of any size into memory,
 read them in quadratic time (before Python 3.11.10), and take a size that is no number for 0; so these are read here.
 """
 
@@ -45,7 +45,7 @@ class Failure(Protocol):
 
 @dataclass
 class Contents:
-    """What was met in an archive: bytes of records, and whatever else somebody may miss later.
+    """Contents of an archive: bytes of records, and other members.
 
     `goes_on`: there were members behind the end of the tar.
     """
@@ -69,7 +69,7 @@ class Contents:
         return ", ".join(self.others) + (" and more" if self.other_count > len(self.others) else "")
 
     def remarks(self) -> list[str]:
-        """What is unusual, a sentence each."""
+        """Return unusual findings, a sentence each."""
         told = []
         if self.other_bytes:
             told.append(
@@ -102,7 +102,7 @@ class TarStream:
         return self._failure(what, member=self.member, offset=offset)
 
     def enter(self, member: str | None) -> None:
-        """What is read from here on belongs to `member`."""
+        """Attribute the following bytes to `member`."""
         self.member = member
         self._member_start = self.position
 
@@ -159,7 +159,7 @@ class Member:
 def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
     """The regular files. Each must be read whole before the next is asked for.
 
-    Two blocks of zeros end a tar. Whatever follows is read on, whether one block or more came before: nothing but zeros,
+    Two blocks of zeros end a tar. Reading continues after them, however many came before: nothing but zeros,
     or further members; anything else is damage.
 
     Raises:

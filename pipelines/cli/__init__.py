@@ -4,8 +4,8 @@ Belongs here: commands, their options and help, sentences on failure, exit codes
 this module what puts them together. Does not belong here: work. Every command is a few lines over a
 function that Python can call as well.
 
-Dagster takes a second to import, HTTP and Arrow half of one: the module of a command is imported when that is called, and a
-command imports what it runs in its own body, so that `--help` and `sql` answer at once.
+Dagster takes a second to import, HTTP and Arrow half of one. So the module of a command is imported when the command is
+called, and a command imports what it runs in its own body: `--help` and `sql` answer at once.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Group(click.Group):
     """A group that lists each command with its whole sentence, which click would cut to a line."""
 
     def sentences(self) -> dict[str, str]:
-        """What each command does, by name."""
+        """Return the help of each command by name, in a sentence."""
         return {name: command.get_short_help_str(limit=1000) for name, command in self.commands.items()}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  click's signature
@@ -72,7 +72,7 @@ class Group(click.Group):
 
 class _Lazy(Group):
     def sentences(self) -> dict[str, str]:
-        """Return the first sentence of each command's docstring, read from the source, because an import takes a second."""
+        """Return the first sentence of each docstring, read from the source, because an import takes a second."""
         found = {}
         for module, names in _MODULES.items():
             tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8"))
@@ -84,7 +84,7 @@ class _Lazy(Group):
 
 
 def main() -> None:
-    """Run a command: failures that were foreseen are a sentence on standard error and exit code 1. Interrupts: see `interrupts`."""
+    """Run a command. A foreseen failure is a sentence on standard error and exit code 1. Interrupts: `interrupts`."""
     try:
         wme.main(prog_name="wme", standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -112,7 +112,7 @@ def main() -> None:
 
 
 def _sentence(error: Exception) -> str | None:
-    """What to tell people of a failure that was foreseen: the library's own sentences, and what the system refused."""
+    """The message of a foreseen failure: the library's own sentence, or the refusal of the system."""
     import sqlite3
 
     from resources.errors import MirrorError, clause
@@ -131,8 +131,8 @@ def _sentence(error: Exception) -> str | None:
             return "The disk is full. What was committed stays. Make room and run the same command again."
         if name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")):
             return (
-                f"The history of runs could not be read or written ({clause(cause)}): its disk is full, or failing. What was committed stays. "
-                "Make room, or check the disk, and run the same command again."
+                f"The history of runs could not be read or written ({clause(cause)}): its disk is full, or failing. "
+                "What was committed stays. Make room, or check the disk, and run the same command again."
             )
         cause = cause.__cause__ or cause.__context__
     return None

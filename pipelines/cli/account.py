@@ -95,7 +95,7 @@ def _show_tokens(client: EnterpriseClient) -> None:
 
 
 def _with_password(client: EnterpriseClient, *others: Wanted, stdin: bool) -> tuple[str | None, list[str]]:
-    """The present password, asked for unless it is configured (None where there is no account), and the other secrets."""
+    """The present password, asked for unless it is configured (None without an account), and the other secrets."""
     known = client.service.password
     if known is not None or client.service.username is None:
         return known, secrets(*others, stdin=stdin)

@@ -125,7 +125,7 @@ def report(*, output: Path | None, is_shown: bool) -> None:
 def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
     """Query the published file, read-only. QUERY is SQL; without it, SQL is read from standard input.
 
-    One query is answered. It reads the published file and the lake, no other file and no network, and it writes nothing.
+    One query is answered. It reads the published file and the lake, no other file and no network, and writes nothing.
     """
     from resources.warehouse import Warehouse
 

@@ -1,4 +1,4 @@
-"""`wme publish`, `relocate`, `rebuild`, `clean`, `forget`, `compact`, `backup`, `restore` and `lookups`: commands that write into the data folder.
+"""Commands that write into the data folder: publish, rebuild, clean, compact, backup, restore and others.
 
 The work is in `pipelines/operations`, `assets/maintenance`, `assets/steps/lookup.py` and `resources/warehouse`.
 """
@@ -22,7 +22,8 @@ from resources.settings import read_data
 @click.option(
     "--verify",
     is_flag=True,
-    help="First read all lake files and compare every data page with its checksum. Damaged files are made again from the archive.",
+    help="First read all lake files and compare every data page with its checksum. Damaged files are made again from "
+    "the archive.",
 )
 def publish(*, verify: bool) -> None:
     """Publish everything that is loaded now, whether or not a publication is due (WME_PUBLISH).
@@ -80,15 +81,15 @@ def relocate() -> None:
         [(missing,)] = warehouse.sql("SELECT value::BIGINT FROM about WHERE name = 'missing_lake_file_count'").rows
         if missing:
             told += (
-                f" {counted(missing, 'file')} that it names {'is' if missing == 1 else 'are'} missing and left out. Restore the "
-                "missing files, then run `wme publish`."
+                f" {counted(missing, 'file')} that it names {'is' if missing == 1 else 'are'} missing and left out. "
+                "Restore the missing files, then run `wme publish`."
             )
     terminal.say(f"{warehouse.published_path} {told}")
 
 
 @click.command(cls=options.Writing)
 def rebuild() -> None:
-    """Convert and load everything that is archived and not loaded, without the service: a whole mirror from its archive.
+    """Convert and load everything that is archived and not loaded, without the service: a mirror from its archive.
 
     What is converted or loaded already is kept. After an interrupt, run it again.
     """
@@ -102,8 +103,8 @@ def rebuild() -> None:
     with terminal.progress():
         done = rebuilding.rebuild(settings, engine=options.terminal_engine(settings))
     terminal.say(
-        f"Converted: {counted(done.file_count, 'archive')}. Loaded: {counted(done.snapshot_count, 'version')} of snapshots, "
-        f"{counted(done.hour_count, 'hour')}. {Path(settings.data, 'warehouse.duckdb')} is published."
+        f"Converted: {counted(done.file_count, 'archive')}. Loaded: {counted(done.snapshot_count, 'version')} of "
+        f"snapshots, {counted(done.hour_count, 'hour')}. {Path(settings.data, 'warehouse.duckdb')} is published."
     )
     if done.failures:
         raise click.ClickException("\n".join(done.failures))
@@ -131,8 +132,9 @@ def clean(*, dry_run: bool) -> None:
     if done.is_held:
         terminal.say("A backup is under way: nothing is removed until it has finished.")
     terminal.say(
-        f"{counted(len(done.freed), 'file')} {verb} ({size_text(done.freed_bytes)}). Replaced less than {settings.grace_hours:g} hours ago "
-        f"and kept until then: {counted(len(done.waiting), 'file')} ({size_text(done.waiting_bytes)}).{' Nothing was removed.' if dry_run else ''}"
+        f"{counted(len(done.freed), 'file')} {verb} ({size_text(done.freed_bytes)}). Replaced less than "
+        f"{settings.grace_hours:g} hours ago and kept until then: {counted(len(done.waiting), 'file')} "
+        f"({size_text(done.waiting_bytes)}).{' Nothing was removed.' if dry_run else ''}"
     )
 
 
@@ -141,14 +143,15 @@ def clean(*, dry_run: bool) -> None:
 @click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def forget(*, project: str, dry_run: bool, yes: bool) -> None:
-    """Remove all data of PROJECT, which is no longer mirrored: its rows and its files of the lake and the archive. Then publish.
+    """Drop all data of PROJECT, which is no longer mirrored: its rows and its files of the lake and the archive.
 
-    Shows what that is and asks for confirmation. Data shared with other projects is kept. After an interrupt, run it again.
+    Shows what that is, asks for confirmation, and publishes. Data shared with other projects is kept. After an
+    interrupt, run it again.
     """
-    from pipelines.operations import forget as forgetting
+    from pipelines.operations import drop_project as dropping
 
     settings = read_settings()
-    found = forgetting.survey(settings, project)
+    found = dropping.survey(settings, project)
     if not found:
         terminal.say(f"There is no data of {project} in {settings.data.absolute()}.{_held(project, found.dropped_in)}")
         return
@@ -163,22 +166,26 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
     if dry_run:
         terminal.OUT.print("Nothing was removed.")
         return
-    question = f"Remove all of it? The service keeps hours for two days only, so older hours of {project} cannot be fetched again."
+    question = (
+        "Remove all of it? The service keeps hours for two days only, so older hours of "
+        f"{project} cannot be fetched again."
+    )
     if project not in settings.projects and not yes and not click.confirm(question):
         terminal.OUT.print("Nothing was removed.")
         return
-    forgetting.forget(settings, project)
-    held = forgetting.survey(settings, project).dropped_in
+    dropping.drop_project(settings, project)
+    held = dropping.survey(settings, project).dropped_in
     terminal.say(f"All data of {project} was removed, and the rest was published.{_held(project, held)}")
 
 
 def _held(project: str, file_count: int) -> str:
-    """What compacted files hold of a dropped project, as a sentence behind another."""
+    """The compacted files that hold rows of a dropped project, as a sentence after another."""
     if not file_count:
         return ""
     return (
-        f" {counted(file_count, 'compacted file')} of several projects still {'holds' if file_count == 1 else 'hold'} rows of {project}, which no query shows. "
-        "`wme compact` writes the files again without these rows; the old files go after the grace period."
+        f" {counted(file_count, 'compacted file')} of several projects still {'holds' if file_count == 1 else 'hold'} "
+        f"rows of {project}, which no query shows. `wme compact` writes the files again without these rows; the old "
+        "files go after the grace period."
     )
 
 
@@ -190,8 +197,8 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
 
     Changes of hours older than WME_HOT_DAYS then leave the DuckDB files, and are read from the compacted ones.
 
-    The schedule compact_each_hour does this automatically. Nobody who loads, publishes or reads waits for it; after an interrupt, run it again. Where WME_ENGINE names a cluster,
-    its workers do the rewriting.
+    The schedule compact_each_hour does this automatically. Nobody who loads, publishes or reads waits for it; after an
+    interrupt, run it again. If WME_ENGINE names a cluster, its workers do the rewriting.
     """
     from assets.maintenance.compacted import told
     from assets.maintenance.compaction import Compacted, compact_lake, hot_from, planned
@@ -216,15 +223,17 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
             terminal.show(("to compact", "files", "size"), rows)
             size = size_text(sum(one.lake_bytes for one in plan))
             terminal.say(
-                f"{counted(sum(one.file_count for one in plan), 'file')} would be read ({size}), and about as many bytes written at most. After the next "
-                f"publication and {settings.grace_hours:g} hours of grace, {size} would be freed. Nothing was changed."
+                f"{counted(sum(one.file_count for one in plan), 'file')} would be read ({size}), and about as many "
+                f"bytes written at most. After the next publication and {settings.grace_hours:g} hours of grace, "
+                f"{size} would be freed. Nothing was changed."
             )
         else:
             terminal.say("There is nothing to compact: where files are few already, compaction would gain nothing.")
         if hot is not None and (step := warehouse.movable_changes(hot_from(hot))) is not None:
             terminal.say(
-                f"{counted(step.row_count, 'change')} of the hours from {hour_text(step.first_hour)} until {hour_text(step.end_hour)} UTC would leave the "
-                "DuckDB files and be read from compacted files (WME_HOT_DAYS)."
+                f"{counted(step.row_count, 'change')} of the hours from {hour_text(step.first_hour)} until "
+                f"{hour_text(step.end_hour)} UTC would leave the DuckDB files and be read from compacted files "
+                "(WME_HOT_DAYS)."
             )
         return
     layout = Layout(settings.data)
@@ -260,8 +269,8 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -> None:
     """Back up the mirror into a folder of DESTINATION, while runs go on.
 
-    Only files that are new since the previous backup are copied; the others are hard links to it. A backup that was killed is continued by the
-    same command, and the complete ones stay as they are. Tokens and passwords are not backed up.
+    Only files that are new since the previous backup are copied; the others are hard links to it. The same command
+    continues a killed backup, and complete ones stay as they are. Tokens and passwords are not backed up.
     """
     from pipelines.operations import backup as backups
 
@@ -272,8 +281,9 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -
     if dry_run:
         found = backups.plan(data, destination)
         terminal.say(
-            f"To be copied: {counted(found.copied_count, 'file')} ({size_text(found.copied_bytes)}). In the previous backup already: "
-            f"{counted(found.linked_count, 'file')} ({size_text(found.linked_bytes)}). Nothing was copied."
+            f"To be copied: {counted(found.copied_count, 'file')} ({size_text(found.copied_bytes)}). In the previous "
+            f"backup already: {counted(found.linked_count, 'file')} ({size_text(found.linked_bytes)}). Nothing was "
+            "copied."
         )
         return
     with terminal.progress() as reporter:
@@ -285,14 +295,16 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -
         else ""
     )
     terminal.say(
-        f"{data} is backed up in {done.backup.path}: {counted(done.backup.file_count, 'file')} ({size_text(done.backup.size_bytes)}){linked}."
+        f"{data} is backed up in {done.backup.path}: {counted(done.backup.file_count, 'file')} "
+        f"({size_text(done.backup.size_bytes)}){linked}."
     )
     if done.removed:
         terminal.say(f"{counted(len(done.removed), 'older backup')} removed.")
     if lost := done.gone["archive"]:
         terminal.say(
-            f"{counted(lost, 'file')} of the archive that the previous backup has {'is' if lost == 1 else 'are'} no longer in the data folder. Removed snapshots "
-            "and dropped projects are a reason; if there is another, keep that backup."
+            f"{counted(lost, 'file')} of the archive that the previous backup has {'is' if lost == 1 else 'are'} no "
+            "longer in the data folder. Removed snapshots and dropped projects are a reason; if there is another, "
+            "keep that backup."
         )
     if done.problems:
         raise click.ClickException("\n".join(done.problems))
@@ -304,8 +316,8 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -
 def restore(*, source: Path, dry_run: bool) -> None:
     """Restore the backup SOURCE into an empty data folder (WME_DATA), and publish.
 
-    SOURCE is a backup, or a folder of backups, of which the newest is restored. Every file is verified. A restore that was killed is
-    continued by the same command. The path of the data folder may be another one than before.
+    SOURCE is a backup, or a folder of backups, of which the newest is restored. Every file is verified. The same
+    command continues a killed restore. The path of the data folder may be another one than before.
     """
     from pipelines.operations import restore as restoring
     from resources.backup import find
@@ -316,7 +328,8 @@ def restore(*, source: Path, dry_run: bool) -> None:
         found = find(source)
         restoring.check(found, data)
         terminal.say(
-            f"{found.path} would be restored into {data}: {counted(found.file_count, 'file')} ({size_text(found.size_bytes)}). Nothing was copied."
+            f"{found.path} would be restored into {data}: {counted(found.file_count, 'file')} "
+            f"({size_text(found.size_bytes)}). Nothing was copied."
         )
         return
     with terminal.progress() as reporter:
@@ -324,19 +337,21 @@ def restore(*, source: Path, dry_run: bool) -> None:
     # a backup of a mirror that had loaded nothing has nothing to publish
     published = " and published" if Warehouse(data).published_path.exists() else ""
     terminal.say(
-        f"{done.backup.path} is restored in {data}{published}: {counted(done.file_count, 'file')} ({size_text(done.size_bytes)}). Backups hold no tokens: "
-        "runs log in with WME_PASSWORD, or after `wme auth login`."
+        f"{done.backup.path} is restored in {data}{published}: {counted(done.file_count, 'file')} "
+        f"({size_text(done.size_bytes)}). Backups hold no tokens: runs log in with WME_PASSWORD, or after `wme auth "
+        "login`."
     )
     for path in done.renamed:
         terminal.say(
-            f"The backup has its own {path.stem}, which decides what Dagster loads and starts. It is {path}, and the usual one is used. If you trust it, "
-            f"rename it to {path.stem}."
+            f"The backup has its own {path.stem}, which decides what Dagster loads and starts. It is {path}, and the "
+            f"usual one is used. If you trust it, rename it to {path.stem}."
         )
     if done.damaged:
         names = "\n".join(f"  {name}" for name in done.damaged)
         raise click.ClickException(
-            f"{counted(len(done.damaged), 'file')} of the backup {'is' if len(done.damaged) == 1 else 'are'} missing or damaged, and left out:\n{names}\n"
-            "All others are restored. Copy them from an older backup; files of the lake can be made again from the archive."
+            f"{counted(len(done.damaged), 'file')} of the backup {'is' if len(done.damaged) == 1 else 'are'} missing "
+            f"or damaged, and left out:\n{names}\nAll others are restored. Copy them from an older backup; files of "
+            "the lake can be made again from the archive."
         )
 
 
@@ -370,6 +385,6 @@ def lookups(*, dry_run: bool) -> None:
     found = sum(one.is_found for one in answers)
     uncertain = sum(state.uncertain_count or 0 for state in warehouse.project_states(published=False))
     terminal.say(
-        f"{counted(len(answers), 'page')} looked up, {found:,} of them found; {counted(budget.left, 'lookup')} left today. "
-        f"Uncertain in `articles`: {counted(uncertain, 'page')}."
+        f"{counted(len(answers), 'page')} looked up, {found:,} of them found; {counted(budget.left, 'lookup')} left "
+        f"today. Uncertain in `articles`: {counted(uncertain, 'page')}."
     )

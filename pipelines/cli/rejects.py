@@ -98,7 +98,7 @@ def rejects(
 
 
 def _rest(line: dict[str, Any]) -> str:
-    """Where the rest of a long line is."""
+    """The location of the rest of a long line."""
     return (
         f"… {line['bytes']:,} bytes in all; the whole line is in lake/{line['raw_path']}, gzip from byte "
         f"{line['raw_offset']:,} on (`wme rejects --raw --json` gives it)."

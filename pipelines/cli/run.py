@@ -54,7 +54,8 @@ GROUP BY ALL ORDER BY a.project_id""",
     "--hours",
     "count",
     type=click.IntRange(1, 48),
-    help="Number of newest hours to fetch and load.  [default: 3, and those before them that the mirror lacks and the service still keeps]",
+    help="Number of newest hours to fetch and load.  [default: 3, and those before them that the mirror lacks and the "
+    "service still keeps]",
 )
 @click.option("--from", "first", type=HOUR, help="First hour (UTC), for example 2026-11-20T05; instead of --hours.")
 @click.option("--to", "last", type=HOUR, help="Last hour (UTC).  [default: the same as --from]")
@@ -67,8 +68,9 @@ GROUP BY ALL ORDER BY a.project_id""",
     type=click.Choice(["missing", "newer"]),
     is_flag=False,
     flag_value="missing",
-    help="First fetch snapshots: of projects that have none yet (missing, also without a word), or with newer also those that the "
-    "service has exported again. With an account, snapshots cost quota.  [default: missing with the sandbox, else none]",
+    help="First fetch snapshots: of projects that have none yet (missing, also without a word), or with newer also "
+    "those that the service has exported again. With an account, snapshots cost quota.  [default: missing with the "
+    "sandbox, else none]",
 )
 @click.option("--no-snapshots", is_flag=True, help="Fetch no snapshots, also with the sandbox.")
 @click.option(
@@ -77,7 +79,8 @@ GROUP BY ALL ORDER BY a.project_id""",
     type=DatasetName(Family.SNAPSHOT),
     metavar="NAME",
     multiple=True,
-    help="Of snapshots, only those of this dataset; can be repeated.  [default: with --snapshots every dataset, else articles alone]",
+    help="Of snapshots, only those of this dataset; can be repeated.  [default: with --snapshots every dataset, else "
+    "articles alone]",
 )
 @click.option(
     "--wait",
@@ -85,7 +88,8 @@ GROUP BY ALL ORDER BY a.project_id""",
     is_flag=False,
     flag_value=DEFAULT_MINUTES,
     metavar="[MINUTES]",
-    help=f"When a host cannot be reached, wait for it up to this many minutes ({DEFAULT_MINUTES} without a number), then continue.",
+    help=f"When a host cannot be reached, wait for it up to this many minutes ({DEFAULT_MINUTES} without a number), "
+    "then continue.",
 )
 @quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables, for scripts.")
@@ -191,7 +195,7 @@ def run(
 
 
 def told_of_lake(settings: Settings, report: RunReport) -> None:
-    """Say which lake files are gone or damaged, on standard error; a damaged one that could not be made again is a failure of the run."""
+    """Print the missing and damaged lake files; a damaged one that was not made again is a failure of the run."""
     from resources.warehouse import Warehouse, named
 
     if not report.repaired:
@@ -202,8 +206,9 @@ def told_of_lake(settings: Settings, report: RunReport) -> None:
         terminal.ERR.print(f"Left out of the published file: {named(gone)}.", markup=False, soft_wrap=True)
     if damaged := [file for file in faulty if not file.is_gone]:
         report.failures.append(
-            f"{counted(len(damaged), 'damaged lake file')} could not be made again so far, and everything else is published: {named(damaged)}. "
-            "If the archive lacks their content, restore them from a backup (see the operator's guide, Damaged files)."
+            f"{counted(len(damaged), 'damaged lake file')} could not be made again so far, and everything else is "
+            f"published: {named(damaged)}. If the archive lacks their content, restore them from a backup (see the "
+            "operator's guide, Damaged files)."
         )
 
 
@@ -226,7 +231,7 @@ def _show_dry_run(plan: Any) -> None:
 
 
 def _as_json(settings: Settings, report: RunReport) -> dict[str, Any]:
-    """What a run did: each file of its hours, whether analysts see them yet, and every failure."""
+    """The outcome of a run: each file of its hours, whether it is published, and every failure."""
     from resources.warehouse import Warehouse
 
     warehouse = Warehouse(settings.data)

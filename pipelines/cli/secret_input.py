@@ -1,4 +1,4 @@
-"""How passwords and codes reach a command: from a variable, from standard input, or from a terminal that does not show them.
+"""Passwords and codes from a variable, from standard input, or from a terminal that does not show them.
 
 Never from an argument: the shell's history keeps those, and every user of the machine sees them in the process list.
 """
@@ -39,7 +39,8 @@ from_stdin = click.option(
     "--password-stdin",
     "stdin",
     is_flag=True,
-    help="Read the passwords and codes that no variable has from standard input: exactly one per line, in the order of the prompts.",
+    help="Read the passwords and codes that no variable has from standard input: exactly one per line, in the order "
+    "of the prompts.",
 )
 
 
@@ -54,8 +55,9 @@ class Unargued(click.Command):
             raise
         except click.UsageError:
             raise click.UsageError(
-                f"`{ctx.command_path}` takes no argument. A password or code in an argument would be kept by the shell's history and "
-                "shown in the process list; use a variable, --password-stdin or the prompt, and change the password if it was typed here.",
+                f"`{ctx.command_path}` takes no argument. A password or code in an argument would be kept by the "
+                "shell's history and shown in the process list; use a variable, --password-stdin or the prompt, and "
+                "change the password if it was typed here.",
                 ctx,
             ) from None
 
@@ -68,7 +70,7 @@ def secrets(*wanted: Wanted, stdin: bool) -> list[str]:
         stdin: Read those that no variable has from standard input: exactly one line for each.
 
     Raises:
-        UsageError: A secret is nowhere and there is no terminal to ask at, or standard input has another number of lines.
+        UsageError: A secret is missing and there is no terminal, or standard input has another number of lines.
     """
     found = [os.environ.get(one.variable, "") for one in wanted]
     if stdin:
@@ -92,8 +94,9 @@ def _lines(wanted: list[Wanted]) -> list[str]:
     if len(lines) > len(wanted):
         names = " and ".join(f"the {one.name}" for one in wanted) or "no secret"
         raise click.UsageError(
-            f"Standard input has more lines than are needed: {names} must come from it. Variables (WME_PASSWORD, WME_NEW_PASSWORD, WME_CODE) or a "
-            "stored login provide the rest. Nothing was sent. Remove the other lines, or unset the variable that is not meant."
+            f"Standard input has more lines than are needed: {names} must come from it. Variables (WME_PASSWORD, "
+            "WME_NEW_PASSWORD, WME_CODE) or a stored login provide the rest. Nothing was sent. Remove the other "
+            "lines, or unset the variable that is not meant."
         )
     return lines
 
@@ -102,8 +105,8 @@ def _typed(wanted: Wanted) -> str:
     """Ask at the terminal, which does not show the answer."""
     if not sys.stdin.isatty():
         raise click.UsageError(
-            f"The {wanted.name} is needed, and there is no terminal to ask at. Nothing was sent. Set {wanted.variable}, or pass "
-            "--password-stdin and write it to standard input."
+            f"The {wanted.name} is needed, and there is no terminal to ask at. Nothing was sent. Set "
+            f"{wanted.variable}, or pass --password-stdin and write it to standard input."
         )
     answer: str = click.prompt(
         wanted.name.capitalize(),

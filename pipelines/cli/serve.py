@@ -48,7 +48,8 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
 @click.option(
     "--prepare",
     is_flag=True,
-    help="Only set up <WME_DATA>/dagster: its settings if there are none, and its pools. For services that start Dagster themselves.",
+    help="Only set up <WME_DATA>/dagster: its settings if there are none, and its pools. For services that start "
+    "Dagster themselves.",
 )
 def ui(*, port: int, prepare: bool) -> None:
     """Start the Dagster UI and daemon for this data folder."""
@@ -67,8 +68,8 @@ def ui(*, port: int, prepare: bool) -> None:
         except OSError as error:
             # Dagster would report it in the middle of starting, and go on
             raise click.ClickException(
-                f"Port {port} cannot be used ({error.strerror}), perhaps because of the `wme ui` of another data folder. Nothing was started; "
-                "choose another port with --port."
+                f"Port {port} cannot be used ({error.strerror}), perhaps because of the `wme ui` of another data "
+                "folder. Nothing was started; choose another port with --port."
             ) from None
     terminal.ERR.print(
         f"The Dagster UI will be at http://127.0.0.1:{port} in a few seconds. Ctrl-C stops it.", markup=False
@@ -85,10 +86,11 @@ def ui(*, port: int, prepare: bool) -> None:
 )
 @click.option("--name", help="Name in messages of runs.  [default: host and process]")
 def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
-    """Convert archives and compact lake files for the runs of other machines, as a worker of the Dask scheduler at ADDRESS.
+    """Convert archives and compact lake files for other machines, as a worker of the Dask scheduler at ADDRESS.
 
-    ADDRESS is dask://host:port, by default that of WME_ENGINE. All cores and WME_MEMORY_MB are used; one worker on each machine is
-    enough. It ends when the scheduler ends, and within seconds on Ctrl-C or SIGTERM; runs then give its work to others.
+    ADDRESS is dask://host:port, by default that of WME_ENGINE. All cores and WME_MEMORY_MB are used; one worker on each
+    machine is enough. It ends when the scheduler ends, and within seconds on Ctrl-C or SIGTERM; runs then give its work
+    to others.
     """
     settings = read_settings(scoped=False)
     address = address or settings.engine
@@ -96,12 +98,14 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
 
     if not address.startswith(remote.SCHEME):
         raise click.UsageError(
-            "No scheduler is named. Write its address, for example `wme worker dask://127.0.0.1:8786`, or set WME_ENGINE."
+            "No scheduler is named. Write its address, for example `wme worker dask://127.0.0.1:8786`, or set "
+            "WME_ENGINE."
         )
     folder = (data or settings.data).resolve()
     if not folder.is_dir():
         raise click.ClickException(
-            f"The data folder {folder} is not there. Nothing was started. Mount the folder of the runs, and name it with --data or WME_DATA."
+            f"The data folder {folder} is not there. Nothing was started. Mount the folder of the runs, and name it "
+            "with --data or WME_DATA."
         )
     from resources.engine import dask
 
@@ -118,8 +122,8 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
         def started(one: dask.Worker) -> None:
             at_work.append(one)
             terminal.warn(
-                f"Worker {name} at {one.address}, for {address}: {converter.workers} threads, {converter.memory_bytes >> 20} MiB, data folder "
-                f"{folder}. Ctrl-C ends it."
+                f"Worker {name} at {one.address}, for {address}: {converter.workers} threads, "
+                f"{converter.memory_bytes >> 20} MiB, data folder {folder}. Ctrl-C ends it."
             )
 
         with interrupts.tidied(leave):
@@ -128,5 +132,6 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
                 dask.serve(address, versions, folder / "lake", threads=converter.readers, name=name, started=started)
             )
     raise click.ClickException(
-        f"The scheduler at {address} is gone. What was converted is kept. Start the worker again when the scheduler runs."
+        f"The scheduler at {address} is gone. What was converted is kept. Start the worker again when the scheduler "
+        "runs."
     )

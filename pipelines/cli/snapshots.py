@@ -183,8 +183,8 @@ def _show_plan(combined: Any) -> None:
     number = len(combined.plans)
     terminal.OUT.print(
         f"{'Total' if number == 1 else f'Total of the {number} snapshots'}: {' and '.join(units) or 'no units'} of "
-        f"quota, {size_text(combined.missing_bytes)} to download, {size_text(combined.disk_bytes)} of disk space including "
-        f"the lake and DuckDB ({size_text(combined.free_bytes)} free).",
+        f"quota, {size_text(combined.missing_bytes)} to download, {size_text(combined.disk_bytes)} of disk space "
+        f"including the lake and DuckDB ({size_text(combined.free_bytes)} free).",
         soft_wrap=True,
     )
 

@@ -1,4 +1,4 @@
-"""What people see on a terminal: progress bars and tables."""
+"""Progress bars, tables and texts on a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _Console(Console):
-    """A console that shows texts on a terminal without anything that the terminal would obey; elsewhere they stay exact."""
+    """A console that removes from texts what a terminal would obey; elsewhere they stay exact."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         """A text as it is printed."""
@@ -53,7 +53,7 @@ def read(most: int = -1, *, line_count: int | None = None) -> str:
 
     Args:
         most: Characters after which reading stops; below 0, nowhere.
-        line_count: Lines after which reading stops at a terminal, where people would have to end the input; None: they do.
+        line_count: Lines after which reading stops at a terminal. None: people end the input.
 
     Raises:
         UsageError: It is not text.

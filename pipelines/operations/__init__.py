@@ -1,5 +1,5 @@
-"""What operators do: run the main job, publish, download snapshots, look at rejected lines and reprocess them, forget a project.
+"""Work of operators: the main job, publication, snapshots, rejected lines, backups, dropping a project.
 
-Belongs here: the work behind a command, as functions that Python can call as well. Does not belong here: showing anything (see
-`cli`), and collecting what there is to show (see `report`).
+Belongs here: the work behind a command, as functions that Python can call as well. Does not belong here: printing (see
+`cli`), and collecting what there is to print (see `report`).
 """

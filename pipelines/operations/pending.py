@@ -1,4 +1,4 @@
-"""The work of a run beyond the hours that it was asked for: snapshots, hours that the mirror lacks, and archives that are not loaded.
+"""Further work of a run: snapshots, hours that the mirror lacks, and archives that are not loaded.
 
 Nothing is written here, so a dry run uses the same functions.
 """
@@ -38,7 +38,7 @@ def snapshots_to_fetch(
     *,
     newer: bool = False,
 ) -> dict[Dataset, list[str]]:
-    """Name the service's snapshots of mirrored projects and namespaces of which none is loaded, by dataset (default: each).
+    """Name the service's snapshots of mirrored scopes of which none is loaded, by dataset (default: each).
 
     With `newer` also those whose present version is not archived.
     """
@@ -63,7 +63,7 @@ def snapshots_to_fetch(
 def lacking_hours(
     enterprise: EnterpriseResource, warehouse: Warehouse, layout: Layout, newest: datetime, now: datetime
 ) -> list[datetime]:
-    """Return the hours since the mirror began, up to `newest`, that the service still keeps and that a run can complete, in order.
+    """Return the hours of the mirror up to `newest` that the service still keeps and a run can complete, in order.
 
     They are those of which a mirrored project is not loaded, and those whose listing lacked one and is due again.
     """
@@ -112,7 +112,7 @@ def archived_hours(
 def archived_snapshots(
     dataset: Dataset, enterprise: EnterpriseResource, warehouse: Warehouse, layout: Layout
 ) -> tuple[list[str], list[str]]:
-    """Name the mirrored snapshots that are archived in a newer version than is loaded; then a sentence for each that cannot be read."""
+    """Name the snapshots archived in a newer version than is loaded; then a sentence for each that cannot be read."""
     newest, failures = [], []
     for project, namespace in enterprise.scope_of(dataset):
         name = f"{project}_namespace_{namespace}"

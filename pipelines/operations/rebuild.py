@@ -138,7 +138,7 @@ def _steps(
 
 
 def kept_versions(layout: Layout, dataset: Dataset, identifier: str) -> list[ArchivedSnapshot]:
-    """Return the archived versions of a snapshot that the warehouse keeps, the oldest first, without incomplete ones."""
+    """Return the archived versions of a snapshot that the warehouse keeps, the oldest first, if complete."""
     sets = snapshot_sets.archived_sets(layout.snapshot_archive(dataset, identifier), dataset).values()
     complete = [one for one in sets if all(archive.path.exists() for archive in one.archives)]
     count = 1 + KEEP_REPLACED if dataset == SNAPSHOT_ARTICLES else 1

@@ -1,7 +1,7 @@
 """The main job: reference lists, snapshots and the newest hours, from the service to the published file.
 
-The same jobs run on a schedule and in the Dagster UI; this runs them in this process, with the history of the data folder's
-own instance.
+The same jobs run on a schedule and in the Dagster UI; here they run in this process, with the history of the data
+folder's own instance.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ REFERENCE_AGE = timedelta(days=1)
 
 @dataclass
 class RunReport:
-    """What a run has to tell beside what is in the warehouse.
+    """The outcome of a run, besides the warehouse.
 
     Attributes:
         failures: A sentence for each failure, in the order they happened.
         hours: The hours that the run was about, in order; without those that were loaded from the archive alone.
         seconds: Fetching and converting by (table, hour, archive); next to nothing where it was there already.
-        unavailable: `service` or `warehouse`: what no job could use after a failure, so that none was run that needs it.
+        unavailable: `service` or `warehouse`, if it failed; no job that needs it was run afterwards.
         unreachable: The service is what was not available, and may be so later: a host could not be reached.
-        repaired: Lake files that the publication found gone or damaged, and what became of them, in sentences; empty: none.
+        repaired: Sentences about lake files that the publication found gone or damaged.
     """
 
     failures: list[str] = field(default_factory=list)
@@ -73,7 +73,7 @@ class RunReport:
 
 @dataclass(frozen=True)
 class DryRun:
-    """What a run would fetch. Batches cost no quota units, files of snapshots one each; listing costs none."""
+    """Files that a run would fetch. Batches cost no quota units, files of snapshots one each; listing costs none."""
 
     plans: tuple[batches.Plan, ...]
     snapshots: tuple[SnapshotPlan, ...]
@@ -141,7 +141,7 @@ def newest_hours(
 
 
 def is_reachable(enterprise: EnterpriseResource) -> bool:
-    """Whether the service answers, whatever it says; each connection is attempted once."""
+    """Return whether the service responds at all; each connection is attempted once."""
     with enterprise.client(seconds=20.0) as client:
         try:
             client.hours.listing(last_complete_hour(datetime.now(UTC)))
@@ -158,7 +158,7 @@ def hours_between(first: datetime, last: datetime) -> list[datetime]:
 
 
 def reference_due(layout: Layout, now: datetime) -> bool:
-    """Whether a reference list is absent or a day old."""
+    """Return whether a reference list is absent or a day old."""
     for dataset in datasets.datasets(Family.LIST):
         path = layout.list_archive(dataset)
         if not path.exists() or datetime.fromtimestamp(path.stat().st_mtime, UTC) < now - REFERENCE_AGE:
@@ -199,8 +199,8 @@ def run(
 ) -> RunReport:
     """Run the jobs: reference lists if they are due, snapshots, hours, the current articles, publish where that is due.
 
-    Snapshots and hours that are archived and not loaded are loaded as well. What succeeded is published even where an hour or a
-    snapshot failed; what failed is in the report.
+    Snapshots and hours that are archived and not loaded are loaded as well. If an hour or a snapshot fails, the rest is
+    published, and the failure is in the report.
 
     Args:
         settings: Settings.
@@ -218,8 +218,8 @@ def run(
     first = first_hour(settings, *hours)
     if hours and hours[0] < first:
         raise SettingsError(
-            f"{hour_text(hours[0])} UTC is before {hour_text(first)}, the first hour of the mirror. Nothing was done. Choose "
-            "later hours, or set WME_FIRST_HOUR if older ones are archived."
+            f"{hour_text(hours[0])} UTC is before {hour_text(first)}, the first hour of the mirror. Nothing was done. "
+            "Choose later hours, or set WME_FIRST_HOUR if older ones are archived."
         )
     defs, layout = _defs(settings, hours, **overrides), Layout(settings.data)
     resources = build_resources(settings) | overrides

@@ -42,7 +42,7 @@ def listed(
 
 @dataclass(frozen=True)
 class CombinedPlan:
-    """What downloading several snapshots takes, one after another."""
+    """Cost of downloading several snapshots, one after another."""
 
     plans: tuple[SnapshotPlan, ...]
 
@@ -84,7 +84,7 @@ class CombinedPlan:
 
     @property
     def obstacle(self) -> str | None:
-        """Why the download would not start, as a sentence; None: it would."""
+        """The reason why the download would not start, as a sentence; None: it would."""
         try:
             self.check()
         except (errors.QuotaExceeded, errors.BudgetExceeded, errors.DiskFull) as error:
@@ -99,7 +99,7 @@ def plan(
     options: FetchOptions,
     dataset: Dataset = SNAPSHOT_ARTICLES,
 ) -> CombinedPlan:
-    """What downloading these snapshots into the archive takes. A dry run: costs no quota and changes nothing.
+    """Plan the download of snapshots into the archive. A dry run: costs no quota and changes nothing.
 
     Args:
         client: Of the service.
@@ -160,14 +160,14 @@ class Fetched:
 
 @dataclass(frozen=True)
 class Report:
-    """What came of it: the snapshots that are there, why others are not, and which were not begun."""
+    """Outcome of a download: complete snapshots, failures, and snapshots that were not begun."""
 
     done: tuple[Fetched, ...]
     failures: tuple[tuple[str, errors.EnterpriseError], ...]
     not_begun: tuple[str, ...]
 
     def sentence(self) -> str:
-        """What failed, for people; empty where nothing did."""
+        """The failures, for people; empty without any."""
         if not self.failures:
             return ""
         if len(self.failures) == 1 and not self.done and not self.not_begun:
@@ -234,7 +234,7 @@ def plan_json(combined: CombinedPlan) -> dict[str, Any]:
 
 
 def report_json(report: Report) -> dict[str, Any]:
-    """What came of a download, with values that JSON has."""
+    """The outcome of a download with values that JSON has."""
     done = [
         _values(fetched.plan, "identifier form")
         | _values(fetched, "size_bytes fetched_bytes")
@@ -266,7 +266,7 @@ def _planned(
         return client.snapshots.plan(identifier, folder, options, dataset)
     except errors.NotFound as error:
         raise errors.NotFound(
-            f"The service has no snapshot {identifier}. Nothing of it was fetched. `wme snapshots list --all` shows all "
-            "snapshots.",
+            f"The service has no snapshot {identifier}. Nothing of it was fetched. `wme snapshots list --all` shows "
+            "all snapshots.",
             status=error.status,
         ) from error

@@ -1,4 +1,4 @@
-"""Reading all lake files and comparing every data page with its checksum, which nothing else does before it needs them."""
+"""Reading all lake files and comparing every data page with its checksum."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORDER BY 1"""
 
 
 def verify(warehouse: Warehouse, reporter: Reporter) -> str:
-    """Read the lake files of the published file's ledger, and note the damaged ones, which are then treated like missing ones.
+    """Read the lake files of the published file's ledger, and note the damaged ones, which then count as missing.
 
     Returns what was found, in a sentence. Files that are gone are for the publication to name.
     """

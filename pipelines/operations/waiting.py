@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from pipelines.operations.run import RunReport
 
-#: Between two looks; the first wait is doubled each time. A short gap is over soon, and a long one costs a request a minute.
+#: Between two attempts; the wait is doubled each time. A short outage ends soon, a long one costs a request a minute.
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 60.0
 #: The service keeps an hour for two days.
 DEFAULT_MINUTES, MOST_MINUTES = 60, 48 * 60

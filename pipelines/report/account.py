@@ -26,12 +26,13 @@ def tokens_text(status: TokenStatus, now: datetime) -> str:
     )
     return (
         f"Logged in as {status.username}. The access token lasts until {_until(status.access_expires_at)}, the refresh "
-        f"token{age} until {_until(status.refresh_expires_at)}; {status.refreshes_left} of its {counted(uses, 'use')} are left.{asked}"
+        f"token{age} until {_until(status.refresh_expires_at)}; {status.refreshes_left} of its {counted(uses, 'use')} "
+        f"are left.{asked}"
     )
 
 
 def account_text(user: User) -> str:
-    """What the account may do, and what is left of it, in a sentence."""
+    """The rights and the remaining quota of the account, in a sentence."""
     groups = ", ".join(user.groups or ()) or "none"
     left = [
         f"{product} {'unlimited' if quota.left is None else f'{quota.left:,} of {quota.limit:,}'} ({quota.used:,} used)"

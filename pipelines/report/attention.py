@@ -1,4 +1,4 @@
-"""What needs attention, in as few lines as say it: sentences that differ only in the place or the hours are one."""
+"""The list of what needs attention: sentences that differ only in the scope or the hours are one line."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def lines(status: Status) -> list[Line]:
 
 
 def _of_gaps(gaps: Iterable[Gap]) -> Iterable[Line]:
-    """Lines of gaps of one state and reason: the same hours of several places are one, and several hours of the same places."""
+    """Lines of gaps of one state and reason: one for the same hours of several scopes, or several hours of one."""
     by_hours: dict[tuple[Any, ...], list[Gap]] = {}
     for gap in gaps:
         by_hours.setdefault((gap.dataset, gap.first, gap.last), []).append(gap)
@@ -68,5 +68,8 @@ def _of_gaps(gaps: Iterable[Gap]) -> Iterable[Line]:
             continue
         spans = [hour_text(one.first) + (f" to {hour_text(one.last)}" if one.hour_count > 1 else "") for one in members]
         total = sum(one.hour_count for one in members)
-        text = f"{listed(list(places), _NAMED)} {listed(spans, _NAMED)} ({counted(total, 'hour')}): {members[0].state}. {members[0].reason or ''}"
+        text = (
+            f"{listed(list(places), _NAMED)} {listed(spans, _NAMED)} ({counted(total, 'hour')}): {members[0].state}. "
+            f"{members[0].reason or ''}"
+        )
         yield Line(text.strip(), is_gap=True)

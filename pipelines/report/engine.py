@@ -1,4 +1,4 @@
-"""Where archives are converted, as `wme status` shows it: threads of this machine, or a scheduler and its workers."""
+"""The engine as `wme status` shows it: threads of this machine, or a scheduler and its workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PATIENCE = 3.0
 
 
 def engine_facts(settings: Settings) -> tuple[list[tuple[str, str]], list[str]]:
-    """Facts of the engine, and what needs attention, in sentences. A scheduler is asked, and answers within seconds or not at all."""
+    """Facts of the engine, and what needs attention, in sentences. A scheduler has seconds to respond."""
     memory_bytes = None if settings.memory_mb is None else settings.memory_mb << 20
     if not settings.engine.startswith(SCHEME):
         try:
@@ -44,14 +44,11 @@ def _cluster_facts(settings: Settings) -> tuple[list[tuple[str, str]], list[str]
             troubles.append(f"The scheduler at {settings.engine} has no worker. Start workers with `wme worker`.")
         for member in members:
             versions = ", ".join(f"{name} {value}" for name, value in member.versions.items())
-            facts.append(
-                (
-                    WORKER,
-                    f"{member.name} on {member.host}: {counted(member.threads, 'archive')} at a time; {versions or 'no versions'}",
-                )
-            )
+            at_once = counted(member.threads, "archive")
+            facts.append((WORKER, f"{member.name} on {member.host}: {at_once} at a time; {versions or 'no versions'}"))
             if differences := converter.cluster.differences(member):
                 troubles.append(
-                    f"The worker {member.name} on {member.host} gets no work: {differences}. Install the same version there and start it again."
+                    f"The worker {member.name} on {member.host} gets no work: {differences}. Install the same version "
+                    "there and start it again."
                 )
     return facts, troubles

@@ -77,7 +77,7 @@ def lines(places: Sequence[Place], width: int) -> Iterator[Text]:
 
 
 def _legend(kinds: set[str], width: int) -> Iterator[Text]:
-    """What the letters mean that are on the map."""
+    """The meaning of the letters on the map."""
     line = Text()
     for kind, mark in _MARKS.items():
         if kind not in kinds:

@@ -1,4 +1,4 @@
-"""The figures of `wme status` as metrics: Prometheus' text format, for the textfile collector of node_exporter and its like.
+"""The figures of `wme status` as metrics, in the text format of Prometheus.
 
 Places (a dataset's project and namespace) are labels, hours and titles never are: 900 projects are 3,600 series.
 """
@@ -48,7 +48,7 @@ STREAM: Final = {
 
 
 def text(status: Status, now: datetime) -> bytes:
-    """What a monitor reads. What is not known has no sample; a metric is never a guess."""
+    """Return the metrics. An unknown value has no sample; a metric is never a guess."""
     registry = CollectorRegistry()
 
     def gauge(name: str, meaning: str, labels: tuple[str, ...] = ()) -> Gauge:
@@ -66,7 +66,8 @@ def text(status: Status, now: datetime) -> bytes:
         )
         gaps = gauge(
             "gap_hours",
-            "Hours of the newest 48, unless asked otherwise, that are gaps: missing, lost, or never recorded between others.",
+            "Hours of the newest 48, unless asked otherwise, that are gaps: missing, lost, or never recorded between "
+            "others.",
             _PLACE,
         )
         older = gauge("older_gap_hours", "Hours before those that are missing or lost.", _PLACE)

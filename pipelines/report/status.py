@@ -1,4 +1,4 @@
-"""The state of the mirror, as `wme status` shows it, collected from its own files; only a Dask scheduler is asked, where there is one."""
+"""The state of the mirror as `wme status` shows it, from its own files and the Dask scheduler, if there is one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _SHOWN = 60
 
 @dataclass
 class Status:
-    """What there is to tell: facts by name, hours by project and state, and what needs attention.
+    """The state: facts by name, hours by project and state, and what needs attention.
 
     Attributes:
         facts: Names and values; a name may come again.
@@ -114,8 +114,8 @@ def _tell_disk(report: Status, settings: Settings) -> None:
     report.facts.append(("disk free", size_text(free)))
     if free < settings.min_free_gb * 1e9:
         report.troubles.append(
-            f"{size_text(free)} of disk space are free, less than the {settings.min_free_gb:g} GB that a run leaves (WME_MIN_FREE_GB). "
-            "The next run will refuse to start."
+            f"{size_text(free)} of disk space are free, less than the {settings.min_free_gb:g} GB that a run leaves "
+            "(WME_MIN_FREE_GB). The next run will refuse to start."
         )
 
 
@@ -131,8 +131,8 @@ def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Set
     about = dict(warehouse.sql("SELECT name, value FROM about").rows)
     counts = warehouse.sql(
         # the ledger counts changes that are in the lake as well
-        "SELECT (SELECT count(*) FROM articles), coalesce(sum(row_count - duplicate_count) FILTER (WHERE table_name = 'article_changes'), 0), "
-        "(SELECT count(*) FROM rejects), count(*) FILTER (WHERE applied_at IS NULL) FROM loads"
+        "SELECT (SELECT count(*) FROM articles), coalesce(sum(row_count - duplicate_count) FILTER (WHERE table_name = "
+        "'article_changes'), 0), (SELECT count(*) FROM rejects), count(*) FILTER (WHERE applied_at IS NULL) FROM loads"
     ).rows[0]
     size = path.stat().st_size
     report.figures |= {
@@ -160,7 +160,8 @@ def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Set
             )
     if counts[3]:
         report.troubles.append(
-            f"{counted(counts[3], 'loaded file')} {'is' if counts[3] == 1 else 'are'} not in `articles` yet. `wme run` applies them."
+            f"{counted(counts[3], 'loaded file')} {'is' if counts[3] == 1 else 'are'} not in `articles` yet. `wme run` "
+            "applies them."
         )
 
 
@@ -170,23 +171,25 @@ def _tell_lake(report: Status, published: Reader) -> None:
     report.figures["missing_lake_file_count"] = len(faulty)
     if faulty:
         report.troubles.append(
-            f"Missing or damaged: {counted(len(faulty), 'lake file')}, left out of `article_bodies`, and of older hours of `article_changes`: "
-            f"{named(faulty)}. The next publication makes them again from the archive; `wme publish` does it now."
+            f"Missing or damaged: {counted(len(faulty), 'lake file')}, left out of `article_bodies`, and of older "
+            f"hours of `article_changes`: {named(faulty)}. The next publication makes them again from the archive; "
+            "`wme publish` does it now."
         )
     elif count := int(dict(published.sql("SELECT name, value FROM about").rows).get("missing_lake_file_count", "0")):
         report.troubles.append(
             f"{counted(count, 'lake file')} that {'was' if count == 1 else 'were'} left out of the published file "
-            f"{'is' if count == 1 else 'are'} there again. The next publication shows the rows; `wme publish` does it now."
+            f"{'is' if count == 1 else 'are'} there again. The next publication shows the rows; `wme publish` does it "
+            "now."
         )
 
 
 def _window_text(warehouse: Reader) -> str:
-    """What to say of the hours that the published file does not hold itself; nothing where it holds all."""
+    """The hours that only the lake holds, as a sentence; nothing if there are none."""
     if (first_hour := warehouse.published_window()) is None:
         return ""
     [(cold, hot)] = warehouse.sql(
-        "SELECT count(DISTINCT batch_hour) FILTER (WHERE batch_hour < $1), count(DISTINCT batch_hour) FILTER (WHERE batch_hour >= $1) "
-        "FROM loads WHERE table_name = 'article_changes'",
+        "SELECT count(DISTINCT batch_hour) FILTER (WHERE batch_hour < $1), count(DISTINCT batch_hour) FILTER (WHERE "
+        "batch_hour >= $1) FROM loads WHERE table_name = 'article_changes'",
         [first_hour],
     ).rows
     return f"; {counted(hot, 'hour')} in the DuckDB files, {cold:,} before {hour_text(first_hour)} UTC in the lake"

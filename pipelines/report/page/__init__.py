@@ -31,7 +31,7 @@ _PRIVATE = frozenset({"tokens"})
 
 
 class Report(NamedTuple):
-    """A page that was written: where, its size, sentences about what needs attention and how many there are, pictures, and how long it took."""
+    """A page that was written: its path and size, the lines of attention, its pictures, and the seconds it took."""
 
     path: Path
     size_bytes: int
@@ -102,7 +102,7 @@ def write(settings: Settings, output: StrPath | None = None, now: datetime | Non
 
 
 def _shown(lines: Sequence[attention.Line]) -> list[str]:
-    """The lines in the order of `wme status`, where the command that closes gaps is behind them; not all, where they are many."""
+    """The first lines in the order of `wme status`, where the command that closes gaps follows them."""
     shown, left = [], {True: _GAPS, False: _SHOWN}
     for line in lines:
         if left[line.is_gap]:

@@ -1,8 +1,8 @@
-"""Dropping a project that is mirrored no longer: what there is of it, and removing all of that.
+"""Dropping a project that is no longer mirrored.
 
-The order makes a kill harmless: first the rows, in one transaction, then the published file, which names the lake's files, then
-the files. What a kill leaves behind is found again by name. What is shared stays: reference lists, the lists of hours that
-other projects have, accounts, Dagster's history of runs.
+The order makes a kill harmless: first the rows, in one transaction, then the published file, which names the lake's
+files, then the files. Files that a kill leaves are found again by name. Shared data stays: reference lists, the
+listings of hours that other projects have, accounts, Dagster's history of runs.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Remains:
-    """What there is of a project.
+    """The data of a project.
 
     Attributes:
         project_id: The project, for example enwiki.
         row_counts: Rows by table of the warehouse, of those tables that have some.
         lake: Its files in the lake, rejects included.
-        archive: Its files in the archive, and the lists of hours that are of no other project, in the order to remove them.
+        archive: Its files in the archive, and the listings of hours without other projects, in the order of removal.
         lake_bytes: Bytes of those in the lake.
         archive_bytes: Bytes of those in the archive.
         partitions: Its snapshots among Dagster's partitions: the name of these, and of it.
-        dropped_in: Compacted files of several projects that hold rows of it which were dropped before. The next compaction writes them anew.
+        dropped_in: Compacted files of several projects that hold rows of it, dropped before. The next compaction
+            removes these rows.
     """
 
     project_id: str
@@ -55,12 +56,12 @@ class Remains:
     dropped_in: int = 0
 
     def __bool__(self) -> bool:
-        """Whether there is anything."""
+        """Return whether there is any data."""
         return bool(self.row_counts or self.lake or self.archive or self.partitions)
 
 
 def survey(settings: Settings, project: str) -> Remains:
-    """What there is of a project. Changes nothing; walks through all files of archive and lake, and takes the warehouse's lock.
+    """Find the data of a project, by all files of archive and lake, under the warehouse's lock. Nothing is changed.
 
     Raises:
         WarehouseBusyError: Another process used the warehouse all the time.
@@ -96,11 +97,11 @@ def survey(settings: Settings, project: str) -> Remains:
     )
 
 
-def forget(settings: Settings, project: str) -> Remains:
-    """Remove everything of a project and publish; returns what there was. Doing it again removes what a kill left.
+def drop_project(settings: Settings, project: str) -> Remains:
+    """Remove all data of a project and publish; return what there was. The same call continues a killed one.
 
-    In compacted files its rows are passed over from then on; a compaction leaves them out (`Remains.dropped_in`).
-    Whoever has an older published file open loses the bodies of the project at once.
+    Its rows in compacted files are masked until a compaction removes them (`Remains.dropped_in`). Readers of an older
+    published file lose the page text of the project at once.
 
     Raises:
         SettingsError: The project is still among those to mirror; nothing was removed.
@@ -110,8 +111,8 @@ def forget(settings: Settings, project: str) -> Remains:
     """
     if project in settings.projects:
         raise SettingsError(
-            f"{project} is among the projects to mirror, and the next run would bring it back. Nothing was removed. Take it out "
-            "of WME_PROJECTS, for Dagster as well, then run this again."
+            f"{project} is among the projects to mirror, and the next run would bring it back. Nothing was removed. "
+            "Take it out of WME_PROJECTS, for Dagster as well, then run this again."
         )
     layout, warehouse = Layout(settings.data), _warehouse(settings)
     found = survey(settings, project)
@@ -120,7 +121,8 @@ def forget(settings: Settings, project: str) -> Remains:
     with removing(settings.data) as may_remove:
         if not may_remove:
             raise BackupUnderWayError(
-                f"A backup of {settings.data} is under way, which copies these files. Nothing was removed. Wait for it, then run this again."
+                f"A backup of {settings.data} is under way, which copies these files. Nothing was removed. Wait for "
+                "it, then run this again."
             )
         if found.row_counts:
             warehouse.drop_project(project)
@@ -155,7 +157,7 @@ def _is_of(path: Path, root: Path, its: re.Pattern[str]) -> bool:
 
 
 def _lists(layout: Layout, its: re.Pattern[str], dataset: Dataset, shared: frozenset[datetime]) -> Iterator[Path]:
-    """The lists of a dataset's hours of which nothing but this project is archived, and that no other project has a row of."""
+    """The listings of hours of which only this project is archived, and no other project has a row."""
     for hour, folder in hour_folders(layout.archive / dataset.archive):
         files = sorted(folder.iterdir())
         listing = layout.batch_list(dataset, hour).name

@@ -5,7 +5,6 @@ The work is in `resources/enterprise`.
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import click
@@ -66,7 +65,7 @@ def auth_status(*, as_json: bool) -> None:
             user = None
         if as_json:
             # asking for the account may have renewed the token
-            terminal.echo(json.dumps(account_json(client.account.status(), user, client.account.now()), indent=2))
+            terminal.show_json(account_json(client.account.status(), user, client.account.now()))
         elif user is not None:
             terminal.say(account_text(user))
 

@@ -36,7 +36,7 @@ def status(*, count: int, check: bool, quiet: bool, as_json: bool) -> None:
         raise click.UsageError("--quiet and --json exclude each other.")
     report = statuses.collect(read_settings(), count)
     if as_json:
-        terminal.echo(json.dumps(statuses.as_json(report), ensure_ascii=False, indent=2))
+        terminal.show_json(statuses.as_json(report))
     else:
         for name, value in () if quiet else report.facts:
             terminal.say(f"{name + ':':<18} {value}")

@@ -5,7 +5,6 @@ The work is in `pipelines/operations/run.py`.
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -187,7 +186,7 @@ def run(
     report = outlast(attempt, partial(runs.is_reachable, enterprise), wait or 0, say)
     told_of_lake(settings, report)
     if as_json:
-        terminal.echo(json.dumps(_as_json(settings, report), ensure_ascii=False, indent=2))
+        terminal.show_json(_as_json(settings, report))
     elif hours and not quiet:
         _show_run(settings, report)
     if report.failures:
@@ -237,11 +236,11 @@ def _as_json(settings: Settings, report: RunReport) -> dict[str, Any]:
     warehouse = Warehouse(settings.data)
     has_file = warehouse.publication() is not None
     return {
-        "data": str(settings.data),
-        "published_file": str(warehouse.published_path) if has_file else None,
+        "data": settings.data,
+        "published_file": warehouse.published_path if has_file else None,
         "is_published": has_file and warehouse.unpublished_revision() is None,
         "hours": [
-            {"table": dataset.name, **vars(row), "batch_hour": row.batch_hour.isoformat(), "seconds": seconds}
+            {"table": dataset.name, **vars(row), "seconds": seconds}
             for dataset, row, seconds in _rows(warehouse, report)
         ],
         "failures": report.failures,
@@ -267,38 +266,15 @@ def _show_run(settings: Settings, report: RunReport) -> None:
     warehouse = Warehouse(settings.data)
     rows = [
         (
-            dataset.name,
-            row.batch_hour,
-            row.project_id,
-            row.namespace_id,
-            row.state,
-            row.file_count,
-            row.row_count,
-            row.duplicate_count,
-            row.update_count,
-            row.delete_count,
-            row.reject_count,
-            size_text(row.archive_bytes),
-            size_text(row.ndjson_bytes),
-            seconds,
+            *(dataset.name, row.batch_hour, row.project_id, row.namespace_id, row.state, row.file_count, row.row_count),
+            *(row.duplicate_count, row.update_count, row.delete_count, row.reject_count),
+            *(size_text(row.archive_bytes), size_text(row.ndjson_bytes), seconds),
         )
         for dataset, row, seconds in _rows(warehouse, report)
     ]
     columns = (
-        *(
-            "table",
-            "hour (UTC)",
-            "project",
-            "ns",
-            "state",
-            "files",
-            "rows",
-            "duplicates",
-            "update",
-            "delete",
-            "rejects",
-        ),
-        *("archive", "ndjson", "seconds"),
+        *("table", "hour (UTC)", "project", "ns", "state", "files", "rows", "duplicates", "update", "delete"),
+        *("rejects", "archive", "ndjson", "seconds"),
     )
     if rows:
         spare = ("table", "duplicates", "ndjson", "files", "seconds", "ns")

@@ -5,7 +5,6 @@ The work is in `pipelines/operations/snapshots.py`.
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +65,7 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
         found = [s for s in found if s.project_id in wanted and (projects or (s.project_id, s.namespace_id) in scope)]
     if as_json:
         for snapshot in found:
-            terminal.echo(json.dumps(snapshots_.snapshot_json(snapshot), ensure_ascii=False))
+            terminal.show_json(snapshots_.snapshot_json(snapshot), indent=None)
     elif found:
         rows = [
             (
@@ -168,7 +167,7 @@ def plan_snapshots(*, identifiers: tuple[str, ...], as_json: bool, **choice: Any
     with _planned(identifiers, **choice) as (_, combined):
         pass
     if as_json:
-        terminal.echo(json.dumps(snapshots_.plan_json(combined), ensure_ascii=False, indent=2))
+        terminal.show_json(snapshots_.plan_json(combined))
     else:
         _show_plan(combined)
         terminal.OUT.print("Nothing was downloaded.")
@@ -212,7 +211,7 @@ def download_snapshots(*, identifiers: tuple[str, ...], as_json: bool, workers: 
         with terminal.progress() as reporter:
             report = snapshots_.download(client, combined, workers=workers, reporter=reporter)
     if as_json:
-        terminal.echo(json.dumps(snapshots_.report_json(report), ensure_ascii=False, indent=2))
+        terminal.show_json(snapshots_.report_json(report))
     else:
         for fetched in report.done:
             _show_fetched(fetched)

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import click
+from pydantic import TypeAdapter
 from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -38,6 +39,7 @@ class _Console(Console):
 #: Where there is no terminal there is no width to fit: whoever reads the lines breaks them.
 OUT = _Console(highlight=False, width=None if sys.stdout.isatty() else 100_000)
 ERR = _Console(stderr=True, highlight=False, soft_wrap=True)
+_ANY: TypeAdapter[object] = TypeAdapter(object)
 #: Shorter texts are never folded, longer ones never into less.
 _READABLE = 40
 
@@ -67,6 +69,11 @@ def read(most: int = -1, *, line_count: int | None = None) -> str:
     except UnicodeError:
         raise click.UsageError("Standard input is not UTF-8 text. Nothing was done. Write it in UTF-8.") from None
     return text
+
+
+def show_json(value: object, *, indent: int | None = 2) -> None:
+    """Print a value as JSON: dataclasses and mappings as objects, paths as texts, moments in ISO 8601."""
+    echo(_ANY.dump_json(value, indent=indent).decode())
 
 
 def say(text: str) -> None:

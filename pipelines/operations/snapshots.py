@@ -207,40 +207,34 @@ def download(client: EnterpriseClient, combined: CombinedPlan, *, workers: int =
 
 
 def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
-    """A snapshot's record with values that JSON has; sizes in bytes, moments in ISO 8601."""
-    modified = snapshot.date_modified
-    return _values(snapshot, "identifier project_id namespace_id version") | {
+    """A snapshot's record for machines; sizes in bytes."""
+    return _values(snapshot, "identifier project_id namespace_id version date_modified") | {
         "size_bytes": snapshot.approximate_bytes,
         "chunk_count": len(snapshot.chunks),
-        "date_modified": None if modified is None else modified.isoformat(),
     }
 
 
 def plan_json(combined: CombinedPlan) -> dict[str, Any]:
-    """Plans with values that JSON has, and what they cost combined."""
+    """Plans for machines, and their combined cost."""
     costs = "missing_bytes disk_bytes free_bytes"
-    own = f"identifier form reason sentence product unit_count units_left size_bytes {costs} fits_quota fits_disk"
+    own = (
+        f"identifier form reason sentence product unit_count units_left size_bytes {costs} fits_quota fits_disk folder"
+    )
     plans = [
         _values(plan, own)
-        | {
-            "version": plan.snapshot.version,
-            "file_count": len(plan.files),
-            "missing_file_count": len(plan.missing),
-            "folder": str(plan.folder),
-        }
+        | {"version": plan.snapshot.version, "file_count": len(plan.files), "missing_file_count": len(plan.missing)}
         for plan in combined.plans
     ]
     return {"snapshots": plans} | _values(combined, f"unit_counts {costs} obstacle")
 
 
 def report_json(report: Report) -> dict[str, Any]:
-    """The outcome of a download with values that JSON has."""
+    """The outcome of a download for machines."""
     done = [
-        _values(fetched.plan, "identifier form")
+        _values(fetched.plan, "identifier form folder")
         | _values(fetched, "size_bytes fetched_bytes")
         | {
             "version": fetched.plan.snapshot.version,
-            "folder": str(fetched.plan.folder),
             "manifest": fetched.plan.manifest.name,
             "file_count": len(fetched.downloads),
             "fetched_file_count": fetched.fetched_count,
@@ -252,7 +246,7 @@ def report_json(report: Report) -> dict[str, Any]:
     failures = [
         {"identifier": name, "error": type(error).__name__, "message": error.message} for name, error in report.failures
     ]
-    return {"snapshots": done, "failures": failures, "not_begun": list(report.not_begun)}
+    return {"snapshots": done, "failures": failures, "not_begun": report.not_begun}
 
 
 def _values(of: object, names: str) -> dict[str, Any]:

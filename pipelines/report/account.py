@@ -42,43 +42,23 @@ def account_text(user: User) -> str:
 
 
 def account_json(status: TokenStatus, user: User | None, now: datetime) -> dict[str, Any]:
-    """The same for machines: moments in ISO 8601, numbers as numbers, null for what is not known or has no limit."""
+    """The same for machines; null for what is not known or has no limit."""
+    obtained = status.refresh_obtained_at
+    refresh = {"obtained_at": obtained, "age_seconds": obtained and round((now - obtained).total_seconds())}
+    uses = {"uses": status.refreshes_used, "uses_left": status.refreshes_left}
+    quotas = {} if user is None else dict(sorted(user.quotas.items()))
     return {
-        "auth_url": status.auth_url,
-        "username": status.username,
-        "logged_in": status.logged_in,
-        "new_password_required": status.new_password_required,
-        "access_token": {
-            "expires_at": _iso(status.access_expires_at),
-            "seconds_left": _seconds(status.access_expires_at, now),
-        },
-        "refresh_token": {
-            "obtained_at": _iso(status.refresh_obtained_at),
-            "age_seconds": None
-            if status.refresh_obtained_at is None
-            else -(_seconds(status.refresh_obtained_at, now) or 0),
-            "expires_at": _iso(status.refresh_expires_at),
-            "seconds_left": _seconds(status.refresh_expires_at, now),
-            "uses": status.refreshes_used,
-            "uses_left": status.refreshes_left,
-        },
-        "groups": None if user is None else list(user.groups or ()),
-        "quotas": None
-        if user is None
-        else {
-            product: {"used": quota.used, "limit": quota.limit, "left": quota.left}
-            for product, quota in sorted(user.quotas.items())
-        },
+        **{name: getattr(status, name) for name in ("auth_url", "username", "logged_in", "new_password_required")},
+        "access_token": _expiry(status.access_expires_at, now),
+        "refresh_token": refresh | _expiry(status.refresh_expires_at, now) | uses,
+        "groups": user and (user.groups or ()),
+        "quotas": user and {name: {"used": q.used, "limit": q.limit, "left": q.left} for name, q in quotas.items()},
     }
+
+
+def _expiry(moment: datetime | None, now: datetime) -> dict[str, Any]:
+    return {"expires_at": moment, "seconds_left": moment and round((moment - now).total_seconds())}
 
 
 def _until(value: datetime | None) -> str:
     return "an unknown moment" if value is None else f"{moment_text(value)} UTC"
-
-
-def _iso(value: datetime | None) -> str | None:
-    return None if value is None else value.isoformat()
-
-
-def _seconds(value: datetime | None, now: datetime) -> int | None:
-    return None if value is None else round((value - now).total_seconds())

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from pipelines.report import engine as engine_
 from pipelines.report import stream as stream_
 from pipelines.report.account import tokens_text
@@ -254,23 +256,22 @@ def as_json(report: Status) -> dict[str, Any]:
     for name, value in report.facts:
         # a fact of several places or workers is a list
         facts[name] = [*facts.get(name, []), str(value)] if name in {OLDER_GAPS, engine_.WORKER} else str(value)
-    return {
+    coverage = []
+    for place, row in zip(report.places, report.coverage, strict=True):
+        found = {name: value for name, value in vars(place).items() if name != "cells"}
+        exact = {"exact_from_at": row[-3], "exact_until_at": row[-2]}
+        coverage.append(found | {"hours": place.cells, "states": place.counts()} | exact)
+    of_gap = ("dataset", "project_id", "namespace_id", "hour_count", "state", "reason")
+    document: dict[str, Any] = {
         "facts": facts,
         "figures": report.figures,
-        "coverage": [
-            {
-                **coverage_.place_json(place),
-                "states": place.counts(),
-                "exact_from_at": _iso(row[-3]),
-                "exact_until_at": _iso(row[-2]),
-            }
-            for place, row in zip(report.places, report.coverage, strict=True)
+        "coverage": coverage,
+        "gaps": [
+            {"first_hour": gap.first, "last_hour": gap.last} | {name: getattr(gap, name) for name in of_gap}
+            for gap in report.gaps
         ],
-        "gaps": [coverage_.gap_json(gap) for gap in report.gaps],
         "stream": report.stream,
         "troubles": report.troubles,
     }
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat()
+    plain: dict[str, Any] = TypeAdapter(dict[str, Any]).dump_python(document, mode="json")
+    return plain

@@ -403,7 +403,7 @@ def test_status_of_a_gap_and_of_many_troubles(begun, call, hours):
     assert [cells_of(told, project).strip("-?") for project in ("enwiki", "frwiki")] == ["LML", "LML"]
     document = json.loads(call("status", "--json", "--hours", "72", environ=begun).out)
     assert [(gap["project_id"], gap["first_hour"], gap["state"]) for gap in document["gaps"]] == [
-        (project, hours[1].isoformat(), "missing") for project in ("enwiki", "frwiki")
+        (project, f"{hours[1]:%Y-%m-%dT%H:%M:%SZ}", "missing") for project in ("enwiki", "frwiki")
     ]
     assert [len(place["hours"]) for place in document["coverage"]] == [72, 72]
     (command,) = re.findall(r"^! `wme (run .*)` fetches", call("status", environ=begun).out, re.MULTILINE)

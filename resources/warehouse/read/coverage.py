@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from resources.datasets import ARTICLE_CHANGES, LATE, RETENTION, base_of, last_complete_hour
 from resources.formatting import counted, hour_text, listed
@@ -309,44 +309,3 @@ def _kind(reason: str | None) -> str | None:
 
 def _prefix(dataset: str) -> str:
     return "" if dataset == ARTICLE_CHANGES.name else f"{dataset} "
-
-
-def place_json(place: Place) -> dict[str, Any]:
-    """A place and its hours with values that JSON has."""
-    return {
-        "dataset": place.dataset,
-        "project_id": place.project_id,
-        "namespace_id": place.namespace_id,
-        "has_snapshot": place.has_snapshot,
-        "newest_hour": _iso(place.newest_hour),
-        "older_gap_count": place.older_gap_count,
-        "older_gap_at": _iso(place.older_gap_at),
-        "hours": [
-            {
-                "batch_hour": cell.batch_hour.isoformat(),
-                "state": cell.state,
-                "row_count": cell.row_count,
-                "redone": cell.redone,
-                "reason": cell.reason,
-            }
-            for cell in place.cells
-        ],
-    }
-
-
-def gap_json(gap: Gap) -> dict[str, Any]:
-    """A gap with values that JSON has."""
-    return {
-        "dataset": gap.dataset,
-        "project_id": gap.project_id,
-        "namespace_id": gap.namespace_id,
-        "first_hour": gap.first.isoformat(),
-        "last_hour": gap.last.isoformat(),
-        "hour_count": gap.hour_count,
-        "state": gap.state,
-        "reason": gap.reason,
-    }
-
-
-def _iso(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat()

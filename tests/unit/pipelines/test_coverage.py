@@ -271,7 +271,7 @@ def test_status_as_json_holds_every_hour_and_gap(publish, tmp_path):
     ]
     assert place["states"]["loaded"] == 45
     assert [(gap["state"], gap["hour_count"]) for gap in document["gaps"]] == [("past_retention", 1), ("missing", 2)]
-    assert document["gaps"][1]["first_hour"] == "2026-03-04T12:00:00+00:00"
+    assert document["gaps"][1]["first_hour"] == "2026-03-04T12:00:00Z"
     assert document["facts"]["older gaps"] == ["enwiki namespace 0: 2 hours, from 2026-03-02 13:00"]
     assert all(gap.sentence in document["troubles"] for gap in report.gaps)
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from pipelines.report import engine as engine_
 from pipelines.report import stream as stream_
 from pipelines.report.account import tokens_text
 from resources import connection, datasets
@@ -17,7 +16,8 @@ from resources.data_folder import origin_of
 from resources.datasets import ARTICLE_CHANGES, Family, last_complete_hour
 from resources.errors import MirrorError
 from resources.formatting import counted, hour_text, listed, size_text, value_text
-from resources.lake import Archive, Layout, drift_of, find_conversion
+from resources.lake import Archive, Converter, Layout, drift_of, find_conversion
+from resources.remote import SCHEME, RemoteConverter
 from resources.tables import HourState
 from resources.warehouse import Warehouse, named, next_text
 from resources.warehouse.read import coverage as coverage_
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 HOURS = coverage_.WATCHED
 #: Name of the fact, one for each place, that hours before those looked at are not there.
 OLDER_GAPS = "older gaps"
+#: Name of the fact, one for each worker of a cluster.
+WORKER = "worker"
+#: Seconds that the scheduler has to respond.
+_PATIENCE = 3.0
 #: Loaded hours that are looked at for fields without a column, and how many of these are named.
 _DRIFT_HOURS = 3
 _DRIFT_SHOWN = 5
@@ -81,7 +85,7 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
         )
     )
     report.facts.append(("data", settings.data))
-    facts, troubles = engine_.engine_facts(settings)
+    facts, troubles = _engine_facts(settings)
     report.facts += facts
     report.troubles += troubles
     if settings.data.exists():
@@ -108,6 +112,42 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
     except MirrorError as error:
         report.troubles.append(str(error))
     return report
+
+
+def _engine_facts(settings: Settings) -> tuple[list[tuple[str, str]], list[str]]:
+    """Facts of the engine, and what needs attention, in sentences. A scheduler has seconds to respond."""
+    memory_bytes = None if settings.memory_mb is None else settings.memory_mb << 20
+    if not settings.engine.startswith(SCHEME):
+        try:
+            with Converter(memory_bytes=memory_bytes) as converter:
+                text = f"threads: {counted(converter.workers, 'worker')} within {converter.memory_bytes >> 20:,} MiB"
+        except MirrorError as error:
+            return [("engine", "threads")], [str(error)]
+        return [("engine", text)], []
+    return _cluster_facts(settings)
+
+
+def _cluster_facts(settings: Settings) -> tuple[list[tuple[str, str]], list[str]]:
+    facts, troubles = [], []
+    layout, longest = Layout(settings.data), settings.max_record_mb << 20
+    with RemoteConverter(settings.engine, layout, record_bytes_max=longest, answer_seconds=_PATIENCE) as converter:
+        try:
+            members = converter.cluster.members()
+        except MirrorError as error:
+            return [("engine", f"{settings.engine} (not reached)")], [str(error)]
+        facts.append(("engine", f"{settings.engine}: {counted(len(members), 'worker')}"))
+        if not members:
+            troubles.append(f"The scheduler at {settings.engine} has no worker. Start workers with `wme worker`.")
+        for member in members:
+            versions = ", ".join(f"{name} {value}" for name, value in member.versions.items())
+            at_once = counted(member.threads, "archive")
+            facts.append((WORKER, f"{member.name} on {member.host}: {at_once} at a time; {versions or 'no versions'}"))
+            if differences := converter.cluster.differences(member):
+                troubles.append(
+                    f"The worker {member.name} on {member.host} gets no work: {differences}. Install the same version "
+                    "there and start it again."
+                )
+    return facts, troubles
 
 
 def _tell_disk(report: Status, settings: Settings) -> None:
@@ -255,7 +295,7 @@ def as_json(report: Status) -> dict[str, Any]:
     facts: dict[str, Any] = {}
     for name, value in report.facts:
         # a fact of several places or workers is a list
-        facts[name] = [*facts.get(name, []), str(value)] if name in {OLDER_GAPS, engine_.WORKER} else str(value)
+        facts[name] = [*facts.get(name, []), str(value)] if name in {OLDER_GAPS, WORKER} else str(value)
     coverage = []
     for place, row in zip(report.places, report.coverage, strict=True):
         found = {name: value for name, value in vars(place).items() if name != "cells"}

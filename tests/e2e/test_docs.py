@@ -20,7 +20,7 @@ import duckdb
 import pytest
 
 from pipelines import cli
-from pipelines.cli import secret_input
+from pipelines.cli import account as account_commands
 from pipelines.process import instance
 from pipelines.report import dictionary
 from resources import datasets, settings
@@ -499,7 +499,7 @@ def read_variables():
 
 def read_switches():
     """What is read elsewhere: by the reader of the settings file; by the converter, of whoever compares or mends; by `wme auth`, a secret that is on its way; by `make test-live`."""
-    modules = (native, secret_input, contract, types)
+    modules = (native, account_commands, contract, types)
     return {name for module in modules for name in re.findall(r'"(WME_[A-Z_]+)"', Path(module.__file__).read_text())}
 
 

@@ -26,7 +26,7 @@ from cryptography.x509.oid import NameOID
 from assets.maintenance.compaction import compact_lake
 from assets.steps.converting import convert_archives
 from benchmarks.workload import build
-from pipelines.report import engine as report_engine
+from pipelines.report import status as report_status
 from pipelines.report.status import as_json, collect
 from resources import remote
 from resources.engine import Engine, LineReporter, errors
@@ -156,7 +156,7 @@ def test_workers_of_other_versions_get_nothing_and_are_named(shared):
 
 
 def test_status_shows_the_workers_and_their_versions(shared, tmp_path, monkeypatch):
-    monkeypatch.setattr(report_engine, "_PATIENCE", QUICK.answer)
+    monkeypatch.setattr(report_status, "_PATIENCE", QUICK.answer)
     made, data = shared
     report = collect(Settings(data=data, engine=made.address), 3)
     facts = [f"{name}: {value}" for name, value in report.facts if name in {"engine", "worker"}]

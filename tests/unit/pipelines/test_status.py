@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pipelines.report import engine
 from pipelines.report import status as statuses
 from pipelines.report.status import collect
 from resources import files
@@ -198,7 +197,7 @@ def test_engine_is_shown_with_its_workers_and_memory(whole):
 
 
 def test_scheduler_that_does_not_answer_needs_attention_and_hides_nothing(whole, monkeypatch):
-    monkeypatch.setattr(engine, "_PATIENCE", 0.3)
+    monkeypatch.setattr(statuses, "_PATIENCE", 0.3)
     status = whole.status(4, hours=5, min_free_gb=0, engine=f"dask://127.0.0.1:{free_port()}")
     assert dict(status.facts)["engine"].endswith("(not reached)")
     assert [trouble.partition(" within")[0] for trouble in status.troubles] == [

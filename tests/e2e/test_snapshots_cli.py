@@ -112,6 +112,9 @@ def test_list_names_the_projects_that_have_none(environ, call):
     assert (told.code, told.out) == (1, "")
     assert "`wme snapshots list --all`" in told.err
     assert is_sentence(told.err)
+    told = call("snapshots", "list", "--project", "enwikki", environ=environ)
+    assert (told.code, told.out) == (1, "")
+    assert "no project enwikki (did you mean enwiki?). Nothing was fetched. Correct --project." in told.err
 
 
 # --- plan ------------------------------------------------------------------------------------------------------------
@@ -236,15 +239,6 @@ def test_download_of_several_as_json(environ, call, archive):
         assert Path(done["folder"]) == archive / name
 
 
-def test_files_of_another_form_stay_and_are_named(environ, call, archive, chunk_counts):
-    call("snapshots", "download", "--whole", NAME, environ=environ)
-    told = call("snapshots", "download", "--chunks", NAME, environ=environ)
-    assert told.code == 0
-    # the file and its sidecar; the manifest has the name that the set in chunks has as well
-    assert "Also in that folder: 2 files of another version or form (" in told.out
-    assert len(list((archive / NAME).glob("*.tar.gz"))) == chunk_counts[NAME] + 1
-
-
 def test_nothing_is_begun_that_the_quota_cannot_finish(environ, call, service, account, archive, chunk_counts):
     count = chunk_counts[NAME]
     quota(account, chunk=count - 2, snapshot=0)
@@ -269,14 +263,6 @@ def test_nothing_is_begun_that_the_quota_cannot_finish(environ, call, service, a
     assert "fetched 2 of them" in told.out
 
 
-def test_several_are_not_begun_when_only_one_can_be_finished(environ, call, service, account, chunk_counts):
-    quota(account, chunk=max(chunk_counts.values()), snapshot=0)
-    told = call("snapshots", "download", NAME, OTHER, environ=environ)
-    assert told.code == 1
-    assert "together" in told.err
-    assert downloads(service) == []
-
-
 def test_a_disk_that_is_too_small_is_seen_before_the_start(environ, call, service):
     told = call("snapshots", "download", NAME, environ=environ | {"WME_MIN_FREE_GB": "900000"})
     assert told.code == 1
@@ -296,15 +282,6 @@ def test_a_snapshot_replaced_half_way_is_told_with_what_starting_again_costs(env
     assert told.code == 0, told.err
     assert "files of another version or form" in told.out
     service.exports.clear()
-
-
-def test_one_that_fails_does_not_stop_the_others(environ, call, service, archive):
-    service.faults.add(path=f"/v2/snapshots/{NAME}/download", kind="status", status=404, count=None)
-    told = call("snapshots", "download", "--whole", NAME, OTHER, environ=environ)
-    assert told.code == 1
-    assert "1 of 2 snapshots failed." in told.err
-    assert f"{OTHER}: 1 file, " in told.out
-    assert list((archive / OTHER).glob("*.set.json"))
 
 
 # --- wrong calls, refusals -------------------------------------------------------------------------------------------
@@ -341,18 +318,6 @@ def test_a_snapshot_that_there_is_not(environ, call, command, archive):
     assert "no project enwikki (did you mean enwiki?) and no namespace 5 (there are 0, 6, 10, 14)" in told.err
     assert "Correct enwikki_namespace_5." in told.err
     assert not archive.exists()
-
-
-def test_a_misspelt_project_is_suggested(environ, call):
-    told = call("snapshots", "list", "--project", "enwikki", environ=environ)
-    assert (told.code, told.out) == (1, "")
-    assert "no project enwikki (did you mean enwiki?). Nothing was fetched. Correct --project." in told.err
-
-
-def test_an_account_that_may_not(environ, call):
-    told = call("snapshots", "list", environ=environ | {"WME_PASSWORD": "wrong"})
-    assert (told.code, told.out) == (1, "")
-    assert "Check WME_USERNAME and WME_PASSWORD" in told.err
 
 
 def has_begun(archive):

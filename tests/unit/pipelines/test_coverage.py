@@ -274,11 +274,3 @@ def test_status_as_json_holds_every_hour_and_gap(publish, tmp_path):
     assert document["gaps"][1]["first_hour"] == "2026-03-04T12:00:00Z"
     assert document["facts"]["older gaps"] == ["enwiki namespace 0: 2 hours, from 2026-03-02 13:00"]
     assert all(gap.sentence in document["troubles"] for gap in report.gaps)
-
-
-def test_the_command_closes_gaps_of_configured_projects_only(publish, tmp_path):
-    publish(enwiki="l" * 48, dewiki="l" * 20 + "mm" + "l" * 26)
-    report = collect(read({"WME_DATA": str(tmp_path), "WME_PROJECTS": "enwiki"}), 48, NOW)
-    assert report.gaps == []
-    assert dict(report.facts)["mirrored no longer"] == "dewiki namespace 0"
-    assert not [told for told in report.troubles if "wme run --from" in told]

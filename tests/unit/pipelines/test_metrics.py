@@ -121,13 +121,3 @@ def test_the_command_prints_or_writes_the_same_names(mirror, tmp_path, monkeypat
     assert parsed(output.read_bytes()).keys() == parsed(printed.stdout_bytes).keys()
     assert [path.name for path in output.parent.iterdir()] == ["wme.prom"]
     assert output.stat().st_mode & 0o777 == 0o644
-
-
-def test_an_hour_that_is_not_published_yet_is_no_gap(tmp_path):
-    made = Mirror(tmp_path / "data")
-    made.load(0)
-    made.load(1)
-    made.publish()
-    samples = parsed(metrics.text(made.status(2, min_free_gb=0), made.lake.hour(3)))
-    assert samples["wme_gap_hours", "article_changes", "enwiki", "0"] == 0
-    assert samples["wme_attention",] == 0

@@ -104,14 +104,6 @@ def test_a_mirror_that_is_behind_says_by_how_many_hours(whole, late, told):
         assert f"`wme run --hours {min(told, 48)}`" in text  # the service keeps no more
 
 
-def test_a_project_that_never_came_is_named(whole):
-    troubles = whole.status(4, projects=("enwiki", "frwiki"), min_free_gb=0).troubles
-    assert troubles == [
-        "frwiki namespace 0: no hour of it was loaded so far. `wme run` fetches the newest ones.",
-        f"frwiki namespace 0: {NO_SNAPSHOT}.",
-    ]
-
-
 def test_a_project_without_a_snapshot_is_neither_exact_nor_healthy(tmp_path):
     mirror = Mirror(tmp_path / "data", has_snapshots=False)
     for number in range(3):

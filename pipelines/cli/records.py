@@ -19,6 +19,7 @@ from pipelines.cli.options import FILE, HOUR, PROJECT, DatasetName, dataset_opti
 from resources import datasets
 from resources.datasets import ARTICLE_CHANGES, Family
 from resources.enterprise import endpoints
+from resources.enterprise.query import Kind
 from resources.formatting import moment_text, value_text
 from resources.settings import read as read_settings
 
@@ -47,11 +48,17 @@ _filter = click.option(
     help="Only records with this value, for example in_language.identifier=en; can be repeated. Numbers, true, false "
     "and null are JSON values; write them in quotes ('\"0\"') to compare with a text.",
 )
+#: Options of lookups by title, which may be in many projects.
+_TITLED = (
+    click.option("--limit", type=click.IntRange(1, 10), help="Greatest number of projects in the answer. Default: 3."),
+    click.option("--language", metavar="CODE", help="Only projects in this language, for example fr."),
+    click.option("--project", type=PROJECT, help="Only this project, for example enwiki."),
+)
 _json_lines = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts.")
 
 
-def queried(*, filters: bool) -> Callable[[Command], Command]:
-    """Add the options `--fields` and, for lists, `--filter`; the command gets `asked`, the query of all its options."""
+def queried(kind: Kind) -> Callable[[Command], Command]:
+    """Add the options of a query that endpoints of a kind understand; the command gets `asked`, the query."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
@@ -67,16 +74,17 @@ def queried(*, filters: bool) -> Callable[[Command], Command]:
             equal = {"is_part_of.identifier": project, "in_language.identifier": language}
             command(asked=_query(fields, filters, equal, limit), **own)
 
-        return _fields(_filter(run) if filters else run)
+        added = [*_TITLED * kind.has_limit, *[_filter] * kind.has_filters, _fields]
+        return functools.reduce(lambda changed, option: option(changed), added, run)
 
     return decorate
 
 
-def answered(*, filters: bool) -> Callable[[Callable[..., Listing[Record] | Record]], Command]:
+def answered(kind: Kind) -> Callable[[Callable[..., Listing[Record] | Record]], Command]:
     """Add the options of a query and of its answer; the function asks a client, and its answer is printed."""
 
     def decorate(ask: Callable[..., Listing[Record] | Record]) -> Command:
-        @queried(filters=filters)
+        @queried(kind)
         @click.option(
             "--json", "as_json", is_flag=True, help="Print the answer as one JSON document, as the service sends it."
         )
@@ -97,6 +105,18 @@ def answered(*, filters: bool) -> Callable[[Callable[..., Listing[Record] | Reco
         return run
 
     return decorate
+
+
+def path_of(dataset: Dataset, role: str, **values: str) -> str:
+    """Return the path of an endpoint of a dataset, by its role in the registry.
+
+    Raises:
+        UsageError: The dataset has no such endpoint.
+    """
+    for endpoint in endpoints.endpoints_of(dataset):
+        if endpoint.role == role:
+            return endpoint.at(**values)
+    raise click.UsageError(f"The snapshots of {dataset.name} have no chunks. Nothing was sent.")
 
 
 def _query(fields: Iterable[str], filters: Iterable[str], equal: dict[str, str | None], limit: int | None) -> Query:
@@ -178,7 +198,7 @@ def _cell(value: Any) -> str:
 @click.command()
 @click.argument("dataset", metavar="[NAME]", type=DatasetName(Family.LIST), required=False)
 @click.argument("identifier", metavar="[ID]", required=False)
-@queried(filters=True)
+@queried(Kind.LIST)
 @_json_lines
 def lists(*, dataset: Dataset | None, identifier: str | None, as_json: bool, asked: Query) -> None:
     """Show the entries of the reference list NAME, as the service has it now. Without NAME, name the lists. No quota.
@@ -189,12 +209,12 @@ def lists(*, dataset: Dataset | None, identifier: str | None, as_json: bool, ask
         rows = [(one.name, one.table.description) for one in datasets.datasets(Family.LIST)]
         terminal.show(("list", "description"), rows)
         return
-    path = endpoints.records(dataset)
     with options.client(read_settings(scoped=False)) as client:
         if identifier is None:
-            records = [dict(record) for record in client.lists.records(path, asked).records]
+            records = [dict(record) for record in client.lists.records(path_of(dataset, "list"), asked).records]
         else:
-            records = [dict(client.lists.record(endpoints.record(path, identifier), asked))]
+            path = path_of(dataset, "record", identifier=identifier)
+            records = [dict(client.lists.record(path, asked))]
     if as_json:
         for record in records:
             terminal.echo(json.dumps(record, ensure_ascii=False))
@@ -249,19 +269,9 @@ def batches(
     )
 
 
-_project = click.option("--project", type=PROJECT, help="Only this project, for example enwiki.")
-_language = click.option("--language", metavar="CODE", help="Only projects in this language, for example fr.")
-_limit = click.option(
-    "--limit", type=click.IntRange(1, 10), help="Greatest number of projects in the answer. Default: 3."
-)
-
-
 @click.command()
 @click.argument("name")
-@_project
-@_language
-@_limit
-@answered(filters=True)
+@answered(Kind.ARTICLES)
 def article(client: EnterpriseClient, asked: Query, name: str) -> Listing[Record]:
     """Look up the article NAME as it is now, in all projects that have one. Costs a unit of on-demand quota.
 
@@ -273,10 +283,7 @@ def article(client: EnterpriseClient, asked: Query, name: str) -> Listing[Record
 
 @click.command()
 @click.argument("name")
-@_project
-@_language
-@_limit
-@answered(filters=True)
+@answered(Kind.STRUCTURED)
 def structured(client: EnterpriseClient, asked: Query, name: str) -> Listing[Record]:
     """Look up the structured contents of the article NAME: infoboxes, sections, tables. Costs a unit of quota.
 
@@ -289,7 +296,7 @@ def structured(client: EnterpriseClient, asked: Query, name: str) -> Listing[Rec
 @click.command()
 @click.argument("identifier", metavar="ID")
 @click.option("--labels", is_flag=True, help="Show only its labels, in all languages.")
-@answered(filters=False)
+@answered(Kind.ENTITY)
 def entity(client: EnterpriseClient, asked: Query, identifier: str, *, labels: bool) -> Listing[Record]:
     """Look up the Wikidata item or property ID, for example Q42 or P31. Costs a unit of on-demand quota."""
     kind = "labels" if labels else "properties" if identifier.upper().startswith("P") else "items"

@@ -13,10 +13,11 @@ from pydantic import ValidationError
 
 from pipelines.cli import Group, options, terminal
 from pipelines.cli.options import CHUNK, SNAPSHOT, dataset_option
-from pipelines.cli.records import answered
+from pipelines.cli.records import answered, path_of
 from resources.datasets import SNAPSHOT_ARTICLES, Family
 from resources.datasets.paths import short
-from resources.enterprise import SnapshotOptions, endpoints
+from resources.enterprise import SnapshotOptions
+from resources.enterprise.query import Kind
 from resources.formatting import counted, refusal, size_text
 from resources.settings import read as read_settings
 
@@ -93,25 +94,24 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
 @snapshots.command("show")
 @click.argument("identifier", metavar="ID", type=SNAPSHOT)
 @_dataset
-@answered(filters=False)
+@answered(Kind.RECORD)
 def show_snapshot(client: EnterpriseClient, asked: Query, identifier: str, dataset: Dataset) -> Record:
     """Show the service's record of the snapshot ID. Costs no quota."""
-    return client.lists.record(endpoints.record(endpoints.records(dataset), identifier), asked)
+    return client.lists.record(path_of(dataset, "record", identifier=identifier), asked)
 
 
 @snapshots.command("chunks")
 @click.argument("identifier", metavar="ID", type=SNAPSHOT)
 @click.argument("chunk", metavar="[CHUNK]", type=CHUNK, required=False)
 @_dataset
-@answered(filters=True)
+@answered(Kind.LIST)
 def list_chunks(
     client: EnterpriseClient, asked: Query, identifier: str, chunk: str | None, dataset: Dataset
 ) -> Listing[Record] | Record:
     """List the chunks of the snapshot ID; with CHUNK, its identifier or its number, only that one. Costs no quota."""
-    path = endpoints.chunks(endpoints.record(endpoints.records(dataset), identifier))
     if chunk is not None:
-        return client.lists.record(endpoints.record(path, chunk), asked)
-    return client.lists.records(path, asked)
+        return client.lists.record(path_of(dataset, "chunk", identifier=identifier, chunk=chunk), asked)
+    return client.lists.records(path_of(dataset, "chunks", identifier=identifier), asked)
 
 
 def _option(declared: tuple[str, FieldInfo]) -> Callable[..., Any]:

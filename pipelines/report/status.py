@@ -19,7 +19,7 @@ from resources.formatting import counted, hour_text, listed, size_text, value_te
 from resources.lake import Archive, Converter, Layout, drift_of, find_conversion
 from resources.remote import SCHEME, RemoteConverter
 from resources.tables import HourState
-from resources.warehouse import Warehouse, named, next_text
+from resources.warehouse import Publication, Warehouse, named, next_text
 from resources.warehouse.read import coverage as coverage_
 
 if TYPE_CHECKING:
@@ -98,7 +98,6 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
     report.stream = kept.figures
     warehouse = Warehouse(settings.data)
     try:
-        report.facts.append(("next publication", next_text(warehouse.publication(), settings.publish_every)))
         with warehouse.open_published() as published:
             _tell_published(report, published, warehouse.published_path, settings)
             _tell_lake(report, published)
@@ -111,6 +110,8 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
             report.troubles += told.troubles
     except MirrorError as error:
         report.troubles.append(str(error))
+    if "published_at" not in report.figures:
+        report.facts.append(("next publication", next_text(None, settings.publish_every)))
     return report
 
 
@@ -177,6 +178,8 @@ def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Set
         "'article_changes'), 0), (SELECT count(*) FROM rejects), count(*) FILTER (WHERE applied_at IS NULL) FROM loads"
     ).rows[0]
     size = path.stat().st_size
+    last = Publication(datetime.fromisoformat(about["published_at"]), int(about["revision"]))
+    report.facts.append(("next publication", next_text(last, settings.publish_every)))
     report.figures |= {
         "published_at": about.get("published_at"),
         "published_bytes": size,

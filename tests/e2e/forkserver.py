@@ -37,7 +37,7 @@ from assets.families import snapshots
 from assets.steps import hourly_run
 from assets.steps import snapshot as snapshot_sets
 from pipelines.operations import run as runs
-from resources import access, adapters
+from resources import adapters, connection
 from resources import settings as settings_module
 from resources.datasets import SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES
 from resources.enterprise import Lists
@@ -80,7 +80,7 @@ def watch(tell: Callable[[str], None], phases: tuple[tuple[Any, str, str], ...] 
 
 def stand_still(now: datetime) -> None:
     """Have the client and the warehouse live at a moment of a sandbox whose clock stands still."""
-    for module, name in ((access, "EnterpriseClient"), (adapters, "Warehouse")):
+    for module, name in ((connection, "EnterpriseClient"), (adapters, "Warehouse")):
         setattr(module, name, functools.partial(getattr(module, name), clock=lambda: now))
 
 

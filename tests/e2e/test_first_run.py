@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.cli.run import EXAMPLES
-from resources import access
+from resources import connection
 from resources.sandbox import Settings, find
 from resources.warehouse import Warehouse
 
@@ -25,7 +25,7 @@ def environ(tmp_path, monkeypatch):
     def small(data):
         return Settings(state=data / "sandbox", changes_per_hour=60, body_bytes=500, entities=0)
 
-    monkeypatch.setattr(access, "sandbox_settings", small)
+    monkeypatch.setattr(connection, "sandbox_settings", small)
     # its first start was hours ago, for another command
     state = tmp_path / "data" / "sandbox"
     state.mkdir(parents=True)

@@ -21,8 +21,7 @@ from resources.enterprise.download.archived import (
 from resources.enterprise.download.downloader import Download
 from resources.enterprise.download.object_reader import Ranges
 from resources.enterprise.hours import Hours
-from resources.enterprise.http.bounds import Limits
-from resources.enterprise.http.transport import RetryPolicy
+from resources.enterprise.http.bounds import Limits, RetryPolicy
 from resources.enterprise.listing import Listing
 from resources.enterprise.lookups import Lookups
 from resources.enterprise.models import record_model

@@ -18,8 +18,8 @@ from resources.enterprise.download.downloader import Downloader
 from resources.enterprise.download.object_reader import Ranges
 from resources.enterprise.hours import Hours
 from resources.enterprise.http.answers import ServiceClock
-from resources.enterprise.http.bounds import Limits
-from resources.enterprise.http.transport import RetryPolicy, Transport
+from resources.enterprise.http.bounds import Limits, RetryPolicy
+from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.lookups import Lookups
 from resources.enterprise.redaction import Redactor

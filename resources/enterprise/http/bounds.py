@@ -1,4 +1,4 @@
-"""Bounds of every request: how much an answer may have, how long it may take, and to which networks it may lead.
+"""Bounds of every request: the size of an answer, its duration, the retries, and the networks it may lead to.
 
 A redirect leads nowhere inside the operator's network. A host is looked up before anything is sent, and the address of
 each new connection is checked once more: a name may have changed its address in between.
@@ -7,6 +7,7 @@ each new connection is checked once more: a name may have changed its address in
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import threading
 import time
@@ -61,6 +62,40 @@ class Limits:
         if size is None:
             return self.unstated_bytes
         return size + int(size * self.margin_share) + self.margin_bytes
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """Timeouts, retries and waits.
+
+    Attributes:
+        retries: Further attempts after the first, for each cause.
+        first_wait: Seconds before the second of them; doubled each time.
+        longest_wait: Bound of a single wait in seconds, for `Retry-After` too.
+        connect_timeout: Seconds to get a connection.
+        read_timeout: Seconds without a byte.
+        requests_per_second: Requests that are sent to the data host, by all threads of a client together; None: as many
+            as it admits, which its refusals teach.
+    """
+
+    retries: int = 5
+    first_wait: float = 0.5
+    longest_wait: float = 30.0
+    connect_timeout: float = 10.0
+    read_timeout: float = 60.0
+    requests_per_second: float | None = None
+
+    def wait(self, attempt: int, asked: float | None = None) -> float:
+        """Seconds to wait before attempt number `attempt` + 1 (from 1), as the service asked or with jitter."""
+        if asked is not None:
+            return max(0.0, min(asked, self.longest_wait))
+        longest = min(self.first_wait * 2 ** (attempt - 1), self.longest_wait)
+        return random.uniform(longest / 2, longest)
+
+    @property
+    def timeouts(self) -> tuple[float, float]:
+        """As requests wants them."""
+        return self.connect_timeout, self.read_timeout
 
 
 class TooSlowError(TimeoutError):

@@ -9,9 +9,7 @@ Source: the service's error body `{"status", "message"}` and its status codes.
 from __future__ import annotations
 
 import logging
-import random
 import threading
-from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -41,6 +39,7 @@ from resources.enterprise.http.bounds import (
     PUBLIC,
     Deadline,
     Limits,
+    RetryPolicy,
     TooSlowError,
     addresses_of,
     meeting,
@@ -78,40 +77,6 @@ _RETRIED: Final = frozenset({500, 502, 503, 504})
 _READ_RETRIES = 2
 #: Characters of the service's own message inside one of ours.
 _LONGEST_SAID = 300
-
-
-@dataclass(frozen=True)
-class RetryPolicy:
-    """Timeouts, retries and waits.
-
-    Attributes:
-        retries: Further attempts after the first, for each cause.
-        first_wait: Seconds before the second of them; doubled each time.
-        longest_wait: Bound of a single wait in seconds, for `Retry-After` too.
-        connect_timeout: Seconds to get a connection.
-        read_timeout: Seconds without a byte.
-        requests_per_second: Requests that are sent to the data host, by all threads of a client together; None: as many
-            as it admits, which its refusals teach.
-    """
-
-    retries: int = 5
-    first_wait: float = 0.5
-    longest_wait: float = 30.0
-    connect_timeout: float = 10.0
-    read_timeout: float = 60.0
-    requests_per_second: float | None = None
-
-    def wait(self, attempt: int, asked: float | None = None) -> float:
-        """Seconds to wait before attempt number `attempt` + 1 (from 1), as the service asked or with jitter."""
-        if asked is not None:
-            return max(0.0, min(asked, self.longest_wait))
-        longest = min(self.first_wait * 2 ** (attempt - 1), self.longest_wait)
-        return random.uniform(longest / 2, longest)
-
-    @property
-    def timeouts(self) -> tuple[float, float]:
-        """As requests wants them."""
-        return self.connect_timeout, self.read_timeout
 
 
 class Transport:

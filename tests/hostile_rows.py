@@ -271,7 +271,6 @@ class HostileMirror:
         self.warehouse.apply_changes()
         self.warehouse.apply_entity_changes()
         self.warehouse.publish()
-        self.warehouse.publish_live()
 
     def lines(self, dataset: Dataset, place: tuple[str, int], count: int) -> list[Raw]:
         """Records of a project and namespace."""

@@ -183,8 +183,11 @@ class Published:
             list(parameters) or None,
         )
         unread = self._connection.sql(
-            "SELECT a.*, b.html, b.wikitext FROM (FROM asked ANTI JOIN known USING (mark)) a "
-            "LEFT JOIN article_bodies b USING (project_id, article_id, version_id, source_at)"
+            "SELECT a.*, coalesce(b.html, live.html) AS html, coalesce(b.wikitext, live.wikitext) AS wikitext "
+            "FROM (FROM asked ANTI JOIN known USING (mark)) a "
+            "LEFT JOIN article_bodies b USING (project_id, article_id, version_id, source_at) "
+            "LEFT JOIN (FROM live_changes WHERE change_type = 'update') AS live "
+            "ON a.event_id = live.event_id AND a.name = live.name AND a.source_at = live.batch_hour"
         ).to_arrow_table()
         marks = unread["mark"].to_pylist()
         assert len(set(marks)) == len(marks), "a page stands twice, or its bodies do"

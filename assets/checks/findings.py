@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import dagster as dg
 
@@ -11,7 +11,7 @@ from assets.prefix import unprefixed
 from resources.formatting import markdown_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 #: Findings that are named; the others are only counted.
 NAMED = 20
@@ -39,11 +39,13 @@ class Found:
         wrong: What is wrong, in sentences; the first of it is enough.
         looked_at: How many things were looked at.
         count: How many things are wrong; None: as many as there are sentences.
+        metadata: More that is shown with the result.
     """
 
     wrong: Sequence[str]
     looked_at: int
     count: int | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class Check(Generic[_Made]):
             metadata={
                 "looked_at": found.looked_at,
                 "wrong": len(found.wrong) if found.count is None else found.count,
+                **found.metadata,
             },
         )
 

@@ -18,8 +18,7 @@ from assets.describe import OWNERS, lake_metadata
 from assets.failures import RunConfig, as_failure
 from assets.prefix import Prefix, deferred
 from assets.steps import stream
-from assets.steps.live_publication import publisher
-from resources.adapters import GLANCE_SECONDS, STREAM_POOL, EnterpriseResource, LakeResource, WarehouseResource
+from resources.adapters import STREAM_POOL, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import ARTICLE_CHANGES
 from resources.datasets.live import LIVE_CHANGES
 from resources.enterprise import StreamOptions
@@ -45,9 +44,6 @@ class StreamConfig(RunConfig):
         ge=0,
         le=48,
         description="Hours ago to begin with, the first time. Later the stream goes on where it was.",
-    )
-    publish_seconds: float = Field(
-        default=60.0, ge=0, description="Seconds after which analysts see what came; 0: not before its hour is loaded."
     )
     connections: int = Field(default=10, ge=1, le=10, description="Connections side by side.")
 
@@ -99,8 +95,8 @@ LIVE = dg.AssetSpec(
     kinds={"http", "parquet"},
     owners=list(OWNERS),
     metadata=lake_metadata(ARTICLE_CHANGES.table),
-    description="Every event of the mirrored projects, seconds after it happened. Analysts find them as provisional rows of hours that have no file "
-    "so far. A run of the job `stream` reads for an hour and the next one resumes at its last offset: turn the sensor keep_streaming on, or run "
+    description="Every event of the mirrored projects, seconds after it happened. Analysts query those of hours without a file as live_changes, and the "
+    "pages as of the newest event as articles_live. A run of the job `stream` reads for an hour and the next one resumes at its last offset: turn the sensor keep_streaming on, or run "
     "`wme stream`.",
 )
 
@@ -135,11 +131,6 @@ def read_stream(
             context.log_event(dg.AssetObservation(asset_key=prefix.key(KEY), metadata=lately.metadata()))
             lately = Brought()
 
-    publish = publisher(
-        warehouse.settings.data,
-        wait_seconds=GLANCE_SECONDS,
-        storage_version=warehouse.settings.storage_version,
-    )
     with as_failure(), enterprise.client() as client:
         stream.keep(
             client,
@@ -151,8 +142,6 @@ def read_stream(
             say=say,
             warn=context.log.warning,
             options=StreamOptions(connections=config.connections, record_bytes=lake.record_bytes_max),
-            publish=publish if config.publish_seconds else None,
-            publish_seconds=config.publish_seconds,
             loaded=partial(stream.loaded_hours, warehouse.glance, enterprise.scope),
         )
     context.log.info("%s", f"{counted(whole.events, 'event')} kept in {live.folder}. The next run goes on from there.")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from assets.steps.hour import ArchivedHour
     from resources.lake import ConvertedFile
-    from resources.warehouse import Comparison, HourLoad
+    from resources.warehouse import HourLoad
 
 
 class Layer(NamedTuple):
@@ -69,10 +69,8 @@ def hour_lake_layer(key: dg.AssetKey, archived: ArchivedHour, conversions: Seque
     return Layer(key, metadata, _digest(c.digest for c in conversions), is_new=any(c.converted for c in conversions))
 
 
-def hour_warehouse_layer(
-    key: dg.AssetKey, conversions: Sequence[ConvertedFile], load: HourLoad, compared: Sequence[Comparison] = ()
-) -> Layer:
-    """The metadata of an hour in DuckDB; `compared`: the stream with the hour's files, where one is kept."""
+def hour_warehouse_layer(key: dg.AssetKey, conversions: Sequence[ConvertedFile], load: HourLoad) -> Layer:
+    """The metadata of an hour in DuckDB."""
     by_project = [
         {
             "project": c.project_id,
@@ -92,19 +90,4 @@ def hour_warehouse_layer(
     }
     if not load.held_row_count:
         metadata["empty"] = "The service lists no change of the mirrored projects in this hour."
-    if compared:
-        metadata["stream_events"] = sum(one.stream_count for one in compared)
-        metadata["stream_differences"] = sum(one.difference_count for one in compared)
-        metadata["stream_comparison"] = markdown(
-            [{"project": one.project_id, "namespace": one.namespace_id} | vars(one) for one in compared],
-            (
-                "project",
-                "namespace",
-                "stream_count",
-                "file_count",
-                "only_in_stream_count",
-                "only_in_file_count",
-                "different_count",
-            ),
-        )
     return Layer(key, metadata, _digest(c.digest for c in conversions), is_new=load.changed)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from assets import layers, names
 from assets.failures import sentence
-from assets.steps.comparing import compared_with_stream
 from assets.steps.converting import (
     NotArchivedError,
     attempts,
@@ -28,7 +28,7 @@ from assets.steps.hour import (
 from assets.steps.hour_layers import Layer, archive_layer, hour_lake_layer, hour_warehouse_layer
 from resources import datasets
 from resources.enterprise import errors
-from resources.errors import ends_run, unavailable
+from resources.errors import MirrorError, ends_run, unavailable
 from resources.formatting import hour_text
 from resources.warehouse import HourStatus
 
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from resources.remote import RemoteConverter
 
     Scope = Sequence[tuple[str, int]]
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -160,8 +162,16 @@ class HourlyRun:
         if warehouse in selected:
             load = load_hour(archived, conversions, self.warehouse.warehouse, self.dataset, reload=is_replaced)
             self.loaded.append(hour)
-            compared = compared_with_stream(self.warehouse.warehouse, self.dataset, hour)
-            yield hour_warehouse_layer(warehouse, conversions, load, compared)
+            self._keep_visibility_changes()
+            yield hour_warehouse_layer(warehouse, conversions, load)
+
+    def _keep_visibility_changes(self) -> None:
+        """Store the changes of visibility that only the stream has. A failure costs no hour: the next load tries again."""
+        if self.dataset is datasets.ARTICLE_CHANGES:
+            try:
+                self.warehouse.warehouse.keep_visibility_changes()
+            except MirrorError as error:
+                _log.warning("%s", error)
 
     def _convert(self, hour: datetime, archived: ArchivedHour) -> tuple[list[Outcome[Archive, ConvertedFile]], bool]:
         how: dict[str, Any] = {"bodies": self.lake.bodies_of(self.dataset), "converter": self.converter}

@@ -3,7 +3,8 @@
     begin    the file of the newest step says where the stream goes on
     take     what all connections brought
     keep     one file of a step: the events, and how far the stream is with them; small files become large ones
-    publish  what has come, as provisional rows beside the published file
+
+The views of the published file (`live_changes`, `articles_live`) find each file as soon as it is written.
 
 Source: the service's realtime streams, /v2/articles of their host.
 """
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 #: Seconds for which events are held before a file is made of them, and bytes after which one is.
 STEP_SECONDS, STEP_BYTES = 10.0, 32 << 20
-#: Seconds after which analysts see what has come.
-PUBLISH_SECONDS = 60.0
 #: Memory is given back at most this often: while a stream catches up there are several steps a second, and each needs the memory again.
 _TRIM_SECONDS = 5.0
 #: How often it is looked whether the stream is to end.
@@ -104,8 +103,6 @@ def keep(
     warn: Callable[[str], None],
     options: StreamOptions | None = None,
     step_seconds: float = STEP_SECONDS,
-    publish: Callable[[], str | None] | None = None,
-    publish_seconds: float = PUBLISH_SECONDS,
     loaded: Callable[[list[datetime]], Collection[datetime]] = lambda _hours: (),
 ) -> None:
     """Read a stream and keep its events until it is to end; then what has come is kept first.
@@ -121,8 +118,6 @@ def keep(
         warn: Is told in a sentence what may be missing.
         options: How the stream is read.
         step_seconds: How long events are held before they are kept.
-        publish: Lets analysts see what is kept; returns what keeps it from that, in a sentence, or None.
-        publish_seconds: How long events are kept before that.
         loaded: Those of some hours whose files are loaded, by which it is said what a gap is.
 
     Raises:
@@ -138,7 +133,7 @@ def keep(
         with client.stream(since=last.since, offsets=last.offsets, options=options) as stream:
             held: deque[bytes] = deque()
             size, due, said = 0, time.monotonic() + step_seconds, time.monotonic()
-            tidy = _Tidying(lake, warn, publish, publish_seconds)
+            tidy = _Tidying(lake, warn)
             while True:
                 is_last = ended()
                 for block in stream.take(0.0 if is_last else _LOOK_SECONDS):
@@ -162,7 +157,6 @@ def keep(
                         said = now
                         tidy.merge()
                         tidy.trim()
-                tidy.publish(now=is_last)
                 if is_last:
                     return
 
@@ -186,22 +180,12 @@ def _emptied(held: deque[bytes]) -> Iterator[bytes]:
 
 
 class _Tidying:
-    """What is done between the steps. Whatever hinders it is said once, and hinders no step."""
+    """What is done between the steps. A failure is reported once, and hinders no step."""
 
-    def __init__(
-        self,
-        lake: LiveLake,
-        warn: Callable[[str], None],
-        publish: Callable[[], str | None] | None,
-        publish_seconds: float,
-    ) -> None:
+    def __init__(self, lake: LiveLake, warn: Callable[[str], None]) -> None:
         self._lake = lake
         self._warn = warn
-        self._publish = publish
-        self._seconds = publish_seconds
-        self._due = time.monotonic() + publish_seconds
         self._trim_due = 0.0
-        self._published = -1
         self._said: set[str] = set()
 
     def merge(self) -> None:
@@ -209,36 +193,17 @@ class _Tidying:
         try:
             while self._lake.merge() is not None:
                 pass
+            self._said.clear()
         except MirrorError as error:
-            self._say(str(error))
+            if (sentence := str(error)) not in self._said:
+                self._said.add(sentence)
+                self._warn(sentence)
 
     def trim(self) -> None:
         """Give back memory that is no longer needed, if it is time."""
         if (now := time.monotonic()) >= self._trim_due:
             self._lake.trim()
             self._trim_due = now + _TRIM_SECONDS
-
-    def publish(self, *, now: bool) -> None:
-        """Publish what is kept, if something came since, and it is time or `now`."""
-        last = self._lake.last()
-        if self._publish is None or last is None or last.number == self._published:
-            return
-        if now or time.monotonic() >= self._due:
-            try:
-                hindrance = self._publish()
-            except MirrorError as error:
-                hindrance = str(error)
-            if hindrance is None:
-                self._published = last.number
-                self._said.clear()
-            else:
-                self._say(hindrance)
-            self._due = time.monotonic() + self._seconds
-
-    def _say(self, sentence: str) -> None:
-        if sentence not in self._said:
-            self._said.add(sentence)
-            self._warn(sentence)
 
 
 def missed(last: Step, now: datetime) -> Gap | None:

@@ -16,7 +16,7 @@ from resources.settings import read as read_settings
 
 #: Seconds in which what has come is kept when the command is to end.
 _END_SECONDS = 2.5
-#: The stream does not wait longer for a load; analysts then see the events a minute later.
+#: The warehouse is only asked which hours are loaded; the stream does not wait longer for it.
 _BUSY_SECONDS = 2.0
 
 
@@ -32,27 +32,18 @@ _BUSY_SECONDS = 2.0
     type=click.FloatRange(0.1, 600),
     default=10.0,
     show_default=True,
-    help="Seconds after which a file is made of what came.",
-)
-@click.option(
-    "--publish",
-    type=click.FloatRange(0, 86_400),
-    default=60.0,
-    show_default=True,
-    help="Seconds after which analysts see what came; 0: never.",
+    help="Seconds between two files. Analysts see events once their file is written.",
 )
 @click.option(
     "--connections", type=click.IntRange(1, 10), default=10, show_default=True, help="Connections side by side."
 )
-def stream(*, hours: float | None, seconds: float | None, every: float, publish: float, connections: int) -> None:
+def stream(*, hours: float | None, seconds: float | None, every: float, connections: int) -> None:
     """Keep every event of the mirrored projects in the lake (live_changes), seconds after it happened.
 
-    Analysts find the events in article_changes, articles and articles_at, as provisional rows of hours that have no file so far; the files take
-    their place.
+    Analysts query the events of hours without a file as live_changes, and the pages as of the newest event as articles_live.
 
-    It goes on where it was, until Ctrl-C or SIGTERM: what has come by then is kept first. The service has events for 48 hours.
+    It resumes at its last offset and runs until Ctrl-C or SIGTERM; buffered events are written first. The service keeps events for 48 hours.
     """
-    from assets.steps.live_publication import publisher
     from assets.steps.stream import Kept, keep, loaded_hours, told
     from resources.adapters import build_resources
     from resources.datasets.live import LIVE_CHANGES
@@ -93,8 +84,6 @@ def stream(*, hours: float | None, seconds: float | None, every: float, publish:
                 warn=terminal.warn,
                 options=StreamOptions(connections=connections, record_bytes=settings.max_record_mb << 20),
                 step_seconds=every,
-                publish=publisher(settings.data, wait_seconds=_BUSY_SECONDS) if publish else None,
-                publish_seconds=publish,
                 loaded=partial(loaded_hours, warehouse, enterprise.scope),
             )
         finally:

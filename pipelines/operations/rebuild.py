@@ -16,7 +16,6 @@ from assets.published import fill_coverage
 from assets.steps import hour as batches
 from assets.steps import lookup
 from assets.steps import snapshot as snapshot_sets
-from assets.steps.comparing import compare_stream
 from assets.steps.converting import attempts
 from resources import datasets, files
 from resources.adapters import build_resources
@@ -91,8 +90,10 @@ def rebuild(settings: Settings, only: Only | None = None, **overrides: Any) -> R
             with lookup.alone(layout):
                 lookup.load(layout, store, converter, workers, lake.bodies_of(LOOKUPS))
     fill_coverage(enterprise, store)
-    # changes of visibility are in the stream alone
-    compare_stream(store)
+    try:
+        store.keep_visibility_changes()
+    except MirrorError as error:
+        done.failures.append(f"changes of visibility: {sentence(error)}")
     store.publish(facts_of(settings.data))
     return done
 

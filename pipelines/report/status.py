@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
@@ -13,7 +13,7 @@ from pipelines.report import stream as stream_
 from pipelines.report.account import tokens_text
 from resources import connection, datasets
 from resources.data_folder import origin_of
-from resources.datasets import ARTICLE_CHANGES, Family, last_complete_hour
+from resources.datasets import ARTICLE_CHANGES, Family
 from resources.errors import MirrorError
 from resources.formatting import counted, hour_text, listed, size_text, value_text
 from resources.lake import Archive, Converter, Layout, drift_of, find_conversion
@@ -103,11 +103,6 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
             _tell_lake(report, published)
             _tell_drift(report, published, settings)
             _tell_coverage(report, published, settings, hours, now or datetime.now(UTC))
-            told = stream_.compared(
-                published, last_complete_hour(now or datetime.now(UTC)) - timedelta(hours=hours - 1)
-            )
-            report.facts += told.facts
-            report.troubles += told.troubles
     except MirrorError as error:
         report.troubles.append(str(error))
     if "published_at" not in report.figures:

@@ -1,4 +1,4 @@
-"""The realtime stream, as `wme status` shows it: how far it is kept, and whether it agrees with the hourly files."""
+"""The realtime stream, as `wme status` shows it: how far it is kept, and by whom."""
 
 from __future__ import annotations
 
@@ -9,21 +9,16 @@ from assets.steps.stream import is_kept
 from resources.datasets import RETENTION
 from resources.datasets.live import LIVE_CHANGES, files_of, repaired, step_of
 from resources.errors import clause
-from resources.formatting import counted, hour_text, moment_text
-from resources.tables import STREAM_COMPARISONS
+from resources.formatting import counted, moment_text
 
 if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
     from resources.datasets.live import Run, Step
-    from resources.warehouse.read.reading import Reader
 
 #: A stream that nobody has read for so long needs attention; a run may end before the next one begins.
 _PAUSE = timedelta(minutes=10)
-
-#: Hours with differences that are named.
-_SHOWN = 3
 
 
 class Told(NamedTuple):
@@ -108,31 +103,3 @@ def _figures(step: Step, data: Path, now: datetime) -> dict[str, Any]:
             for partition, following in sorted(step.offsets.items())
         },
     }
-
-
-def compared(warehouse: Reader, since: datetime) -> Told:
-    """How the stream and the files of the hours from a moment on compare; nothing where they were not."""
-    query = "SELECT count(*) FROM duckdb_tables() WHERE table_name = ?"
-    if warehouse.sql(query, [STREAM_COMPARISONS.name]).rows == [(0,)]:
-        return Told([], [])  # an older version published the file
-    differences = "only_in_stream_count + only_in_file_count + different_count"
-    rows = warehouse.sql(
-        f"SELECT batch_hour, project_id, namespace_id, {differences}, only_in_stream_count, only_in_file_count, different_count, stream_count "  # noqa: S608
-        "FROM stream_comparisons WHERE batch_hour >= ? ORDER BY batch_hour DESC, project_id, namespace_id",
-        [since],
-    ).rows
-    if not rows:
-        return Told([], [])
-    hours, events = len({row[0] for row in rows}), sum(row[-1] for row in rows)
-    wrong = [row for row in rows if row[3]]
-    count = sum(row[3] for row in wrong)
-    said = f"{count:,} differ" if wrong else "no difference"
-    facts = [("stream and files", f"{counted(hours, 'hour')} compared, {counted(events, 'event')}, {said}")]
-    troubles = [
-        f"{project} namespace {namespace}, {hour_text(hour)} UTC: {counted(total, 'event')} of the stream and the hour's file differ "
-        f"({streamed:,} only in the stream, {filed:,} only in the file, {different:,} different). `stream_comparisons` has examples."
-        for hour, project, namespace, total, streamed, filed, different, _ in wrong[:_SHOWN]
-    ]
-    if len(wrong) > _SHOWN:
-        troubles.append(f"The stream and the files differ in {counted(len(wrong) - _SHOWN, 'more hour')}.")
-    return Told(facts, troubles)

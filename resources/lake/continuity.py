@@ -165,7 +165,7 @@ class Continuity:
             partition, there, here = step.forward
             _log.warning(
                 "The offsets of partition %s of the stream jumped ahead from %s to %s. If the service began another numbering meanwhile, earlier events of it "
-                "do not come; `stream_comparisons` names them once the files of their hours are loaded.",
+                "do not come; the check `agrees_with_stream` names them once the files of their hours are loaded.",
                 *(partition, f"{there:,}", f"{here:,}"),
             )
 

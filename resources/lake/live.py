@@ -38,6 +38,7 @@ from resources.datasets.live import (
     replaced,
     step_of,
 )
+from resources.datasets.paths import hour_folders
 from resources.errors import clause
 from resources.formatting import counted, legible
 from resources.lake.continuity import Continuity
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
-    from resources.datasets.live import Run
+    from resources.datasets.live import LiveFile, Run
     from resources.lake.decode.rejected import Reject
     from resources.lake.layout import Layout
     from resources.tables import Table
@@ -69,7 +70,7 @@ _GROUP_ROWS = 8_192
 _MERGED, _MERGED_BYTES = 8, 32 << 20
 #: Files of single steps are compressed in three quarters of the time, since most of them are soon written again with others.
 _STEP_LEVEL = 1
-#: Files that were merged stay so long: provisional rows say in which file their bodies are.
+#: Files that were merged stay so long for queries that have listed them.
 _KEEP_SECONDS = 3600.0
 #: Runs that a file says something of.
 _RUNS = 24
@@ -129,6 +130,7 @@ class LiveLake:
         self._reader = RecordReader(table, {}, bodies_kept(table, bodies))
         self._scope = None if scope is None else sorted(scope)
         self._last: Step | None = None
+        self._closed: Path | None = None
         self._continuity = Continuity(self.folder)
 
     def last(self) -> Step | None:
@@ -235,18 +237,33 @@ class LiveLake:
         return (file.path for file in files_of(self.folder))
 
     def merge(self) -> Path | None:
-        """Write the newest files again as one, if there are several of as many steps in their hour that follow one another; the new file, or None.
+        """Merge the newest files into one, if several of equally many steps follow one another, else all files of the hour before; the new file.
 
-        They stay for an hour, for whoever has found them before.
+        None: there is nothing to merge. The files stay for an hour at least, for queries that have listed them, and are then deleted together.
 
         Raises:
             LakeError: One cannot be read, or the new one not be written; all stay as they are.
         """
         if (last := self.last()) is None:
             return None
-        files = counting(files_in(last.path.parent))[-_MERGED:]
-        lengths = {file.last - file.first for file in files}
-        if len(files) < _MERGED or len(lengths) > 1 or sum(one.path.stat().st_size for one in files) > _MERGED_BYTES:
+        newest = counting(files_in(last.path.parent))[-_MERGED:]
+        if len(newest) == _MERGED and len({file.last - file.first for file in newest}) == 1:
+            if (step := self._merged(newest)) is not None:
+                self._last = step
+                return step.path
+        elif self._closed != last.path.parent:
+            # once an hour: a query opens few files, and none that is about to be deleted
+            self._delete_replaced()
+            self._closed = last.path.parent
+            before = [folder for hour, folder in hour_folders(self.folder) if folder != last.path.parent][-1:]
+            for folder in before:
+                step = self._merged(counting(files_in(folder)))
+                return None if step is None else step.path
+        return None
+
+    def _merged(self, files: Sequence[LiveFile]) -> Step | None:
+        """Write files as one; None where they do not belong together."""
+        if len(files) < 2 or sum(one.path.stat().st_size for one in files) > _MERGED_BYTES:
             return None
         # where the clock was set back and has come here again, steps between them lie in another hour, and a file over all would take their place
         if any(file.first != before.last + 1 for before, file in pairwise(files)):
@@ -256,11 +273,14 @@ class LiveLake:
         steps = [_read(file.last, file.path) for file in files]
         sums = {name: sum(getattr(step, name) for step in steps) for name in COUNTS}
         target = files[0].path.with_name(name_of(files[0].first, files[-1].last))
-        self._write(replace(last, path=target, **sums), _rows_of([file.path for file in files], self._table))
+        step = replace(steps[-1], path=target, **sums)
+        self._write(step, _rows_of([file.path for file in files], self._table))
+        return step
+
+    def _delete_replaced(self) -> None:
         with removing(self._root) as may_remove:
             for path in replaced(self.folder, _KEEP_SECONDS) if may_remove else ():
                 path.unlink(missing_ok=True)
-        return target
 
     def trim(self) -> None:
         """Give back memory that is no longer needed: allocators keep it, and what they keep grows for hours. It takes about 15 ms for 100 MB."""
@@ -281,6 +301,7 @@ class LiveLake:
                 *(counted(rejects.count, "line"), legible(rejects.first_reason, REASON_MAX), beside),
             )
         self._write(step, (rows.slice(first, _GROUP_ROWS) for first in range(0, len(rows), _GROUP_ROWS)), _STEP_LEVEL)
+        self._last = step
 
     def _write(self, step: Step, groups: Iterable[pa.Table], level: int = COMPRESSION_LEVEL) -> None:
         with ParquetFile(step.path, self._table) as file:
@@ -288,7 +309,6 @@ class LiveLake:
                 file.add(encode(rows, self._table, level=level))
             file.finish({METADATA_KEY: facts_of(step)})
         files.sync(step.path.parent)
-        self._last = step
 
 
 def _counted(kept: pa.Table, before: Step) -> dict[int, int]:

@@ -42,21 +42,29 @@ from resources.tables.ledger import (
     REJECTED_LINES,
     REJECTS,
     SNAPSHOTS,
-    STREAM_COMPARISONS,
-    Difference,
     HourState,
 )
 from resources.tables.questions import MACROS, QUESTIONS
 from resources.tables.reference import REFERENCE_TABLES
-from resources.tables.stream import STREAM_RUNS, STREAM_STATE, STREAM_VIEWS
+from resources.tables.stream import (
+    ARTICLES_LIVE,
+    CHANGES_LIVE,
+    LIVE_CHANGES,
+    LIVE_VIEWS,
+    STREAM_RUNS,
+    STREAM_STATE,
+    STREAM_VIEWS,
+)
 from resources.tables.structured import INFOBOX_FIELDS, STRUCTURED_ARTICLES, STRUCTURED_BODIES, STRUCTURED_VIEWS
 from resources.tables.versions import version_of
 
 __all__ = [
     "ABOUT",
     "ARTICLES",
+    "ARTICLES_LIVE",
     "ARTICLE_BODIES",
     "ARTICLE_CHANGES",
+    "CHANGES_LIVE",
     "COMPACTED_FILES",
     "COVERED",
     "ENTITIES",
@@ -66,6 +74,8 @@ __all__ = [
     "ENTITY_VIEWS",
     "HOURS",
     "INFOBOX_FIELDS",
+    "LIVE_CHANGES",
+    "LIVE_VIEWS",
     "LOADS",
     "LOOKUPS",
     "MACROS",
@@ -80,7 +90,6 @@ __all__ = [
     "SNAPSHOTS",
     "SNAPSHOT_ARTICLES",
     "SNAPSHOT_ENTITIES",
-    "STREAM_COMPARISONS",
     "STREAM_RUNS",
     "STREAM_STATE",
     "STREAM_VIEWS",
@@ -91,7 +100,6 @@ __all__ = [
     "VISIBILITY_CHANGES",
     "ChangeType",
     "Column",
-    "Difference",
     "HourState",
     "Macro",
     "Purpose",

@@ -29,14 +29,6 @@ class HourState(enum.StrEnum):
     PAST_RETENTION = "past_retention"  # never fetched, and the service no longer keeps it
 
 
-class Difference(enum.StrEnum):
-    """How the stream and the file of an hour may differ in an event."""
-
-    ONLY_IN_STREAM = "only in the stream"
-    ONLY_IN_FILE = "only in the file"
-    DIFFERENT = "different"
-
-
 #: The states of an hour of which nothing more is to come.
 COVERED = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT})
 #: When a project that a batch listing did not name is looked for again, after its hour began: the export may have been repeated. After
@@ -184,64 +176,6 @@ HOURS = Table(
         Column("reason", TEXT, "Why the hour is not loaded, in a sentence."),
     ),
     key=("table_name", "batch_hour", "project_id", "namespace_id"),
-)
-STREAM_COMPARISONS = Table(
-    "stream_comparisons",
-    "The stream and the hourly files compared: a row per hour, project and namespace of which both are known. No row: the stream was not kept then, or "
-    "its hour is not loaded. Changes of visibility, which files never have, are no differences.",
-    (
-        replace(BATCH_HOUR, description="Start (UTC) of the hour."),
-        *PROJECT_AND_NAMESPACE,
-        Column("digest", TEXT, "Digest of the hour's file (`loads`); null: the service's list does not name one."),
-        Column(
-            "compared_from", TIMESTAMP, "Events from this moment on were compared: the stream has them.", required=True
-        ),
-        Column(
-            "compared_until",
-            TIMESTAMP,
-            "Events before this moment were compared: the end of the hour, or how far the stream is kept.",
-            required=True,
-        ),
-        Column("stream_count", INT, "Events of the stream in that time, without changes of visibility.", required=True),
-        Column("file_count", INT, "Events of the hour's file in that time.", required=True),
-        Column("only_in_stream_count", INT, "Events that the file lacks.", required=True),
-        Column("only_in_file_count", INT, "Events that the stream lacks.", required=True),
-        Column(
-            "different_count",
-            INT,
-            "Events of which the two say something different; where they are on the stream does not count.",
-            required=True,
-        ),
-        Column(
-            "superseded_count",
-            INT,
-            "Events that the file lacks and has a newer one of the same title instead, which it may; they are no differences.",
-            required=True,
-        ),
-        Column(
-            "examples",
-            pa.list_(
-                pa.struct(
-                    [
-                        ("difference", TEXT),
-                        ("event_id", TEXT),
-                        ("name", TEXT),
-                        ("article_id", INT),
-                        ("version_id", INT),
-                        ("change_type", TEXT),
-                        ("event_at", TIMESTAMP),
-                        ("columns", pa.list_(TEXT)),
-                    ]
-                )
-            ),
-            "The first of each kind of difference ("
-            + ", ".join(Difference)
-            + "), five at the most, and the columns that differ.",
-            required=True,
-        ),
-        Column("compared_at", TIMESTAMP, "When they were compared.", required=True),
-    ),
-    key=("batch_hour", "project_id", "namespace_id"),
 )
 PROJECT_STATE = Table(
     "project_state",

@@ -1,13 +1,33 @@
-"""What is known of the realtime stream: how far it is kept, and how it was read."""
+"""The realtime stream: the views over its events, how far it is kept, and how it was read."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from resources.tables.articles import ARTICLE_CHANGES, ARTICLES
 from resources.tables.declaration import DOUBLE, INT, TIMESTAMP, Column, Table
+
+LIVE_CHANGES = replace(
+    ARTICLE_CHANGES,
+    name="live_changes",
+    description="Events of the realtime stream whose hours have no file yet, with the page text. An event is here seconds after it happened, until the "
+    "file of its hour is published; then it is in `article_changes`. No row: no stream is kept.",
+)
+CHANGES_LIVE = replace(
+    ARTICLE_CHANGES.narrow,
+    name="changes_live",
+    description="`article_changes` and `live_changes` together: every change up to the newest event of the stream. `event_partition` is not null in rows "
+    "of the stream.",
+)
+ARTICLES_LIVE = replace(
+    ARTICLES,
+    name="articles_live",
+    description="The pages as of the newest event of the realtime stream, by the rule of `articles`. Without a stream it equals `articles`.",
+)
 
 STREAM_STATE = Table(
     "stream_state",
-    "How far the realtime stream is kept, by partition, as of the last time that analysts were shown its events. No row: no stream was kept in the "
-    "last two days.",
+    "How far the realtime stream is kept, by partition, as of its newest file. No row: no stream is kept.",
     (
         Column(
             "partition",
@@ -60,4 +80,5 @@ STREAM_RUNS = Table(
     ),
     key=("began_at",),
 )
+LIVE_VIEWS = (LIVE_CHANGES, CHANGES_LIVE, ARTICLES_LIVE)
 STREAM_VIEWS = (STREAM_STATE, STREAM_RUNS)

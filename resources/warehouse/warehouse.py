@@ -15,8 +15,7 @@ from resources.warehouse.compaction import window as windows
 from resources.warehouse.database.connect import Connector, locked
 from resources.warehouse.database.row_groups import merge_some
 from resources.warehouse.entities import current as entities
-from resources.warehouse.live.beside import Beside
-from resources.warehouse.live.comparison import compare
+from resources.warehouse.live.comparison import compare, keep_visibility_changes
 from resources.warehouse.load import coverage
 from resources.warehouse.load.hours import load_hour
 from resources.warehouse.load.lists import load_list
@@ -30,7 +29,7 @@ from resources.warehouse.read.reading import Reader
 from resources.warehouse.state import current
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     import duckdb
 
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from resources.warehouse.compaction.versions import VersionMerge
     from resources.warehouse.compaction.window import Moved
     from resources.warehouse.live.comparison import Comparison
-    from resources.warehouse.live.provisional import Provisional
     from resources.warehouse.records import (
         Applied,
         AppliedEntities,
@@ -294,34 +292,27 @@ class Warehouse(Reader):
         current.apply_changes(connection, self._lake_root, self._clock())
         entities.apply_changes(connection, self._clock())
 
-    def publish_live(self, about: Mapping[str, str] | None = None) -> Provisional | None:
-        """Let analysts see what the stream has of hours that have no file so far, as provisional rows; the published file stays as it is.
-
-        Readers neither wait nor open it again. A file that was published before there was a stream is published anew first, with `about` as in
-        `publish`. None: hours were loaded since, which are to be published first.
+    def compare_stream(self, hours: Collection[datetime]) -> list[Comparison]:
+        """Compare the stream with the files of loaded hours, as far as it covers them; none where no stream is kept.
 
         Raises:
-            NotPublishedError: nothing was published so far.
-        """
-        beside, now = Beside(self._connector, self.data), self._clock()
-        shown = beside.shown()
-        if shown is None and beside.is_used(now):
-            self.publish(about)
-            shown = beside.shown()
-        return None if shown is None else beside.add(shown, now)
-
-    def compare_stream(self) -> list[Comparison]:
-        """Compare what the stream has of the hours that are loaded with their files; what differs is in `stream_comparisons` as well.
-
-        Only hours that were not compared so far, or not as they are now, are compared; none where no stream is kept.
-
-        Raises:
-            LakeFileError: A file cannot be read; its hour was not compared, the others were.
+            LakeFileError: A file cannot be read.
         """
         if not files_of(self._lake_root / LIVE_CHANGES):
             return []
         with self._connector.build("compare the stream with the hours' files") as connection:
-            return compare(connection, self._lake_root, self._clock())
+            return compare(connection, self._lake_root, hours, self._clock())
+
+    def keep_visibility_changes(self) -> int:
+        """Store the stream's changes of visibility of loaded hours, which their files lack; returns how many are new.
+
+        Raises:
+            LakeFileError: A file of the stream cannot be read; nothing was changed.
+        """
+        if not files_of(self._lake_root / LIVE_CHANGES):
+            return 0
+        with self._connector.build("store changes of visibility") as connection:
+            return keep_visibility_changes(connection, self._lake_root, self._clock())
 
     def publish_is_due(self, every: timedelta | None = timedelta(0)) -> bool:
         """Whether to publish now: at every run (0, the default), `every` so often at the most, or never (None)."""
@@ -329,7 +320,7 @@ class Warehouse(Reader):
 
     def is_published(self, about: Mapping[str, str] | None = None) -> bool:
         """Whether nothing is pending and analysts have everything that is loaded: `publish` would change nothing."""
-        return self._publisher().is_current(about or {}, self._clock())
+        return self._publisher().is_current(about or {})
 
     def publication(self) -> Publication | None:
         """What was published last, and when; None: nothing so far. Takes no lock."""
@@ -355,8 +346,7 @@ class Warehouse(Reader):
         Damaged(self.data).note(lake_path, why)
 
     def _publisher(self) -> Publisher:
-        beside, lock_path = Beside(self._connector, self.data), self.data / "state" / "publish.lock"
-        return Publisher(self._connector, self._lake_root, beside, lock_path)
+        return Publisher(self._connector, self._lake_root, self.data / "state" / "publish.lock")
 
     def copy_to(self, target: StrPath) -> None:
         """Write a copy of the build file with everything that is committed."""

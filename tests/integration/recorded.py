@@ -119,8 +119,6 @@ def _listen(mirror: Mirror, sandbox: Sandbox) -> None:
             warn=pytest.fail,
             options=StreamOptions(connections=1),
             step_seconds=0.05,
-            publish=lambda: None if mirror.warehouse.publish_live() else "Nothing was published.",
-            publish_seconds=3600,
         )
 
 

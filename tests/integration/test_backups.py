@@ -62,8 +62,6 @@ def listen(mirror, do):
             warn=told.append,
             options=StreamOptions(connections=1),
             step_seconds=0.05,
-            publish=lambda: None if mirror.warehouse.publish_live() else "Nothing was published.",
-            publish_seconds=3600,
         )
 
 

@@ -51,9 +51,7 @@ def test_pages_of_this_moment_are_the_truth_before_and_after_their_hour_is_loade
         assert mirror.materialize([last]).success
         assert mirror.publish().success
         assert_found(mirror, truth)
-        rows = mirror.warehouse.sql(
-            "SELECT DISTINCT batch_hour FROM article_changes WHERE event_partition IS NOT NULL"
-        ).rows
+        rows = mirror.warehouse.sql("SELECT DISTINCT batch_hour FROM live_changes").rows
         assert rows == [(last + timedelta(hours=1),)]
         assert_visible(mirror, sandbox, since=hours[0] + timedelta(minutes=30))
         assert_compared(mirror, sandbox, [*hours, last], lost={("enwiki", 0, last): lost})
@@ -63,14 +61,9 @@ def test_pages_of_this_moment_are_the_truth_before_and_after_their_hour_is_loade
         # the service exports the hour again, with a line that nobody can read
         path = mirror.download_path(last, "frwiki")
         sandbox.faults.add(path, kind="line_malformed", where="objects", listed=True, count=None, replace=True)
-        [(before,)] = mirror.rows("SELECT count(*) FROM stream_comparisons")
-        made = mirror.materialize([last])
-        assert made.success
-        metadata = made.metadata["warehouse/article_changes", last]
-        assert metadata["stream_differences"] == 2
-        query = "SELECT sum(only_in_stream_count + superseded_count), count(*) FROM stream_comparisons WHERE project_id = 'frwiki'"
-        assert mirror.rows(query)[0][0] == 1
-        assert mirror.rows("SELECT count(*) FROM stream_comparisons") == [(before,)]
+        assert mirror.materialize([last]).success
+        found = {one.project_id: one for one in mirror.warehouse.compare_stream([last]) if one.difference_count}
+        assert (found["enwiki"].only_in_file_count, found["frwiki"].only_in_stream_count) == (1, 1)
 
 
 def assert_visible(mirror, sandbox, since):
@@ -81,7 +74,7 @@ def assert_visible(mirror, sandbox, since):
         for event in sandbox.world.events(project, since, NOW)
         if event.title.namespace in NAMESPACES and event.type == "visibility-change"
     )
-    query = "SELECT event_id FROM article_changes WHERE change_type = 'visibility-change'"
+    query = "SELECT event_id FROM changes_live WHERE change_type = 'visibility-change'"
     assert Counter(event for (event,) in mirror.warehouse.sql(query).rows) == wanted
     assert wanted.total() > 3
 
@@ -114,14 +107,12 @@ def assert_compared(mirror, sandbox, hours, lost):
         if event.title.namespace in NAMESPACES and event.type != "visibility-change"
     )
     assert len(wanted) > 6
-    for row in mirror.warehouse.sql("FROM stream_comparisons").table.to_pylist():
-        place = (row["project_id"], row["namespace_id"], row["batch_hour"])
+    for one in mirror.warehouse.compare_stream(hours):
+        place = (one.project_id, one.namespace_id, one.batch_hour)
         event, count = lost.get(place), wanted.pop(place, 0)
-        assert (row["stream_count"], row["file_count"]) == (count - (event is not None), count)
-        counts = [row[f"{name}_count"] for name in ("only_in_stream", "only_in_file", "different", "superseded")]
-        assert counts == [0, int(event is not None), 0, 0]
-        found = [(one["difference"], one["event_id"]) for one in row["examples"]]
-        assert found == ([] if event is None else [("only in the file", event)])
+        assert (one.stream_count, one.file_count) == (count - (event is not None), count)
+        assert (one.only_in_stream_count, one.only_in_file_count, one.different_count) == (0, int(event is not None), 0)
+        assert [event in example for example in one.examples] == [True] * (event is not None)
     assert not wanted
 
 
@@ -148,8 +139,6 @@ def listen(mirror, sandbox, since):
             warn=warned.append,
             options=StreamOptions(connections=2),
             step_seconds=0.05,
-            publish=lambda: None if mirror.warehouse.publish_live() else "Nothing was published.",
-            publish_seconds=3600,
         )
     assert warned == []
     return told[-1].step
@@ -172,7 +161,6 @@ def assert_told(mirror, step):
 
 def assert_found(mirror, truth):
     with Published(mirror.warehouse) as published:
-        for source in ("articles", f"articles_at(TIMESTAMPTZ '{NOW}', inexact := true)"):
-            found = published.rows(source)
-            places = {"event_partition": None, "event_offset": None}
-            assert_same({key: row | places for key, row in found.items()}, truth, source)
+        found = published.rows("articles_live")
+        places = {"event_partition": None, "event_offset": None}
+        assert_same({key: row | places for key, row in found.items()}, truth, "articles_live")

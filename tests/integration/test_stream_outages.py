@@ -77,10 +77,6 @@ def listen(mirror, wanted, since=None):
             warn=warned.append,
             options=StreamOptions(connections=2),
             step_seconds=0.05,
-            publish=None
-            if mirror.warehouse.publication() is None
-            else lambda: mirror.warehouse.publish_live() and None,
-            publish_seconds=3600,
             loaded=partial(loaded_hours, mirror.warehouse, SCOPE),
         )
     return steps, warned
@@ -139,7 +135,6 @@ def test_an_outage_of_more_than_two_days_is_told_and_the_next_snapshot_closes_it
     assert any(NOW < row["event_at"] < now - KEPT for row in truth.values())
     assert [made.sentence for made in mirror.take_snapshots()] == [""]
     assert mirror.publish().success
-    assert mirror.warehouse.publish_live()
     assert_same(pages(mirror), truth)
 
 
@@ -167,4 +162,4 @@ def pages(mirror):
     """What analysts find; where an event stood in the stream is not the world's to tell."""
     with Published(mirror.warehouse) as found:
         places = {"event_partition": None, "event_offset": None}
-        return {key: row | places for key, row in found.rows("articles").items()}
+        return {key: row | places for key, row in found.rows("articles_live").items()}

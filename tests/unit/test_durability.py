@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from resources.datasets.live import LIVE_CHANGES, path_of
 from resources.lake import Layout, convert
 from resources.warehouse import Warehouse
 from tests.unit.lake.conftest import Lake as Archives
@@ -73,21 +72,3 @@ def test_the_published_file(order, tmp_path):
     path = warehouse.publish().path
     assert order.is_durable(path)
     assert order.name_is_durable(path)
-
-
-def test_provisional_rows_beside_the_published_file(order, tmp_path):
-    lake, warehouse = Lake(tmp_path), Warehouse(tmp_path, lock_timeout=5.0, clock=Clock())
-    warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])])
-    streamed = path_of(tmp_path / "lake" / LIVE_CHANGES, lake.hour(1), 1, 1)
-    streamed.parent.mkdir(parents=True)
-    lake.file(1, [lake.change(1, "A", 61)]).path.rename(streamed)
-    published = warehouse.publish().path
-    [first] = (tmp_path / "warehouse" / "live").rglob("*.parquet")
-    second = warehouse.publish_live().path
-    for path in (first, second):
-        assert order.is_durable(path)
-        assert order.name_is_durable(path)
-    # the folder that the published file looks into is there before it
-    before, _ = order.named[published]
-    for folder in (first.parent, first.parent.parent, tmp_path / "warehouse"):
-        assert folder.stat().st_ino in order.synced[:before]

@@ -79,7 +79,6 @@ def native_tables() -> tuple[tables.Table, ...]:
         tables.COMPACTED_FILES,
         tables.REJECTS,
         tables.VISIBILITY_CHANGES,
-        tables.STREAM_COMPARISONS,
     )
 
 

@@ -1,1 +1,1 @@
-"""Events of the stream as provisional rows: beside the published file, until the files of their hours take their place."""
+"""Events of the realtime stream whose hours have no file yet: the views over them, and their comparison with the files that come."""

@@ -22,14 +22,13 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from resources import files
-from resources.datasets.live import LIVE_CHANGES
 from resources.errors import clause
 from resources.formatting import counted
 from resources.warehouse.database.connect import is_exhausted, locked
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryError, WarehouseFullError
 from resources.warehouse.faulty import named
-from resources.warehouse.live.beside import FOLDER, folder_of
+from resources.warehouse.live.views import live_folder, prepare_folder
 from resources.warehouse.publish.copying import copy_file
 from resources.warehouse.read.faults import LOOKED_AT, MISSING, Looked, publication
 from resources.warehouse.records import Publication, Published
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.warehouse.database.connect import Connector
-    from resources.warehouse.live.beside import Beside
     from resources.warehouse.views.lake import Sources
 
 _log = logging.getLogger(__name__)
@@ -58,7 +56,6 @@ class Publisher:
 
     connector: Connector
     lake_root: Path
-    beside: Beside
     publish_lock_path: Path
 
     def publish(
@@ -80,7 +77,7 @@ class Publisher:
                     prepare(connection)
                     looked_at_ns = time.time_ns()
                     found = self._sources(connection)
-                    facts = self._facts(connection, found, about, now)
+                    facts = self._facts(connection, found, about)
                     if changed := not self._is_published(facts):
                         found = self._renew(connection, found, facts, now, looked_at_ns)
                         connection.execute("CHECKPOINT")
@@ -101,13 +98,13 @@ class Publisher:
             seconds=time.perf_counter() - started,
         )
 
-    def is_current(self, about: Mapping[str, str], now: datetime) -> bool:
+    def is_current(self, about: Mapping[str, str]) -> bool:
         """Whether nothing is pending and everything is published, so that `publish` would have nothing to do."""
         with self.connector.build("read the ledger") as connection:
             [(pending,)] = connection.execute(
                 "SELECT EXISTS (FROM loads WHERE applied_at IS NULL) OR EXISTS (FROM snapshots WHERE applied_at IS NULL)"
             ).fetchall()
-            facts = self._facts(connection, self._sources(connection), about, now)
+            facts = self._facts(connection, self._sources(connection), about)
         return not pending and self._is_published(facts)
 
     def is_due(self, every: timedelta | None, now: datetime) -> bool:
@@ -148,7 +145,7 @@ class Publisher:
         with self._replacing("mend the published file") as temporary:
             with self.connector.published() as connection:
                 about = dict(connection.execute("SELECT name, value FROM about").fetchall())
-                found = self._with_live(sources(connection, self.lake_root), about)
+                found = sources(connection, self.lake_root)
             if about.get("lake_root") == root:
                 return None
             if found.missing and not found.count:
@@ -156,6 +153,7 @@ class Publisher:
                     f"None of the {len(found.missing)} lake files that {target.name} names lies under {root}. Nothing was "
                     "changed. Bring the folder lake there as well, then try again."
                 )
+            found = self._with_stream(found)
             copy_file(target, temporary)
             with self.connector.open_file(temporary) as connection:
                 with transaction(connection):
@@ -188,12 +186,15 @@ class Publisher:
             finally:
                 _sweep(target)
 
+    def _with_stream(self, found: Sources) -> Sources:
+        """Add the folder of the stream, and see that the views can read it."""
+        folder = live_folder(self.lake_root)
+        return replace(found, live=str(folder), is_stream_mixed=prepare_folder(folder))
+
     def _sources(self, connection: duckdb.DuckDBPyConnection) -> Sources:
         return sources(connection, self.lake_root, Looked.last(connection))
 
-    def _facts(
-        self, connection: duckdb.DuckDBPyConnection, found: Sources, about: Mapping[str, str], now: datetime
-    ) -> dict[str, Any]:
+    def _facts(self, connection: duckdb.DuckDBPyConnection, found: Sources, about: Mapping[str, str]) -> dict[str, Any]:
         """The facts by which a publication is recognised. Revision and ledger stand for everything in the build file."""
         [(version, views)] = connection.execute("SELECT schema_version, prepared_version FROM internal.meta").fetchall()
         [(storage,)] = connection.execute(
@@ -205,7 +206,6 @@ class Publisher:
             **_state(connection),
             "storage_version": storage.rstrip("+"),
             "lake_root": str(self.lake_root.resolve()),
-            "stream": self.beside.is_used(now),
             "lake_files": found.count,
             MISSING: list(found.missing),
             "snapshots": found.versions,
@@ -217,7 +217,7 @@ class Publisher:
         try:
             with self.connector.published() as connection:
                 held = publication(connection)
-            return held.items() >= facts.items() and self.beside.is_whole()
+            return held.items() >= facts.items()
         except (NotPublishedError, QueryError, duckdb.Error):
             return False
 
@@ -230,24 +230,20 @@ class Publisher:
         looked_at_ns: int,
     ) -> Sources:
         """Let the views find the lake's files, and write the facts and `about`; returns the lake files behind the views."""
-        live: dict[str, str] = {}
-        if facts["stream"]:
-            self.beside.set_damaged_aside()
-            live[FOLDER] = self.beside.begin(connection, facts["revision"], now)
-        found = self._with_live(found, live)
+        found = self._with_stream(found)
         shown = {
             "attribution": _ATTRIBUTION,
             **facts["about"],
             "published_at": now.isoformat(timespec="seconds"),
             **{name: str(facts[name]) for name in ("revision", "schema_version", "storage_version")},
             "duckdb_version": duckdb.__version__,
-            **live,
         }
         try:
             self._write(connection, found, facts | {LOOKED_AT: looked_at_ns}, shown)
         except duckdb.Error:
             # a file may be damaged whose times do not show it: then its footer does
-            known, found = found.missing, self._with_live(sources(connection, self.lake_root), live)
+            known = found.missing
+            found = self._with_stream(sources(connection, self.lake_root))
             if found.missing == known:
                 raise
             facts = facts | {MISSING: list(found.missing), "lake_files": found.count, LOOKED_AT: looked_at_ns}
@@ -279,14 +275,6 @@ class Publisher:
                 "INSERT INTO internal.publication VALUES (?, ?)",
                 [[name, json.dumps(value)] for name, value in facts.items()],
             )
-
-    def _with_live(self, found: Sources, about: Mapping[str, str]) -> Sources:
-        """With the folders of the stream that a publication has according to its facts, if it has any."""
-        root = self.lake_root.resolve()
-        folder = folder_of(root.parent, about)
-        if folder is None:
-            return found
-        return replace(found, live=str(folder), streamed=str(root / LIVE_CHANGES))
 
 
 def _lake_facts(root: str, found: Sources) -> dict[str, str]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from resources import datasets
 from resources.datasets import ARTICLE_CHANGES
-from resources.tables import HOURS, LOADS, PROJECT_STATE, REJECTS, SNAPSHOTS, STREAM_COMPARISONS, VISIBILITY_CHANGES
+from resources.tables import HOURS, LOADS, PROJECT_STATE, REJECTS, SNAPSHOTS, VISIBILITY_CHANGES
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.formulas import FORMULAS
 from resources.warehouse.database.sql import column_list, identifier, statement
@@ -67,7 +67,7 @@ def of_projects() -> list[str]:
     return [
         *own,
         *sorted(states),
-        *(table.name for table in (LOADS, HOURS, REJECTS, SNAPSHOTS, STREAM_COMPARISONS, VISIBILITY_CHANGES)),
+        *(table.name for table in (LOADS, HOURS, REJECTS, SNAPSHOTS, VISIBILITY_CHANGES)),
     ]
 
 
@@ -258,8 +258,7 @@ class Reader:
         with self._asking() as connection:
             try:
                 if is_confined:
-                    lake = self._lake_root.resolve()
-                    confine(connection, (lake, lake.parent / "warehouse" / "live"))
+                    confine(connection, (self._lake_root.resolve(),))
                     query = confined(connection, query)
                 relation = connection.sql(query, params=list(parameters) or None)
                 return QueryResult(pa.table({}) if relation is None else relation.to_arrow_table())

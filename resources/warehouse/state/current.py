@@ -27,8 +27,8 @@ from resources.files import UnusableFileError
 from resources.tables import ARTICLE_CHANGES, ARTICLES, SNAPSHOT_ARTICLES
 from resources.warehouse.database.connect import answer, is_exhausted, raise_revision
 from resources.warehouse.database.formulas import STATE
-from resources.warehouse.database.memory import keeping_nothing_read, limit_of
-from resources.warehouse.database.sql import column_list, moment, quoted, statement, transaction
+from resources.warehouse.database.memory import limit_of
+from resources.warehouse.database.sql import column_list, quoted, statement, transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.faulty import named
 from resources.warehouse.load.files import retire, supersede
@@ -49,8 +49,8 @@ _LIVING = (
     "articles.rowid AS place, project_id, replace(name, '_', ' ') AS title, article_id, event_at, version_id, "
     "true AS is_update, event_key, source_at, namespace_id"
 )
-#: About what a row takes while the newest of each title is found, and what a key takes that is searched for.
-_STATE_BYTES, _KEY_BYTES = 250, 100
+#: About what a row takes while the newest of each title is found.
+_STATE_BYTES = 250
 _RENEWED = "SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS NULL"
 
 
@@ -188,62 +188,29 @@ def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list
     connection.execute("CREATE OR REPLACE TEMP VIEW states AS\n" + "\nUNION ALL\n".join(parts))
 
 
-def preview(connection: duckdb.DuckDBPyConnection, lake_root: Path, changes: str) -> None:
-    """What taking in the rows of the table `changes` would do if they were those of loaded hours; nothing is changed.
-
-    Afterwards `deciding` has the rows by which pages would live, and `leaving` the pages whose row of before would count no longer.
-    """
-    hours = f"SELECT DISTINCT batch_hour AS source_at, project_id, namespace_id FROM {changes}"  # noqa: S608  our own table
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE pending AS {hours}")
-    connection.execute("CREATE OR REPLACE TEMP TABLE renewed AS SELECT project_id FROM articles LIMIT 0")
-    candidates = statement("state/candidates", changes=changes, base="internal.bases", more="")
-    _decide(connection, lake_root, versions(connection, lake_root, bases_only=True), f"({candidates})", is_kept=False)
-
-
 def _advance(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[Version]) -> tuple[int, int, int]:
     """Take in the pending files of the projects that are not made anew; pages written, removed, looked up anew."""
     if not _count(connection, "pending ANTI JOIN renewed USING (project_id)"):
         return 0, 0, 0
-    recomputed = _decide(connection, lake_root, bases, "internal.candidates", is_kept=True)
+    recomputed = _decide(connection, lake_root, bases)
     removed = _count(connection, "leaving ANTI JOIN deciding USING (project_id, article_id)")
     connection.execute(statement("state/keep_maxima"))
     # where nothing was loaded again, what decides anew is of pending files, which are in `article_changes`
     return _insert(connection, bases, "all_changes" if recomputed else "article_changes"), removed, recomputed
 
 
-def _decide(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[Version], candidates: str, *, is_kept: bool
-) -> int:
-    """Make `deciding` and `leaving` of what is pending of the rows of `candidates`; returns how many titles and pages were looked up anew.
-
-    Where nothing of it is kept, it is enough to know which pages are in `leaving`, and not where their rows are.
-    """
-    connection.execute(statement("state/apply_pending", candidates=candidates))
+def _decide(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[Version]) -> int:
+    """Make `deciding` and `leaving` of what is pending; returns how many titles and pages were looked up anew."""
+    connection.execute(statement("state/apply_pending", candidates="internal.candidates"))
     redone = ("(SELECT DISTINCT * FROM redone_titles)", "(SELECT DISTINCT * FROM redone_pages)")
     recomputed = sum(_count(connection, rows) for rows in redone)
     if recomputed:
         _compete(connection, lake_root, bases, "SELECT DISTINCT project_id FROM advancing")
         connection.execute(statement("state/apply_history"))
     connection.execute(statement("state/moved"))
-    # what was looked up anew may be older than anything
-    first = None if recomputed or is_kept else _first(connection)
-    if first is None:
-        connection.execute(statement("state/near", living=_LIVING))
-    else:
-        with keeping_nothing_read(connection, _count(connection, "moved_titles") * _KEY_BYTES):
-            connection.execute(statement("live/places"))
-        connection.execute(statement("live/near", living=_LIVING, first_at=moment(first)))
+    connection.execute(statement("state/near", living=_LIVING))
     connection.execute(statement("state/apply_maxima"))
-    if first is not None:
-        connection.execute("INSERT INTO leaving SELECT NULL, project_id, article_id FROM outlived")
     return recomputed
-
-
-def _first(connection: duckdb.DuckDBPyConnection) -> datetime | None:
-    """The first moment of what is new; None: one has no moment."""
-    query = "SELECT CASE WHEN count(*) = count(event_at) THEN min(event_at) END FROM fresh"
-    first: datetime | None = answer(connection, query)[0][0]
-    return first
 
 
 def _renew(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[Version]) -> int:

@@ -14,6 +14,7 @@ from resources.tables import (
     ARTICLE_BODIES,
     ARTICLE_CHANGES,
     ARTICLES,
+    LIVE_VIEWS,
     LOOKUPS,
     SNAPSHOT_ARTICLES,
     STREAM_VIEWS,
@@ -23,6 +24,7 @@ from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, nulls, quoted, statement
+from resources.warehouse.live.views import live_views
 from resources.warehouse.load.once import Kept
 from resources.warehouse.load.snapshot_rows import versions
 from resources.warehouse.read.faults import faults
@@ -54,7 +56,8 @@ class Sources:
 
     `files`, `compacted` (those with the bodies) and `snapshots` are of articles, `kept` are those of other datasets whose bodies are asked for. `superseded_in`:
     the folder of the compacted files, with its slash, where rows of them are passed over; else empty. `cold`: those of the compacted files
-    that may have changes of hours before the `window`. `has_visibility`: whether changes of visibility are kept beside those of the files.
+    that may have changes of hours before the `window`. `live`: the folder of the stream; `is_stream_mixed`: files of it lack declared columns.
+    `has_visibility`: whether changes of visibility are kept beside those of the files.
     """
 
     files: tuple[str, ...]
@@ -67,7 +70,7 @@ class Sources:
     window: Window | None = None
     cold: tuple[ColdFile, ...] = ()
     live: str = ""
-    streamed: str = ""
+    is_stream_mixed: bool = False
     has_visibility: bool = False
 
     @property
@@ -153,6 +156,7 @@ def shown() -> tuple[Table, ...]:
         ARTICLE_BODIES,
         SNAPSHOT_ARTICLES.narrow,
         *bodies.views(),
+        *LIVE_VIEWS,
         *STREAM_VIEWS,
     )
 
@@ -174,14 +178,12 @@ def frames() -> Iterator[str]:
 
 def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
     """Let the views find these files."""
-    if found.live:
-        connection.execute(statement("views/live", files=quoted(f"{found.live}/*.parquet")))
     for made in _internal(found):
         connection.execute(made)
 
 
 def _all_changes(found: Sources) -> list[str]:
-    """The queries for the changes that the file itself holds, those in the lake, and the provisional ones."""
+    """The queries for the changes that the file itself holds, those in the lake."""
     columns = column_list(ARTICLE_CHANGES.narrow)
     parts = [f"SELECT {columns} FROM internal.{ARTICLE_CHANGES.name}"]  # noqa: S608  declared names
     if found.window is not None:
@@ -190,17 +192,7 @@ def _all_changes(found: Sources) -> list[str]:
         # what has a place in the stream is provisional
         settled = "* REPLACE (CAST(NULL AS BIGINT) AS event_partition, CAST(NULL AS BIGINT) AS event_offset)"
         parts.append(f"SELECT {columns} FROM (SELECT {settled} FROM main.{VISIBILITY_CHANGES.name})")  # noqa: S608
-    if found.live:
-        parts.append(f"SELECT {columns} FROM internal.live WHERE is_change")  # noqa: S608
     return parts
-
-
-def _articles(found: Sources) -> str:
-    """The query for the pages that the file itself holds, and those that events of the stream have changed since."""
-    columns, settled = column_list(ARTICLES), f"internal.{ARTICLES.name}"
-    if found.live:
-        return statement("views/live_articles", columns=columns, settled=settled)
-    return f"SELECT {columns} FROM {settled}"  # noqa: S608  declared names
 
 
 def _internal(found: Sources) -> Iterator[str]:
@@ -208,6 +200,12 @@ def _internal(found: Sources) -> Iterator[str]:
     for name, query in _queries(found).items():
         inner = name if name in _BELOW else f"{_INNER}{name}"
         yield f"CREATE OR REPLACE VIEW internal.{identifier(inner)} AS\n{query}"
+    if found.live:
+        live = live_views(found.live, is_mixed=found.is_stream_mixed)
+    else:
+        live = ((f"{_INNER}{view.name}", f"SELECT {nulls(view)} WHERE false") for view in (*LIVE_VIEWS, *STREAM_VIEWS))
+    for name, query in live:
+        yield f"CREATE OR REPLACE VIEW internal.{identifier(name)} AS\n{query}"
 
 
 def _queries(found: Sources) -> dict[str, str]:
@@ -223,24 +221,15 @@ def _queries(found: Sources) -> dict[str, str]:
         if files:
             names = ", ".join(quoted(path) for path in files)
             of_articles.insert(0, statement(f"views/{name}", files=f"[{names}]", superseded=left_out))
-    if found.live:
-        of_articles.append(statement("views/article_bodies_live", files=quoted(f"{found.streamed}/*/*/*.parquet")))
     states = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in STATE.items())
     views = {
-        "articles": ([_articles(found)], nulls(ARTICLES)),
+        "articles": ([f"SELECT {column_list(ARTICLES)} FROM internal.{ARTICLES.name}"], nulls(ARTICLES)),  # noqa: S608
         "article_changes": (_all_changes(found), nulls(ARTICLE_CHANGES.narrow)),
         "article_bodies": (of_articles, nulls(ARTICLE_BODIES)),
         "snapshot_articles": ([version.pages() for version in present], nulls(SNAPSHOT_ARTICLES.narrow)),
         "snapshot_pages": ([version.articles() for version in present], nulls(ARTICLES)),
         "snapshot_states": ([version.states() for version in present], states),
         **{view.name: (bodies.parts(view, found.kept, left_out), nulls(view)) for view in bodies.views()},
-        **{
-            view.name: (
-                [statement(f"views/{view.name}", files=quoted(f"{found.live}/*.parquet"))] if found.live else [],
-                nulls(view),
-            )
-            for view in STREAM_VIEWS
-        },
     }
     return {
         name: "\nUNION ALL\n".join(parts or [f"SELECT {nothing} WHERE false"])

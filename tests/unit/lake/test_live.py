@@ -267,18 +267,19 @@ def test_small_files_become_large_ones_and_every_event_is_found_once(layout):
     assert len(list(lake.folder.rglob("*.parquet"))) == 71 + 8 + 1
     for path in lake.folder.rglob("*.parquet"):
         os.utime(path, (path.stat().st_mtime - 3_700,) * 2)
-    lake.add([lines(record(1, 70))], NOW)
-    assert lake.merge() is not None
-    assert len(list(lake.folder.rglob("*.parquet"))) == 1 + 8 + 1
-    assert stored(layout) == Counter([*((n % 7, n) for n in range(70)), (1, 70)])
-    # a new hour has files of its own
-    later = NOW + timedelta(hours=1)
-    step = lake.add([lines(record(1, 100))], later)
+    # with a new hour those of the hour before become one, and those that were merged long ago are deleted, together
+    step = lake.add([lines(record(1, 100))], NOW + timedelta(hours=1))
+    assert lake.merge().stem == "000000000001-000000000071"
+    assert (step.number, step.offsets[1]) == (72, 101)
+    assert lake.last() == lake_of(layout).last() == step
+    assert len(list(lake.folder.rglob("*.parquet"))) == 1 + 7 + 1 + 1
     assert lake.merge() is None
-    assert (step.number, step.offsets[1]) == (73, 101)
-    # killed before the newest large file was durable: those that it is made of are still there
-    [*lake.files()][1].unlink()
-    assert stored(layout) == Counter([*((n % 7, n) for n in range(70)), (1, 70), (1, 100)])
+    assert [path.stem for path in lake.files()] == ["000000000001-000000000071", "000000000072"]
+    whole = Counter([*((n % 7, n) for n in range(70)), (1, 100)])
+    assert stored(layout) == whole
+    # killed before the large file was durable: those that it is made of are still there
+    next(lake.files()).unlink()
+    assert stored(layout) == whole
 
 
 def test_row_groups_do_not_grow_however_often_files_are_merged(layout, monkeypatch):
@@ -298,19 +299,20 @@ def test_row_groups_do_not_grow_however_often_files_are_merged(layout, monkeypat
 def test_files_that_were_merged_stay_while_a_backup_copies_them(layout):
     lake, there = lake_of(layout), []
 
-    def merged_after_an_hour(first):
-        for number in range(first, first + 8):
-            lake.add([lines(record(0, number))], NOW)
+    def next_hour(hour):
+        for offset in range(8 * hour, 8 * hour + 8):
+            lake.add([lines(record(0, offset))], NOW + timedelta(hours=hour))
         for path in lake.folder.rglob("*.parquet"):
             os.utime(path, (path.stat().st_mtime - 3_700,) * 2)
         there[:] = lake.folder.rglob("*.parquet")
-        assert lake.merge() is not None
+        while lake.merge() is not None:
+            pass
 
-    merged_after_an_hour(0)
+    next_hour(0)
     with copying(layout.root, wait_seconds=0):
-        merged_after_an_hour(8)
+        next_hour(1)
         assert all(path.exists() for path in there)
-    merged_after_an_hour(16)
+    next_hour(2)
     assert not all(path.exists() for path in there)
     assert stored(layout) == Counter((0, n) for n in range(24))
 

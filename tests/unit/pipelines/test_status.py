@@ -23,7 +23,6 @@ from resources.warehouse.database.connect import Connector
 from tests.builds import lay
 from tests.local_cluster import free_port
 from tests.unit.warehouse.conftest import START, Clock, Lake
-from tests.unit.warehouse.test_comparison import stream
 
 ONE = timedelta(hours=1)
 
@@ -196,31 +195,6 @@ def test_scheduler_that_does_not_answer_needs_attention_and_hides_nothing(whole,
         f"Nobody answers at {dict(status.facts)['engine'].split()[0]}"
     ]
     assert [len(place.cells) for place in status.places] == [5]
-
-
-def test_what_the_stream_and_the_files_differ_in_needs_attention(mirror):
-    for number in range(5):
-        mirror.load(number)
-    assert "stream and files" not in names(mirror)
-    kept = {(number, "enwiki", 0): [mirror.lake.change(number + 1, "A", 60 * number + 1)] for number in range(5)}
-    stream(mirror, kept, until=300)
-    mirror.warehouse.compare_stream()
-    assert names(mirror)["stream and files"] == "5 hours compared, 4 events, no difference"
-    stream(mirror, {key: [rows[0] | {"url": "u"}] for key, rows in kept.items()}, until=300)
-    for number in range(5):
-        mirror.load(number, tag="again")
-    mirror.warehouse.compare_stream()
-    assert names(mirror)["stream and files"] == "5 hours compared, 4 events, 4 differ"
-    troubles = mirror.status(4).troubles
-    assert troubles[-4].startswith(
-        "enwiki namespace 0, 2026-11-01 04:00 UTC: 1 event of the stream and the hour's file differ ("
-    )
-    assert troubles[-1] == "The stream and the files differ in 1 more hour."
-
-
-def names(mirror):
-    mirror.publish()
-    return dict(mirror.status(4).facts)
 
 
 def test_how_far_the_stream_is_kept(mirror):

@@ -18,7 +18,7 @@ from tests.unit.warehouse.conftest import START
 
 #: The stream is kept from the middle of the first hour until the middle of the fourth.
 SINCE, UNTIL = 30, 210
-ZERO = (0, 0, 0, 0)
+NONE = (0, 0, 0)
 
 
 def events(lake, first=0, end=4):
@@ -70,13 +70,16 @@ def load(mirror, hours, *, lacks=(), other=None, tag=""):
         mirror.warehouse.load_hour(mirror.lake.hour(number), files)
 
 
-def counts(mirror):
-    """By hour and namespace: only in the stream, only in the file, different, superseded."""
-    query = (
-        "SELECT date_diff('hour', TIMESTAMPTZ '2026-11-01', batch_hour), namespace_id, "
-        "only_in_stream_count, only_in_file_count, different_count, superseded_count FROM stream_comparisons"
-    )
-    return {tuple(row[:2]): row[2:] for row in rows(mirror, query)}
+def compared(mirror, hours=range(50)):
+    """By hour and namespace: only in the stream, only in the file, different."""
+    return {
+        ((one.batch_hour - START) // timedelta(hours=1), one.namespace_id): (
+            one.only_in_stream_count,
+            one.only_in_file_count,
+            one.different_count,
+        )
+        for one in mirror.warehouse.compare_stream([mirror.lake.hour(hour) for hour in hours])
+    }
 
 
 @pytest.fixture
@@ -101,11 +104,10 @@ def chosen(hours, hour, count, kinds=("update", "delete")):
 def test_a_faultless_hour_has_no_difference(mirror):
     hours = events(mirror.lake)
     load(mirror, hours)
-    assert mirror.warehouse.compare_stream() == []
+    assert compared(mirror) == {}
     stream(mirror, hours)
-    told = mirror.warehouse.compare_stream()
-    # of the last hour the stream has one half only, of the first one as well
-    assert counts(mirror) == {(hour, namespace): ZERO for hour in range(4) for namespace in (0, 14)}
+    found = mirror.warehouse.compare_stream([mirror.lake.hour(hour) for hour in range(6)])
+    assert compared(mirror) == {(hour, namespace): NONE for hour in range(4) for namespace in (0, 14)}
     in_time = [
         row
         for of_hour in hours.values()
@@ -113,45 +115,40 @@ def test_a_faultless_hour_has_no_difference(mirror):
         if row["change_type"] != "visibility-change"
         and at(mirror.lake, SINCE) <= row["event_at"] < at(mirror.lake, UNTIL)
     ]
-    assert sum(one.stream_count for one in told) == sum(one.file_count for one in told) == len(in_time) > 40
-    assert all("agree in" in str(one) for one in told)
-    # what is compared stays so
-    assert mirror.warehouse.compare_stream() == []
+    assert sum(one.stream_count for one in found) == sum(one.file_count for one in found) == len(in_time) > 40
+    # of the last hour the stream has one half only, of the first one as well, and nothing is claimed of the rest
+    assert {one.batch_hour.hour: one.is_partial for one in found} == {0: True, 1: False, 2: False, 3: True}
+    sentences = [str(one) for one in found if one.namespace_id == 0]
+    assert "(the stream covers 00:30:00 to 01:00:00): the stream and the file agree in" in sentences[0]
+    assert "covers" not in sentences[1]
+    # other hours are left out
+    assert {hour for hour, _ in compared(mirror, [2])} == {2}
 
 
 def test_what_one_side_lacks_or_says_otherwise_is_counted_and_shown(mirror):
-    mirror.warehouse._clock.now = at(mirror.lake, 239)
     hours = events(mirror.lake)
     dropped, missing, changed = (chosen(hours, hour, 2) for hour in (0, 1, 2))
     other = {changed[0]["event_id"]: {"abstract": "z", "url": "u"}, changed[1]["event_id"]: {"html": "<p>?"}}
     load(mirror, hours, lacks={row["event_id"] for row in missing}, other=other)
     stream(mirror, hours, lacks={row["event_id"] for row in dropped})
-    told = mirror.warehouse.compare_stream()
-    assert sum(one.difference_count for one in told) == 6
-    found = {
-        (name, what, *columns)
-        for name, what, columns in rows(
-            mirror, "SELECT e.name, e.difference, e.columns FROM (SELECT unnest(examples) AS e FROM stream_comparisons)"
-        )
-        for columns in [columns or []]
+    found = mirror.warehouse.compare_stream([mirror.lake.hour(hour) for hour in range(4)])
+    assert sum(one.difference_count for one in found) == 6
+    assert {example for one in found for example in one.examples} == {
+        *(f"{row['name']!r}, event {row['event_id']}: only in the file" for row in dropped),
+        *(f"{row['name']!r}, event {row['event_id']}: only in the stream" for row in missing),
+        f"{changed[0]['name']!r}, event {changed[0]['event_id']}: different (url, abstract)",
+        f"{changed[1]['name']!r}, event {changed[1]['event_id']}: different (html)",
     }
-    assert found == {
-        *((row["name"], "only in the file") for row in dropped),
-        *((row["name"], "only in the stream") for row in missing),
-        (changed[0]["name"], "different", "url", "abstract"),
-        (changed[1]["name"], "different", "html"),
-    }
-    assert {hour for (hour, _), found in counts(mirror).items() if found != ZERO} == {0, 1, 2}
-    [sentence] = {str(one) for one in told if one.only_in_file_count == len(dropped)} or {""}
-    assert sentence.endswith("2 only in the file). `stream_comparisons` has examples.")
-    # the next load tells only what is new
-    assert all(one.is_news for one in told)
-    assert [one.is_news for one in mirror.warehouse.compare_stream() if one.difference_count] == [False] * len(
-        [one for one in told if one.difference_count]
-    )
-    # what is there to stay costs no load for two days
-    mirror.warehouse._clock.now = mirror.lake.hour(7)
-    assert mirror.warehouse.compare_stream() == []
+    assert {hour for (hour, _), counts in compared(mirror).items() if counts != NONE} == {0, 1, 2}
+    [sentence] = {str(one) for one in found if one.only_in_file_count == len(dropped)} or {""}
+    assert "2 events of the stream and the file differ (2 only in the file), for example 'T " in sentence
+
+
+def test_page_text_that_one_side_does_not_keep_is_no_difference(mirror):
+    row = mirror.lake.change(1, "A", 61, html="<p>")
+    stream(mirror, {(1, "enwiki", 0): [row]})
+    load(mirror, {(1, "enwiki", 0): [row | {"html": None}]})
+    assert compared(mirror) == {(1, 0): NONE}
 
 
 def test_a_file_may_lack_what_a_newer_event_of_its_title_took_the_place_of(mirror):
@@ -160,9 +157,8 @@ def test_a_file_may_lack_what_a_newer_event_of_its_title_took_the_place_of(mirro
     hours = {(1, "enwiki", 0): [*of_page, lake.change(2, "B", 64), lake.change(2, "B", 65)]}
     stream(mirror, hours)
     load(mirror, hours, lacks={row["event_id"] for row in (*of_page[:2], hours[1, "enwiki", 0][-1])})
-    mirror.warehouse.compare_stream()
     # the newest of B is missing, though an older one is there
-    assert counts(mirror) == {(1, 0): (1, 0, 0, 2)}
+    assert compared(mirror) == {(1, 0): (1, 0, 0)}
 
 
 def test_an_hour_whose_file_the_service_does_not_list_lacks_what_the_stream_has(mirror):
@@ -170,56 +166,13 @@ def test_an_hour_whose_file_the_service_does_not_list_lacks_what_the_stream_has(
     stream(mirror, hours)
     absent = [HourStatus(mirror.lake.hour(1), "enwiki", number, HourState.ABSENT) for number in (10, 14)]
     mirror.warehouse.load_hour(mirror.lake.hour(1), [mirror.lake.file(1, hours[1, "enwiki", 0])], absent)
-    mirror.warehouse.compare_stream()
-    assert counts(mirror) == {(1, 0): ZERO, (1, 10): ZERO, (1, 14): (1, 0, 0, 0)}
+    assert compared(mirror) == {(1, 0): NONE, (1, 10): NONE, (1, 14): (1, 0, 0)}
     # its export is made later on after all
     load(mirror, hours)
-    mirror.warehouse.compare_stream()
-    assert counts(mirror)[1, 14] == ZERO
-
-
-def test_what_the_stream_brings_later_makes_the_comparison_again(mirror):
-    mirror.warehouse._clock.now = at(mirror.lake, 239)
-    hours = events(mirror.lake, 2)
-    late = {row["event_id"] for row in chosen(hours, 2, 3)}
-    load(mirror, hours)
-    stream(mirror, hours, lacks=late)
-    mirror.warehouse.compare_stream()
-    assert sum(found[1] for found in counts(mirror).values()) == 3
-    stream(mirror, {key: [r for r in of_hour if r["event_id"] in late] for key, of_hour in hours.items()}, number=3)
-    assert {one.batch_hour for one in mirror.warehouse.compare_stream()} == {mirror.lake.hour(2)}
-    assert set(counts(mirror).values()) == {ZERO}
-    # the hour goes on
-    rest = {key: [r for r in of_hour if r["event_at"] >= at(mirror.lake, UNTIL)] for key, of_hour in hours.items()}
-    stream(mirror, rest, number=4, until=235)
-    assert {one.batch_hour for one in mirror.warehouse.compare_stream()} == {mirror.lake.hour(3)}
-    assert set(counts(mirror).values()) == {ZERO}
-    assert rows(mirror, "SELECT max(compared_until) FROM stream_comparisons") == [(at(mirror.lake, 235),)]
-
-
-def test_an_hour_that_is_loaded_again_is_compared_again_and_keeps_what_was_found_where_the_stream_is_gone(mirror):
-    hours = events(mirror.lake, 1, 2)
-    missing = {row["event_id"] for row in chosen(hours, 1, 4)}
-    load(mirror, hours, lacks=missing)
-    path = stream(mirror, hours)
-    mirror.warehouse.compare_stream()
-    assert sum(found[0] for found in counts(mirror).values()) == 4
-    load(mirror, hours, tag="again")
-    mirror.warehouse.compare_stream()
-    assert set(counts(mirror).values()) == {ZERO}
-    load(mirror, hours, lacks=missing)
-    mirror.warehouse.compare_stream()
-    found = counts(mirror)
-    path.unlink()
-    load(mirror, hours, tag="without a stream")
-    assert mirror.warehouse.compare_stream() == []
-    assert counts(mirror) == found
-    # nor is anything compared that the service no longer keeps
-    stream(mirror, hours)
-    mirror.warehouse._clock.now += timedelta(hours=30)
-    assert mirror.warehouse.compare_stream() == []
-    assert mirror.warehouse.drop_project("enwiki") is not None
-    assert counts(mirror) == {}
+    assert compared(mirror)[1, 14] == NONE
+    # the service no longer keeps the hour, nor do we keep the files of the stream
+    mirror.warehouse._clock.now += timedelta(hours=50)
+    assert compared(mirror) == {}
 
 
 def test_only_what_was_mirrored_is_compared(mirror):
@@ -231,16 +184,14 @@ def test_only_what_was_mirrored_is_compared(mirror):
     }
     since = {("enwiki", 0): at(mirror.lake, SINCE), ("enwiki", 14): at(mirror.lake, 90)}
     stream(mirror, kept, kept_since=since)
-    mirror.warehouse.compare_stream()
-    assert counts(mirror) == {
-        (hour, number): ZERO for hour in range(2) for number in (0, 14) if (hour, number) != (0, 14)
-    }
-    [(begun,)] = rows(mirror, "SELECT min(compared_from) FROM stream_comparisons WHERE namespace_id = 14")
-    assert begun == at(mirror.lake, 90)
+    found = {(hour, number): NONE for hour in range(2) for number in (0, 14) if (hour, number) != (0, 14)}
+    assert compared(mirror) == found
+    begun = [one.compared_from for one in mirror.warehouse.compare_stream([mirror.lake.hour(1)])]
+    assert begun == [mirror.lake.hour(1), at(mirror.lake, 90)]
 
 
 @pytest.mark.parametrize("which", ["stream", "hour"])
-def test_a_damaged_file_is_told_and_changes_nothing(mirror, which):
+def test_a_damaged_file_is_named_and_changes_nothing(mirror, which):
     hours = events(mirror.lake, 2)
     load(mirror, hours)
     of_hour = next((mirror.data / "lake" / "article_changes").glob("*/hour=03/*.parquet"))
@@ -248,10 +199,9 @@ def test_a_damaged_file_is_told_and_changes_nothing(mirror, which):
     whole = paths[which].read_bytes()
     paths[which].write_bytes(whole[:-60])
     with pytest.raises(LakeFileError, match=r"(?s)cannot be read .* Nothing was changed"):
-        mirror.warehouse.compare_stream()
-    assert counts(mirror) == ({} if which == "stream" else dict.fromkeys(((h, n) for h in (2,) for n in (0, 14)), ZERO))
+        compared(mirror)
     paths[which].write_bytes(whole)
-    assert len(mirror.warehouse.compare_stream()) == (4 if which == "stream" else 2)
+    assert len(compared(mirror)) == 4
 
 
 def test_changes_of_visibility_outlast_their_hour(mirror):
@@ -267,20 +217,19 @@ def test_changes_of_visibility_outlast_their_hour(mirror):
     )
     path = stream(mirror, hours)
     load(mirror, hours)
-    mirror.warehouse.compare_stream()
+    mirror.warehouse.keep_visibility_changes()
     mirror.warehouse.publish()
     assert Counter(mirror.warehouse.sql(found).rows) == Counter(wanted)
     assert set(wanted) < set(mirror.warehouse.sql("SELECT event_id, name FROM distinct_changes").rows)
     # whatever is loaded again, and when the stream is long gone
     load(mirror, hours, tag="again")
-    mirror.warehouse.compare_stream()
+    mirror.warehouse.keep_visibility_changes()
     path.unlink()
     load(mirror, hours, tag="and again")
-    mirror.warehouse.compare_stream()
+    mirror.warehouse.keep_visibility_changes()
     mirror.warehouse._clock.now += timedelta(days=3)
     assert mirror.warehouse.publish().changed
     assert Counter(mirror.warehouse.sql(found).rows) == Counter(wanted)
-    assert set(counts(mirror).values()) == {ZERO}
     mirror.warehouse.drop_project("enwiki")
     mirror.warehouse.publish()
     assert mirror.warehouse.sql("SELECT count(*) FROM article_changes").rows == [(0,)]
@@ -290,9 +239,8 @@ def test_a_file_that_has_changes_of_visibility_after_all_has_them_once(mirror):
     hours = {(1, "enwiki", 0): [mirror.lake.change(1, "A", 61, "visibility-change"), mirror.lake.change(1, "A", 62)]}
     stream(mirror, hours)
     load(mirror, hours)
-    mirror.warehouse.compare_stream()
+    mirror.warehouse.keep_visibility_changes()
     assert rows(mirror, "SELECT count(*) FROM visibility_changes") == [(1,)]
     mirror.warehouse.load_hour(mirror.lake.hour(1), [mirror.lake.file(1, hours[1, "enwiki", 0])])
-    mirror.warehouse.compare_stream()
+    mirror.warehouse.keep_visibility_changes()
     assert rows(mirror, "SELECT count(*) FROM visibility_changes") == [(0,)]
-    assert counts(mirror) == {(1, 0): ZERO}

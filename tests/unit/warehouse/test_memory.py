@@ -7,18 +7,12 @@ import os
 import re
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
-import duckdb
 import pytest
 
-from assets.steps.live_publication import ENVIRONMENT
 from benchmarks.pages import Pages
-from resources.datasets.live import LIVE_CHANGES, path_of
-from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Warehouse
-from resources.warehouse.database.sql import nulls
 from resources.warehouse.state import current
 
 ROOT = Path(__file__).parents[3]
@@ -71,49 +65,3 @@ def test_a_million_pages_are_made_anew_in_little_memory(tmp_path):
     assert (written, peak < 250 + BESIDES_MIB) == (1_000_000, True), peak
     with warehouse._connector.build("compare") as connection:
         assert connection.execute("SELECT count(*), bit_xor(hash(articles)) FROM articles").fetchall() == whole
-
-
-HOUR = datetime(2026, 11, 1, 10, tzinfo=UTC)
-#: Ten times as many events may take so much more (MiB).
-GROWN_MIB = 20
-
-
-def stream(data, count):
-    """Events of two hours, of half as many pages with long titles, in files of a stream."""
-    files = 4
-    for number in range(files):
-        path = path_of(data / "lake" / LIVE_CHANGES, HOUR, number + 1, number + 1)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # a connection of its own: the module's may have a result of another test
-        with duckdb.connect() as connection:
-            connection.execute(
-                f"""
-            COPY (
-              SELECT {nulls(ARTICLE_CHANGES)} WHERE false
-              UNION ALL BY NAME
-              SELECT
-                TIMESTAMPTZ '2026-11-01 09:00:00+00' + to_hours(n // {(count + 1) // 2}) AS batch_hour, 'enwiki' AS project_id, 0 AS namespace_id,
-                n // 2 AS article_id, n AS version_id, repeat(md5(CAST(n // 2 AS VARCHAR)), 7) AS name, 'update' AS change_type,
-                batch_hour + to_milliseconds(n % 3000000) AS event_at, md5(CAST(n AS VARCHAR)) AS event_id,
-                event_at AS event_published_at
-              FROM range({count * number // files}, {count * (number + 1) // files}) AS event(n)
-            ) TO '{path}' (FORMAT parquet, ROW_GROUP_SIZE 8192)
-            """
-            )
-
-
-def publish_events(data):
-    tell(Warehouse(Path(data), clock=lambda: HOUR).publish_live().event_count)
-
-
-def test_events_of_the_stream_are_published_in_the_same_memory_however_many(tmp_path):
-    peaks = []
-    for count in (12_000, 120_000):
-        data = tmp_path / str(count)
-        stream(data, 4)
-        Warehouse(data, clock=lambda: HOUR).publish()
-        stream(data, count)
-        written, peak = told_by(f"publish_events({str(data)!r})", ENVIRONMENT)
-        assert written == count
-        peaks.append(peak)
-    assert peaks[1] - peaks[0] < GROWN_MIB, peaks

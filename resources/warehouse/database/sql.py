@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import re
 from datetime import UTC
 from importlib import resources
 from typing import TYPE_CHECKING
@@ -28,15 +30,34 @@ _SCALARS: dict[pa.DataType, str] = {
 }
 
 
+#: The line before a statement of a file with several.
+_NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
+
+
 def statement(name: str, /, **values: str) -> str:
-    """The text of `<name>.sql`; the name begins with the room, for example `load/strangers`.
+    """The text of a statement by its folder and name, for example `load/strangers`.
+
+    It is all of `<name>.sql`, or in another .sql file of the folder what follows the line `-- name: <name>`.
 
     `{name}` in it stands for a value, which may have further ones of those after it, or for a shared formula.
     """
-    text = resources.files("resources.warehouse").joinpath(f"{name}.sql").read_text(encoding="utf-8")
+    folder, _, key = name.rpartition("/")
+    text = _statements(folder)[key]
     for place, value in (*values.items(), *FORMULAS.items()):
         text = text.replace(f"{{{place}}}", value)
     return text
+
+
+@functools.cache
+def _statements(folder: str) -> dict[str, str]:
+    """The statements in the .sql files of a folder, by name."""
+    found: dict[str, str] = {}
+    for file in resources.files("resources.warehouse").joinpath(folder).iterdir():
+        if file.name.endswith(".sql"):
+            # the name of a file stands for what is before the first name in it
+            words = [file.name.removesuffix(".sql"), *_NAME.split(file.read_text(encoding="utf-8"))]
+            found |= dict(zip(words[::2], words[1::2], strict=True))
+    return found
 
 
 def quoted(text: str) -> str:

@@ -24,7 +24,7 @@ NAMES = frozenset(table.name for table in tables.ENTITY_VIEWS)
 
 def derived(name: str) -> str:
     """The query of a table that is derived from the entities of today."""
-    text = statement(f"views/entities/{name}", today=_TODAY)
+    text = statement(f"views/{name}", today=_TODAY)
     return _OBJECT.sub(r"CASE WHEN starts_with(\1, '{') THEN CAST(\1 AS JSON) END", text)
 
 

@@ -1,3 +1,43 @@
+-- name: entity_labels
+SELECT entity_id, text.key AS language_id, text.value ->> '$' AS label
+FROM (
+  SELECT entity_id, unnest(map_entries(TRY(CAST(labels AS MAP(VARCHAR, JSON))))) AS text
+  FROM (SELECT entity_id, {object:labels_json} AS labels FROM {today})
+)
+
+-- name: entity_descriptions
+SELECT entity_id, text.key AS language_id, text.value ->> '$' AS description
+FROM (
+  SELECT entity_id, unnest(map_entries(TRY(CAST(descriptions AS MAP(VARCHAR, JSON))))) AS text
+  FROM (SELECT entity_id, {object:descriptions_json} AS descriptions FROM {today})
+)
+
+-- name: entity_aliases
+SELECT entity_id, language_id, CAST(position AS BIGINT) AS position, alias
+FROM (
+  SELECT entity_id, language_id, unnest(aliases) AS alias, generate_subscripts(aliases, 1) AS position
+  FROM (
+    SELECT entity_id, texts.key AS language_id, json_extract_string(texts.value, '$[*]') AS aliases
+    FROM (
+      SELECT entity_id, unnest(map_entries(TRY(CAST(aliases AS MAP(VARCHAR, JSON))))) AS texts
+      FROM (SELECT entity_id, {object:aliases_json} AS aliases FROM {today})
+    )
+  )
+)
+
+-- name: entity_sitelinks
+SELECT
+  entity_id,
+  link.key AS project_id,
+  link.value ->> 'title' AS title,
+  json_extract_string(link.value, '$.badges[*]') AS badges,
+  link.value ->> 'url' AS url
+FROM (
+  SELECT entity_id, unnest(map_entries(TRY(CAST(sitelinks AS MAP(VARCHAR, JSON))))) AS link
+  FROM (SELECT entity_id, {object:sitelinks_json} AS sitelinks FROM {today})
+)
+
+-- name: entity_statements
 -- The wanted parts of a text are extracted in one call. `content_data` is extracted once more as JSON: it may be a plain text, which
 -- cannot be parsed. Its keys may have capitals, so `data` is read from a copy in small letters; only a text is read from the original.
 -- Statements that come as one list name their property themselves.
@@ -79,3 +119,10 @@ SELECT
   part[9] AS references_json,
   CAST(statement AS VARCHAR) AS statement_json
 FROM parsed
+
+-- name: best_statements
+-- A statement without a rank is a normal one.
+SELECT *
+FROM entity_statements
+WHERE coalesce(rank, 'normal') <> 'deprecated'
+QUALIFY coalesce(rank = 'preferred', false) = coalesce(bool_or(rank = 'preferred') OVER (PARTITION BY entity_id, property_id), false)

@@ -1,9 +1,0 @@
--- Two lookups of one run may lead to the same page. Which of them is shown is told by the table, so that no body is ever sorted or
--- grouped; the first file's schema stands for all, so that a question for something else opens no other.
-SELECT project_id, article_id, version_id, source_at, CAST(NULL AS TIMESTAMPTZ) AS batch_hour, html, wikitext
-FROM read_parquet({files}, hive_partitioning = false) AS file
-SEMI JOIN (
-  FROM lookups
-  WHERE is_found AND purpose <> 'watch'
-  QUALIFY row_number() OVER (PARTITION BY project_id, article_id, version_id, source_at ORDER BY looked_up_at, asked_name) = 1
-) AS shown USING (project_id, source_at, asked_name, looked_up_at)

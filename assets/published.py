@@ -13,7 +13,7 @@ from assets.failures import as_failure
 from assets.maintenance.housekeeping import clean, is_due
 from assets.partitions import HOUR
 from assets.prefix import ALONE, Prefix
-from assets.steps import repair
+from assets.steps import rebuilding, repair
 from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.data_folder import facts_of
@@ -31,8 +31,10 @@ WHEN_DUE = {"wme/publish": "when due"}
 REPAIRED = "repaired"
 
 _TABLES = """
-SELECT table_name AS "table", 'table' AS kind, estimated_size AS "rows" FROM duckdb_tables() WHERE NOT internal
-UNION ALL SELECT view_name, 'view', NULL FROM duckdb_views() WHERE NOT internal
+SELECT table_name AS "table", 'table' AS kind, max(estimated_size) AS "rows" FROM duckdb_tables()
+WHERE schema_name = 'main' OR table_name IN ('articles', 'article_changes', 'lookups') GROUP BY ALL
+UNION ALL SELECT view_name, 'view', NULL FROM duckdb_views()
+WHERE NOT internal AND schema_name = 'main' AND view_name NOT IN ('articles', 'article_changes', 'lookups')
 ORDER BY ALL"""
 _NEWEST = f"SELECT {', '.join(PREVIEW)} FROM articles ORDER BY event_at DESC, name LIMIT {PREVIEW_ROWS}"  # noqa: S608
 
@@ -74,6 +76,7 @@ def published_warehouse(prefix: Prefix = ALONE) -> dg.AssetsDefinition:
             metadata = _times(store, every) | {"changed": False}
             return dg.MaterializeResult(metadata=sized(metadata | _kept(context, lake, store)))
         with as_failure():
+            rebuilding.complete(lake, warehouse, engine, enterprise)
             published = store.publish(facts_of(store.data))
             repaired = {}
             if published.faulty_lake_files:

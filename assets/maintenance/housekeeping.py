@@ -112,7 +112,8 @@ def clean(
     """
     now = now or datetime.now(UTC)
     journal = _journal(layout)
-    if not warehouse.build_path.exists():
+    # the ledger of a file that has replaced a damaged one does not name everything that is needed
+    if not warehouse.build_path.exists() or not warehouse.is_complete():
         return Cleaning((), ())
     with warehouse.ledger() as ledger, removing(layout.root) as may_remove:
         since = _read(journal)

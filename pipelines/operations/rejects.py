@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from pipelines.operations.rebuild import kept_versions, rebuild
+from assets.steps.rebuilding import kept_versions
+from pipelines.operations.rebuild import rebuild
 from resources.adapters import build_resources
 from resources.datasets import Family, datasets, named
 from resources.datasets.paths import ARCHIVE, DIGITS
@@ -25,7 +26,7 @@ from resources.warehouse import Warehouse
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pipelines.operations.rebuild import Part, Rebuilt
+    from assets.steps.rebuilding import Part, Rebuilt
     from resources.lake import Layout
     from resources.settings import Settings
     from resources.warehouse import QueryResult

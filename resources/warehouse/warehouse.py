@@ -13,6 +13,7 @@ from resources.warehouse.audit.auditor import Auditor
 from resources.warehouse.compaction import ledger as compactions
 from resources.warehouse.compaction import window as windows
 from resources.warehouse.database.connect import Connector, locked
+from resources.warehouse.database.copying import copy_file
 from resources.warehouse.database.row_groups import merge_some
 from resources.warehouse.entities import current as entities
 from resources.warehouse.live.comparison import compare, keep_visibility_changes
@@ -21,7 +22,6 @@ from resources.warehouse.load.hours import load_hour
 from resources.warehouse.load.lists import load_list
 from resources.warehouse.load.lookups import load_lookups
 from resources.warehouse.load.snapshots import load_snapshot
-from resources.warehouse.publish.copying import copy_file
 from resources.warehouse.publish.publisher import Publisher
 from resources.warehouse.read.faults import Damaged
 from resources.warehouse.read.ledger import Ledger
@@ -340,6 +340,21 @@ class Warehouse(Reader):
             LakeFileError: no file of the lake is there; nothing was changed.
         """
         return self._publisher().relocate()
+
+    def is_complete(self) -> bool:
+        """Whether the build file has everything that was loaded. False: It has replaced a damaged one, and was not completed since."""
+        with self._connector.build("look for what is missing") as connection:
+            [(found,)] = connection.execute("SELECT is_complete FROM internal.meta").fetchall()
+        return bool(found)
+
+    def create(self) -> None:
+        """Create an empty build file where there is none; otherwise the next opening copies the published file."""
+        self._connector.create_build()
+
+    def note_complete(self) -> None:
+        """Note that everything that is archived was loaded again."""
+        with self._connector.build("note that nothing is missing") as connection:
+            connection.execute("UPDATE internal.meta SET is_complete = true")
 
     def note_damage(self, lake_path: str, why: str) -> None:
         """Treat a lake file with damaged pages like a missing one, until it is replaced."""

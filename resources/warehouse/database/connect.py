@@ -16,12 +16,20 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import filelock
 
+from resources import files
 from resources.errors import clause
-from resources.warehouse.database.instances import NAME, Instances, connect
+from resources.warehouse.database.instances import NAME, Instances, connect, is_exhausted
+from resources.warehouse.database.recovery import (
+    create_build,
+    is_locked,
+    is_missing,
+    is_refused,
+    read_metadata,
+    replace_build,
+)
 from resources.warehouse.database.row_groups import note_added
-from resources.warehouse.database.schema import ensure
+from resources.warehouse.database.schema import OutdatedError, ensure
 from resources.warehouse.database.sql import quoted
-from resources.warehouse.database.torn import noted
 from resources.warehouse.errors import (
     NotPublishedError,
     QueryError,
@@ -31,16 +39,18 @@ from resources.warehouse.errors import (
     WarehouseVersionError,
 )
 
+__all__ = ["Connector", "answer", "has_table", "is_exhausted", "locked", "raise_revision"]
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
-
-    from resources.warehouse.database.torn import Torn
 
 _log = logging.getLogger(__name__)
 
 #: Apart, because writers set for a whole instance what readers do not want.
 _WRITERS, _READERS = Instances(), Instances()
+#: Errors by which DuckDB refuses what it reads, besides the base class, which stands for a wrong checksum.
+_REFUSALS = (duckdb.IOException, duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
 #: What every supported client reads: DuckDB 1.5 and later. A file keeps its storage version unless it is raised.
 OLDEST_STORAGE = "v1.5.0"
 
@@ -93,54 +103,79 @@ class Connector:
         """The same for a caller that holds the lock already."""
         self.build_path.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(_spill_path(self.build_path), ignore_errors=True)
+        # a process that is killed leaves it
+        note = self.build_path.with_name(f"{self.build_path.name}.open")
+        was_left_open, is_open = note.exists(), False
+        if not was_left_open:
+            note.touch()
+            files.sync(note.parent)
         try:
-            with noted(self.build_path) as torn, contextlib.ExitStack() as opened:
-                connection = self._open_build(purpose, torn, opened)
-                ensure(connection, self.build_path)
+            with contextlib.ExitStack() as opened:
+                connection = self._open_build(purpose, was_left_open, opened)
+                is_open = True
                 yield connection
         except duckdb.Error as error:
-            if "Corrupt database file" in str(error):
-                raise self._damaged(purpose, error) from error
-            if not is_exhausted(error):
-                raise
-            raise WarehouseFullError(
-                f"Disk or memory ran out, so this run could not {purpose} ({clause(error)}). The warehouse is as it was before. Make "
-                f"room under {self.build_path.parent.name} or give the process more memory, and run it again."
-            ) from error
+            if is_exhausted(error):
+                raise WarehouseFullError(
+                    f"Disk or memory ran out, so this run could not {purpose} ({clause(error)}). The warehouse is as it was before. Make "
+                    f"room under {self.build_path.parent.name} or give the process more memory, and run it again."
+                ) from error
+            if (type(error) is duckdb.Error or isinstance(error, _REFUSALS)) and is_refused(
+                self.build_path, with_rows=True
+            ):
+                self._replace_build(error)
+                raise WarehouseDamagedError(
+                    f"DuckDB could not read {self.build_path.name}, so this run could not {purpose} ({clause(error)}). The file was replaced, "
+                    "and the next publication loads again what it lacks. Run it again."
+                ) from error
+            raise
+        finally:
+            # a file that could not be opened is left to the next process
+            if is_open or not was_left_open:
+                note.unlink(missing_ok=True)
 
-    def _open_build(self, purpose: str, torn: Torn, opened: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
-        """Open for writing. Somebody may have opened the file by hand: then DuckDB refuses, and we wait a while."""
+    def _open_build(self, purpose: str, was_left_open: bool, opened: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
+        """Open for writing. A file that DuckDB refuses is replaced; for one that another program has open this waits a while."""
         end = time.monotonic() + self.lock_timeout
+        is_replaced = False
+        if is_missing(self.build_path, self.published_path):
+            self._replace_build(None)
         while True:
             try:
-                return self._opened(torn, opened)
-            except duckdb.Error as error:
-                if torn.mend(error):
-                    continue
-                if is_exhausted(error):
-                    raise
-                if not (isinstance(error, duckdb.IOException) and "Could not set lock" in str(error)):
-                    raise self._damaged(purpose, error) from error
-                if time.monotonic() >= end:
-                    raise WarehouseBusyError(
-                        f"Another program has {self.build_path.name} open, so this run could not {purpose}. Nothing was "
-                        f"changed. Close it there; to look at the data open {self.published_path.name}, which never locks."
+                with contextlib.ExitStack() as opening:
+                    connection = opening.enter_context(self.open_file(self.build_path))
+                    if was_left_open:
+                        read_metadata(connection)
+                    ensure(connection)
+                    opened.push(opening.pop_all())
+                    return connection
+            except (OutdatedError, duckdb.Error) as error:
+                if isinstance(error, duckdb.Error):
+                    if is_exhausted(error):
+                        raise
+                    if is_locked(self.build_path):
+                        if time.monotonic() >= end:
+                            raise WarehouseBusyError(
+                                f"Another program has {self.build_path.name} open, so this run could not {purpose}. Nothing was "
+                                f"changed. Close it there; to look at the data open {self.published_path.name}, which never locks."
+                            ) from error
+                        time.sleep(min(0.2, max(0.0, end - time.monotonic())))
+                        continue
+                if is_replaced or not (isinstance(error, OutdatedError) or is_refused(self.build_path)):
+                    raise WarehouseDamagedError(
+                        f"DuckDB cannot open {self.build_path.name}, so this run could not {purpose} ({clause(error)}). Nothing was changed. "
+                        "What is published stays as it is, and so do archive and lake."
                     ) from error
-            time.sleep(min(0.2, max(0.0, end - time.monotonic())))
+                self._replace_build(error)
+                is_replaced = True
 
-    def _opened(self, torn: Torn, opened: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
-        with contextlib.ExitStack() as opening:
-            connection = opening.enter_context(self.open_file(self.build_path))
-            torn.look(connection)
-            opened.push(opening.pop_all())
-        return connection
+    def create_build(self) -> None:
+        """Create an empty build file where there is none; otherwise a copy of the published file would take its place."""
+        with locked(self.lock_path, self.lock_timeout, "create the build file"):
+            create_build(self.build_path, self.open_file)
 
-    def _damaged(self, purpose: str, error: duckdb.Error) -> WarehouseDamagedError:
-        name = self.build_path.name
-        return WarehouseDamagedError(
-            f"DuckDB cannot read {name}, so this run could not {purpose} ({clause(error)}). What is published stays as it is, and so do archive and lake. If "
-            f"the file is damaged, remove warehouse/{name} and warehouse/{name}.wal and run `wme rebuild`: it is made again from the archive."
-        )
+    def _replace_build(self, why: Exception | None) -> None:
+        replace_build(self.build_path, self.published_path, self.open_file, why)
 
     @contextlib.contextmanager
     def open_file(self, path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
@@ -166,8 +201,10 @@ class Connector:
                 connection.execute("SET enable_progress_bar = false")
                 connection.execute(f"ATTACH {quoted(str(path))} AS {NAME}{options}")
                 connection.execute(f"USE {NAME}")
-            except duckdb.InvalidInputException as error:
-                if "version" not in str(error):
+            except (duckdb.InvalidInputException, duckdb.IOException) as error:
+                # not that of a path in an error of another kind
+                words = "version" if isinstance(error, duckdb.InvalidInputException) else "version number"
+                if words not in str(error):
                     raise
                 raise WarehouseVersionError(
                     f"DuckDB {duckdb.__version__} cannot open {path.name} in the storage version {version} ({clause(error)}). Nothing was "
@@ -223,11 +260,6 @@ def _spill_path(path: Path) -> Path:
     Each file has its own: hours are loaded into one while a copy of it is made ready for publishing.
     """
     return path.with_name(f"{path.name}.spill")
-
-
-def is_exhausted(error: duckdb.Error) -> bool:
-    """Whether the disk or the memory ran out, which no other input would have helped."""
-    return isinstance(error, duckdb.OutOfMemoryException) or "No space left" in str(error)
 
 
 def answer(

@@ -1,8 +1,13 @@
 -- What the build file holds beyond the declared tables.
 -- Version of the tables, and of what analysts ask (views/prepared.py); revision: raised by each transaction that changes what is
--- published.
-CREATE TABLE IF NOT EXISTS internal.meta (schema_version VARCHAR NOT NULL, revision BIGINT NOT NULL, prepared_version VARCHAR);
-INSERT INTO internal.meta SELECT '', 0, NULL WHERE NOT EXISTS (FROM internal.meta);
+-- published. A file that has replaced a damaged one is not complete until everything that is archived was loaded again.
+CREATE TABLE IF NOT EXISTS internal.meta (
+  schema_version VARCHAR NOT NULL,
+  revision BIGINT NOT NULL,
+  prepared_version VARCHAR,
+  is_complete BOOLEAN NOT NULL
+);
+INSERT INTO internal.meta SELECT '', 0, NULL, true WHERE NOT EXISTS (FROM internal.meta);
 COMMENT ON TABLE internal.meta IS {keys};
 
 -- The snapshot underneath the pages of a project and namespace: the newest one that was loaded.

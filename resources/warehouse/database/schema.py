@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from resources import datasets, tables
+from resources.errors import clause
 from resources.warehouse.database.formulas import KEYS_DIGEST, STATE
 from resources.warehouse.database.sql import identifier, quoted, sql_type, statement, transaction
-from resources.warehouse.errors import WarehouseVersionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 #: Columns for the pipeline alone: the keys, and the row's place in its file.
 INTERNAL_COLUMNS = {
@@ -99,13 +98,17 @@ def _digest(natives: tuple[tables.Table, ...]) -> str:
     return hashlib.sha256(_script(natives).encode()).hexdigest()[:16]
 
 
-def ensure(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+class OutdatedError(Exception):
+    """A build file has tables that are declared in another way today."""
+
+
+def ensure(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the tables of a new build file, and those that a dataset has been declared for since; leave a file of the same version alone.
 
     Tables that no dataset declares stay.
 
     Raises:
-        WarehouseVersionError: The file has other columns or keys; nothing was changed.
+        OutdatedError: The file has other columns or keys; nothing was changed.
     """
     wanted = digest()
     connection.execute("CREATE SCHEMA IF NOT EXISTS internal")
@@ -118,13 +121,13 @@ def ensure(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         return
     script = _script(native_tables())
     if found is not None and (changed := _changed(connection, script)):
-        raise WarehouseVersionError(
-            f"{path.name} was made for tables of version {found}, and this program declares version {wanted} "
-            f"({', '.join(changed)} differ). Nothing was changed. Remove {path.name} and run `wme rebuild`, which makes it again from the archive."
-        )
-    with transaction(connection):
-        connection.execute(script)
-        connection.execute("UPDATE internal.meta SET schema_version = ?", [wanted])
+        raise OutdatedError(f"it was made for tables of version {found}; {', '.join(changed)} differ today")
+    try:
+        with transaction(connection):
+            connection.execute(script)
+            connection.execute("UPDATE internal.meta SET schema_version = ?", [wanted])
+    except duckdb.CatalogException as error:
+        raise OutdatedError(f"it has something else in the place of a table or view ({clause(error)})") from error
 
 
 def search_internal(connection: duckdb.DuckDBPyConnection) -> None:

@@ -24,12 +24,14 @@ import duckdb
 from resources import files
 from resources.errors import clause
 from resources.formatting import counted
-from resources.warehouse.database.connect import is_exhausted, locked
+from resources.warehouse.database.connect import locked
+from resources.warehouse.database.copying import copy_file
+from resources.warehouse.database.instances import is_exhausted
+from resources.warehouse.database.recovery import ASIDE
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryError, WarehouseFullError
 from resources.warehouse.faulty import named
 from resources.warehouse.live.views import live_folder, prepare_folder
-from resources.warehouse.publish.copying import copy_file
 from resources.warehouse.read.faults import LOOKED_AT, MISSING, Looked, publication
 from resources.warehouse.records import Publication, Published
 from resources.warehouse.views.lake import make_views, sources
@@ -87,6 +89,8 @@ class Publisher:
                 locked_seconds = time.perf_counter() - locked_at
             if changed:
                 _put(temporary, target)
+                for aside in self.connector.build_path.parent.glob(f"{self.connector.build_path.name}.{ASIDE}*"):
+                    aside.unlink(missing_ok=True)
         return Published(
             path=target,
             changed=changed,
@@ -102,7 +106,8 @@ class Publisher:
         """Whether nothing is pending and everything is published, so that `publish` would have nothing to do."""
         with self.connector.build("read the ledger") as connection:
             [(pending,)] = connection.execute(
-                "SELECT EXISTS (FROM loads WHERE applied_at IS NULL) OR EXISTS (FROM snapshots WHERE applied_at IS NULL)"
+                "SELECT EXISTS (FROM loads WHERE applied_at IS NULL) OR EXISTS (FROM snapshots WHERE applied_at IS NULL) "
+                "OR NOT is_complete FROM internal.meta"
             ).fetchall()
             facts = self._facts(connection, self._sources(connection), about)
         return not pending and self._is_published(facts)
@@ -129,6 +134,9 @@ class Publisher:
         """Revision of the build file that is not published yet; None: there is none."""
         with self.connector.build("read the ledger") as connection:
             state = _state(connection)
+            [(is_complete,)] = connection.execute("SELECT is_complete FROM internal.meta").fetchall()
+        if not is_complete:
+            return int(state["revision"])
         # 0: nothing was loaded so far; a build file that is made anew is no news
         return None if self._is_published(state) else state["revision"] or None
 

@@ -10,6 +10,7 @@ import pytest
 
 from assets.partitions import HOUR as ONE_HOUR
 from assets.published import WHEN_DUE, published_warehouse
+from assets.steps import hour as batches
 from resources.adapters import ConfiguredEngine
 from resources.settings import Settings
 from resources.tables import HourState
@@ -111,3 +112,16 @@ def test_small_row_groups_are_put_together_and_a_busy_warehouse_fails_no_run(ben
 )
 def test_people_are_told_when_it_is_published_next(every, last, text):
     assert next_text(None if last is None else Publication(last, 1), every) == text
+
+
+def test_a_build_file_that_was_replaced_is_completed_before_it_is_published(bench, publish, caplog):
+    publish(0)
+    bench.serve("enwiki", 1)
+    archived = bench.fetch(("enwiki", 0))
+    batches.load_hour(archived, bench.convert(archived), bench.warehouse)
+    bench.warehouse.build_path.write_bytes(b"no database")
+    assert bench.warehouse.loaded_digests(HOUR) == {}
+    publish(0)
+    assert bench.warehouse.is_complete()
+    assert bench.warehouse.sql("SELECT count(*) FROM articles").rows == [(1,)]
+    assert "Loaded again: 1 hour, 0 versions of snapshots." in caplog.text

@@ -48,6 +48,9 @@ def work(data, files, tell):
     warehouse = Warehouse(data, lock_timeout=30.0)
     tell("start")
     check(warehouse)
+    if not warehouse.is_complete():
+        tell("replaced")
+        warehouse.note_complete()
     tell("load")
     for file in files.hours:
         warehouse.load_hour(file.batch_hour, [file])
@@ -114,7 +117,7 @@ def main(data, pickled, kills, seed):
     editions = pickle.loads(Path(pickled).read_bytes())
     chance = random.Random(seed)
     times = {}
-    hits = dict.fromkeys(("start", *PHASES, "end"), 0)
+    hits = dict.fromkeys(("start", "replaced", *PHASES, "end"), 0)
     run(Path(data), editions[1], "end", times, chance)
     for number in range(_MOST * kills):
         # where the machine is busy, a short phase may be over before the kill

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import duckdb
 import pytest
@@ -148,7 +147,7 @@ class Memory:
         self.lake_root = lake_root
         self.connection = duckdb.connect(config={"threads": "1"})
         self.connection.execute("SET TimeZone = 'UTC'")
-        ensure(self.connection, Path("memory"))
+        ensure(self.connection)
 
     def empty(self):
         for table in self.TABLES:

@@ -275,8 +275,10 @@ def test_build_file_made_anew_is_published_though_it_counts_the_same(lake, wareh
     load(0, "A")
     first = warehouse.publish()
     warehouse.build_path.unlink()
+    warehouse.create()
     load(1, "B")
     assert warehouse.unpublished_revision() == first.revision
+    warehouse.note_complete()
     assert warehouse.publish().changed
     assert warehouse.unpublished_revision() is None
     assert warehouse.sql("SELECT name FROM articles").rows == [("B",)]

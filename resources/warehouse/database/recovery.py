@@ -1,0 +1,150 @@
+"""Replacement of a build file that DuckDB refuses: it is set aside, and a copy of the published file takes its place.
+
+Nothing here writes into DuckDB's blocks. What the copy lacks is loaded again by the next publication (`assets/steps/rebuilding.py`), because a file
+that is new or was copied back says so (`internal.meta.is_complete`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+from typing import TYPE_CHECKING, Final
+
+import duckdb
+
+from resources import files
+from resources.errors import clause
+from resources.warehouse.database.copying import copy_file
+from resources.warehouse.database.foreign import remove_code
+from resources.warehouse.database.instances import NAME, connect, is_exhausted
+from resources.warehouse.database.schema import OutdatedError, ensure
+from resources.warehouse.database.sql import quoted
+from resources.warehouse.errors import WarehouseDamagedError, WarehouseVersionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    #: Opens a file for writing.
+    Open = Callable[[Path], AbstractContextManager[duckdb.DuckDBPyConnection]]
+
+_log = logging.getLogger(__name__)
+#: The end of the name of a build file that was set aside.
+ASIDE: Final = "damaged"
+
+
+def replace_build(build: Path, published: Path, open_file: Open, why: Exception | None) -> None:
+    """Set the build file aside, and put a copy of the published file in its place, or none where that one does not serve.
+
+    The caller holds the lock and has no connection open. A kill at any point leaves a build file that DuckDB refuses, none, or the copy; the
+    next process continues.
+
+    Args:
+        build: The build file.
+        published: The published file.
+        open_file: Opens a file with the settings of the warehouse.
+        why: The error by which the file was refused. None: The file is missing.
+    """
+    aside = build.with_name(f"{build.name}.{ASIDE}")
+    if build.exists():
+        build.replace(aside)
+    # the log belongs to the file that was set aside
+    if (log := build.with_name(f"{build.name}.wal")).exists():
+        log.replace(aside.with_name(f"{aside.name}.wal"))
+    is_copied = published.exists() and _put_in_place(build, published, open_file)
+    if not is_copied:
+        _put_in_place(build, None, open_file)
+    _log.warning(
+        "%s. %s takes its place. The next publication loads from the lake and the archive what that lacks.",
+        f"{build.name} is missing"
+        if why is None
+        else f"{build.name} cannot be used ({clause(why)}) and was renamed to {aside.name}",
+        f"A copy of {published.name}" if is_copied else "A new file",
+    )
+
+
+def create_build(build: Path, open_file: Open) -> None:
+    """Create an empty build file where there is none, without a copy of the published one. It is not complete."""
+    if not build.exists():
+        build.parent.mkdir(parents=True, exist_ok=True)
+        build.with_name(f"{build.name}.wal").unlink(missing_ok=True)
+        _put_in_place(build, None, open_file)
+
+
+def is_missing(build: Path, published: Path) -> bool:
+    """Whether there is no build file, although one was published or set aside."""
+    was_there = published.exists() or build.with_name(f"{build.name}.{ASIDE}").exists()
+    return was_there and not build.exists()
+
+
+def _put_in_place(build: Path, published: Path | None, open_file: Open) -> bool:
+    """Put a copy of the published file in the place of the build file, or a new file. False: The published file does not serve."""
+    temporary = build.with_name(f"{build.name}.tmp")
+    temporary.unlink(missing_ok=True)
+    try:
+        if published is not None:
+            copy_file(published, temporary)
+            # the published file may come from elsewhere
+            remove_code(temporary)
+        with open_file(temporary) as connection:
+            read_metadata(connection)
+            ensure(connection)
+            connection.execute("UPDATE internal.meta SET is_complete = false")
+            connection.execute("CHECKPOINT")
+        files.put(temporary, build)
+    except (duckdb.Error, OutdatedError, WarehouseDamagedError, WarehouseVersionError) as error:
+        if published is None or (isinstance(error, duckdb.Error) and is_exhausted(error)):
+            raise
+        _log.info("%s does not serve as a build file: %s", published.name, clause(error))
+        return False
+    finally:
+        for left in (temporary, temporary.with_name(f"{temporary.name}.wal")):
+            left.unlink(missing_ok=True)
+    return True
+
+
+def read_metadata(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Read all metadata of the attached file, which DuckDB otherwise reads when it is needed. Returns the names of its tables.
+
+    Raises:
+        duckdb.Error: The metadata is damaged.
+    """
+    query = (
+        """SELECT concat_ws('.', database_name, '"' || schema_name || '"', '"' || table_name || '"') """
+        "FROM duckdb_tables() WHERE database_name = current_database()"
+    )
+    tables = [table for (table,) in connection.execute(query).fetchall()]
+    for table in tables:
+        connection.execute(f"SELECT count(*) FROM pragma_storage_info({quoted(table)})").fetchall()  # noqa: S608  our own tables
+    return tables
+
+
+def is_refused(path: Path, *, with_rows: bool = False) -> bool:
+    """Whether DuckDB refuses a file that may be read and written: opening it, reading its metadata or, if asked, its rows fails."""
+    try:
+        path.open("r+b").close()
+    except OSError:
+        return False
+    try:
+        with connect() as connection:
+            connection.execute(f"ATTACH {quoted(str(path))} AS {NAME}")
+            connection.execute(f"USE {NAME}")
+            tables = read_metadata(connection)
+            for table in tables if with_rows else ():
+                connection.execute(f"SELECT bit_xor(hash(t)) FROM {table} AS t").fetchall()  # noqa: S608  our own tables
+    except duckdb.Error as error:
+        return not is_exhausted(error)
+    return False
+
+
+def is_locked(path: Path) -> bool:
+    """Whether another process has locked a file, as DuckDB does."""
+    try:
+        with path.open("r+b") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

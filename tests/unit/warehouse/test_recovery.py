@@ -1,0 +1,233 @@
+"""A build file that DuckDB refuses is replaced by the published one, or by a new one, and says so."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import duckdb
+import pytest
+
+from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseDamagedError
+from tests.builds import NO_BAR, looking
+
+ROWS = "SELECT name FROM articles ORDER BY ALL"
+#: Commits, and is killed before the checkpoint.
+PROGRAM = """
+import contextlib, os, signal, sys
+from pathlib import Path
+from resources.warehouse import Warehouse
+
+with Warehouse(Path(sys.argv[1]))._connector.build("add rows") as connection:
+    connection.execute("INSERT INTO wide SELECT * REPLACE (100 AS part) FROM wide WHERE part = 1")
+    connection.execute("DELETE FROM wide WHERE part = 2")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+#: Of DuckDB's files: the headers, a block, and what a disk writes at a time.
+HEADER, BLOCK, PAGE = 3 * 4096, 256 * 1024, 4096
+#: Opens the build file as somebody does by hand, and waits.
+HOLDER = """
+import duckdb, sys
+with duckdb.connect(sys.argv[1]):
+    print("open", flush=True)
+    sys.stdin.readline()
+"""
+
+
+def load(warehouse, lake, hour, name):
+    warehouse.load_hour(lake.hour(hour), [lake.file(hour, [lake.change(hour + 1, name, 60 * hour + 1)])])
+    warehouse.apply_changes()
+
+
+@pytest.fixture
+def published(warehouse, lake):
+    """One hour that is published, and one that is not."""
+    load(warehouse, lake, 0, "A")
+    warehouse.publish()
+    load(warehouse, lake, 1, "B")
+    return warehouse
+
+
+def names(warehouse):
+    with looking(warehouse) as connection:
+        return [name for (name,) in connection.execute(ROWS).fetchall()]
+
+
+def beside(warehouse):
+    return {path.name for path in warehouse.build_path.parent.iterdir()}
+
+
+def cut(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def garble(path):
+    path.write_bytes(b"no database" * 1000)
+
+
+def change_tables(path):
+    with duckdb.connect(path) as connection:
+        connection.execute("ALTER TABLE loads ADD COLUMN another INTEGER")
+        connection.execute("UPDATE internal.meta SET schema_version = 'of another release'")
+
+
+def change_keys(path):
+    with duckdb.connect(path) as connection:
+        connection.execute("COMMENT ON TABLE internal.meta IS 'other formulas'")
+        connection.execute("UPDATE internal.meta SET schema_version = 'of another release'")
+
+
+@pytest.mark.parametrize("damage", [cut, garble, change_tables, change_keys, os.unlink])
+def test_published_file_takes_its_place(published, lake, damage, caplog):
+    damage(published.build_path)
+    with caplog.at_level(logging.WARNING):
+        assert not published.is_complete()
+    [line] = [one.getMessage() for one in caplog.records]
+    assert "A copy of warehouse.duckdb takes its place" in line
+    assert names(published) == ["A"]
+    assert ("build.duckdb.damaged" in beside(published)) is (damage is not os.unlink)
+    assert not published.is_published()
+    assert published.unpublished_revision() is not None
+    # the damaged file is retained until the next publication
+    load(published, lake, 1, "B")
+    published.note_complete()
+    assert published.publish().changed
+    assert published.is_complete()
+    assert beside(published) == {"build.duckdb"}
+    assert published.sql(ROWS).rows == [("A",), ("B",)]
+
+
+@pytest.mark.parametrize("damage", [None, garble, change_tables])
+def test_new_file_takes_its_place_where_no_published_one_serves(warehouse, lake, damage, caplog):
+    load(warehouse, lake, 0, "A")
+    if damage is not None:
+        warehouse.publish()
+        warehouse.published_path.chmod(0o644)
+        damage(warehouse.published_path)
+    garble(warehouse.build_path)
+    with caplog.at_level(logging.WARNING):
+        assert not warehouse.is_complete()
+    assert "A new file takes its place" in caplog.text
+    load(warehouse, lake, 0, "A")
+    warehouse.publish()
+    assert warehouse.sql(ROWS).rows == [("A",)]
+
+
+def test_rows_that_cannot_be_read_are_noticed_when_they_are_needed(published):
+    with published._connector.build("fill") as connection:
+        connection.execute("CREATE TABLE wide AS SELECT range AS a, hash(range) AS b FROM range(300000)")
+    content = bytearray(published.build_path.read_bytes())
+    with looking(published) as connection:
+        found = connection.execute("SELECT max(block_id) FROM pragma_storage_info('wide') WHERE column_name = 'b'")
+        [(block,)] = found.fetchall()
+    place = HEADER + block * BLOCK + 100_000
+    content[place : place + 100] = bytes(100)
+    published.build_path.write_bytes(content)
+    with (
+        pytest.raises(WarehouseDamagedError, match=r"could not count.*The file was replaced.*Run it again"),
+        published._connector.build("count") as connection,
+    ):
+        connection.execute("SELECT bit_xor(b) FROM wide").fetchall()
+    assert names(published) == ["A"]
+    assert not published.is_complete()
+
+
+def test_file_that_another_program_has_open_is_not_damaged(published):
+    impatient = Warehouse(published.data, lock_timeout=0.2)
+    with subprocess.Popen(
+        [sys.executable, "-c", NO_BAR + HOLDER, str(published.build_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout.readline() == "open\n"
+        with pytest.raises(WarehouseBusyError, match="Another program has build"):
+            impatient.apply_changes()
+        process.communicate("\n")
+    assert names(published) == ["A", "B"]
+    assert beside(published) == {"build.duckdb"}
+
+
+def test_setting_that_duckdb_refuses_is_not_damage(published):
+    with pytest.raises(WarehouseDamagedError, match=r"could not bring articles up to date.*Nothing was changed"):
+        Warehouse(published.data, memory_limit="some").apply_changes()
+    assert names(published) == ["A", "B"]
+    assert beside(published) == {"build.duckdb"}
+
+
+def test_dataset_that_was_declared_since_is_no_other_version(published):
+    """Tables that are not there are created, and those that nobody declares stay."""
+    with published._connector.build("age it") as connection:
+        connection.execute("DROP TABLE main.rejects; CREATE TABLE main.of_another_project (a INTEGER)")
+        connection.execute("UPDATE internal.meta SET schema_version = 'of fewer datasets'")
+    assert published.is_complete()
+    with looking(published) as connection:
+        assert connection.execute("SELECT count(*) FROM rejects, of_another_project").fetchall() == [(0,)]
+
+
+@pytest.fixture(scope="module")
+def before_and_after(tmp_path_factory):
+    """A build file with several blocks of metadata: as a killed process left it, and after the checkpoint that the process was about to make."""
+    data = tmp_path_factory.mktemp("torn") / "data"
+    warehouse = Warehouse(data)
+    with warehouse._connector.build("fill the catalog") as connection:
+        # so that the places of the rows are in blocks that DuckDB does not read when it opens the file
+        connection.execute(f"CREATE VIEW padding AS SELECT '{'x' * 150_000}' AS x")
+    for parts in (range(120), range(120, 121), range(121, 122)):  # the second and third leave parts of blocks free
+        with warehouse._connector.build("add rows") as connection:
+            columns = ", ".join(f"c{number} VARCHAR" for number in range(100))
+            connection.execute(f"CREATE TABLE IF NOT EXISTS wide (part INTEGER, {columns})")
+            for part in parts:  # a row group each, with the places of a hundred columns
+                values = ", ".join(f"'{part}-{number}'" for number in range(100))
+                connection.execute(f"INSERT INTO wide SELECT {part}, {values} FROM range(3)")
+    killed = subprocess.run([sys.executable, "-c", PROGRAM, str(data)], check=False, capture_output=True, text=True)
+    assert killed.returncode == -9, killed.stderr
+    names = {path.name for path in warehouse.build_path.parent.iterdir()}
+    assert names == {"build.duckdb", "build.duckdb.wal", "build.duckdb.open"}
+    after = data.with_name("after")
+    shutil.copytree(data, after)
+    with Warehouse(after)._connector.build("make the checkpoint"):
+        pass
+    old, new = (Warehouse(folder).build_path.read_bytes() for folder in (data, after))
+    in_place = [
+        start
+        for start in range(HEADER, len(old), BLOCK)
+        if old[start : start + BLOCK] != new[start : start + BLOCK] and any(old[start : start + 8])
+    ]
+    return SimpleNamespace(data=data, old=old, new=new, in_place=in_place)
+
+
+def torn(made, tmp_path, pages, blocks=None):
+    """A mirror in which these pages of the blocks that DuckDB writes in place are new already."""
+    data = tmp_path / "data"
+    shutil.copytree(made.data, data)
+    content = bytearray(made.old)
+    for start in made.in_place if blocks is None else blocks:
+        for page in pages:
+            place = slice(start + page * PAGE, start + (page + 1) * PAGE)
+            content[place] = made.new[place]
+    warehouse = Warehouse(data)
+    warehouse.build_path.write_bytes(content)
+    return warehouse
+
+
+@pytest.mark.parametrize("pages", [range(1), range(20), range(0, 64, 2)])
+def test_metadata_that_a_kill_tore(before_and_after, tmp_path, pages, caplog):
+    """DuckDB writes blocks of metadata in place. A kill amid that write leaves a block with a wrong checksum, which may be read late."""
+    for number, block in enumerate(before_and_after.in_place):
+        warehouse = torn(before_and_after, tmp_path / str(number), pages, [block])
+        with caplog.at_level(logging.WARNING), warehouse._connector.build("look") as connection:
+            assert connection.execute("SELECT is_complete FROM internal.meta").fetchall() == [(False,)]
+        assert "A new file takes its place" in caplog.text
+        assert beside(warehouse) == {"build.duckdb", "build.duckdb.damaged", "build.duckdb.damaged.wal"}
+
+
+def test_log_of_a_killed_process_is_applied(before_and_after, tmp_path):
+    warehouse = torn(before_and_after, tmp_path, ())
+    with warehouse._connector.build("look") as connection:
+        assert connection.execute("SELECT count(*) FROM wide WHERE part = 100 GROUP BY ALL").fetchall() == [(6,)]
+    assert beside(warehouse) == {"build.duckdb"}

@@ -229,7 +229,7 @@ class Preparation:
         with self._lock:
             future = self._under_way.get(task)
             if future is None:
-                future = Future() if self._ending.is_set() else pool.submit(self._work, task)
+                future = Future() if self._ending.is_set() else pool.submit(lambda: self._here.worker.work(task))
                 self._under_way[task] = future
         if self._ending.is_set():
             future.cancel()
@@ -239,10 +239,6 @@ class Preparation:
     def _done(self, task: Task) -> None:
         with self._lock:
             self._under_way.pop(task, None)
-
-    def _work(self, task: Task) -> None:
-        worker: _Worker = self._here.worker
-        worker.work(task)
 
     def _new_worker(self, nice: int) -> None:
         self._here.worker = worker = _Worker(self._settings, nice)

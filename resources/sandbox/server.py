@@ -72,7 +72,7 @@ class Sandbox(Service):
         apps = (app(OPERATIONS), store, app(streams.OPERATIONS))
         self._servers = [_server(dated(self.journal.watch(one), clock)) for one in apps]
         self._sockets = sockets
-        self._thread = threading.Thread(target=self._serve, name="sandbox", daemon=True)
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="sandbox", daemon=True)
 
     @property
     def username(self) -> str:
@@ -112,14 +112,9 @@ class Sandbox(Service):
             self._thread.join()
         self.accounts.close()
 
-    def _serve(self) -> None:
-        asyncio.run(self._all())
-
-    async def _all(self) -> None:
-        serving = (
-            server.serve(sockets=list(bound)) for server, bound in zip(self._servers, self._sockets, strict=True)
-        )
-        await asyncio.gather(*serving)
+    async def _serve(self) -> None:
+        pairs = zip(self._servers, self._sockets, strict=True)
+        await asyncio.gather(*(server.serve(sockets=list(bound)) for server, bound in pairs))
 
 
 @contextmanager

@@ -148,18 +148,15 @@ def _batch(call: Call) -> Record | None:
     return None if file is None else file.record
 
 
-def _batch_key(call: Call) -> str:
-    return batch_key(*_hour(call), call.part("identifier"), area=call.operation.area)
-
-
 def _batches(area: str = "") -> tuple[Operation, ...]:
     hour = f"/v2/batches{area and f'/{area}'}/{{date}}/{{hour}}"
     one = f"{hour}/{{identifier}}"
     listing = _listing(lambda call, _: _records(call.area.batches(*_hour(call))))
+    download = _download(lambda call: batch_key(*_hour(call), call.part("identifier"), area=area))
     return (
         Operation(_GET_POST, hour, listing, PAID_GROUPS, area=area),
         Operation(_GET_POST, one, _single(_batch), PAID_GROUPS, area=area),
-        Operation(_GET_HEAD, f"{one}/download", _download(_batch_key), PAID_GROUPS, "batch", area=area),
+        Operation(_GET_HEAD, f"{one}/download", download, PAID_GROUPS, "batch", area=area),
     )
 
 
@@ -199,10 +196,6 @@ def _snapshot(call: Call) -> Record | None:
     return None if file is None else file.record
 
 
-def _snapshot_key(call: Call) -> str:
-    return snapshot_key(call.part("identifier"), free=call.is_free, area=call.operation.area)
-
-
 def _chunk_number(call: Call) -> str:
     return call.part("chunk_identifier").rpartition("_")[2]
 
@@ -218,27 +211,25 @@ def _chunk_key(call: Call) -> str:
     return chunk_key(snapshot, _chunk_number(call), free=call.is_free, area=area)
 
 
-def _chunk_records(call: Call, _: Parameters) -> list[Record] | None:
-    return _records(call.area.chunks(call.part("snapshot_identifier"), free=call.is_free))
-
-
 def _snapshots(area: str = "") -> tuple[Operation, ...]:
     home = f"/v2/snapshots{area and f'/{area}'}"
     one = f"{home}/{{identifier}}"
     listing = _listing(_structured_records if area == STRUCTURED else _snapshot_records)
+    download = _download(lambda call: snapshot_key(call.part("identifier"), free=call.is_free, area=area))
     quota: QuotaKind | None = None if area == STRUCTURED else "snapshot"
     return (
         Operation(_GET_POST, home, listing, area=area),
         Operation(_GET_POST, one, _single(_snapshot), area=area),
-        Operation(_GET_HEAD, f"{one}/download", _download(_snapshot_key), EVERY_GROUP, quota, area=area),
+        Operation(_GET_HEAD, f"{one}/download", download, EVERY_GROUP, quota, area=area),
     )
 
 
 def _chunks(area: str = "") -> tuple[Operation, ...]:
     home = f"/v2/snapshots{area and f'/{area}'}/{{snapshot_identifier}}/chunks"
     one = f"{home}/{{chunk_identifier}}"
+    listing = _listing(lambda call, _: _records(call.area.chunks(call.part("snapshot_identifier"), free=call.is_free)))
     return (
-        Operation(_GET_POST, home, _listing(_chunk_records), area=area),
+        Operation(_GET_POST, home, listing, area=area),
         Operation(_GET_POST, one, _single(_chunk), area=area),
         Operation(_GET_HEAD, f"{one}/download", _download(_chunk_key), EVERY_GROUP, "chunk", area=area),
     )

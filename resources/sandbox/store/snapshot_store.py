@@ -113,7 +113,8 @@ class SnapshotStore(ArchiveStore):
         stamp = export.started // 1_000_000 + export.serial
         chance = Chance("workers", export.identifier, export.started, export.serial)
         numbers: list[int] = []
-        for buffers in _batched(_buffers(lines, folder, self._chunk_bytes)):
+        waiting = _buffers(lines, folder, self._chunk_bytes)
+        while buffers := list(islice(waiting, _WORKERS)):
             for buffer, among in zip(buffers, _as_finished(len(buffers), chance), strict=True):
                 number = len(numbers) // _WORKERS * _WORKERS + among
                 numbers.append(number)
@@ -165,12 +166,6 @@ def _buffers(lines: Iterable[bytes], folder: Path, most: int) -> Iterator[Path]:
             file.close()
 
 
-def _batched(buffers: Iterator[Path]) -> Iterator[list[Path]]:
-    """As many buffers as there are workers, again and again."""
-    while some := list(islice(buffers, _WORKERS)):
-        yield some
-
-
 def _as_finished(count: int, chance: Chance) -> list[int]:
     """The numbers from 0 in the order in which workers side by side would finish them: seldom the numbers' own."""
     numbers: list[int] = []
@@ -184,13 +179,9 @@ def _as_finished(count: int, chance: Chance) -> list[int]:
 
 def _length(chunk: Path) -> int:
     """Uncompressed bytes of the member of a chunk."""
-    head = isal_zlib.decompressobj(GZIP).decompress(_first(chunk), tarfile.BLOCKSIZE)
+    with chunk.open("rb") as file:
+        head = isal_zlib.decompressobj(GZIP).decompress(file.read(PIECE_BYTES), tarfile.BLOCKSIZE)
     return tarfile.TarInfo.frombuf(head, "utf-8", "strict").size
-
-
-def _first(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(PIECE_BYTES)
 
 
 def _content(chunk: Path, size: int) -> Iterator[bytes]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from resources.sandbox.files import read_yaml
 from resources.sandbox.world.chance import Chance, mix, salt
 from resources.sandbox.world.history.entity_timetable import item_of
 from resources.sandbox.world.history.pages import Title
@@ -24,33 +25,11 @@ if TYPE_CHECKING:
     from resources.sandbox.world.text.corpus import Corpus
     from resources.sandbox.world.text.words import Lexicon
 
-_LICENSE = {
-    "name": "Creative Commons Attribution-ShareAlike License 4.0",
-    "identifier": "CC-BY-SA-4.0",
-    "url": "https://creativecommons.org/licenses/by-sa/4.0/",
-}
-_LICENSES = fragment([_LICENSE])
+_WORDS = read_yaml("records.yaml")["articles"]
+_LICENSES = fragment([_WORDS["license"]])
 _ENTITY = "https://www.wikidata.org/entity/"
 _COMMONS = "https://upload.wikimedia.org/wikipedia/commons"
-_ASPECTS = ["S", "T", "O", "C", "C.P31", "C.P279", "C.P625", "D.en", "L.en"]
-_TAGS = [
-    "wikieditor",
-    "visualeditor",
-    "mobile edit",
-    "mobile web edit",
-    "mw-reverted",
-    "mw-manual-revert",
-    "advanced mobile edit",
-]
-_COMMENTS = (
-    "/* {0} */",
-    "/* {0} */ <copyedit> & links",
-    "{0}: typo",
-    "Rescued 1 archive link. Wayback > dead link",
-    'Undid revision by [[Special:Contributions/{0}|{0}]] ("{1}")',
-    "+[[{0} {1}]]",
-    "{1}",
-)
+_ASPECTS, _TAGS, _COMMENTS = (_WORDS[name] for name in ("aspects", "tags", "comments"))
 _EDITORS = 6_000
 #: Pages whose shared parts (the same in all revisions) are kept in memory, in each process: about 30 kB of each.
 _PAGES_IN_MEMORY = 512
@@ -88,7 +67,10 @@ class Writer(MessageWriter):
         self._is_part_of = fragment({"identifier": project.identifier, "url": project.url})
         self._host = project.url.removeprefix("https://")
         self._editor_base = lru_cache(maxsize=None)(self._editor_of)
-        self._subject = lru_cache(maxsize=None)(self._subject_of)
+        #: A category or template, by namespace and number.
+        self._subject = lru_cache(maxsize=None)(
+            lambda of, number: self._link(self.name(Title(of, self._phrase(number))))
+        )
         self._around = lru_cache(maxsize=_PAGES_IN_MEMORY)(self._around_of)
 
     # --- records -------------------------------------------------------------------------------------------------
@@ -241,10 +223,6 @@ class Writer(MessageWriter):
         first, second = self._words[number % size], self._words[(number * 31 + 7) % size]
         return f"{first[0].upper()}{first[1:]} {second}"
 
-    def _subject_of(self, namespace: int, number: int) -> dict[str, str]:
-        """A category or template, by number."""
-        return self._link(self.name(Title(namespace, self._phrase(number))))
-
     def _link(self, name: str) -> dict[str, str]:
         return {"name": name, "url": self._address(name)}
 
@@ -252,7 +230,7 @@ class Writer(MessageWriter):
         return f"{self._project.url}/wiki/{name.replace(' ', '_')}"
 
     def _comment(self, draw: Chance) -> str:
-        form = _COMMENTS[draw.below(len(_COMMENTS))]
+        form: str = _COMMENTS[draw.below(len(_COMMENTS))]
         return form.format(self._phrase(draw.below(1500)), self._words[draw.below(1500)])
 
     def _version(self, event: Event, text: Text) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import uuid
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from resources.sandbox.files import read_yaml
 from resources.sandbox.world.chance import Chance, salt
 from resources.sandbox.world.history.entity_timetable import (
     ITEMS,
@@ -35,32 +36,11 @@ if TYPE_CHECKING:
     from resources.sandbox.world.text.words import Titles
 
 URL = "https://www.wikidata.org"
-_LICENSE = fragment(
-    [
-        {
-            "name": "Creative Commons CC0 License",
-            "identifier": "CC0-1.0",
-            "url": "https://creativecommons.org/publicdomain/zero/1.0/",
-        }
-    ]
-)
+_WORDS = read_yaml("records.yaml")["entities"]
+_LICENSE = fragment([_WORDS["license"]])
 _IS_PART_OF = fragment({"identifier": PROJECT, "url": URL})
 #: Languages of terms: those of the wikis, and variants that only terms have. Wikidata has more than 400.
-_VARIANTS = [
-    "mul",
-    "en-gb",
-    "en-ca",
-    "de-at",
-    "de-ch",
-    "pt-br",
-    "zh-hans",
-    "zh-hant",
-    "zh-hk",
-    "zh-tw",
-    "sr-ec",
-    "sr-el",
-]
-LANGUAGE_CODES = (*_VARIANTS, *LANGUAGES, *(f"{code}-latn" for code in LANGUAGES if len(code) == 2))[:400]
+LANGUAGE_CODES = (*_WORDS["variants"], *LANGUAGES, *(f"{code}-latn" for code in LANGUAGES if len(code) == 2))[:400]
 #: The first of the quiet items has so many statements, the second terms in all languages.
 _VAST, _POLYGLOT = SPECIAL_ITEMS, SPECIAL_ITEMS + 1
 _STATEMENT_BYTES, _VAST_BODIES = 850, 800
@@ -68,19 +48,7 @@ _STATEMENT_BYTES, _VAST_BODIES = 850, 800
 _ENTITIES_IN_MEMORY = 256
 _WIKIDATA = "http://www.wikidata.org/entity/"
 _GREGORIAN, _JULIAN = f"{_WIKIDATA}Q1985727", f"{_WIKIDATA}Q1985786"
-#: Of the properties, in turn.
-_DATA_TYPES = [
-    "wikibase-item",
-    "external-id",
-    "time",
-    "string",
-    "quantity",
-    "globe-coordinate",
-    "monolingualtext",
-    "url",
-    "commonsMedia",
-    "wikibase-property",
-]
+_DATA_TYPES: list[str] = _WORDS["data_types"]
 _RETRIEVED, _STATED_IN = 3, 1
 _RANKS = ("normal", "normal", "normal", "normal", "preferred", "deprecated")
 

@@ -12,6 +12,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from resources.sandbox.files import read_yaml
 from resources.sandbox.world.chance import Chance
 
 if TYPE_CHECKING:
@@ -19,26 +20,9 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]
 
-#: Projects of which there are snapshots, according to the interface description.
-PROJECTS = ["cywiki", "dewiki", "enwiki", "eswiki", "frwiki", "idwiki", "itwiki", "nlwiki", "ptwiki"]
-#: Fields that a structured record has from the article, in its order.
-BASIC = [
-    "name",
-    "identifier",
-    "abstract",
-    "version",
-    "url",
-    "date_created",
-    "date_modified",
-    "main_entity",
-    "is_part_of",
-    "additional_entities",
-    "in_language",
-    "image",
-    "license",
-]
-#: Fields that are computed.
-COMPUTED = ("description", "infoboxes", "sections", "references", "attribution")
+_WORDS = read_yaml("records.yaml")["structured"]
+#: Projects of which there are snapshots; fields of the article, in the record's order; fields that are computed.
+PROJECTS, BASIC, COMPUTED = (_WORDS[name] for name in ("projects", "basic", "computed"))
 _EVENT = "event"
 _INFOBOX = re.compile(r"\{\{Infobox ([^|\n}]+)\n(.*?)^\}\}\n", re.DOTALL | re.MULTILINE)
 _FIELD = re.compile(r"^ ?\| *(.+?) *= *(.*)$", re.MULTILINE)

@@ -100,18 +100,6 @@ def test_files_folded_by_the_rule_are_the_truth(tmp_path, seed, overlap):
     assert folded(files(world, hours)) == truth
 
 
-def test_several_projects_and_a_body_of_every_article(tmp_path):
-    settings = small(tmp_path, projects=("enwiki", "simplewiki"), changes_per_hour=150)
-    world = ArchivedWorld(settings)
-    hours = [START + n * HOUR for n in range(4)]
-    truth = truth_of(world, settings, lambda project: world.export_started_at(project, hours[-1]), hours[0])
-    assert {project for project, _ in truth} == {"enwiki", "simplewiki"}
-    assert folded(files(world, hours)) == truth
-    for record in truth.values():
-        assert record["article_body"]["html"].startswith("<!DOCTYPE html>")
-        assert record["article_body"]["wikitext"]
-
-
 @pytest.mark.parametrize("namespace", [0, 10, 14])
 def test_one_namespace_alone_folds_to_its_truth(tmp_path, namespace):
     settings = small(tmp_path)
@@ -169,18 +157,6 @@ def test_a_snapshot_and_the_hours_from_its_own_on_fold_to_the_truth(tmp_path, se
         end = world.export_started_at("frwiki", hours[-1])
         now = {("frwiki", record["name"]): record for record in world.truth("frwiki", namespace, end)}
         assert folded([*lines, *files(world, hours, (namespace,))]) == now
-
-
-def test_visibility_never_decides(tmp_path):
-    settings = small(tmp_path)
-    world = ArchivedWorld(settings)
-    events = [e for e in world.events("frwiki", START, START + HOUR) if e.type == "visibility-change"]
-    assert events
-    for event in events:
-        pages = {
-            record["identifier"]: record for record in world.truth("frwiki", 0, START + HOUR, since=START - 3 * HOUR)
-        }
-        assert pages[event.state.identifier]["event"]["type"] == "update"
 
 
 def test_truth_refuses_what_the_sandbox_does_not_have(tmp_path):

@@ -306,7 +306,7 @@ class Timetable:
             for family in self.busy(cast, hour, hour):
                 if self._acts(cast, family, hour, end):
                     events += self.play(cast, family, end, hour * HOUR)[1]
-        events.sort(key=_order)
+        events.sort(key=lambda event: (event.published, event.ordinal, event.title.text))
         return events
 
     def _acts(self, cast: Cast, family: int, hour: int, end: int) -> bool:
@@ -316,10 +316,6 @@ class Timetable:
             (hour - act.hour - slot) % cast.script.period == 0 and self._begins(cast, hour, index, within)[0] < end
             for index, act in enumerate(cast.script.acts)
         )
-
-
-def _order(event: Event) -> tuple[int, int, str]:
-    return event.published, event.ordinal, event.title.text
 
 
 def settled_index(page: int) -> int | None:

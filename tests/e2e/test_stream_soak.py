@@ -1,6 +1,6 @@
 """`wme stream` through everything at once: cuts, SIGKILLs, a sandbox that begins anew, a full disk, a clock that is set back.
 
-Each event of the service is in the lake once at the end, and `articles` is the truth.
+Each event of the service is in the lake once at the end, and `articles_live` is the truth.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self
 
@@ -67,7 +66,7 @@ class House:
             zip(("port", "object_port", "realtime_port"), (int(url.split(":")[-1]) for url in urls), strict=True)
         )
         self._stack.close()
-        settings = replace(self._settings, now=self.sandbox.clock.now())
+        settings = self._settings.model_copy(update={"now": self.sandbox.clock.now()})
         self.sandbox = self._stack.enter_context(running(settings, world=world, **ports))
         assert (self.sandbox.url, self.sandbox.object_url, self.sandbox.realtime_url) == urls
 

@@ -189,7 +189,7 @@ def _all_changes(found: Sources) -> list[str]:
     if found.window is not None:
         parts += found.window.cold(found.cold, found.superseded_in)
     if found.has_visibility:
-        # what has a place in the stream is provisional
+        # only rows of `live_changes` have a place in the stream
         settled = "* REPLACE (CAST(NULL AS BIGINT) AS event_partition, CAST(NULL AS BIGINT) AS event_offset)"
         parts.append(f"SELECT {columns} FROM (SELECT {settled} FROM main.{VISIBILITY_CHANGES.name})")  # noqa: S608
     return parts

@@ -43,8 +43,8 @@ def connect(data: str | Path | None = None) -> duckdb.DuckDBPyConnection:
     except NotPublishedError:
         raise NotPublishedError(
             f"There is no published file {warehouse.published_path.absolute()}. If the data folder is another one, "
-            "name it: connect('/srv/mirror/data'), or set WME_DATA. If it is the right one, nothing was published so far: "
-            "`wme run`."
+            "name it: connect('/srv/mirror/data'), or set WME_DATA. If it is the right one, nothing was published so "
+            "far: `wme run`."
         ) from None
     connection.execute("SET parquet_metadata_cache = true")
     return connection

@@ -15,6 +15,7 @@ import click
 
 from pipelines.cli import Group, options, terminal
 from pipelines.report.account import account_json, account_text, tokens_text
+from resources import connection
 from resources.enterprise.errors import DiskFull, StateError
 from resources.settings import read as read_settings
 
@@ -147,7 +148,7 @@ def auth() -> None:
 @from_stdin
 def login(*, stdin: bool) -> None:
     """Log in with WME_USERNAME and WME_PASSWORD. All processes that use this data folder share the tokens."""
-    with options.client(read_settings(scoped=False), writes=True) as client:
+    with connection.client(read_settings(scoped=False)) as client:
         password, _ = _with_password(client, stdin=stdin)
         client.account.login(password)
         _show_tokens(client)
@@ -157,7 +158,7 @@ def login(*, stdin: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def auth_status(*, as_json: bool) -> None:
     """Show how long the tokens are valid and, when logged in, the account's groups and the quota left."""
-    with options.client(read_settings(scoped=False)) as client:
+    with connection.client(read_settings(scoped=False), writes=False) as client:
         status = client.account.status()
         if not as_json:
             _show_tokens(client)
@@ -177,7 +178,7 @@ def auth_status(*, as_json: bool) -> None:
 @auth.command()
 def refresh() -> None:
     """Get a new access token with the refresh token, which is valid for 90 days and 90 uses."""
-    with options.client(read_settings(scoped=False), writes=True) as client:
+    with connection.client(read_settings(scoped=False)) as client:
         client.account.refresh()
         _show_tokens(client)
 
@@ -185,7 +186,7 @@ def refresh() -> None:
 @auth.command()
 def revoke() -> None:
     """Revoke the refresh token and delete both tokens. The next request logs in again."""
-    with options.client(read_settings(scoped=False), writes=True) as client:
+    with connection.client(read_settings(scoped=False)) as client:
         if not client.account.status().logged_in:
             terminal.OUT.print("There are no tokens to revoke: nobody is logged in from this data folder.")
             return
@@ -209,7 +210,7 @@ def _with_password(client: EnterpriseClient, *others: Wanted, stdin: bool) -> tu
 @auth.command("forgot-password")
 def forgot_password() -> None:
     """Request a confirmation code by e-mail (the sandbox writes it to its outbox folder)."""
-    with options.client(read_settings(scoped=False), writes=True) as client:
+    with connection.client(read_settings(scoped=False)) as client:
         client.account.forgot_password()
     terminal.OUT.print("A confirmation code is on its way; set the new password with `wme auth confirm-password`.")
 
@@ -218,7 +219,7 @@ def forgot_password() -> None:
 @from_stdin
 def confirm_password(*, stdin: bool) -> None:
     """Set a new password with a confirmation code. Asks for the code, then for the new password."""
-    with options.client(read_settings(scoped=False), writes=True) as client:
+    with connection.client(read_settings(scoped=False)) as client:
         code, new = secrets(CODE, NEW_PASSWORD, stdin=stdin)
         client.account.confirm_password(code, new)
     terminal.OUT.print(_DONE)
@@ -228,7 +229,7 @@ def confirm_password(*, stdin: bool) -> None:
 @from_stdin
 def change_password(*, stdin: bool) -> None:
     """Change the password. Asks for the current one, unless WME_PASSWORD has it, then for the new one."""
-    with options.client(read_settings(scoped=False), writes=True) as client:
+    with connection.client(read_settings(scoped=False)) as client:
         previous, [new] = _with_password(client, NEW_PASSWORD, stdin=stdin)
         client.account.change_password(previous or "", new)
     terminal.OUT.print(_DONE)
@@ -242,7 +243,7 @@ def new_password(*, stdin: bool) -> None:
     Answers the challenge of the last `wme auth login`. If there is none, it asks for the current password first,
     unless WME_PASSWORD has it.
     """
-    with options.client(read_settings(scoped=False), writes=True) as client:
+    with connection.client(read_settings(scoped=False)) as client:
         if client.account.status().new_password_required:
             previous, [new] = client.service.password, secrets(NEW_PASSWORD, stdin=stdin)
         else:

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from pipelines.cli import terminal
-from resources import connection, datasets
+from resources import datasets
 from resources.settings import ENV_FILE, SettingsError, read_data
 from resources.settings import read as read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from resources.adapters import ConfiguredEngine
     from resources.datasets import Dataset, Family
-    from resources.enterprise import EnterpriseClient
     from resources.settings import Settings
 
 
@@ -136,16 +134,6 @@ def _told() -> str:
         data = settings.data
     named = os.environ.get(ENV_FILE)
     return f"{service}data folder: {data}{'' if data.exists() else ' (new)'}{f'; settings: {named}' if named else ''}"
-
-
-@contextmanager
-def client(settings: Settings, *, writes: bool = False) -> Iterator[EnterpriseClient]:
-    """The client for these settings, open while the block runs; the sandbox is started where they say so.
-
-    Without `writes`, the data folder may be full or read-only, as long as a valid token is stored.
-    """
-    with connection.client(settings, writes=writes) as opened:
-        yield opened
 
 
 def terminal_engine(settings: Settings) -> ConfiguredEngine:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.cli import options, terminal
+from pipelines.cli import terminal
 from pipelines.cli.options import FILE, HOUR, PROJECT, DatasetName, dataset_option
-from resources import datasets
+from resources import connection, datasets
 from resources.datasets import ARTICLE_CHANGES, Family
 from resources.enterprise import endpoints
 from resources.enterprise.query import Kind
@@ -99,7 +99,7 @@ def answered(kind: Kind) -> Callable[[Callable[..., Listing[Record] | Record]], 
             if as_json and as_lines:
                 raise click.UsageError("--json and --ndjson exclude each other.")
             form = "json" if as_json else "ndjson" if as_lines or not sys.stdout.isatty() else "text"
-            with options.client(read_settings(scoped=False)) as client:
+            with connection.client(read_settings(scoped=False), writes=False) as client:
                 _show(ask(client, asked, **own), form)
 
         return run
@@ -209,7 +209,7 @@ def lists(*, dataset: Dataset | None, identifier: str | None, as_json: bool, ask
         rows = [(one.name, one.table.description) for one in datasets.datasets(Family.LIST)]
         terminal.show(("list", "description"), rows)
         return
-    with options.client(read_settings(scoped=False)) as client:
+    with connection.client(read_settings(scoped=False), writes=False) as client:
         if identifier is None:
             records = [dict(record) for record in client.lists.records(path_of(dataset, "list"), asked).records]
         else:
@@ -245,7 +245,7 @@ def batches(
     from resources.lake import Layout
 
     settings = read_settings(scoped=not everything and identifier is None)
-    with options.client(settings) as client:
+    with connection.client(settings, writes=False) as client:
         if hour is not None and identifier is not None:
             _show(client.hours.record(hour, identifier, dataset), "ndjson" if as_json else "text")
             return

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from pipelines.cli import Group, options, terminal
 from pipelines.cli.options import CHUNK, SNAPSHOT, dataset_option
 from pipelines.cli.records import answered, path_of
+from resources import connection
 from resources.datasets import SNAPSHOT_ARTICLES, Family
 from resources.datasets.paths import short
 from resources.enterprise import SnapshotOptions
@@ -54,7 +55,7 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
     if projects and everything:
         raise click.UsageError("--project and --all exclude each other.")
     settings = read_settings(scoped=not everything and not projects)
-    with options.client(settings) as client:
+    with connection.client(settings, writes=False) as client:
         if projects:
             names.check(client, Layout(settings.data), projects, correct="--project")
         elif not everything:
@@ -150,7 +151,7 @@ def _planned(
         raise click.UsageError(refusal(error)) from None
     settings = read_settings(scoped=False)
     wanted = fetch_options(settings.min_free_gb, chosen)
-    with options.client(settings, writes=writes) as client:
+    with connection.client(settings, writes=writes) as client:
         yield client, snapshots_.plan(client, settings, identifiers, wanted, dataset)
 
 

@@ -23,6 +23,7 @@ from resources.warehouse import Publication, Warehouse, named, next_text
 from resources.warehouse.read import coverage as coverage_
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from resources.settings import Settings
@@ -71,30 +72,29 @@ class Status:
     stream: dict[str, Any] | None = None
     figures: dict[str, Any] = field(default_factory=dict)
 
+    def add(self, facts: Iterable[tuple[str, Any]], troubles: Iterable[str]) -> None:
+        """Add facts, by name and value, and sentences about what needs attention."""
+        self.facts.extend(facts)
+        self.troubles.extend(troubles)
+
 
 def collect(settings: Settings, hours: int, now: datetime | None = None) -> Status:
     """The status of a data folder over its last `hours` hours (before `now`, by default this moment)."""
-    report = Status()
+    report, now = Status(), now or datetime.now(UTC)
     origin = origin_of(settings.data)
-    report.facts.append(("service", origin or ("sandbox (not started yet)" if settings.sandbox else settings.base_url)))
-    wikidata = "; Wikidata" if settings.wikidata else ""
-    report.facts.append(
-        (
-            "mirrored",
-            f"{', '.join(settings.projects)}; namespaces {', '.join(map(str, settings.namespaces))}{wikidata}",
-        )
-    )
-    report.facts.append(("data", settings.data))
-    facts, troubles = _engine_facts(settings)
-    report.facts += facts
-    report.troubles += troubles
+    mirrored = f"{', '.join(settings.projects)}; namespaces {', '.join(map(str, settings.namespaces))}"
+    report.facts += [
+        ("service", origin or ("sandbox (not started yet)" if settings.sandbox else settings.base_url)),
+        ("mirrored", f"{mirrored}{'; Wikidata' if settings.wikidata else ''}"),
+        ("data", settings.data),
+    ]
+    report.add(*_engine_facts(settings))
     if settings.data.exists():
         _tell_disk(report, settings)
     if origin is not None and not settings.sandbox:
         _tell_tokens(report, settings)
-    kept = stream_.kept(settings.data, now or datetime.now(UTC))
-    report.facts += kept.facts
-    report.troubles += kept.troubles
+    kept = stream_.kept(settings.data, now)
+    report.add(kept.facts, kept.troubles)
     report.stream = kept.figures
     warehouse = Warehouse(settings.data)
     try:
@@ -102,7 +102,7 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
             _tell_published(report, published, warehouse.published_path, settings)
             _tell_lake(report, published)
             _tell_drift(report, published, settings)
-            _tell_coverage(report, published, settings, hours, now or datetime.now(UTC))
+            _tell_coverage(report, published, settings, hours, now)
     except MirrorError as error:
         report.troubles.append(str(error))
     if "published_at" not in report.figures:
@@ -183,10 +183,12 @@ def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Set
         "reject_count": counts[2],
         "unapplied_file_count": counts[3],
     }
-    report.facts.append(("published", f"{path}, {size_text(size)}, {about.get('published_at', '')}"))
-    report.facts.append(("articles", f"{counts[0]:,}"))
-    report.facts.append(("changes", f"{counts[1]:,}{_window_text(warehouse)}"))
-    report.facts.append(("rejects", f"{counts[2]:,}"))
+    report.facts += [
+        ("published", f"{path}, {size_text(size)}, {about.get('published_at', '')}"),
+        ("articles", f"{counts[0]:,}"),
+        ("changes", f"{counts[1]:,}{_window_text(warehouse)}"),
+        ("rejects", f"{counts[2]:,}"),
+    ]
     for name, table, column, asked in (
         ("WME_PROJECTS", "projects", "project_id", settings.projects),
         ("WME_NAMESPACES", "namespaces", "namespace_id", settings.namespaces),

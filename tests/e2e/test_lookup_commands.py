@@ -161,6 +161,8 @@ def test_a_record_of_an_hour(wme, hours):
     assert (told.code, "'../enwiki' names no file of an hour; write it as enwiki_namespace_0." in told.err) == (2, True)
     told = wme("snapshots", "chunks", "enwiki_namespace_0", "_0")
     assert (told.code, "'_0' names no chunk; write it as enwiki_namespace_0_chunk_0, or 0." in told.err) == (2, True)
+    told = wme("snapshots", "chunks", "enwiki_namespace_0", "--dataset", "structured_articles")
+    assert (told.code, "The snapshots of structured_articles have no chunks." in told.err) == (2, True)
 
 
 def test_watched_pages_are_looked_up_within_the_budget_of_the_day(wme, call, name, service, tmp_path):

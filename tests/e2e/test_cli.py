@@ -461,7 +461,7 @@ def test_statements_run_where_files_are_allowed(filled, call, tmp_path):
     assert told.code == 0
     assert len((tmp_path / "codes.csv").read_text().splitlines()) > 2
     assert call("sql", "--allow-files", "SET threads = 1", environ=filled[0]).code == 0
-    told = call("sql", "--allow-files", "DELETE FROM articles", environ=filled[0])
+    told = call("sql", "--allow-files", "DELETE FROM codes", environ=filled[0])
     assert (told.code, "read-only" in told.err) == (1, True)
 
 
@@ -556,7 +556,7 @@ def test_sandbox_opens_to_the_account_that_clients_read_from_the_environment(wme
 def test_sandbox_that_cannot_be_started_as_asked_says_so_in_a_sentence(call, tmp_path):
     told = call("sandbox", "--projects", "enwki", environ={"WME_DATA": str(tmp_path / "data")})
     assert (told.code, told.out) == (2, "")
-    assert told.err.startswith("--projects: the sandbox knows no project 'enwki'; did you mean enwiki ")
+    assert told.err.startswith("--projects: The sandbox knows no project 'enwki'; did you mean enwiki ")
     (tmp_path / "file").write_text("")
     told = call("sandbox", "--state", str(tmp_path / "file" / "state"), environ={"WME_DATA": str(tmp_path / "data")})
     assert (told.code, told.out) == (1, "")

@@ -40,9 +40,11 @@ _BUSY_SECONDS = 2.0
 def stream(*, hours: float | None, seconds: float | None, every: float, connections: int) -> None:
     """Keep every event of the mirrored projects in the lake (live_changes), seconds after it happened.
 
-    Analysts query the events of hours without a file as live_changes, and the pages as of the newest event as articles_live.
+    Analysts query the events of hours without a file as live_changes, and the pages as of the newest event as
+    articles_live.
 
-    It resumes at its last offset and runs until Ctrl-C or SIGTERM; buffered events are written first. The service keeps events for 48 hours.
+    It resumes at its last offset and runs until Ctrl-C or SIGTERM; buffered events are written first. The service keeps
+    events for 48 hours.
     """
     from assets.steps.stream import Kept, keep, loaded_hours, told
     from resources.adapters import build_resources

@@ -30,40 +30,39 @@ class Told(NamedTuple):
 
 
 def kept(data: Path, now: datetime) -> Told:
-    """How far the stream is kept, and by whom; nothing where none ever was."""
+    """The position of the stream and its reader; nothing if it was never read."""
     if not (found := files_of(data / "lake" / LIVE_CHANGES)):
         return Told([], [])
     try:
         step = repaired(step_of(found[-1].last, found[-1].path), now)
     except (OSError, ValueError) as error:
-        return Told(
-            [],
-            [
-                f"The newest file of the stream, {found[-1].path}, cannot be read ({clause(error)}). `wme stream` says what to do."
-            ],
-        )
+        trouble = f"The newest file of the stream, {found[-1].path}, cannot be read ({clause(error)}). "
+        return Told([], [f"{trouble}`wme stream` says what to do."])
     figures = _figures(step, data, now)
     newest, lag = max(step.published_at.values(), default=step.since), figures["lag_seconds"]
     run = step.runs[-1] if step.runs else None
     pace = "" if figures["events_per_second"] is None else f", {figures['events_per_second']:,.1f} a second"
-    counts = (
-        ""
-        if run is None
-        else f"; this run: {counted(run.event_count, 'event')}{pace}, {counted(run.reconnect_count, 'reconnect')}, {counted(run.duplicate_count, 'duplicate')} dropped{_odd(run)}"
-    )
+    counts = ""
+    if run is not None:
+        counts = (
+            f"; this run: {counted(run.event_count, 'event')}{pace}, {counted(run.reconnect_count, 'reconnect')}, "
+            f"{counted(run.duplicate_count, 'duplicate')} dropped{_odd(run)}"
+        )
     if figures["is_running"]:
         facts = [("stream", f"running, {lag:,.0f} s behind, {counted(len(step.offsets), 'partition')}{counts}")]
         return Told(facts, [], figures)
     facts = [("stream", f"not running; last event {moment_text(newest)} UTC{counts.replace('this run', 'last run')}")]
     if now - newest > RETENTION:
         trouble = (
-            f"The stream was not read since {moment_text(newest)} UTC, which is longer than the service keeps events. Events of that time come with the "
-            "hourly files alone. `wme stream` reads on from what is left; if no stream is wanted any more, remove lake/live_changes."
+            f"The stream was not read since {moment_text(newest)} UTC, which is longer than the service keeps events. "
+            "Events of that time come with the hourly files alone. `wme stream` reads on from what is left; if no "
+            "stream is wanted any more, remove lake/live_changes."
         )
     elif now - newest > _PAUSE:
         trouble = (
-            f"Nobody has read the stream since {moment_text(newest)} UTC. The service has its events until {moment_text(newest + RETENTION)} UTC: `wme "
-            "stream`, or the sensor keep_streaming, goes on there. If no stream is wanted any more, remove lake/live_changes."
+            f"Nobody has read the stream since {moment_text(newest)} UTC. The service has its events until "
+            f"{moment_text(newest + RETENTION)} UTC: `wme stream`, or the sensor keep_streaming, goes on there. If no "
+            "stream is wanted any more, remove lake/live_changes."
         )
     else:
         return Told(facts, [], figures)

@@ -77,7 +77,7 @@ def killed(data, made, kills, seed):
 
 #: Ten kills are one in each phase with each edition.
 @pytest.mark.parametrize(
-    ("kills", "seed"), [(10, 1), *(pytest.param(200, seed, marks=pytest.mark.soak) for seed in range(2, 6))]
+    ("kills", "seed"), [(10, 1), *(pytest.param(300, seed, marks=pytest.mark.soak) for seed in range(2, 6))]
 )
 def test_killed_at_random_moments_and_run_again(data, lake, warehouse, make, kills, seed, record_property):
     made = editions(lake)

@@ -1,6 +1,7 @@
-"""Loading everything that is archived and not loaded: for a rebuild, and for a build file that has replaced a damaged one.
+"""Loading everything that is archived and not loaded, for a rebuild and after a damaged build file was replaced.
 
-The service is not contacted. Files that are converted and loaded already are kept, so the same call continues a killed one.
+The service is not contacted. Files that are converted and loaded already are kept, so the same call continues a killed
+one.
 """
 
 from __future__ import annotations
@@ -78,7 +79,10 @@ def complete(
 
 
 def _loaded_hours(layout: Layout, store: Warehouse) -> set[Part]:
-    """The hours of which the ledger names all files of the lake. Files that were replaced and not removed yet cost a load without effect."""
+    """Return the hours of which the ledger names all files of the lake.
+
+    An hour with files that were replaced and not removed yet is loaded again, without effect.
+    """
     found: set[Part] = set()
     with store.ledger() as ledger:
         for dataset in datasets.datasets(Family.HOURLY):

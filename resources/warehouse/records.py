@@ -1,4 +1,4 @@
-"""What goes into the warehouse's methods and what comes out of them: frozen records, some of which print as a sentence."""
+"""Arguments and results of the warehouse's methods: frozen records, some of which print as a sentence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def utc_text(moment: datetime) -> str:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column as plain Python; as DuckDB's texts where Python lacks one of them, for example `infinity`."""
+    """The values of a column as plain Python, or as DuckDB's texts where Python lacks one, such as `infinity`."""
     try:
         values: list[Any] = column.to_pylist()
     except (OverflowError, ValueError):
@@ -43,7 +43,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One version of a snapshot with all its files; `file_count` is how many the service lists, so that none is left out.
+    """One version of a snapshot with all its files; `file_count` is their number in the service's listing.
 
     `snapshot_version` is the version of the whole; `exported_at` the service's date_modified of it.
     """
@@ -59,16 +59,17 @@ class Snapshot:
 
     @property
     def is_of_articles(self) -> bool:
-        """Whether it lies underneath `articles`."""
+        """Return whether it lies underneath `articles`."""
         return self.dataset.name == SNAPSHOT_ARTICLES.name
 
 
 @dataclass(frozen=True)
 class SnapshotLoad:
-    """What loading a snapshot did. `changed` is False when this version was loaded with the same content already.
+    """Outcome of loading a snapshot. `changed` is False when this version was loaded with the same content already.
 
     `is_base`: it lies underneath `articles` once they are brought up to date. `dropped_versions` are no longer kept;
-    `boundary_at`: until when it is complete; None where its dataset has no `event_at`. `released_lake_paths` (relative to the lake) are files that nothing refers to any more but readers of what is published.
+    `boundary_at`: until when it is complete; None where its dataset has no `event_at`. `released_lake_paths` (relative
+    to the lake) are files that nothing refers to any more but readers of what is published.
     """
 
     snapshot_id: str
@@ -118,7 +119,7 @@ class HourStatus:
 
 @dataclass(frozen=True)
 class HourLoad:
-    """What one load did. `changed` is False when everything was there under the same digests already.
+    """Outcome of one load. `changed` is False when everything was there under the same digests already.
 
     The counts are of what this load wrote; `held_row_count` and `held_duplicate_count` (left out as exact copies within
     a file) are of all that the hour has in the warehouse afterwards, whenever it was loaded.
@@ -150,7 +151,7 @@ class HourLoad:
 
 @dataclass(frozen=True)
 class Applied:
-    """What bringing `articles` up to date did. Counts are pages; `article_count` is all pages alive afterwards.
+    """Outcome of bringing `articles` up to date. Counts are pages; `article_count` is all pages alive afterwards.
 
     `file_count` counts files of hours, `lookup_file_count` those of pages that were looked up. `renewed_projects` were
     made anew because a new snapshot lies underneath them.
@@ -182,7 +183,7 @@ class Applied:
         )
 
     def _how(self) -> str:
-        """What was taken in, without the kinds of files of which there were none."""
+        """The kinds of files that were applied, without those of which there were none."""
         if self.rebuilt:
             return "rebuilt from everything loaded"
         files = []
@@ -198,9 +199,10 @@ class Applied:
 
 @dataclass(frozen=True)
 class AppliedEntities:
-    """What bringing `entities` up to date did; `entity_count` is all entities afterwards.
+    """Outcome of bringing `entities` up to date; `entity_count` is all entities afterwards.
 
-    `file_count` counts files of hours; `is_renewed`: all entities were decided again, because of a new snapshot or a rebuild.
+    `file_count` counts files of hours; `is_renewed`: all entities were decided again, because of a new snapshot or a
+    rebuild.
     """
 
     file_count: int
@@ -228,14 +230,14 @@ class AppliedEntities:
 
 @dataclass(frozen=True)
 class Publication:
-    """What is published: since when, and which revision of the build file."""
+    """The published file: its time and the revision of the build file."""
 
     published_at: datetime
     revision: int
 
 
 def next_text(last: Publication | None, every: timedelta | None) -> str:
-    """When it is published next, for people: `every` run (0), so often at the most, or never unasked (None)."""
+    """Return the time of the next publication, for people: `every` run (0), so often at the most, or never unasked (None)."""
     if every is None:
         return "only when asked for, by `wme publish` (WME_PUBLISH=off)"
     if not every or last is None:
@@ -246,7 +248,7 @@ def next_text(last: Publication | None, every: timedelta | None) -> str:
 
 @dataclass(frozen=True)
 class Published:
-    """What publishing did. Seconds under the lock (`locked_seconds`) are those in which no load could run."""
+    """Outcome of publishing. Seconds under the lock (`locked_seconds`) are those in which no load could run."""
 
     path: Path
     changed: bool
@@ -269,7 +271,8 @@ class Published:
         missing = f" Gone or damaged: {counted(count, 'lake file')}." if (count := self.missing_lake_file_count) else ""
         return (
             f"Published revision {self.revision}: {self.size_bytes / 1e6:,.1f} MB and "
-            f"{counted(self.lake_file_count, 'lake file')} in {self.seconds:.2f} s, {self.locked_seconds:.2f} s of them "
+            f"{counted(self.lake_file_count, 'lake file')} in {self.seconds:.2f} s, {self.locked_seconds:.2f} s of "
+            "them "
             f"under the lock.{missing}"
         )
 

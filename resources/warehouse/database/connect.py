@@ -1,6 +1,7 @@
 """Opening DuckDB: the build file under one lock, the published file without any.
 
-Writers exclude each other through one lock file before DuckDB's own lock on the file is touched, because that one fails at
+Writers exclude each other through one lock file before DuckDB's own lock on the file is touched, because that one fails
+at
 once instead of waiting.
 """
 
@@ -72,7 +73,8 @@ def locked(lock_path: Path, timeout: float, purpose: str) -> Iterator[None]:
             lock.acquire(timeout=timeout, poll_interval=0.05)
         except filelock.Timeout:
             raise WarehouseBusyError(
-                f"Another process has used the warehouse for more than {timeout:.0f} s, so this one could not {purpose}. "
+                f"Another process has used the warehouse for more than {timeout:.0f} s, so this one could not "
+                f"{purpose}. "
                 "Nothing was changed. Wait for the other run to end, or end it, and try again."
             ) from None
     try:
@@ -83,7 +85,7 @@ def locked(lock_path: Path, timeout: float, purpose: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Connector:
-    """Where the files are, and how they are opened."""
+    """The paths of the files, and the settings for opening them."""
 
     build_path: Path
     published_path: Path
@@ -117,7 +119,8 @@ class Connector:
         except duckdb.Error as error:
             if is_exhausted(error):
                 raise WarehouseFullError(
-                    f"Disk or memory ran out, so this run could not {purpose} ({clause(error)}). The warehouse is as it was before. Make "
+                    f"Disk or memory ran out, so this run could not {purpose} ({clause(error)}). The warehouse is as "
+                    "it was before. Make "
                     f"room under {self.build_path.parent.name} or give the process more memory, and run it again."
                 ) from error
             if (type(error) is duckdb.Error or isinstance(error, _REFUSALS)) and is_refused(
@@ -125,7 +128,8 @@ class Connector:
             ):
                 self._replace_build(error)
                 raise WarehouseDamagedError(
-                    f"DuckDB could not read {self.build_path.name}, so this run could not {purpose} ({clause(error)}). The file was replaced, "
+                    f"DuckDB could not read {self.build_path.name}, so this run could not {purpose} ({clause(error)}). "
+                    "The file was replaced, "
                     "and the next publication loads again what it lacks. Run it again."
                 ) from error
             raise
@@ -135,7 +139,7 @@ class Connector:
                 note.unlink(missing_ok=True)
 
     def _open_build(self, purpose: str, was_left_open: bool, opened: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
-        """Open for writing. A file that DuckDB refuses is replaced; for one that another program has open this waits a while."""
+        """Open the build file; replace one that DuckDB refuses, and wait for one that another program has open."""
         end = time.monotonic() + self.lock_timeout
         is_replaced = False
         if is_missing(self.build_path, self.published_path):
@@ -156,21 +160,24 @@ class Connector:
                     if is_locked(self.build_path):
                         if time.monotonic() >= end:
                             raise WarehouseBusyError(
-                                f"Another program has {self.build_path.name} open, so this run could not {purpose}. Nothing was "
-                                f"changed. Close it there; to look at the data open {self.published_path.name}, which never locks."
+                                f"Another program has {self.build_path.name} open, so this run could not {purpose}. "
+                                "Nothing was "
+                                f"changed. Close it there; to look at the data open {self.published_path.name}, which "
+                                "never locks."
                             ) from error
                         time.sleep(min(0.2, max(0.0, end - time.monotonic())))
                         continue
                 if is_replaced or not (isinstance(error, OutdatedError) or is_refused(self.build_path)):
                     raise WarehouseDamagedError(
-                        f"DuckDB cannot open {self.build_path.name}, so this run could not {purpose} ({clause(error)}). Nothing was changed. "
+                        f"DuckDB cannot open {self.build_path.name}, so this run could not {purpose} "
+                        f"({clause(error)}). Nothing was changed. "
                         "What is published stays as it is, and so do archive and lake."
                     ) from error
                 self._replace_build(error)
                 is_replaced = True
 
     def create_build(self) -> None:
-        """Create an empty build file where there is none; otherwise a copy of the published file would take its place."""
+        """Create an empty build file where there is none, instead of a copy of the published file."""
         with locked(self.lock_path, self.lock_timeout, "create the build file"):
             create_build(self.build_path, self.open_file)
 
@@ -197,7 +204,8 @@ class Connector:
                 connection.execute("SET preserve_insertion_order = false")
                 # a commit adds row groups and merges none of those that are there (row_groups.py)
                 connection.execute("SET max_vacuum_tasks = 0")
-                # where Python was started without a file, as workers of Dagster are, DuckDB draws a bar into the standard output
+                # where Python was started without a file, as workers of Dagster are, DuckDB draws a bar into the
+                # standard output
                 connection.execute("SET enable_progress_bar = false")
                 connection.execute(f"ATTACH {quoted(str(path))} AS {NAME}{options}")
                 connection.execute(f"USE {NAME}")
@@ -207,8 +215,10 @@ class Connector:
                 if words not in str(error):
                     raise
                 raise WarehouseVersionError(
-                    f"DuckDB {duckdb.__version__} cannot open {path.name} in the storage version {version} ({clause(error)}). Nothing was "
-                    "changed. A file can be raised and never lowered: set WME_STORAGE_VERSION to what it has, or remove "
+                    f"DuckDB {duckdb.__version__} cannot open {path.name} in the storage version {version} "
+                    f"({clause(error)}). Nothing was "
+                    "changed. A file can be raised and never lowered: set WME_STORAGE_VERSION to what it has, or "
+                    "remove "
                     "warehouse/build.duckdb and run `wme rebuild`."
                 ) from error
             yield connection
@@ -228,7 +238,7 @@ class Connector:
             yield connection
 
     def connect_published(self) -> duckdb.DuckDBPyConnection:
-        """The same in an instance of its own, for anybody's questions and settings; the caller closes the connection."""
+        """The same in a separate instance, for any query and setting; the caller closes the connection."""
         connection = connect()
         try:
             self._attach_published(connection)
@@ -240,8 +250,10 @@ class Connector:
     def _attach_published(self, connection: duckdb.DuckDBPyConnection) -> None:
         if not self.published_path.exists():
             raise NotPublishedError(
-                f"There is no published file {self.published_path.absolute()}: nothing was published in this data folder so far. If "
-                "another one is meant, set WME_DATA; else run the pipeline once (`wme run`). With WME_PUBLISH=off runs do not "
+                f"There is no published file {self.published_path.absolute()}: nothing was published in this data "
+                "folder so far. If "
+                "another one is meant, set WME_DATA; else run the pipeline once (`wme run`). With WME_PUBLISH=off runs "
+                "do not "
                 "publish; `wme publish` does."
             )
         try:
@@ -249,7 +261,8 @@ class Connector:
             connection.execute(f"USE {NAME}")
         except duckdb.Error as error:
             raise QueryError(
-                f"DuckDB cannot open {self.published_path.name} ({clause(error)}). The pipeline's own file is not touched by this. "
+                f"DuckDB cannot open {self.published_path.name} ({clause(error)}). The pipeline's own file is not "
+                "touched by this. "
                 "Remove the published file and run `wme publish`: it is created again."
             ) from error
 
@@ -271,7 +284,7 @@ def answer(
 
 
 def has_table(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    """Whether the file has a table; one that an older version published may lack it. DuckDB's own list takes ten times as long."""
+    """Return whether the file has a table. DuckDB's own list takes ten times as long."""
     try:
         connection.execute(f"SELECT 1 FROM {name} LIMIT 0")  # noqa: S608  our own names
     except duckdb.CatalogException:

@@ -29,9 +29,10 @@ _CODE = (
 
 
 def remove_code(build: Path) -> None:
-    """Remove all views, macros and triggers of a build file. The next load or publication creates the declared ones again.
+    """Remove all views, macros and triggers of a build file. The next opening creates the declared ones again.
 
-    A macro may have the name of a DuckDB function. The file is therefore not made the current database, and DuckDB may open no other file.
+    A macro may have the name of a DuckDB function. The file is therefore not made the current database, and DuckDB may
+    open no other file.
 
     Raises:
         WarehouseDamagedError: DuckDB cannot read or write the file.
@@ -50,12 +51,14 @@ def remove_code(build: Path) -> None:
             # a file of today's version would be taken for complete
             with contextlib.suppress(duckdb.CatalogException, duckdb.BinderException):
                 connection.execute(
-                    f"UPDATE {NAME}.internal.meta SET schema_version = '', prepared_version = NULL WHERE schema_version = ?",  # noqa: S608
+                    f"UPDATE {NAME}.internal.meta SET schema_version = '', prepared_version = NULL "  # noqa: S608
+                    "WHERE schema_version = ?",
                     [digest()],
                 )
     except duckdb.Error as error:
         raise WarehouseDamagedError(
-            f"DuckDB cannot remove the views, macros and triggers of {build} ({clause(error)}). Nothing was published. Use another copy, or make the warehouse "
+            f"DuckDB cannot remove the views, macros and triggers of {build} ({clause(error)}). Nothing was published. "
+            "Use another copy, or make the warehouse "
             "from the archive: `wme rebuild`."
         ) from error
 

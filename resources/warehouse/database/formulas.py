@@ -1,4 +1,4 @@
-"""What several statements share, each written once: how states, snapshots and events are ordered, and the keys of rows.
+"""Parts of several statements, each written once: how states, snapshots and events are ordered, and the keys of rows.
 
 A statement has the name in braces where the text belongs.
 """
@@ -22,8 +22,10 @@ STATE = {
     "source_at": "TIMESTAMPTZ",
     "namespace_id": "BIGINT",
 }
-#: How the keys are computed that the build file stores. `event_key`: 64 bits of a digest over event and title, over the whole row
-#: where it names no event; the last word in the order of states. `title_key`: 64 bits of a digest over project and title, by which a
+#: How the keys are computed that the build file stores. `event_key`: 64 bits of a digest over event and title, over the
+#: whole row
+#: where it names no event; the last word in the order of states. `title_key`: 64 bits of a digest over project and
+#: title, by which a
 #: title is found among millions without comparing texts. A build file of other formulas is refused.
 KEYS = {
     "event_key": "md5_number_lower(CASE WHEN event_id IS NULL THEN {row_digest} ELSE concat(event_id, chr(10), replace(name, '_', ' ')) END)",

@@ -1,6 +1,9 @@
-"""DuckDB instances that are reused for the next file: starting and closing one takes 25 ms, mostly for its functions, and attaching a file 1 ms.
+"""DuckDB instances that are reused for the next file.
 
-An instance has one user and one file at a time. Nothing passes from one user to the next: each has a connection of its own, and an instance in which
+Starting and closing an instance takes 25 ms, mostly for its functions, and attaching a file 1 ms.
+
+An instance has one user and one file at a time. Nothing passes from one user to the next: each has a connection of its
+own, and an instance in which
 something failed is closed. Settings of a whole instance are set again by each user.
 """
 
@@ -34,7 +37,7 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 
 def is_exhausted(error: duckdb.Error) -> bool:
-    """Whether the disk or the memory ran out, which no other input would have helped."""
+    """Return whether the disk or the memory ran out, which no other input would have helped."""
     return isinstance(error, duckdb.OutOfMemoryException) or "No space left" in str(error)
 
 

@@ -1,6 +1,7 @@
 """Replacement of a build file that DuckDB refuses: it is set aside, and a copy of the published file takes its place.
 
-Nothing here writes into DuckDB's blocks. What the copy lacks is loaded again by the next publication (`assets/steps/rebuilding.py`), because a file
+Nothing here writes into DuckDB's blocks. What the copy lacks is loaded again by the next publication
+(`assets/steps/rebuilding.py`), because a file
 that is new or was copied back says so (`internal.meta.is_complete`).
 """
 
@@ -35,9 +36,10 @@ ASIDE: Final = "damaged"
 
 
 def replace_build(build: Path, published: Path, open_file: Open, why: Exception | None) -> None:
-    """Set the build file aside, and put a copy of the published file in its place, or none where that one does not serve.
+    """Set the build file aside, and put a copy of the published file in its place, or a new file.
 
-    The caller holds the lock and has no connection open. A kill at any point leaves a build file that DuckDB refuses, none, or the copy; the
+    The caller holds the lock and has no connection open. A kill at any point leaves a build file that DuckDB refuses,
+    none, or the copy; the
     next process continues.
 
     Args:
@@ -73,13 +75,13 @@ def create_build(build: Path, open_file: Open) -> None:
 
 
 def is_missing(build: Path, published: Path) -> bool:
-    """Whether there is no build file, although one was published or set aside."""
+    """Return whether there is no build file, although one was published or set aside."""
     was_there = published.exists() or build.with_name(f"{build.name}.{ASIDE}").exists()
     return was_there and not build.exists()
 
 
 def _put_in_place(build: Path, published: Path | None, open_file: Open) -> bool:
-    """Put a copy of the published file in the place of the build file, or a new file. False: The published file does not serve."""
+    """Put a copy of the published file, or a new file, in place of the build file. False: The copy does not serve."""
     temporary = build.with_name(f"{build.name}.tmp")
     temporary.unlink(missing_ok=True)
     try:
@@ -105,7 +107,7 @@ def _put_in_place(build: Path, published: Path | None, open_file: Open) -> bool:
 
 
 def read_metadata(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Read all metadata of the attached file, which DuckDB otherwise reads when it is needed. Returns the names of its tables.
+    """Read all metadata of the attached file, which DuckDB otherwise reads late. Returns the names of its tables.
 
     Raises:
         duckdb.Error: The metadata is damaged.
@@ -116,12 +118,13 @@ def read_metadata(connection: duckdb.DuckDBPyConnection) -> list[str]:
     )
     tables = [table for (table,) in connection.execute(query).fetchall()]
     for table in tables:
-        connection.execute(f"SELECT count(*) FROM pragma_storage_info({quoted(table)})").fetchall()  # noqa: S608  our own tables
+        query = f"SELECT count(*) FROM pragma_storage_info({quoted(table)})"  # noqa: S608  our own tables
+        connection.execute(query).fetchall()
     return tables
 
 
 def is_refused(path: Path, *, with_rows: bool = False) -> bool:
-    """Whether DuckDB refuses a file that may be read and written: opening it, reading its metadata or, if asked, its rows fails."""
+    """Return whether opening an accessible file, reading its metadata or, if asked, reading its rows fails."""
     try:
         path.open("r+b").close()
     except OSError:
@@ -132,14 +135,14 @@ def is_refused(path: Path, *, with_rows: bool = False) -> bool:
             connection.execute(f"USE {NAME}")
             tables = read_metadata(connection)
             for table in tables if with_rows else ():
-                connection.execute(f"SELECT bit_xor(hash(t)) FROM {table} AS t").fetchall()  # noqa: S608  our own tables
+                connection.execute(f"SELECT bit_xor(hash(t)) FROM {table} AS t").fetchall()  # noqa: S608
     except duckdb.Error as error:
         return not is_exhausted(error)
     return False
 
 
 def is_locked(path: Path) -> bool:
-    """Whether another process has locked a file, as DuckDB does."""
+    """Return whether another process has locked a file, as DuckDB does."""
     try:
         with path.open("r+b") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,6 +1,7 @@
-"""The tables of the build file, made from the declarations, with their comments, and brought up to date when these change.
+"""The tables of the build file, created from the declarations, with their comments.
 
-Tables with columns for the pipeline alone are in the schema `internal`, and views in `main` show the declared columns. Writers find the
+Tables with columns for the pipeline alone are in the schema `internal`, and views in `main` show the declared columns.
+Writers find the
 tables under the same names, because their connections search `internal` first (`Connector.open_file`).
 """
 
@@ -103,7 +104,7 @@ class OutdatedError(Exception):
 
 
 def ensure(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the tables of a new build file, and those that a dataset has been declared for since; leave a file of the same version alone.
+    """Create the tables that are missing, all of them in a new file; leave a file of the same version alone.
 
     Tables that no dataset declares stay.
 

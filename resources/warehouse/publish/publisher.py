@@ -1,10 +1,13 @@
 """Publishing: the build file is copied, and the copy takes the place of the published file by one rename.
 
-Steps of a publication, under the lock of the warehouse: apply what is pending, let the views find the lake's files, write `about`, checkpoint, copy.
+Steps of a publication, under the lock of the warehouse: apply what is pending, let the views find the lake's files,
+write `about`, checkpoint, copy.
 Then, without the lock: sync the copy, make it read-only, rename it, sync the folder.
 
-A reader that has an old file open keeps it. A kill at any point leaves the published file complete; the next publication removes what is left over.
-After the data folder was moved, publishing again lets the views find the lake, and so does `relocate`, which needs neither the build file nor a run.
+A reader that has an old file open keeps it. A kill at any point leaves the published file complete; the next
+publication removes what is left over.
+After the data folder was moved, publishing again lets the views find the lake, and so does `relocate`, which needs
+neither the build file nor a run.
 """
 
 from __future__ import annotations
@@ -47,7 +50,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _ATTRIBUTION = (
-    "Texts are by the contributors of the projects, under the licences that the column `license` names (CC BY-SA 4.0 for "
+    "Texts are by the contributors of the projects, under the licences that the column `license` names (CC BY-SA 4.0 "
+    "for "
     "most). Keep the attribution: project, title, revision."
 )
 
@@ -103,17 +107,18 @@ class Publisher:
         )
 
     def is_current(self, about: Mapping[str, str]) -> bool:
-        """Whether nothing is pending and everything is published, so that `publish` would have nothing to do."""
+        """Return whether nothing is pending and everything is published, so that `publish` would have nothing to do."""
         with self.connector.build("read the ledger") as connection:
             [(pending,)] = connection.execute(
-                "SELECT EXISTS (FROM loads WHERE applied_at IS NULL) OR EXISTS (FROM snapshots WHERE applied_at IS NULL) "
+                "SELECT EXISTS (FROM loads WHERE applied_at IS NULL) OR EXISTS (FROM snapshots WHERE applied_at IS "
+                "NULL) "
                 "OR NOT is_complete FROM internal.meta"
             ).fetchall()
             facts = self._facts(connection, self._sources(connection), about)
         return not pending and self._is_published(facts)
 
     def is_due(self, every: timedelta | None, now: datetime) -> bool:
-        """Whether the last publication is as old as `every` says, or there is none; None: never."""
+        """Return whether the last publication is as old as `every` says, or there is none; None: never."""
         if every is None:
             return False
         last = self.last()
@@ -158,7 +163,8 @@ class Publisher:
                 return None
             if found.missing and not found.count:
                 raise LakeFileError(
-                    f"None of the {len(found.missing)} lake files that {target.name} names lies under {root}. Nothing was "
+                    f"None of the {len(found.missing)} lake files that {target.name} names lies under {root}. Nothing "
+                    "was "
                     "changed. Bring the folder lake there as well, then try again."
                 )
             found = self._with_stream(found)
@@ -176,7 +182,8 @@ class Publisher:
     def _replacing(self, purpose: str) -> Iterator[Path]:
         """The name of the file that is to take the published one's place, under the lock of publishing.
 
-        What lies there goes: what a kill left before, and what a failure leaves after, which would keep a full disk full.
+        What lies there goes: what a kill left before, and what a failure leaves after, which would keep a full disk
+        full.
         """
         target = self.connector.published_path
         with locked(self.publish_lock_path, self.connector.lock_timeout, purpose):
@@ -187,8 +194,10 @@ class Publisher:
                 if not (is_exhausted(error) if isinstance(error, duckdb.Error) else files.is_full(error)):
                     raise
                 raise WarehouseFullError(
-                    f"Disk or memory ran out, so this run could not {purpose} ({clause(error)}). Analysts keep the file that was published "
-                    f"before. Make room under {target.parent} (a publication needs space for a copy of {target.name}) or give the "
+                    f"Disk or memory ran out, so this run could not {purpose} ({clause(error)}). Analysts keep the "
+                    "file that was published "
+                    f"before. Make room under {target.parent} (a publication needs space for a copy of {target.name}) "
+                    "or give the "
                     "process more memory, and run it again."
                 ) from error
             finally:
@@ -203,7 +212,7 @@ class Publisher:
         return sources(connection, self.lake_root, Looked.last(connection))
 
     def _facts(self, connection: duckdb.DuckDBPyConnection, found: Sources, about: Mapping[str, str]) -> dict[str, Any]:
-        """The facts by which a publication is recognised. Revision and ledger stand for everything in the build file."""
+        """The facts that identify a publication. Revision and ledger stand for everything in the build file."""
         [(version, views)] = connection.execute("SELECT schema_version, prepared_version FROM internal.meta").fetchall()
         [(storage,)] = connection.execute(
             "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = 'warehouse'"
@@ -221,7 +230,7 @@ class Publisher:
         }
 
     def _is_published(self, facts: Mapping[str, Any]) -> bool:
-        """Whether the published file can be read and holds these facts."""
+        """Return whether the published file can be read and holds these facts."""
         try:
             with self.connector.published() as connection:
                 held = publication(connection)
@@ -237,7 +246,7 @@ class Publisher:
         now: datetime,
         looked_at_ns: int,
     ) -> Sources:
-        """Let the views find the lake's files, and write the facts and `about`; returns the lake files behind the views."""
+        """Let the views find the lake's files, and write the facts and `about`; returns those files."""
         found = self._with_stream(found)
         shown = {
             "attribution": _ATTRIBUTION,
@@ -258,7 +267,8 @@ class Publisher:
             self._write(connection, found, facts, shown)
         if found.faulty:
             _log.warning(
-                "%s cannot be read, and their rows are left out of the bodies and of older hours of article_changes: %s. They are made again from "
+                "%s cannot be read, and their rows are left out of the bodies and of older hours of article_changes: "
+                "%s. They are made again from "
                 "the archive where it has them.",
                 counted(len(found.faulty), "lake file"),
                 named(found.faulty),
@@ -286,7 +296,7 @@ class Publisher:
 
 
 def _lake_facts(root: str, found: Sources) -> dict[str, str]:
-    """What `about` says of the lake."""
+    """The rows of `about` on the lake."""
     return {
         "lake_root": root,
         "lake_file_count": str(found.count),

@@ -1,4 +1,4 @@
-"""What answers an analyst's first questions in the published file: views, and macros with parameters.
+"""Views for an analyst's first queries of the published file, and macros with parameters.
 
 They share the rule of the current articles, so that the pages at a moment are decided as the pages now are.
 """
@@ -50,7 +50,8 @@ def questions() -> Iterator[str]:
         for table in dataset.views:
             if table in tables.ENTITY_VIEWS:
                 continue
-            yield f"CREATE VIEW main.{identifier(table.name)} AS SELECT {column_list(table)} FROM (\n{derived(table.name)})"  # noqa: S608
+            query = f"SELECT {column_list(table)} FROM (\n{derived(table.name)})"  # noqa: S608  declared names
+            yield f"CREATE VIEW main.{identifier(table.name)} AS {query}"
             yield from comments(table, "VIEW")
     yield from entities.questions()
     for macro in tables.MACROS:
@@ -63,7 +64,8 @@ def questions() -> Iterator[str]:
 def _written(name: str) -> str:
     """The statement of a view or macro.
 
-    `{complaints}`: the columns of a page, each made of the text `complaint`, so that whatever is asked of a row that is an error
+    `{complaints}`: the columns of a page, each made of the text `complaint`, so that whatever is asked of a row that is
+    an error
     meets it.
     """
     exact_bases = statement("views/exact_bases")

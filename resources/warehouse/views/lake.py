@@ -54,9 +54,12 @@ _BELOW = ("snapshot_pages", "snapshot_states")
 class Sources:
     """The lake files behind the views: those of hours, those of each kept snapshot, and those that are gone or damaged.
 
-    `files`, `compacted` (those with the bodies) and `snapshots` are of articles, `kept` are those of other datasets whose bodies are asked for. `superseded_in`:
-    the folder of the compacted files, with its slash, where rows of them are passed over; else empty. `cold`: those of the compacted files
-    that may have changes of hours before the `window`. `live`: the folder of the stream; `is_stream_mixed`: files of it lack declared columns.
+    `files`, `compacted` (those with the bodies) and `snapshots` are of articles, `kept` are those of other datasets
+    whose bodies are asked for. `superseded_in`:
+    the folder of the compacted files, with its slash, where rows of them are passed over; else empty. `cold`: those of
+    the compacted files
+    that may have changes of hours before the `window`. `live`: the folder of the stream; `is_stream_mixed`: files of it
+    lack declared columns.
     `has_visibility`: whether changes of visibility are kept beside those of the files.
     """
 
@@ -97,7 +100,8 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Look
     """The files that the ledger names, by whether they can be read; `looked`: the last look at them (see `faults`)."""
     root = lake_root.resolve()
     named = connection.execute(
-        "SELECT table_name, lake_path FROM loads WHERE table_name IN ('article_changes', 'lookups') AND row_count > 0 AND compaction_id IS NULL ORDER BY batch_hour, lake_path"
+        "SELECT table_name, lake_path FROM loads WHERE table_name IN ('article_changes', 'lookups') AND row_count > 0 "
+        "AND compaction_id IS NULL ORDER BY batch_hour, lake_path"
     ).fetchall()
     found: list[tuple[str]] = []
     superseded = False
@@ -114,7 +118,8 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Look
         if known is None
         else answer(
             connection,
-            "SELECT lake_path, columns_version FROM compacted_files WHERE table_name = 'article_changes' AND first_hour < ? ORDER BY first_hour, lake_path",
+            "SELECT lake_path, columns_version FROM compacted_files WHERE table_name = 'article_changes' AND "
+            "first_hour < ? ORDER BY first_hour, lake_path",
             [known.first_hour],
         )
     )
@@ -162,14 +167,15 @@ def shown() -> tuple[Table, ...]:
 
 
 def frames() -> Iterator[str]:
-    """The statements that make the views that analysts see, with their comments, over internal ones that find nothing in the lake so far.
+    """The statements for the views that analysts see, with their comments, over internal views without lake files.
 
     Making the internal ones again (`make_views`) leaves them, and their comments, as they are.
     """
     yield from _internal(Sources((), (), (), ()))
     for table in shown():
         inner = identifier(f"{_INNER}{table.name}")
-        yield f"CREATE VIEW main.{identifier(table.name)} AS SELECT {column_list(table)} FROM internal.{inner}"  # noqa: S608
+        query = f"SELECT {column_list(table)} FROM internal.{inner}"  # noqa: S608  declared names
+        yield f"CREATE VIEW main.{identifier(table.name)} AS {query}"
         yield from comments(table, "VIEW")
     lookups = LOOKUPS.narrow
     yield f"CREATE VIEW main.{lookups.name} AS SELECT {column_list(lookups)} FROM internal.{lookups.name}"  # noqa: S608
@@ -209,7 +215,7 @@ def _internal(found: Sources) -> Iterator[str]:
 
 
 def _queries(found: Sources) -> dict[str, str]:
-    """What each view shows, by its name; a part without files would not be a query."""
+    """The query of each view, by its name; a part without files would not be a query."""
     present = [version for version in found.snapshots if version.paths]
     of_articles = [version.bodies() for version in present]
     left_out = passed_over(found.superseded_in, bodies=True)

@@ -1,6 +1,7 @@
-"""What is the same in each published file, apart from the tables: its views and macros, with more than four hundred comments.
+"""The views and macros of analysts in the build file, with more than four hundred comments.
 
-They are made in the build file, once for each version, so that a publication takes them over with the copy and only replaces what
+They are made in the build file, once for each version, so that a publication takes them over with the copy and only
+replaces what
 names files of the lake.
 """
 
@@ -45,11 +46,11 @@ def _script(_of: tuple[datasets.Dataset, ...]) -> tuple[str, str]:
 
 
 def _found(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
-    """What an older version has made."""
+    """The views, macros and tables of another version."""
     kept = ", ".join(quoted(view.name) for view in schema.VIEWS)
     here = "NOT internal AND schema_name = 'main' AND database_name = current_database()"
     return connection.execute(
-        f"SELECT 'VIEW', view_name FROM duckdb_views() WHERE {here} AND view_name NOT IN ({kept}) "  # noqa: S608  our own names
+        f"SELECT 'VIEW', view_name FROM duckdb_views() WHERE {here} AND view_name NOT IN ({kept}) "  # noqa: S608
         f"UNION ALL SELECT DISTINCT 'MACRO TABLE', function_name FROM duckdb_functions() WHERE {here} "
         f"UNION ALL SELECT 'TABLE', table_name FROM duckdb_tables() WHERE {here} AND table_name = {quoted(ABOUT.name)}"
     ).fetchall()

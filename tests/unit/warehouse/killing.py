@@ -1,6 +1,7 @@
 """Runs the warehouse's steps in children that are killed at random moments; started by `test_kills.py`.
 
-This process never opens DuckDB itself, so that its children can be forked cheaply from a clean state. Two editions of the
+This process never opens DuckDB itself, so that its children can be forked cheaply from a clean state. Two editions of
+the
 same hours alternate, so that every child has something to redo. A child tells each phase as it begins; the parent
 aims at one phase after the other, waits a random part of the time that phase has taken so far, and kills.
 """
@@ -31,11 +32,13 @@ def check(warehouse):
     if not warehouse.published_path.exists():
         return
     rows, promised = warehouse.sql(
-        "SELECT (SELECT count(*) FROM article_changes), (SELECT sum(row_count - duplicate_count)::BIGINT FROM loads WHERE table_name = 'article_changes')"
+        "SELECT (SELECT count(*) FROM article_changes), (SELECT sum(row_count - duplicate_count)::BIGINT FROM loads "
+        "WHERE table_name = 'article_changes')"
     ).rows[0]
     assert rows == (promised or 0), (rows, promised)
     rows, promised = warehouse.sql(
-        "SELECT (SELECT count(*) FROM snapshot_articles), (SELECT sum(row_count - duplicate_count)::BIGINT FROM snapshots)"
+        "SELECT (SELECT count(*) FROM snapshot_articles), (SELECT sum(row_count - duplicate_count)::BIGINT FROM "
+        "snapshots)"
     ).rows[0]
     assert rows == (promised or 0), (rows, promised)
     warehouse.sql(

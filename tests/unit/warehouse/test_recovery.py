@@ -171,7 +171,7 @@ def test_dataset_that_was_declared_since_is_no_other_version(published):
 
 @pytest.fixture(scope="module")
 def before_and_after(tmp_path_factory):
-    """A build file with several blocks of metadata: as a killed process left it, and after the checkpoint that the process was about to make."""
+    """A build file with several blocks of metadata, as a killed process left it, and after its checkpoint."""
     data = tmp_path_factory.mktemp("torn") / "data"
     warehouse = Warehouse(data)
     with warehouse._connector.build("fill the catalog") as connection:
@@ -217,7 +217,7 @@ def torn(made, tmp_path, pages, blocks=None):
 
 @pytest.mark.parametrize("pages", [range(1), range(20), range(0, 64, 2)])
 def test_metadata_that_a_kill_tore(before_and_after, tmp_path, pages, caplog):
-    """DuckDB writes blocks of metadata in place. A kill amid that write leaves a block with a wrong checksum, which may be read late."""
+    """A kill amid a write in place leaves a block of metadata with a wrong checksum, which may be read late."""
     for number, block in enumerate(before_and_after.in_place):
         warehouse = torn(before_and_after, tmp_path / str(number), pages, [block])
         with caplog.at_level(logging.WARNING), warehouse._connector.build("look") as connection:

@@ -7,7 +7,6 @@ unverified input by itself. Checks are there for people.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any, TypeVar
 
 import dagster as dg
 
@@ -16,7 +15,6 @@ from assets.checks.findings import NAMED, told
 from assets.failures import sentence
 from assets.families import lookups
 from assets.partitions import HOURS, key_of, recent_hours
-from assets.prefix import ALONE, Prefix
 from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset, Family
@@ -27,24 +25,6 @@ from resources.warehouse.read.coverage import OUTSIDE, Health, health, is_early,
 
 _PUBLISHED = dg.AssetKey(["published", "warehouse"])
 
-_Found = TypeVar("_Found", bound=Callable[..., dg.AssetCheckResult])
-_declared: list[Callable[[Prefix], dg.AssetChecksDefinition]] = []
-
-
-def _standing(*, asset: dg.AssetKey, **options: Any) -> Callable[[_Found], _Found]:
-    """Declare a check of `standing`."""
-
-    def declare(find: _Found) -> _Found:
-        _declared.append(lambda prefix: dg.asset_check(asset=prefix.key(asset), **options)(prefix.adapted(find)))
-        return find
-
-    return declare
-
-
-def standing(prefix: Prefix = ALONE) -> list[dg.AssetChecksDefinition]:
-    """The checks for Dagster."""
-    return [make(prefix) for make in _declared]
-
 
 def health_of(enterprise: EnterpriseResource, warehouse: WarehouseResource, now: datetime) -> Health:
     """The health of what is mirrored, by the build file: the published one may be older, or not be there."""
@@ -52,7 +32,7 @@ def health_of(enterprise: EnterpriseResource, warehouse: WarehouseResource, now:
     return health(warehouse.warehouse, scopes, now, published=False)
 
 
-@_standing(
+@dg.asset_check(
     asset=_PUBLISHED,
     name="last_48_hours_covered",
     description="Each of the last 48 hours, since the mirror began, is loaded, empty or absent, for every mirrored dataset, project and namespace; "
@@ -77,7 +57,7 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
     )
 
 
-@_standing(
+@dg.asset_check(
     asset=_PUBLISHED,
     name="snapshots_loaded",
     description="Each mirrored project and namespace has a snapshot that its hours follow. Without one, only changed pages are known: `articles` lacks "
@@ -94,7 +74,7 @@ def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResourc
     )
 
 
-@_standing(
+@dg.asset_check(
     # on the published file, because a check of the hours is skipped with them when one of them fails
     asset=_PUBLISHED,
     name="no_failed_hours",
@@ -105,17 +85,16 @@ def no_failed_hours(
     context: dg.AssetCheckExecutionContext,
     enterprise: EnterpriseResource,
     warehouse: WarehouseResource,
-    prefix: Prefix = ALONE,
 ) -> dg.AssetCheckResult:
     """Name the hours whose last attempt failed; a quiet failure is the dangerous one."""
-    now = datetime.now(UTC)
+    now, key = datetime.now(UTC), next(iter(context.selected_asset_check_keys)).asset_key
     found, job = health_of(enterprise, warehouse, now), context.op_execution_context.job_def
     wrong, count = [], 0
     for dataset in _mirrored(enterprise):
         cells = [cell for place in found.places if place.dataset == dataset.name for cell in place.cells]
         open_ = {cell.batch_hour for cell in cells if cell.state not in COVERED and not is_early(cell, now)}
         early = {cell.batch_hour for cell in cells if is_early(cell, now)}
-        if failed := sorted(failed_hours(context.instance, job, dataset, now, prefix) - (early - open_)):
+        if failed := sorted(failed_hours(context.instance, job, dataset, now, key) - (early - open_)):
             count += len(failed)
             names = listed([hour_text(hour) for hour in failed], NAMED)
             wrong.append(f"{dataset.name}: {counted(len(failed), 'hour')} failed: {names}")
@@ -130,11 +109,11 @@ def no_failed_hours(
 
 
 def failed_hours(
-    instance: dg.DagsterInstance, job: dg.JobDefinition, dataset: Dataset, now: datetime, prefix: Prefix = ALONE
+    instance: dg.DagsterInstance, job: dg.JobDefinition, dataset: Dataset, now: datetime, ours: dg.AssetKey
 ) -> set[datetime]:
-    """The hours that the service still keeps and whose last attempt failed in Dagster."""
+    """The hours that the service still keeps and whose last attempt failed in Dagster; `ours`: one of our assets in the project."""
     graph = job.asset_layer.asset_graph
-    key, hours = prefix.key(layers.warehouse_key(dataset)), {key_of(hour): hour for hour in recent_hours(now)}
+    key, hours = layers.beside(ours, layers.warehouse_key(dataset)), {key_of(hour): hour for hour in recent_hours(now)}
     # of the code location and not the module's own: Dagster keeps what it knows of partitions by their definition
     definition = graph.get(key).partitions_def if graph.has(key) else None
     found = instance.get_status_by_partition(key, list(hours), definition or HOURS) or {}
@@ -145,7 +124,7 @@ def _mirrored(enterprise: EnterpriseResource) -> list[Dataset]:
     return [one for one in datasets.datasets(Family.HOURLY) if enterprise.scope_of(one)]
 
 
-@_standing(
+@dg.asset_check(
     asset=_PUBLISHED,
     name="lake_files_whole",
     description="Every lake file that is loaded is there, has the size that the ledger says, and has not lost its footer. Data pages are not read.",
@@ -161,7 +140,7 @@ def lake_files_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
     )
 
 
-@_standing(
+@dg.asset_check(
     # where units are spent anyhow: nothing that publishes asks the service
     asset=layers.warehouse_key(datasets.LOOKUPS),
     name="articles_as_looked_up",
@@ -192,11 +171,11 @@ def articles_as_looked_up(
     )
 
 
-def nothing_needs_attention(sentences: Callable[[], Sequence[str]], prefix: Prefix = ALONE) -> dg.AssetChecksDefinition:
+def nothing_needs_attention(sentences: Callable[[], Sequence[str]]) -> dg.AssetChecksDefinition:
     """The check that is `wme status --check`, whose sentences are collected above the assets."""
 
     @dg.asset_check(
-        asset=prefix.key(_PUBLISHED),
+        asset=_PUBLISHED,
         name="nothing_needs_attention",
         description="Passes if `wme status --check` does: no gap, no project behind or without a snapshot, nothing wrong with the disk, the account, the "
         "stream, the lake files or the engine. The other checks say the same of one of these each.",
@@ -212,3 +191,7 @@ def nothing_needs_attention(sentences: Callable[[], Sequence[str]], prefix: Pref
         )
 
     return check
+
+
+#: The checks that need nothing from above the assets.
+CHECKS = (last_48_hours_covered, snapshots_loaded, no_failed_hours, lake_files_whole, articles_as_looked_up)

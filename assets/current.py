@@ -16,7 +16,6 @@ from assets.automation import HOURLY
 from assets.checks import current_checks
 from assets.describe import OWNERS, table_metadata
 from assets.failures import as_failure
-from assets.prefix import ALONE, Prefix
 from assets.steps import repair
 from resources import datasets
 from resources.adapters import EngineResource, LakeResource, WarehouseResource
@@ -95,12 +94,12 @@ STATES = (
 KEYS = tuple(state.key for state in STATES)
 
 
-def current_state(state: State, prefix: Prefix = ALONE) -> dg.AssetsDefinition:
+def current_state(state: State) -> dg.AssetsDefinition:
     """The asset of a table of the current state, behind the tables that decide it."""
 
     @dg.multi_asset(
-        name=prefix.name("__".join(state.key.path)),
-        specs=prefix.specs(
+        name="__".join(state.key.path),
+        specs=(
             [
                 dg.AssetSpec(
                     state.key,
@@ -114,10 +113,9 @@ def current_state(state: State, prefix: Prefix = ALONE) -> dg.AssetsDefinition:
                 )
             ]
         ),
-        check_specs=prefix.check_specs(check.spec for check in current_checks.of_state(state.table, state.noun)),
+        check_specs=[check.spec for check in current_checks.of_state(state.table, state.noun)],
         can_subset=True,
     )
-    @prefix.adapted
     def advance(
         context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource
     ) -> Iterator[Any]:

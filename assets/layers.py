@@ -12,7 +12,7 @@ from resources.datasets import Family
 from resources.lake import conversion_version, list_version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from resources.datasets import Dataset
     from resources.tables import Table
@@ -55,6 +55,21 @@ def warehouse_key(dataset: Dataset) -> dg.AssetKey:
 def keys(dataset: Dataset) -> tuple[dg.AssetKey, dg.AssetKey, dg.AssetKey]:
     """All three, in the order of the data."""
     return archive_key(dataset), lake_key(dataset), warehouse_key(dataset)
+
+
+def own(keys: Iterable[dg.AssetKey]) -> dict[dg.AssetKey, dg.AssetKey]:
+    """Keys of our assets in a project, by those in this module. In another project they have a prefix (`pipelines.embedding`)."""
+    return {unprefixed(key): key for key in keys}
+
+
+def unprefixed(key: dg.AssetKey) -> dg.AssetKey:
+    """The key of one of our assets without the prefix of a project: they all have two parts."""
+    return dg.AssetKey(key.path[-2:])
+
+
+def beside(other: dg.AssetKey, key: dg.AssetKey) -> dg.AssetKey:
+    """A key of this module with the prefix that another of our assets has in a project."""
+    return dg.AssetKey([*other.path[:-2], *key.path])
 
 
 #: What people type where Dagster asks for a partition of a snapshot.

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import dagster as dg
 from pydantic import AwareDatetime, TypeAdapter
 
-from assets.prefix import ALONE
 from resources import files
 from resources.datasets import RETENTION, last_complete_hour
 from resources.datasets.paths import hour_folders
@@ -23,7 +22,6 @@ from resources.errors import MirrorError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from assets.prefix import Prefix
     from resources.datasets import Dataset
 
 HOUR = timedelta(hours=1)
@@ -40,9 +38,9 @@ def hours_since(first: datetime) -> dg.HourlyPartitionsDefinition:
     return dg.HourlyPartitionsDefinition(start_date=key_of(first), timezone="UTC", fmt=_FORMAT)
 
 
-def snapshots_of(dataset: Dataset, prefix: Prefix = ALONE) -> dg.DynamicPartitionsDefinition:
+def snapshots_of(dataset: Dataset) -> dg.DynamicPartitionsDefinition:
     """The snapshots of a dataset by the service's identifiers, which sensors and commands add."""
-    return dg.DynamicPartitionsDefinition(name=prefix.name(dataset.archive))
+    return dg.DynamicPartitionsDefinition(name=dataset.archive)
 
 
 def hour_of(partition_key: str) -> datetime:

@@ -12,7 +12,6 @@ from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown, sized
 from assets.failures import as_failure
 from assets.maintenance.housekeeping import clean, is_due
 from assets.partitions import HOUR
-from assets.prefix import ALONE, Prefix
 from assets.steps import rebuilding, repair
 from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
@@ -39,17 +38,17 @@ ORDER BY ALL"""
 _NEWEST = f"SELECT {', '.join(PREVIEW)} FROM articles ORDER BY event_at DESC, name LIMIT {PREVIEW_ROWS}"  # noqa: S608
 
 
-def published_warehouse(prefix: Prefix = ALONE) -> dg.AssetsDefinition:
+def published_warehouse() -> dg.AssetsDefinition:
     """The asset of the published file, behind the tables of all datasets."""
 
     @dg.asset(
-        key=prefix.key(KEY),
+        key=KEY,
         # what decides a current state comes by way of it
         deps=[
-            *map(prefix.key, current.KEYS),
-            *(prefix.key(layers.warehouse_key(one)) for one in datasets.datasets() if one.state is None),
+            *current.KEYS,
+            *(layers.warehouse_key(one) for one in datasets.datasets() if one.state is None),
         ],
-        group_name=prefix.name("published"),
+        group_name="published",
         kinds={"duckdb"},
         owners=list(OWNERS),
         freshness_policy=HOURLY,
@@ -57,7 +56,6 @@ def published_warehouse(prefix: Prefix = ALONE) -> dg.AssetsDefinition:
         "renamed over the old one, so that a reader never waits and never sees half a load. Files of the lake and the archive that "
         "were replaced go after a grace period.",
     )
-    @prefix.adapted
     def publish(
         context: dg.AssetExecutionContext,
         enterprise: EnterpriseResource,
@@ -70,7 +68,7 @@ def published_warehouse(prefix: Prefix = ALONE) -> dg.AssetsDefinition:
         with as_failure():
             # in any case, since the checks look for gaps there
             fill_coverage(enterprise, store)
-            _note_failed(context, enterprise, store, prefix)
+            _note_failed(context, enterprise, store)
         if WHEN_DUE.items() <= context.run.tags.items() and not store.publish_is_due(every):
             context.log.info("Not published: %s", next_text(store.publication(), every))
             metadata = _times(store, every) | {"changed": False}
@@ -110,14 +108,14 @@ def fill_coverage(enterprise: EnterpriseResource, store: Warehouse) -> None:
             store.fill_coverage(projects, namespaces, dataset=dataset)
 
 
-def _note_failed(
-    context: dg.AssetExecutionContext, enterprise: EnterpriseResource, store: Warehouse, prefix: Prefix
-) -> None:
+def _note_failed(context: dg.AssetExecutionContext, enterprise: EnterpriseResource, store: Warehouse) -> None:
     """Record the hours that were asked for by a run that failed before it could record anything: they are missing as well."""
     now = datetime.now(UTC)
     for dataset in datasets.datasets(Family.HOURLY):
         scope = enterprise.scope_of(dataset)
-        if not scope or not (failed := sorted(failed_hours(context.instance, context.job_def, dataset, now, prefix))):
+        if not scope or not (
+            failed := sorted(failed_hours(context.instance, context.job_def, dataset, now, context.asset_key))
+        ):
             continue
         rows = store.coverage(failed[0], failed[-1] + HOUR, published=False, dataset=dataset)
         known = {(row.batch_hour, row.project_id, row.namespace_id) for row in rows}

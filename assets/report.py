@@ -9,7 +9,6 @@ import dagster as dg
 from assets import published
 from assets.describe import OWNERS, sized
 from assets.failures import as_failure
-from assets.prefix import ALONE, Prefix
 from resources.data_folder import REPORT_PATH
 from resources.formatting import markdown_text, size_text
 
@@ -47,20 +46,19 @@ class Report(Protocol):
 Writer = Callable[[], Report]
 
 
-def report(write: Writer, prefix: Prefix = ALONE) -> dg.AssetsDefinition:
+def report(write: Writer) -> dg.AssetsDefinition:
     """The asset of the page, behind the published file; what is in it is collected above the assets."""
 
     @dg.asset(
-        key=prefix.key(KEY),
-        deps=[prefix.key(published.KEY)],
-        group_name=prefix.name("published"),
+        key=KEY,
+        deps=[published.KEY],
+        group_name="published",
         kinds={"html"},
         owners=list(OWNERS),
         description="One HTML page that needs no network, made of the published file: what needs attention, coverage, lag, changes by project, most "
         "edited pages, deletions and moves, rejects, throughput, quota and storage. The web server of `wme ui` shows it at [/report](/report); `wme report` writes "
         "the same file.",
     )
-    @prefix.adapted
     def page(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
         """Write the page; an open browser shows it after a reload."""
         with as_failure():
@@ -74,7 +72,7 @@ def report(write: Writer, prefix: Prefix = ALONE) -> dg.AssetsDefinition:
                     ),
                     "attention_count": made.attention_count,
                     # of the web server of `wme ui`, whatever its name behind a proxy is: browsers open no file from a page
-                    **({} if prefix.text else {"page": dg.MetadataValue.url(REPORT_PATH)}),
+                    **({} if context.asset_key != KEY else {"page": dg.MetadataValue.url(REPORT_PATH)}),
                     "dagster/uri": str(made.path),
                     "bytes": made.size_bytes,
                     "pictures": made.picture_count,

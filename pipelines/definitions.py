@@ -19,10 +19,10 @@ import dagster as dg
 from assets import coverage_checks, current, layers, partitions, published, report
 from assets.families import hourly, lists, lookups, snapshots, streams
 from assets.maintenance import compacted
-from assets.prefix import ALONE, Prefix
 from pipelines.automation.jobs import build_jobs, stream
 from pipelines.automation.schedules import build_schedules
 from pipelines.automation.sensors import build_sensors
+from pipelines.embedding import Prefix
 from pipelines.process.processes import executor
 from pipelines.report import attention, page
 from resources import connection, datasets
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 @functools.lru_cache(maxsize=4)
 def build_assets(
-    hours: dg.HourlyPartitionsDefinition, offered: tuple[Dataset, ...], prefix: Prefix = ALONE
+    hours: dg.HourlyPartitionsDefinition, offered: tuple[Dataset, ...]
 ) -> tuple[dg.AssetsDefinition | dg.AssetSpec, ...]:
     """The assets of every declared dataset, then what is made of all of them. Hours and snapshots can be materialized of those `offered` alone."""
     # no setting is in them but the first hour and the choice of datasets: a command that builds definitions of its own mostly finds these made
@@ -50,29 +50,25 @@ def build_assets(
         spec
         for one in (*of_snapshots, *of_hours)
         if one not in offered
-        for spec in layers.without_steps(
-            one, hours if one.family is Family.HOURLY else partitions.snapshots_of(one, prefix)
-        )
+        for spec in layers.without_steps(one, hours if one.family is Family.HOURLY else partitions.snapshots_of(one))
     )
     return (
         *_referenced(
-            prefix,
-            *lists.list_assets(datasets.datasets(Family.LIST), prefix),
-            *(asset for one in of_snapshots if one in offered for asset in snapshots.snapshot_assets(one, prefix)),
-            *(hourly.hourly_assets(one, hours, prefix) for one in of_hours if one in offered),
-            lookups.lookups(prefix),
-            *(current.current_state(one, prefix) for one in current.STATES),
-            compacted.compacted(prefix),
-            published.published_warehouse(prefix),
+            *lists.list_assets(datasets.datasets(Family.LIST)),
+            *(asset for one in of_snapshots if one in offered for asset in snapshots.snapshot_assets(one)),
+            *(hourly.hourly_assets(one, hours) for one in of_hours if one in offered),
+            lookups.lookups,
+            *(current.current_state(one) for one in current.STATES),
+            compacted.compacted,
+            published.published_warehouse(),
         ),
-        *prefix.specs([streams.LIVE, *without_steps]),
+        streams.LIVE,
+        *without_steps,
     )
 
 
-def _referenced(prefix: Prefix, *assets: dg.AssetsDefinition) -> tuple[dg.AssetsDefinition, ...]:
-    """The assets, whose pages name the file and line that make them; not in another project, whose code they are not."""
-    if prefix.text:
-        return assets
+def _referenced(*assets: dg.AssetsDefinition) -> tuple[dg.AssetsDefinition, ...]:
+    """The assets, whose pages name the file and line that make them."""
     with warnings.catch_warnings():
         # nobody who runs a command can do anything about it; a test holds what it does
         warnings.simplefilter("ignore", dg.BetaWarning)
@@ -139,14 +135,18 @@ def build_defs(
         resources["io_manager"] = dg.IOManagerDefinition(lambda _: dg.InMemoryIOManager(), config_schema={})  # type: ignore[no-untyped-call]
     return dg.Definitions(
         # what the page says is collected above the assets, with the settings
-        assets=(
-            *named.specs([layers.SERVICE]),
-            *build_assets(hours, offered, named),
-            *_referenced(named, report.report(functools.partial(page.write, settings), named)),
+        assets=named.assets(
+            (
+                layers.SERVICE,
+                *build_assets(hours, offered),
+                *_referenced(report.report(functools.partial(page.write, settings))),
+            )
         ),
-        asset_checks=(
-            *coverage_checks.standing(named),
-            coverage_checks.nothing_needs_attention(functools.partial(attention.sentences, settings), named),
+        asset_checks=named.checks(
+            (
+                *coverage_checks.CHECKS,
+                coverage_checks.nothing_needs_attention(functools.partial(attention.sentences, settings)),
+            )
         ),
         jobs=[*build_jobs(mirrored, offered, named), stream(named)],
         schedules=build_schedules(named),

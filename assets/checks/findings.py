@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import dagster as dg
 
-from assets.prefix import unprefixed
+from assets.layers import unprefixed
 from resources.formatting import markdown_text
 
 if TYPE_CHECKING:

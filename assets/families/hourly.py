@@ -19,7 +19,6 @@ from assets.checks import hourly_checks
 from assets.describe import earlier_materialization, work_of
 from assets.failures import RunConfig, failed_hours, failure, sentence, tell
 from assets.partitions import hour_of, key_of, oldest_hour, recent_hours
-from assets.prefix import ALONE, Prefix, own
 from assets.steps.hour_layers import Layer
 from assets.steps.hourly_run import HourlyRun
 from resources.adapters import HOURS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
@@ -40,23 +39,20 @@ class HourlyConfig(RunConfig):
     )
 
 
-def hourly_assets(
-    dataset: Dataset, hours: dg.HourlyPartitionsDefinition, prefix: Prefix = ALONE
-) -> dg.AssetsDefinition:
+def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.AssetsDefinition:
     """The assets of a dataset of hourly files, over these partitions."""
 
     @dg.multi_asset(
-        name=prefix.name(f"hourly_{dataset.archive}"),
-        specs=prefix.specs(layers.specs(dataset, skippable=True)),
-        check_specs=prefix.check_specs(check.spec for check in hourly_checks.hourly(dataset)),
+        name=f"hourly_{dataset.archive}",
+        specs=layers.specs(dataset, skippable=True),
+        check_specs=[check.spec for check in hourly_checks.hourly(dataset)],
         partitions_def=hours,
         can_subset=True,
         # a day per run: a run of its own for each hour would cost more than the hour
         backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=24),
-        pool=prefix.name(HOURS_POOL),
+        pool=HOURS_POOL,
         config_schema=HourlyConfig.config_schema(),
     )
-    @prefix.adapted
     def bring_in(
         context: dg.AssetExecutionContext,
         enterprise: EnterpriseResource,
@@ -65,7 +61,7 @@ def hourly_assets(
         engine: EngineResource,
     ) -> Iterator[Any]:
         """Archive, convert and load the run's hours; fail at the end naming those that could not be."""
-        config, selected = HourlyConfig.read(context), own(context.selected_asset_keys)
+        config, selected = HourlyConfig.read(context), layers.own(context.selected_asset_keys)
         if config.convert_again and layers.warehouse_key(dataset) not in selected:
             raise dg.Failure(
                 f"convert_again replaces damaged files, and what was loaded from them must be loaded again. Nothing was done. Select "

@@ -16,7 +16,6 @@ from assets.checks import list_checks
 from assets.checks.findings import results
 from assets.describe import preview
 from assets.failures import as_failure
-from assets.prefix import ALONE, Prefix, own, unprefixed
 from assets.steps.converting import NotArchivedError
 from resources import files
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
@@ -25,11 +24,10 @@ from resources.enterprise import endpoints
 from resources.lake import ListConversion, convert_list
 
 
-def list_assets(lists: Sequence[Dataset], prefix: Prefix = ALONE) -> list[dg.AssetsDefinition]:
+def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
     """The assets of all lists: one of the archive, one of the lake, one of the warehouse, the latter two for each list."""
 
-    @dg.multi_asset(name=prefix.name("archive_reference"), specs=prefix.specs(layers.specs(lists[0])[:1]))
-    @prefix.adapted
+    @dg.multi_asset(name="archive_reference", specs=layers.specs(lists[0])[:1])
     def archive(
         context: dg.AssetExecutionContext, enterprise: EnterpriseResource, lake: LakeResource
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
@@ -46,16 +44,15 @@ def list_assets(lists: Sequence[Dataset], prefix: Prefix = ALONE) -> list[dg.Ass
         return dg.MaterializeResult(metadata=metadata, data_version=dg.DataVersion(digest.hexdigest()))
 
     @dg.multi_asset(
-        name=prefix.name("lake_reference"),
-        specs=prefix.specs(layers.specs(one)[1] for one in lists),
-        check_specs=prefix.check_specs(list_checks.converted(one).spec for one in lists),
+        name="lake_reference",
+        specs=[layers.specs(one)[1] for one in lists],
+        check_specs=[list_checks.converted(one).spec for one in lists],
         can_subset=True,
     )
-    @prefix.adapted
     def convert(context: dg.AssetExecutionContext, lake: LakeResource) -> Iterator[Any]:
         """Convert the archived lists to Parquet."""
-        selected = own(context.selected_asset_keys)
-        checked = {unprefixed(check.asset_key) for check in context.selected_asset_check_keys}
+        selected = layers.own(context.selected_asset_keys)
+        checked = {layers.unprefixed(check.asset_key) for check in context.selected_asset_check_keys}
         for dataset in lists:
             check, key = list_checks.converted(dataset), layers.lake_key(dataset)
             if key not in selected and key not in checked:
@@ -82,12 +79,11 @@ def list_assets(lists: Sequence[Dataset], prefix: Prefix = ALONE) -> list[dg.Ass
             yield from results([check], made, context.selected_asset_check_keys)
 
     @dg.multi_asset(
-        name=prefix.name("warehouse_reference"),
-        specs=prefix.specs(layers.specs(one)[2] for one in lists),
-        check_specs=prefix.check_specs(check.spec for one in lists for check in list_checks.loaded(one)),
+        name="warehouse_reference",
+        specs=[layers.specs(one)[2] for one in lists],
+        check_specs=[check.spec for one in lists for check in list_checks.loaded(one)],
         can_subset=True,
     )
-    @prefix.adapted
     def load(
         context: dg.AssetExecutionContext,
         enterprise: EnterpriseResource,
@@ -95,7 +91,7 @@ def list_assets(lists: Sequence[Dataset], prefix: Prefix = ALONE) -> list[dg.Ass
         warehouse: WarehouseResource,
     ) -> Iterator[Any]:
         """Replace the lists' tables in DuckDB."""
-        selected = own(context.selected_asset_keys)
+        selected = layers.own(context.selected_asset_keys)
         for dataset in lists:
             if (key := layers.warehouse_key(dataset)) not in selected:
                 continue

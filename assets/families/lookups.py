@@ -10,7 +10,6 @@ from pydantic import Field
 
 from assets import layers
 from assets.failures import RunConfig, as_failure, failure
-from assets.prefix import deferred, own
 from assets.steps import lookup
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import LOOKUPS
@@ -41,13 +40,7 @@ class LookupsConfig(RunConfig):
     )
 
 
-@deferred(
-    lambda prefix: dg.multi_asset(
-        name=prefix.name("look_up"),
-        specs=prefix.specs(layers.specs(LOOKUPS)),
-        config_schema=LookupsConfig.config_schema(),
-    )
-)
+@dg.multi_asset(name="look_up", specs=layers.specs(LOOKUPS), config_schema=LookupsConfig.config_schema())
 def lookups(
     context: dg.AssetExecutionContext,
     enterprise: EnterpriseResource,
@@ -82,7 +75,7 @@ def lookups(
         "rows": rows,
     }
     context.log.info("%s", metadata)
-    keys = own(context.selected_asset_keys)
+    keys = layers.own(context.selected_asset_keys)
     for key in layers.keys(LOOKUPS):
         yield dg.MaterializeResult(asset_key=keys[key], metadata=metadata)
     if looked.failures:

@@ -18,7 +18,6 @@ from assets.checks.snapshot_checks import SnapshotsMade
 from assets.describe import earlier_materialization, lake_metadata_of, sized, work_of
 from assets.failures import RunConfig, as_failure
 from assets.partitions import snapshots_of
-from assets.prefix import ALONE, Prefix
 from assets.steps import snapshot
 from assets.steps.converting import NotArchivedError, convert_archives
 from resources.adapters import (
@@ -42,23 +41,22 @@ class SnapshotConfig(RunConfig, SnapshotOptions):
     """How the snapshot is fetched. By default as one file or in chunks, whatever is better for the quota, the disk and the machine."""
 
 
-def snapshot_assets(dataset: Dataset, prefix: Prefix = ALONE) -> list[dg.AssetsDefinition]:
+def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
     """The assets of a dataset of snapshots: archive and lake in one step, the warehouse in another."""
-    archive, in_lake, in_warehouse = map(prefix.key, layers.keys(dataset))
-    made_of = prefix.specs(layers.specs(dataset))
-    partitions = snapshots_of(dataset, prefix)
-    specs = prefix.check_specs(check.spec for check in snapshot_checks.of_snapshots(dataset))
+    archive, in_lake, in_warehouse = layers.keys(dataset)
+    made_of = layers.specs(dataset)
+    partitions = snapshots_of(dataset)
+    specs = [check.spec for check in snapshot_checks.of_snapshots(dataset)]
 
     @dg.multi_asset(
-        name=prefix.name(f"{dataset.archive}_files"),
+        name=f"{dataset.archive}_files",
         specs=made_of[:2],
         check_specs=[spec for spec in specs if spec.asset_key != in_warehouse],
         partitions_def=partitions,
         can_subset=True,
-        pool=prefix.name(SNAPSHOTS_POOL),
+        pool=SNAPSHOTS_POOL,
         config_schema=SnapshotConfig.config_schema(),
     )
-    @prefix.adapted
     def files(
         context: dg.AssetExecutionContext,
         enterprise: EnterpriseResource,
@@ -70,14 +68,14 @@ def snapshot_assets(dataset: Dataset, prefix: Prefix = ALONE) -> list[dg.AssetsD
 
         One snapshot at a time: several would take every place that Dagster has for runs, and keep the hours waiting.
         """
-        config, selected = SnapshotConfig.read(context), context.selected_asset_keys
+        config, selected = SnapshotConfig.read(context), layers.own(context.selected_asset_keys)
         if not selected:
             yield from _recalled(context, dataset, lake, warehouse)
             return
-        identifier = _identifier(context, partitions)
+        identifier = _identifier(context)
         made = SnapshotsMade(dataset)
         workers = engine.engine(context.log.info)
-        missing = set(selected)
+        missing = set(selected.values())
         with as_failure(context, missing):
             if archive in selected:
                 with enterprise.client() as client:
@@ -89,13 +87,13 @@ def snapshot_assets(dataset: Dataset, prefix: Prefix = ALONE) -> list[dg.AssetsD
                         if snapshot.archived_sets(lake.layout.snapshot_archive(dataset, identifier), dataset):
                             raise
                         known = (record.identifier for record in client.snapshots.listing(dataset))
-                        raise _refused(context, partitions, known) from error
+                        raise _refused(context, known) from error
                     context.log.info("%s", plan.sentence)
                     archived = snapshot.fetch_snapshot(plan, client, lake.layout, workers)
-                missing.discard(archive)
+                missing.discard(selected[archive])
                 yield _result(
                     context,
-                    archive,
+                    selected[archive],
                     archived.version,
                     sized(
                         {
@@ -111,7 +109,7 @@ def snapshot_assets(dataset: Dataset, prefix: Prefix = ALONE) -> list[dg.AssetsD
                     is_new=bool(plan.missing),
                 )
             else:
-                archived = _archived(context, dataset, partitions, lake, identifier)
+                archived = _archived(context, dataset, lake, identifier)
             made.archived[identifier] = archived
             if in_lake in selected:
                 with engine.converter(lake) as converter:
@@ -124,25 +122,27 @@ def snapshot_assets(dataset: Dataset, prefix: Prefix = ALONE) -> list[dg.AssetsD
                         engine=workers,
                     )
                 is_new = any(one.converted for one in conversions)
-                yield _result(context, in_lake, archived.version, lake_metadata_of(conversions), is_new=is_new)
+                yield _result(
+                    context, selected[in_lake], archived.version, lake_metadata_of(conversions), is_new=is_new
+                )
             yield from made.checked(context.selected_asset_check_keys, warehouse.warehouse)
 
     @dg.multi_asset(
-        name=prefix.name(f"{dataset.archive}_load"),
+        name=f"{dataset.archive}_load",
         specs=made_of[2:],
         check_specs=[spec for spec in specs if spec.asset_key == in_warehouse],
         partitions_def=partitions,
         can_subset=True,
     )
-    @prefix.adapted
     def load(context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource) -> Iterator[Any]:
         """Load the archived version whole, in one transaction."""
-        if not context.selected_asset_keys:
+        selected = layers.own(context.selected_asset_keys)
+        if not selected:
             yield from _recalled(context, dataset, lake, warehouse)
             return
-        identifier = _identifier(context, partitions)
-        with as_failure(context, [in_warehouse]):
-            archived = _archived(context, dataset, partitions, lake, identifier)
+        identifier = _identifier(context)
+        with as_failure(context, selected.values()):
+            archived = _archived(context, dataset, lake, identifier)
             conversions = snapshot.all_conversions(
                 archived, lake.layout, lake.bodies_of(dataset), lake.record_bytes_max
             )
@@ -157,7 +157,7 @@ def snapshot_assets(dataset: Dataset, prefix: Prefix = ALONE) -> list[dg.AssetsD
         }
         if loaded.boundary_at is not None:
             metadata["boundary_at"] = dg.MetadataValue.timestamp(loaded.boundary_at)
-        yield _result(context, in_warehouse, archived.version, metadata, is_new=loaded.changed)
+        yield _result(context, selected[in_warehouse], archived.version, metadata, is_new=loaded.changed)
         with as_failure():
             made = SnapshotsMade(dataset, {archived.identifier: archived}, {archived.identifier: conversions})
             yield from made.checked(context.selected_asset_check_keys, warehouse.warehouse)
@@ -165,7 +165,7 @@ def snapshot_assets(dataset: Dataset, prefix: Prefix = ALONE) -> list[dg.AssetsD
     return [files, load]
 
 
-def _identifier(context: dg.AssetExecutionContext, partitions: dg.DynamicPartitionsDefinition) -> str:
+def _identifier(context: dg.AssetExecutionContext) -> str:
     """Return the partition of a run, which is the service's identifier of a snapshot."""
     if not context.has_partition_key:
         raise dg.Failure(
@@ -176,13 +176,12 @@ def _identifier(context: dg.AssetExecutionContext, partitions: dg.DynamicPartiti
     try:
         return safe(context.partition_key)
     except ValueError:
-        raise _refused(context, partitions) from None
+        raise _refused(context) from None
 
 
 def _archived(
     context: dg.AssetExecutionContext,
     dataset: Dataset,
-    partitions: dg.DynamicPartitionsDefinition,
     lake: LakeResource,
     identifier: str,
 ) -> snapshot.ArchivedSnapshot:
@@ -191,17 +190,16 @@ def _archived(
     except NotArchivedError:
         if _IDENTIFIER.fullmatch(identifier):
             raise
-        raise _refused(context, partitions) from None
+        raise _refused(context) from None
 
 
-def _refused(
-    context: dg.AssetExecutionContext, partitions: dg.DynamicPartitionsDefinition, known: Iterable[str] = ()
-) -> dg.Failure:
+def _refused(context: dg.AssetExecutionContext, known: Iterable[str] = ()) -> dg.Failure:
     """Return the failure of a partition that the service does not know, and remove it: a slip would be shown as failed for ever."""
     identifier, known = context.partition_key, sorted(known)
     near = [name for name in known if name.startswith(f"{identifier}_")] or get_close_matches(identifier, known, 3)
     hint = f"Did you mean {listed(near, 3)}? " if near else ""
-    context.instance.delete_dynamic_partition(str(partitions.name), identifier)
+    partitions: Any = context.assets_def.partitions_def
+    context.instance.delete_dynamic_partition(partitions.name, identifier)
     return dg.Failure(
         f"There is no snapshot {identifier!r}. {hint}Nothing was fetched, and the partition was removed. Add the right one and "
         f"materialize it. {layers.SNAPSHOT_KEYS}",

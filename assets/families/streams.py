@@ -16,7 +16,6 @@ from pydantic import Field
 from assets import layers
 from assets.describe import OWNERS, lake_metadata
 from assets.failures import RunConfig, as_failure
-from assets.prefix import Prefix, deferred
 from assets.steps import stream
 from resources.adapters import STREAM_POOL, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import ARTICLE_CHANGES
@@ -26,6 +25,7 @@ from resources.formatting import counted
 from resources.lake.live import LiveLake
 
 KEY = dg.AssetKey(["lake", LIVE_CHANGES])
+_STEP = "__".join(KEY.path)
 #: What the run shows of itself on the way: often enough for a plot, too seldom to fill Dagster's history.
 OBSERVED_SECONDS = 300.0
 
@@ -101,24 +101,23 @@ LIVE = dg.AssetSpec(
 )
 
 
-@deferred(
-    lambda prefix: dg.op(
-        name=prefix.name("lake__live_changes"),
-        out=dg.Out(dg.Nothing),
-        pool=prefix.name(STREAM_POOL),
-        config_schema=StreamConfig.config_schema(),
-        description="Reads the realtime stream for a while and reports what it kept as lake/live_changes.",
-    )
+@dg.op(
+    name=_STEP,
+    out=dg.Out(dg.Nothing),
+    pool=STREAM_POOL,
+    config_schema=StreamConfig.config_schema(),
+    description="Reads the realtime stream for a while and reports what it kept as lake/live_changes.",
 )
 def read_stream(
     context: dg.OpExecutionContext,
     enterprise: EnterpriseResource,
     lake: LakeResource,
     warehouse: WarehouseResource,
-    prefix: Prefix,
 ) -> None:
     """Keep the stream's events until the time is over; a run that is terminated or killed loses none that it had kept."""
     config, now = StreamConfig.read(context), datetime.now(UTC)
+    prefix = context.op_def.name.removesuffix(_STEP).removesuffix("_")  # of another project
+    key = KEY.with_prefix(prefix) if prefix else KEY
     until = time.monotonic() + config.minutes * 60
     live = LiveLake(lake.layout, LIVE_CHANGES, ARTICLE_CHANGES.table, lake.bodies_of(ARTICLE_CHANGES), enterprise.scope)
     whole, lately = Brought(), Brought()
@@ -128,7 +127,7 @@ def read_stream(
         whole.add(kept)
         lately.add(kept)
         if time.monotonic() - lately.began >= OBSERVED_SECONDS:
-            context.log_event(dg.AssetObservation(asset_key=prefix.key(KEY), metadata=lately.metadata()))
+            context.log_event(dg.AssetObservation(asset_key=key, metadata=lately.metadata()))
             lately = Brought()
 
     with as_failure(), enterprise.client() as client:
@@ -145,4 +144,4 @@ def read_stream(
             loaded=partial(stream.loaded_hours, warehouse.glance, enterprise.scope),
         )
     context.log.info("%s", f"{counted(whole.events, 'event')} kept in {live.folder}. The next run goes on from there.")
-    context.log_event(dg.AssetMaterialization(prefix.key(KEY), metadata=whole.metadata()))
+    context.log_event(dg.AssetMaterialization(key, metadata=whole.metadata()))

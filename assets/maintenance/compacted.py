@@ -6,7 +6,6 @@ from assets import layers
 from assets.describe import OWNERS, lake_metadata, sized
 from assets.failures import as_failure
 from assets.maintenance.compaction import Compacted, compact_lake
-from assets.prefix import deferred
 from resources import datasets
 from resources.adapters import COMPACTION_POOL, EngineResource, LakeResource, WarehouseResource
 from resources.formatting import counted, hour_text, size_text
@@ -16,21 +15,17 @@ from resources.warehouse import Moved
 KEY = dg.AssetKey(["lake", "compacted"])
 
 
-@deferred(
-    lambda prefix: dg.asset(
-        key=prefix.key(KEY),
-        deps=[
-            prefix.key(layers.warehouse_key(dataset)) for dataset in datasets.datasets() if dataset.name in COMPACTED
-        ],
-        group_name=prefix.name("lake"),
-        kinds={"parquet"},
-        owners=list(OWNERS),
-        pool=prefix.name(COMPACTION_POOL),
-        metadata=lake_metadata(COMPACTED["article_changes"]),
-        description="Files written together into few ones, sorted by page: hours into quarters of a day, days, ten days, months; the chunks of a "
-        "snapshot's version. A body then costs about one file, however long the history is. The files that were read go after the grace period. "
-        "Changes of hours older than WME_HOT_DAYS then leave the DuckDB files, and are read from compacted ones.",
-    )
+@dg.asset(
+    key=KEY,
+    deps=[layers.warehouse_key(dataset) for dataset in datasets.datasets() if dataset.name in COMPACTED],
+    group_name="lake",
+    kinds={"parquet"},
+    owners=list(OWNERS),
+    pool=COMPACTION_POOL,
+    metadata=lake_metadata(COMPACTED["article_changes"]),
+    description="Files written together into few ones, sorted by page: hours into quarters of a day, days, ten days, months; the chunks of a "
+    "snapshot's version. A body then costs about one file, however long the history is. The files that were read go after the grace period. "
+    "Changes of hours older than WME_HOT_DAYS then leave the DuckDB files, and are read from compacted ones.",
 )
 def compacted(
     context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource

@@ -17,7 +17,7 @@ import dagster as dg
 from assets import run_tags
 from assets.layers import keys
 from assets.partitions import HOUR, hour_of, recent_hours
-from assets.prefix import prefix_of
+from pipelines.embedding import prefix_of
 from resources.datasets import ARTICLE_CHANGES, RETENTION
 from resources.enterprise import read_listing
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed

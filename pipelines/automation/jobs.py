@@ -12,14 +12,14 @@ import dagster as dg
 from assets import current, layers, published, report, run_tags
 from assets.families import streams
 from assets.maintenance import compacted
-from assets.prefix import ALONE
+from pipelines.embedding import ALONE
 from pipelines.process.processes import executor
 from resources.datasets import Dataset, Family, datasets
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from assets.prefix import Prefix
+    from pipelines.embedding import Prefix
 
 REFERENCE, HOURS, HOUR_TO_PUBLISHED, LOOKUPS, PUBLISH = "reference", "hours", "hour_to_published", "lookups", "publish"
 COMPACT, STREAM, REPORT = "compact", "stream", "report"
@@ -41,7 +41,7 @@ def stream(prefix: Prefix = ALONE) -> dg.JobDefinition:
         description="Reads the realtime stream for an hour. The next run resumes at its last offset.",
     )
     def read() -> None:
-        streams.read_stream(prefix)()
+        prefix.op(streams.read_stream)()
 
     return read
 

@@ -4,9 +4,9 @@ import dagster as dg
 
 from assets import current, layers, published
 from assets.partitions import key_of
-from assets.prefix import ALONE, Prefix, deferred
 from assets.published import WHEN_DUE
 from pipelines.automation import discovery, jobs
+from pipelines.embedding import ALONE, Prefix, deferred
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Family, datasets, last_complete_hour
 from resources.errors import MirrorError

@@ -9,11 +9,12 @@ import dagster as dg
 
 from assets import layers, run_tags
 from assets.failures import sentence
+from assets.layers import unprefixed
 from assets.partitions import key_of
-from assets.prefix import ALONE, Prefix, deferred, unprefixed
 from assets.published import WHEN_DUE
 from assets.steps import snapshot, stream
 from pipelines.automation import discovery, failure_hook, jobs, refusals
+from pipelines.embedding import ALONE, Prefix, deferred
 from pipelines.process import processes
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset, Family, datasets

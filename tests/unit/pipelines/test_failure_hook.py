@@ -14,10 +14,10 @@ import dagster as dg
 import pytest
 from pydantic import SecretStr
 
-from assets.prefix import Prefix
 from pipelines.automation import failure_hook
 from pipelines.automation.failure_hook import HookError, deliver
 from pipelines.automation.sensors import report_failures
+from pipelines.embedding import Prefix
 from resources import settings as settings_module
 from resources.settings import Settings, SettingsError
 

@@ -5,18 +5,27 @@ import inspect
 import dagster as dg
 import pytest
 
-from assets.prefix import ALONE, Prefix, deferred, own, prefix_of, unprefixed
+from assets.layers import own, unprefixed
+from pipelines.embedding import ALONE, Prefix, deferred, prefix_of
 
 KEY = dg.AssetKey(["warehouse", "articles"])
 
 
 def test_names_keys_and_checks_begin_with_the_prefix_and_are_found_again_without_it():
     prefix = Prefix("mine")
-    spec, check = dg.AssetSpec(KEY, deps=["service"], group_name="warehouse"), dg.AssetCheckSpec("whole", asset=KEY)
-    (made,) = prefix.specs([spec])
+    spec = dg.AssetSpec(KEY, deps=["service"], group_name="warehouse")
+    (made,) = prefix.assets([spec])
+
+    @dg.asset_check(asset=KEY, description="All of it.")
+    def whole() -> dg.AssetCheckResult:
+        return dg.AssetCheckResult(passed=True)
+
+    (check,) = prefix.checks([whole])
     assert (made.key.path, made.group_name) == (["mine", "warehouse", "articles"], "mine_warehouse")
     assert [dep.asset_key.path for dep in made.deps] == [["mine", "service"]]
-    assert [one.asset_key for one in prefix.check_specs([check])] == [made.key]
+    assert [(one.asset_key, one.name, one.description) for one in check.check_specs] == [
+        (made.key, "whole", "All of it.")
+    ]
     assert unprefixed(made.key) == KEY
     assert own([made.key]) == {KEY: made.key}
     assert prefix_of([made.key]) == prefix
@@ -26,7 +35,7 @@ def test_names_keys_and_checks_begin_with_the_prefix_and_are_found_again_without
 
 def test_without_a_prefix_everything_stays_as_it_is():
     spec = dg.AssetSpec(KEY, deps=["service"], group_name="warehouse")
-    assert ALONE.specs([spec]) == [spec]
+    assert ALONE.assets([spec]) == [spec]
     assert (ALONE.name("report"), ALONE.key(KEY), prefix_of([KEY]), ALONE.covers(KEY)) == ("report", KEY, ALONE, True)
 
     def read(lake: int) -> int:
@@ -51,15 +60,33 @@ def test_resources_are_asked_for_by_prefixed_keys_and_the_prefix_is_filled_in():
     assert ALONE.adapted(read)("here", lake=1, other=2) == ("here", 1, 2, ALONE)
 
 
-def test_generators_stay_generators_and_decorators_wait_for_the_prefix():
-    @deferred(lambda prefix: dg.multi_asset(name=prefix.name("read"), specs=prefix.specs([dg.AssetSpec(KEY)])))
+def test_assets_are_made_again_under_the_prefix():
+    @dg.multi_asset(
+        name="read",
+        specs=[dg.AssetSpec(KEY, group_name="warehouse")],
+        partitions_def=dg.DynamicPartitionsDefinition(name="pages"),
+        pool="reading",
+        config_schema={"count": dg.Field(int, default_value=3)},
+    )
     def read(context: dg.AssetExecutionContext, lake: dg.ResourceParam[str]):
-        yield dg.MaterializeResult(metadata={"lake": lake})
+        yield dg.MaterializeResult(metadata={"lake": lake, "count": context.op_execution_context.op_config["count"]})
 
     for prefix, key in ((ALONE, KEY), (Prefix("mine"), KEY.with_prefix("mine"))):
-        asset = read(prefix)
-        assert asset.op.name == prefix.name("read")
-        result = dg.materialize([asset], resources={prefix.name("lake"): "deep"})
+        (asset,) = prefix.assets([read])
+        assert (asset.op.name, asset.op.pool) == (prefix.name("read"), prefix.name("reading"))
+        assert asset.partitions_def == dg.DynamicPartitionsDefinition(name=prefix.name("pages"))
+        with dg.DagsterInstance.ephemeral() as instance:
+            instance.add_dynamic_partitions(prefix.name("pages"), ["one"])
+            resources = {prefix.name("lake"): "deep"}
+            result = dg.materialize([asset], resources=resources, instance=instance, partition_key="one")
         (made,) = result.get_asset_materialization_events()
         assert made.asset_key == key
-        assert made.materialization.metadata["lake"].value == "deep"
+        assert {name: one.value for name, one in made.materialization.metadata.items()} == {"lake": "deep", "count": 3}
+
+
+def test_sensors_are_made_when_the_prefix_is_known():
+    @deferred(lambda prefix: dg.sensor(name=prefix.name("look"), job_name=prefix.name("hours")))
+    def look(prefix: Prefix) -> dg.SkipReason:
+        return dg.SkipReason(prefix.text)
+
+    assert [look(one).name for one in (ALONE, Prefix("mine"))] == ["look", "mine_look"]

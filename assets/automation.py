@@ -1,11 +1,15 @@
 """Policies of assets that Dagster's daemon acts on: automation conditions and freshness.
 
-The pipeline's own runs bring an hour through all layers, so nothing follows them. `FOLLOW_UPSTREAM` is for assets that somebody
-materialized by hand, for example the archive of some hours: their lake and then their tables follow. Only the automation
-sensors evaluate it, and they are off until somebody turns them on. The current states and the published file are brought up to
+The pipeline's own runs bring an hour through all layers, so nothing follows them. `FOLLOW_UPSTREAM` is for assets that
+somebody
+materialized by hand, for example the archive of some hours: their lake and then their tables follow. Only the
+automation
+sensors evaluate it, and they are off until somebody turns them on. The current states and the published file are
+brought up to
 date by the sensor `publish_pending`.
 
-Freshness is of assets and not of hours: an old hour that is materialized again makes its assets fresh as well. The check
+Freshness is of assets and not of hours: an old hour that is materialized again makes its assets fresh as well. The
+check
 `last_48_hours_covered` reports each missing hour; freshness reports that the pipeline does not run at all.
 """
 

@@ -35,7 +35,8 @@ def health_of(enterprise: EnterpriseResource, warehouse: WarehouseResource, now:
 @dg.asset_check(
     asset=_PUBLISHED,
     name="last_48_hours_covered",
-    description="Each of the last 48 hours, since the mirror began, is loaded, empty or absent, for every mirrored dataset, project and namespace; "
+    description="Each of the last 48 hours, since the mirror began, is loaded, empty or absent, for every mirrored "
+    "dataset, project and namespace; "
     "`wme status` reports the same. The service keeps two days: an hour that is missing longer is lost.",
 )
 def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
@@ -60,7 +61,8 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
 @dg.asset_check(
     asset=_PUBLISHED,
     name="snapshots_loaded",
-    description="Each mirrored project and namespace has a snapshot that its hours follow. Without one, only changed pages are known: `articles` lacks "
+    description="Each mirrored project and namespace has a snapshot that its hours follow. Without one, only changed "
+    "pages are known: `articles` lacks "
     "all others, and no moment is exact.",
 )
 def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
@@ -78,7 +80,8 @@ def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResourc
     # on the published file, because a check of the hours is skipped with them when one of them fails
     asset=_PUBLISHED,
     name="no_failed_hours",
-    description="None of the hours that `last_48_hours_covered` looks at has failed, or is only not published yet. To repair one, read its message in "
+    description="None of the hours that `last_48_hours_covered` looks at has failed, or is only not published yet. To "
+    "repair one, read its message in "
     "the asset's partitions, remove the cause, and materialize the hour again; what was fetched is kept.",
 )
 def no_failed_hours(
@@ -111,7 +114,7 @@ def no_failed_hours(
 def failed_hours(
     instance: dg.DagsterInstance, job: dg.JobDefinition, dataset: Dataset, now: datetime, ours: dg.AssetKey
 ) -> set[datetime]:
-    """The hours that the service still keeps and whose last attempt failed in Dagster; `ours`: one of our assets in the project."""
+    """Recent hours whose last attempt failed in Dagster; `ours`: one of our assets in the project."""
     graph = job.asset_layer.asset_graph
     key, hours = layers.beside(ours, layers.warehouse_key(dataset)), {key_of(hour): hour for hour in recent_hours(now)}
     # of the code location and not the module's own: Dagster keeps what it knows of partitions by their definition
@@ -127,7 +130,8 @@ def _mirrored(enterprise: EnterpriseResource) -> list[Dataset]:
 @dg.asset_check(
     asset=_PUBLISHED,
     name="lake_files_whole",
-    description="Every lake file that is loaded is there, has the size that the ledger says, and has not lost its footer. Data pages are not read.",
+    description="Every lake file that is loaded is there, has the size that the ledger says, and has not lost its "
+    "footer. Data pages are not read.",
 )
 def lake_files_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
     """Name the lake files that are gone or damaged, after the publication tried to make them again."""
@@ -144,7 +148,8 @@ def lake_files_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
     # where units are spent anyhow: nothing that publishes asks the service
     asset=layers.warehouse_key(datasets.LOOKUPS),
     name="articles_as_looked_up",
-    description="Once a day, a random sample of `articles` (WME_CHECK_PAGES) agrees with the service. Each page costs a unit of the account's quota; "
+    description="Once a day, a random sample of `articles` (WME_CHECK_PAGES) agrees with the service. Each page costs "
+    "a unit of the account's quota; "
     "a page that has changed since the last loaded hour is not compared.",
 )
 def articles_as_looked_up(
@@ -177,7 +182,8 @@ def nothing_needs_attention(sentences: Callable[[], Sequence[str]]) -> dg.AssetC
     @dg.asset_check(
         asset=_PUBLISHED,
         name="nothing_needs_attention",
-        description="Passes if `wme status --check` does: no gap, no project behind or without a snapshot, nothing wrong with the disk, the account, the "
+        description="Passes if `wme status --check` does: no gap, no project behind or without a snapshot, nothing "
+        "wrong with the disk, the account, the "
         "stream, the lake files or the engine. The other checks say the same of one of these each.",
     )
     def check() -> dg.AssetCheckResult:

@@ -24,7 +24,8 @@ SERVICE: Final = dg.AssetSpec(
     group_name="service",
     kinds={"http"},
     owners=list(OWNERS),
-    description="The Enterprise Content Service, or the sandbox in its place: lists, snapshots, hourly files, lookups and streams. The resource "
+    description="The Enterprise Content Service, or the sandbox in its place: lists, snapshots, hourly files, lookups "
+    "and streams. The resource "
     "`enterprise` says which service it is.",
 )
 
@@ -32,8 +33,10 @@ SERVICE: Final = dg.AssetSpec(
 _STEPWISE: Final = frozenset({Family.LIST, Family.SNAPSHOT, Family.HOURLY})
 
 
-#: What a run makes as a whole has a code version, so that the Dagster UI shows that it was made by another declaration. Of hours and snapshots each
-#: partition would have to be made again at once: whatever was made alone before the version was there would be shown as out of date for good.
+#: What a run makes as a whole has a code version, so that the Dagster UI shows that it was made by another declaration.
+#: Of hours and snapshots each
+#: partition would have to be made again at once: whatever was made alone before the version was there would be shown as
+#: out of date for good.
 _VERSIONS: Final[dict[Family, Callable[[Table], str]]] = {Family.LIST: list_version, Family.LOOKUP: conversion_version}
 
 
@@ -58,7 +61,10 @@ def keys(dataset: Dataset) -> tuple[dg.AssetKey, dg.AssetKey, dg.AssetKey]:
 
 
 def own(keys: Iterable[dg.AssetKey]) -> dict[dg.AssetKey, dg.AssetKey]:
-    """Keys of our assets in a project, by those in this module. In another project they have a prefix (`pipelines.embedding`)."""
+    """Keys of our assets in a project, by those in this module.
+
+    In another project they have a prefix (`pipelines.embedding`).
+    """
     return {unprefixed(key): key for key in keys}
 
 
@@ -74,8 +80,10 @@ def beside(other: dg.AssetKey, key: dg.AssetKey) -> dg.AssetKey:
 
 #: What people type where Dagster asks for a partition of a snapshot.
 SNAPSHOT_KEYS: Final = (
-    "A partition is one snapshot, by the service's identifier: the project, `_namespace_` and the number of the namespace, for example "
-    "`enwiki_namespace_0`. The discover_… sensors, `wme run --snapshots` and `wme snapshots download` add those of the mirrored projects."
+    "A partition is one snapshot, by the service's identifier: the project, `_namespace_` and the number of the "
+    "namespace, for example "
+    "`enwiki_namespace_0`. The discover_… sensors, `wme run --snapshots` and `wme snapshots download` add those of the "
+    "mirrored projects."
 )
 
 
@@ -120,7 +128,7 @@ def specs(dataset: Dataset, *, skippable: bool = False) -> tuple[dg.AssetSpec, d
 
 
 def without_steps(dataset: Dataset, partitions: dg.PartitionsDefinition[str]) -> list[dg.AssetSpec]:
-    """The assets of a dataset that is not mirrored: they are in the graph, and the Dagster UI materializes none of them."""
+    """The assets of a dataset that is not mirrored: shown in the graph, and not materializable."""
     return [
         spec.replace_attributes(partitions_def=partitions, automation_condition=None, freshness_policy=None)
         for spec in specs(dataset)

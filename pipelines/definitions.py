@@ -1,7 +1,9 @@
 """The definitions: everything that Dagster loads.
 
-`build_defs` builds them from settings, for this project or for another one. `defs` is the code location, from the environment and the project's
-`.env`, when Dagster loads it; the data folder is read for its oldest hour, and no network is touched. The import itself reads nothing.
+`build_defs` builds them from settings, for this project or for another one. `defs` is the code location, from the
+environment and the project's
+`.env`, when Dagster loads it; the data folder is read for its oldest hour, and no network is touched. The import itself
+reads nothing.
 """
 
 from __future__ import annotations
@@ -43,8 +45,12 @@ if TYPE_CHECKING:
 def build_assets(
     hours: dg.HourlyPartitionsDefinition, offered: tuple[Dataset, ...]
 ) -> tuple[dg.AssetsDefinition | dg.AssetSpec, ...]:
-    """The assets of every declared dataset, then what is made of all of them. Hours and snapshots can be materialized of those `offered` alone."""
-    # no setting is in them but the first hour and the choice of datasets: a command that builds definitions of its own mostly finds these made
+    """The assets of every declared dataset, then what is made of all of them.
+
+    Hours and snapshots can be materialized of those `offered` alone.
+    """
+    # no setting is in them but the first hour and the choice of datasets: a command that builds definitions of its own
+    # mostly finds these made
     of_snapshots, of_hours = datasets.datasets(Family.SNAPSHOT), datasets.datasets(Family.HOURLY)
     without_steps = (
         spec
@@ -78,7 +84,8 @@ def _referenced(*assets: dg.AssetsDefinition) -> tuple[dg.AssetsDefinition, ...]
 def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime:
     """The first hour that is a partition.
 
-    WME_FIRST_HOUR, by default the oldest hour that the service still had when the mirror began. Earlier where the archive,
+    WME_FIRST_HOUR, by default the oldest hour that the service still had when the mirror began. Earlier where the
+    archive,
     the lake or what is `asked` for begins earlier, so that nothing that was made is out of sight.
     """
     chosen = settings.first_hour or partitions.first_of_mirror(settings.data, datetime.now(UTC))
@@ -114,11 +121,14 @@ def build_defs(
 
     Args:
         settings: Settings.
-        prefix: Begins all asset keys, and the names of groups, steps, jobs, schedules, sensors, resources, pools and dynamic partitions. With
-            a prefix, the definitions have no executor, IO manager or logger, and can be merged into those of another project.
+        prefix: Begins all asset keys, and the names of groups, steps, jobs, schedules, sensors, resources, pools and
+            dynamic partitions. With
+            a prefix, the definitions have no executor, IO manager or logger, and can be merged into those of another
+            project.
         asked: Hours that are partitions in any case.
         all_datasets: Datasets that are not mirrored can be materialized, too: those that a command names.
-        overrides: Resources by key (`enterprise`, `lake`, `warehouse`, `engine`) in place of the settings' own, as of `build_resources`, and
+        overrides: Resources by key (`enterprise`, `lake`, `warehouse`, `engine`) in place of the settings' own, as of
+            `build_resources`, and
             `loggers` for Dagster's own.
 
     Raises:

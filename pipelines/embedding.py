@@ -1,8 +1,11 @@
 """The definitions under a prefix, so that they fit into another Dagster project.
 
-Asset keys and groups, steps, jobs, schedules, sensors, resource keys, pools and dynamic partitions take the prefix, because a
-Dagster project may have each name only once. Assets and checks are made without a prefix; `Prefix.assets` and `Prefix.checks`
-make them again under it, by the same decorators of Dagster. Their functions find the keys of the project in their context
+Asset keys and groups, steps, jobs, schedules, sensors, resource keys, pools and dynamic partitions take the prefix,
+because a
+Dagster project may have each name only once. Assets and checks are made without a prefix; `Prefix.assets` and
+`Prefix.checks`
+make them again under it, by the same decorators of Dagster. Their functions find the keys of the project in their
+context
 (`assets.layers.own`).
 """
 
@@ -37,7 +40,8 @@ class Prefix:
     def __post_init__(self) -> None:
         if self.text and not (self.text.isascii() and self.text.isidentifier()):
             raise ValueError(
-                f"The prefix {self.text!r} cannot begin names of Dagster; write letters, digits and underscores, a letter first."
+                f"The prefix {self.text!r} cannot begin names of Dagster; write letters, digits and underscores, a "
+                "letter first."
             )
 
     def name(self, name: str) -> str:
@@ -122,7 +126,7 @@ class Prefix:
         return made
 
     def adapted(self, function: _Called) -> _Called:
-        """The function as Dagster calls it: with resources of prefixed keys, and this prefix where it has the parameter `prefix`."""
+        """The function as Dagster calls it: prefixed resource keys, and the prefix for its parameter `prefix`."""
         declared = inspect.signature(function, eval_str=True)
         given = {"prefix": self} if "prefix" in declared.parameters else {}
         if not (self.text or given):

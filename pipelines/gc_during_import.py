@@ -1,4 +1,4 @@
-"""Imports without the garbage collector, which would look again and again at hundreds of thousands of objects that stay: a sixth of the code location's start.
+"""Pause the garbage collector during imports: a sixth of the start of the code location.
 
 To be imported before all else; `done()` behind the imports lets it work again.
 """

@@ -1,6 +1,7 @@
 """The plain library as Dagster resources: settings in, library objects out.
 
-A resource holds what the settings say. A run may set the numbers that have bounds and nothing else: no address, account or path, because
+A resource holds what the settings say. A run may set the numbers that have bounds and nothing else: no address, account
+or path, because
 whoever can start a run would then choose where the password is sent and what is read.
 
 Belongs here: the three resources that assets ask for (the service, the lake, the warehouse) and the engine, each a thin
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from resources.datasets import Dataset
     from resources.enterprise import EnterpriseClient, Service
 
-#: Pools, each for one run at a time (dagster.yaml): what fetches hours, what fetches snapshots, what compacts, what reads the stream. A run holds its pool from
+#: Pools, each for one run at a time (dagster.yaml): what fetches hours, what fetches snapshots, what compacts, what
+#: reads the stream. A run holds its pool from
 #: its beginning to its end, so there is none for writing build.duckdb: the warehouse's own lock is held exactly while
 #: something is written, and whoever downloads keeps nobody from it.
 HOURS_POOL = "hours"
@@ -79,7 +81,7 @@ class _Configured:
     numbers: ClassVar[tuple[str, ...]] = ()
 
     def check(self) -> None:
-        """Check the numbers; by the step that uses them, because Dagster repeats a run that fails before its first step.
+        """Check the numbers when a step uses them: Dagster repeats a run that fails before its first step.
 
         Raises:
             SettingsError: One cannot be used; nothing was done.
@@ -87,7 +89,10 @@ class _Configured:
         self.settings.check()
 
     def definition(self, description: str | None = None) -> dg.ResourceDefinition:
-        """The resource for Dagster: this object, with the numbers that a run sets. The description is on its page and in the launchpad."""
+        """The resource for Dagster: this object, with the numbers that a run sets.
+
+        The description is on its page and in the launchpad.
+        """
         text = description or type(self).__doc__
         declared = {name: Settings.model_fields[name] for name in self.numbers}
         numbers = run_fields(declared, {name: getattr(self.settings, name) for name in declared})

@@ -38,13 +38,14 @@ def description(settings: Settings) -> str:
         else f"Its address is {found.url} until it ends; the next start takes another free port."
     )
     return (
-        f"The built-in sandbox (synthetic pages) of {settings.data}, in place of the service. {where} Reload the definitions "
+        f"The built-in sandbox (synthetic pages) of {settings.data}, in place of the service. {where} Reload the "
+        "definitions "
         "to look again."
     )
 
 
 def found_sandbox(settings: Settings) -> sandbox.Record | None:
-    """Where the data folder's sandbox is by its own note, which a sandbox that ends takes away; None: it is not running."""
+    """Return the record of the data folder's running sandbox, from its own note; None: it is not running."""
     from resources import sandbox
 
     return sandbox.find(sandbox_settings(settings.data).state)
@@ -55,7 +56,8 @@ def service(settings: Settings, *, writes: bool = True) -> Service:
 
     Args:
         settings: Settings.
-        writes: Files will be written into the data folder. Without it the folder may be full or read-only, and is not bound.
+        writes: Files will be written into the data folder. Without it the folder may be full or read-only, and is not
+            bound.
 
     Raises:
         FolderError: Files cannot be written there.

@@ -1,7 +1,8 @@
 """Which hours are to be fetched and loaded, and in which runs.
 
 What decides is what is loaded and what is under way, never what was asked for before: whatever became of earlier runs,
-killed ones too, an hour that the service keeps and that is not loaded is asked for again. So nothing is kept between two
+killed ones too, an hour that the service keeps and that is not loaded is asked for again. So nothing is kept between
+two
 looks, and a look costs a few requests, however many hours are missing.
 """
 
@@ -40,7 +41,8 @@ SPAN: Final = 16
 LATE: Final = timedelta(hours=6)
 #: Seconds after which a look asks for nothing more. Dagster waits for 60.
 ASKING_SECONDS: Final = 15.0
-#: How long a failed hour is left alone, after its first failure, its second, ...; the last of them repeats. Never given up
+#: How long a failed hour is left alone, after its first failure, its second, ...; the last of them repeats. Never given
+#: up
 #: while the service has the hour: what fails for a day may heal, and two days later the hour is lost.
 WAITS: Final = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=4))
 
@@ -76,7 +78,8 @@ def missing_hours(
 ) -> list[datetime]:
     """The hours of the last two days that are to be loaded (again), oldest first.
 
-    They are those of which a mirrored project is not loaded, and those whose list lacked one and whose time to look again
+    They are those of which a mirrored project is not loaded, and those whose list lacked one and whose time to look
+    again
     has come.
     """
     done: dict[datetime, set[tuple[str, int]]] = {}
@@ -140,7 +143,8 @@ class Open(NamedTuple):
         parts = [f"{len(self.busy)} under way"] if self.busy else []
         if self.waiting:
             parts.append(
-                f"{len(self.waiting)} failed, and no run is requested before {moment_text(min(self.waiting.values()))} UTC (runs that are started by "
+                f"{len(self.waiting)} failed, and no run is requested before {moment_text(min(self.waiting.values()))} "
+                "UTC (runs that are started by "
                 "hand do not change that)"
             )
         return f"{counted(len(self.busy) + len(self.waiting), 'hour')} missing: {', '.join(parts)}."
@@ -149,7 +153,7 @@ class Open(NamedTuple):
 def without_busy(
     hours: Iterable[datetime], instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey] = _ARTICLES
 ) -> Open:
-    """Sort out the hours that a run of these assets has under way, and those at which runs have failed so lately that they are left alone."""
+    """Separate hours that a run has under way, and hours that failed so lately that they are left alone."""
     spans_ = [span for run in instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY)) if (span := _span_of(run, layers))]
     is_launching = _is_launching(instance, now, layers)
     first_failures = _requested_failures(instance, now, layers)

@@ -1,6 +1,7 @@
-"""The run-failure hook: an address or a program of the operator's that is handed a JSON document about each failed run (WME_ON_FAILURE).
+"""The run-failure hook (WME_ON_FAILURE): an address or a program receives a JSON document per failed run.
 
-Belongs here: what it is handed, and how, within a bounded time. Does not belong here: when a run counts as failed for good (see
+Belongs here: what it is handed, and how, within a bounded time. Does not belong here: when a run counts as failed for
+good (see
 `sensors`).
 """
 
@@ -129,7 +130,8 @@ def _post(url: str, body: bytes, seconds: float) -> None:
     thread.join(seconds)
     if not outcome or outcome[0]:
         raise HookError(
-            f"The address in WME_ON_FAILURE did not take the report ({outcome[0] if outcome else late}). The run's page has all of it."
+            f"The address in WME_ON_FAILURE did not take the report ({outcome[0] if outcome else late}). The run's "
+            "page has all of it."
         )
 
 
@@ -146,7 +148,8 @@ def _run(words: list[str], body: bytes, seconds: float) -> None:
         )
     except OSError as error:
         raise HookError(
-            f"The program in WME_ON_FAILURE could not be started ({error.strerror}). The run's page has all of the report."
+            f"The program in WME_ON_FAILURE could not be started ({error.strerror}). The run's page has all of the "
+            "report."
         ) from None
     try:
         process.communicate(body, timeout=seconds)

@@ -1,6 +1,7 @@
 """The jobs: what is run together, for the datasets that are declared.
 
-Backfill hours in the Dagster UI from the assets: `dagster job backfill` ignores the backfill policy and starts a run per hour.
+Backfill hours in the Dagster UI from the assets: `dagster job backfill` ignores the backfill policy and starts a run
+per hour.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ COMPACT, STREAM, REPORT = "compact", "stream", "report"
 
 
 def of_snapshots(dataset: Dataset) -> str:
-    """The name of the job over a dataset of snapshots. Each has one of its own, because each has partitions of its own."""
+    """The name of the job over a dataset of snapshots.
+
+    Each has one of its own, because each has partitions of its own.
+    """
     return dataset.archive
 
 
@@ -51,7 +55,7 @@ def build_jobs(
     offered: Collection[Dataset] | None = None,
     prefix: Prefix = ALONE,
 ) -> list[Any]:
-    """The jobs over the assets of every declared dataset; those over hours are of what is `mirrored`, those over snapshots of what is `offered`."""
+    """The jobs over assets: over hours of what is `mirrored`, over snapshots of what is `offered`."""
     mirrored, offered = (datasets() if some is None else some for some in (mirrored, offered))
     state = [*current.KEYS, published.KEY]
     hours = _all_of(one for one in datasets(Family.HOURLY) if one in mirrored)
@@ -83,7 +87,8 @@ def build_jobs(
         job(
             HOURS,
             selection=hours,
-            description="Takes hourly files from the service to DuckDB: a range of hours in one run. `publish` then publishes them.",
+            description="Takes hourly files from the service to DuckDB: a range of hours in one run. `publish` then "
+            "publishes them.",
         ),
         job(
             HOUR_TO_PUBLISHED,
@@ -93,7 +98,8 @@ def build_jobs(
         job(
             LOOKUPS,
             selection=_all_of(datasets(Family.LOOKUP)),
-            description="Looks up watched pages, and pages that a lost hour or a rejected line left uncertain, up to WME_LOOKUPS_PER_DAY a day.",
+            description="Looks up watched pages, and pages that a lost hour or a rejected line left uncertain, up to "
+            "WME_LOOKUPS_PER_DAY a day.",
         ),
         job(
             PUBLISH,

@@ -1,7 +1,9 @@
 """What failed for good is asked for again when its cause is gone: a refused account, a name that the service does not have, a quota that is used up.
 
-A run that nobody's waiting can mend would fail alike each time, and a wrong password that is sent again and again locks the
-account. So a sensor looks itself, before it asks for such hours again, and is the more patient the oftener it was refused.
+A run that nobody's waiting can mend would fail alike each time, and a wrong password that is sent again and again locks
+the
+account. So a sensor looks itself, before it asks for such hours again, and is the more patient the oftener it was
+refused.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def hindrance(
     now: datetime,
     dataset: Dataset,
 ) -> str | None:
-    """Why a run over hours (oldest first) would fail as the last one did, in a sentence; None: it need not. At most five requests.
+    """Why a run over hours (oldest first) would fail as the last one did, in a sentence; None: it need not.
+
+    At most five requests.
 
     Raises:
         MirrorError: The account is refused, the service does not have a name, or does not answer.
@@ -52,7 +56,8 @@ def hindrance(
     if quota is None or not quota.exhausted:
         return None
     return (
-        f"The account has used {quota.used:,} of its {quota.limit:,} {UNCOUNTED} units. No hour is asked for until the vendor "
+        f"The account has used {quota.used:,} of its {quota.limit:,} {UNCOUNTED} units. No hour is asked for until the "
+        "vendor "
         "has reset the counters (monthly) or allows more."
     )
 
@@ -83,7 +88,8 @@ def _read(cursor: str | None) -> tuple[datetime | None, int]:
 def waiting(again: datetime) -> str:
     """That the service is left alone until then, in a sentence."""
     return (
-        f"The service refused the account, and refused passwords lock it: it is asked again at {moment_text(again)} UTC, or as soon as the "
+        f"The service refused the account, and refused passwords lock it: it is asked again at {moment_text(again)} "
+        "UTC, or as soon as the "
         "definitions are loaded again."
     )
 

@@ -1,4 +1,7 @@
-"""The schedules: every hour, lookups, compaction and the report too, and the reference lists once a day. All are off until they are turned on in Dagster."""
+"""The schedules: every hour, lookups, compaction and the report too, and the reference lists once a day.
+
+All are off until they are turned on in Dagster.
+"""
 
 import dagster as dg
 
@@ -21,7 +24,8 @@ from resources.formatting import hour_text
         # asks again for an hour that was not there yet
         cron_schedule="20 * * * *",
         execution_timezone="UTC",
-        description="Takes the hour that has just ended from the service to the published file, if a publication is due. An hour that is loaded already "
+        description="Takes the hour that has just ended from the service to the published file, if a publication is "
+        "due. An hour that is loaded already "
         "is not fetched again.",
     )
 )
@@ -32,7 +36,7 @@ def each_hour(
     warehouse: WarehouseResource,
     prefix: Prefix,
 ) -> dg.RunRequest | dg.SkipReason:
-    """Ask for the last complete hour of what is mirrored, as far as it is not loaded; else for what is pending, if anything is."""
+    """Request the last complete hour of what is mirrored if it is not loaded; else what is pending."""
     moment, store = context.scheduled_execution_time, warehouse.glance
     hour = last_complete_hour(moment)
     key, state = key_of(hour), [prefix.key(one) for one in (*current.KEYS, published.KEY)]
@@ -70,7 +74,8 @@ def build_schedules(prefix: Prefix = ALONE) -> list[dg.ScheduleDefinition]:
             job_name=prefix.name(jobs.LOOKUPS),
             cron_schedule="50 * * * *",
             execution_timezone="UTC",
-            description="Looks up watched and uncertain pages, up to WME_LOOKUPS_PER_DAY a day. Each costs a unit of the account's quota.",
+            description="Looks up watched and uncertain pages, up to WME_LOOKUPS_PER_DAY a day. Each costs a unit of "
+            "the account's quota.",
         ),
         dg.ScheduleDefinition(
             name=prefix.name("compact_each_hour"),

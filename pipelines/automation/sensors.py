@@ -43,7 +43,8 @@ _RUNS = 20
         name=prefix.name("discover_hours"),
         job_name=prefix.name(jobs.HOURS),
         minimum_interval_seconds=600,
-        description="Compares the service's last 48 hours with what is loaded and requests what is missing, in at most three runs. An "
+        description="Compares the service's last 48 hours with what is loaded and requests what is missing, in at most "
+        "three runs. An "
         "outage of 48 hours is data loss, so leave this sensor on.",
     )
 )
@@ -132,7 +133,8 @@ def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
         job_name=prefix.name(jobs.of_snapshots(dataset)),
         # often, because a look at a service that is slow to answer ends after seconds; listing costs no quota (assumed)
         minimum_interval_seconds=600,
-        description="Compares the versions of the service's snapshots with the archived ones, and requests a run for each that "
+        description="Compares the versions of the service's snapshots with the archived ones, and requests a run for "
+        "each that "
         "differs. A run costs quota, and disk space for a whole project, so this sensor is off by default.",
     )
     @prefix.adapted
@@ -174,7 +176,8 @@ def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
         job_name=prefix.name(jobs.PUBLISH),
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Applies loaded hours and snapshots to the current articles and publishes, as often as WME_PUBLISH allows. It only "
+        description="Applies loaded hours and snapshots to the current articles and publishes, as often as WME_PUBLISH "
+        "allows. It only "
         "works locally, so it is on by default.",
     )
 )
@@ -195,7 +198,8 @@ def publish_pending(
     if not store.publish_is_due(warehouse.publish_every):
         when = next_text(store.publication(), warehouse.publish_every)
         return dg.SkipReason(
-            f"Pending: {counted(len(hours), 'hour')} and {counted(len(snapshots), 'snapshot')}. They are published {when}."
+            f"Pending: {counted(len(hours), 'hour')} and {counted(len(snapshots), 'snapshot')}. They are published "
+            f"{when}."
         )
     digest = hashlib.md5(repr((hours, snapshots, revision)).encode(), usedforsecurity=False).hexdigest()[:12]
     # the hour in the key: a run that failed is asked for again once an hour, never at every tick
@@ -203,7 +207,10 @@ def publish_pending(
 
 
 def _brings_hours(run: dg.DagsterRun, prefix: Prefix = ALONE) -> bool:
-    """Whether publishing waits for a run. It does not for one over snapshots, whoever launched it: that may take hours."""
+    """Whether publishing waits for a run.
+
+    It does not for one over snapshots, whoever launched it: that may take hours.
+    """
     of_snapshots = datasets(Family.SNAPSHOT)
     if run.asset_selection:  # runs of commands have an empty one, which is all of their job
         others = {key for dataset in of_snapshots for key in layers.keys(dataset)}
@@ -217,7 +224,8 @@ def _brings_hours(run: dg.DagsterRun, prefix: Prefix = ALONE) -> bool:
         name=prefix.name("keep_streaming"),
         job_name=prefix.name(jobs.STREAM),
         minimum_interval_seconds=30,
-        description="Keeps the realtime stream read: asks for the next run when none is under way. It needs an account that may read streams, so it is off "
+        description="Keeps the realtime stream read: asks for the next run when none is under way. It needs an account "
+        "that may read streams, so it is off "
         "by default.",
     )
 )
@@ -249,7 +257,8 @@ def keep_streaming(
     ]
     if failed and (why := refusals.refusal_of(context.instance, failed[0].dagster_run, failed[0].update_timestamp)):
         return dg.SkipReason(
-            f"{why} No run is asked for until the definitions are loaded again, or a run that is started by hand succeeds."
+            f"{why} No run is asked for until the definitions are loaded again, or a run that is started by hand "
+            "succeeds."
         )
     if asked and now < (again := asked[0].update_timestamp + STREAM_WAITS[min(len(asked), len(STREAM_WAITS)) - 1]):
         return dg.SkipReason(
@@ -265,7 +274,8 @@ def keep_streaming(
         asset_selection=dg.AssetSelection.key_prefixes(prefix.text) if prefix.text else dg.AssetSelection.all(),
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Ends runs whose process was killed or whose machine stopped; otherwise other runs would wait for them for "
+        description="Ends runs whose process was killed or whose machine stopped; otherwise other runs would wait for "
+        "them for "
         "ever. Dagster's daemon retries the runs that it launched; this sensor requests those of commands again.",
     )
 )
@@ -311,8 +321,10 @@ def report_failures(settings: Settings, prefix: Prefix = ALONE) -> dg.SensorDefi
         default_status=dg.DefaultSensorStatus.STOPPED
         if settings.on_failure is None
         else dg.DefaultSensorStatus.RUNNING,
-        description="Sends a JSON document about each failed run to the address, or the program, in WME_ON_FAILURE; on by default where that is set. Runs that "
-        "Dagster runs again, and runs that ended because the UI was stopped, are left out. A hook that fails shows as a failed tick here, and fails no run.",
+        description="Sends a JSON document about each failed run to the address, or the program, in WME_ON_FAILURE; on "
+        "by default where that is set. Runs that "
+        "Dagster runs again, and runs that ended because the UI was stopped, are left out. A hook that fails shows as "
+        "a failed tick here, and fails no run.",
     )
     def look(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         """Report one run, or say why not. A hook that fails is not tried again."""
@@ -355,7 +367,8 @@ def carry_to(layer: str, what: str, prefix: Prefix) -> dg.AutomationConditionSen
     return dg.AutomationConditionSensorDefinition(
         prefix.name(f"carry_to_{layer}"),
         target=dg.AssetSelection.groups(prefix.name(layer)),
-        description=f"{what}, when somebody materialized it alone: the same hours, snapshots or lists follow. Runs that go through all layers are followed by "
+        description=f"{what}, when somebody materialized it alone: the same hours, snapshots or lists follow. Runs "
+        "that go through all layers are followed by "
         "nothing. Off by default.",
     )
 

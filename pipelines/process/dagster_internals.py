@@ -2,12 +2,16 @@
 
 | name | used for | noticed by | until |
 |---|---|---|---|
-| `InstanceRef.from_dir` | an instance with settings of this process's own | `test_dagster_internals.py` | `DagsterInstance.from_config` takes overrides |
-| `NoOpComputeLogManager` | the output of a run goes to its terminal; Dagster starts four processes per step to copy it | the same | the in-process executor can leave output alone |
-| `DagsterWebserver.build_middleware` | requests of other websites are refused | `tests/e2e/test_other_websites.py` | `dagster-webserver` checks `Origin`, or takes a middleware |
+| `InstanceRef.from_dir` | an instance with settings of this process's own | `test_dagster_internals.py` |
+`DagsterInstance.from_config` takes overrides |
+| `NoOpComputeLogManager` | the output of a run goes to its terminal; Dagster starts four processes per step to copy it
+| the same | the in-process executor can leave output alone |
+| `DagsterWebserver.build_middleware` | requests of other websites are refused | `tests/e2e/test_other_websites.py` |
+`dagster-webserver` checks `Origin`, or takes a middleware |
 | `dagster._cli.dev.open_ipc_subprocess` | `dagster dev` starts the guarded web server | the same | the same |
 
-`pipelines/embedding.py` reads an attribute of a public object that is not documented: `OpDefinition.compute_fn.decorated_fn`
+`pipelines/embedding.py` reads an attribute of a public object that is not documented:
+`OpDefinition.compute_fn.decorated_fn`
 (noticed by `test_embedding.py`; until Dagster can rename the resource keys of an asset).
 
 As a program, `python -m pipelines.process.dagster_internals` is `dagster dev` with the guarded web server.
@@ -51,7 +55,7 @@ def webserver(middleware: Callable[[Any], Any]) -> None:
 
 
 def development() -> None:
-    """Run `dagster dev` (web server, daemon, one code server for both) with the guarded web server in place of Dagster's."""
+    """Run `dagster dev` (web server, daemon, one code server) with the guarded web server."""
     supervisor.end_with_supervisor()
 
     from dagster import _cli

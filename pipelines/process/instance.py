@@ -89,7 +89,8 @@ def _settings(home: Path) -> Any:
         if isinstance(error, dg.DagsterInvalidConfigError):
             why = error.errors[0].message[:200]
         raise InstanceError(
-            f"Dagster's settings {home / 'dagster.yaml'} cannot be used ({why}). Nothing was changed. Correct the file, or move it away: the next "
+            f"Dagster's settings {home / 'dagster.yaml'} cannot be used ({why}). Nothing was changed. Correct the "
+            "file, or move it away: the next "
             "command writes the usual one. The history of runs stays."
         ) from error
 
@@ -106,8 +107,10 @@ def _damage_named(home: Path) -> Iterator[None]:
         if cause is None:
             raise
         raise InstanceError(
-            f"The history of runs in {home} is damaged ({clause(cause)}). What is mirrored is not affected, and nothing was changed. Restore the folder from a "
-            "backup, or move its folders history and schedules away: the next command makes new ones, in which past runs are missing and schedules "
+            f"The history of runs in {home} is damaged ({clause(cause)}). What is mirrored is not affected, and "
+            "nothing was changed. Restore the folder from a "
+            "backup, or move its folders history and schedules away: the next command makes new ones, in which past "
+            "runs are missing and schedules "
             "are off."
         ) from error
 
@@ -126,7 +129,7 @@ def unserved(data: Path) -> None:
 
 
 def serve(data: Path, port: int = 3000) -> None:
-    """Run the Dagster UI and daemon on the instance of a data folder, in the foreground; Ctrl-C stops both and their runs."""
+    """Run the Dagster UI and daemon of a data folder in the foreground; Ctrl-C stops both and their runs."""
     data = data.absolute()
     # absolute, because Dagster's processes run in the project's folder and not in the caller's
     os.environ |= {"WME_DATA": str(data), "DAGSTER_HOME": str(data / FOLDER)}

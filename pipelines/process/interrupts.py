@@ -1,7 +1,9 @@
 """Ctrl-C and the other requests to end: one sentence, what must be tidied, and the exit code, at any moment.
 
-The signals are blocked in every thread, and in the children that inherit this, and one thread waits for them. So nothing that runs
-(an import, a query, a library that handles signals itself, an exit) can swallow one, and none of it breaks in the middle: the
+The signals are blocked in every thread, and in the children that inherit this, and one thread waits for them. So
+nothing that runs
+(an import, a query, a library that handles signals itself, an exit) can swallow one, and none of it breaks in the
+middle: the
 process ends at once, as by a power cut, which files and transactions survive anyway.
 
 Imports the standard library only, because it comes before everything else.

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-#: The lock of the run's process, by name; and the run that said so, because a run that is tried again inherits its tags. Dagster's UI
+#: The lock of the run's process, by name; and the run that said so, because a run that is tried again inherits its
+#: tags. Dagster's UI
 #: does not show tags with this prefix, which would be on every run of its list.
 _PROCESS_TAG: Final = f"{run_tags.HIDDEN}wme_process"
 _SAID_BY_TAG: Final = f"{run_tags.HIDDEN}wme_process_of"
@@ -34,7 +35,8 @@ _AGAIN_TAG: Final = f"{run_tags.HIDDEN}wme_again"
 
 #: A run says which process it has at once. One that has not, for so many seconds, was killed before it could.
 _SILENT_SECONDS: Final = 60.0
-#: An interrupt looks for runs of its process until so many looks, so far apart, have found none. Interrupts give it some seconds.
+#: An interrupt looks for runs of its process until so many looks, so far apart, have found none. Interrupts give it
+#: some seconds.
 _QUIET_LOOKS: Final = 3
 _LOOK_SECONDS: Final = 0.05
 _SENTENCE: Final = (

@@ -1,8 +1,11 @@
 """The process of `wme ui`: it starts Dagster's servers, and ends them with all their runs, however it ends itself.
 
-The servers and the processes of their runs are one process group, which Ctrl-C in a terminal does not reach: it is ended here, in
-order, and what it still prints then is dropped. A pipe, whose end the group sees, takes the place of signals where this process is
-killed. The lock on the file of `resources.data_folder.ui_lock` ends with this process too; the sandbox of the data folder looks at it.
+The servers and the processes of their runs are one process group, which Ctrl-C in a terminal does not reach: it is
+ended here, in
+order, and what it still prints then is dropped. A pipe, whose end the group sees, takes the place of signals where this
+process is
+killed. The lock on the file of `resources.data_folder.ui_lock` ends with this process too; the sandbox of the data
+folder looks at it.
 
 Imports the standard library and `filelock` only: it stays in memory beside the servers.
 """
@@ -44,7 +47,8 @@ def hold(lock: Path) -> FileLock | None:
 def refusal(lock: Path) -> str:
     """The sentence for a second `wme ui` on a data folder."""
     return (
-        f"Another `wme ui` serves {lock.parent.parent} already, and two daemons would start everything twice. Nothing was started. Use the "
+        f"Another `wme ui` serves {lock.parent.parent} already, and two daemons would start everything twice. Nothing "
+        "was started. Use the "
         "running one, or stop it first; for another mirror, set WME_DATA to another folder."
     )
 
@@ -55,7 +59,7 @@ def words(lock: Path, command: list[str]) -> list[str]:
 
 
 def end_with_supervisor() -> None:
-    """End this process group when the supervisor is gone: standard input is a pipe of which only it has the other end."""
+    """End this process group when the supervisor, which has the other end of standard input, is gone."""
 
     def wait() -> None:
         while os.read(0, 1):
@@ -87,7 +91,8 @@ def main() -> None:
         _end(process.pid)
         output.join(END_SECONDS)
     sys.exit(
-        f"Dagster's servers have ended by themselves (exit code {code}). What was committed stays; run the same command again to go on."
+        f"Dagster's servers have ended by themselves (exit code {code}). What was committed stays; run the same "
+        "command again to go on."
     )
 
 

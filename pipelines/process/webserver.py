@@ -1,6 +1,7 @@
-"""Dagster's web server, with the report at /report, which refuses other websites: `python -m pipelines.process.webserver`.
+"""Dagster's web server with the report at /report; it refuses requests of other websites.
 
-Dagster checks neither `Host` nor `Origin` and runs mutations by GET, so any page in the operator's browser could start runs. The server
+Dagster checks neither `Host` nor `Origin` and runs mutations by GET, so any page in the operator's browser could start
+runs. The server
 has no login: this check protects from other websites, not from people and programs that reach the port.
 
 Options are those of `dagster-webserver`.
@@ -32,7 +33,8 @@ CONTENT_TYPES: Final = frozenset({"application/json", "application/graphql"})
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 #: Headers that browsers send once. Programs that read the first and programs that read the last would disagree.
 _ONCE: Final = ("host", "origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "content-type")
-#: A page that shows the UI in a frame of its own could have its buttons clicked. Browsers send no Sec-Fetch-Dest to plain http beyond
+#: A page that shows the UI in a frame of its own could have its buttons clicked. Browsers send no Sec-Fetch-Dest to
+#: plain http beyond
 #: loopback, and older ones never do. A further policy beside Dagster's own: browsers keep to both.
 _FRAMES: Final = "frame-ancestors 'self'"
 _SHOWN: Final = 200
@@ -92,7 +94,8 @@ class Guard:
             page = host_of(rest) if scheme.lower() in {"http", "https"} else None
             if page is None or (page != host and page not in self._public):
                 return 403, (
-                    f"the request comes from a page of the origin {_quoted(origin)}. If this is the public address of the UI, add its host "
+                    f"the request comes from a page of the origin {_quoted(origin)}. If this is the public address of "
+                    "the UI, add its host "
                     "to WME_UI_HOSTS and restart."
                 )
         site = headers.get("sec-fetch-site", "none")
@@ -102,7 +105,8 @@ class Guard:
             and (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
         ):
             return 403, (
-                f"a page of another website made the request (Sec-Fetch-Site: {_quoted(site)}). From there, the UI can only be opened by a link; no "
+                f"a page of another website made the request (Sec-Fetch-Site: {_quoted(site)}). From there, the UI can "
+                "only be opened by a link; no "
                 "setting allows more."
             )
         return None
@@ -151,7 +155,10 @@ def _unsafe(scope: Scope, headers: Headers) -> tuple[int, str] | None:
         if kind not in CONTENT_TYPES:
             return (
                 415,
-                f"{scope['method']} needs the header Content-Type: application/json, not {_quoted(kind)}; no setting changes this.",
+                (
+                    f"{scope['method']} needs the header Content-Type: application/json, not {_quoted(kind)}; no setting "
+                    "changes this."
+                ),
             )
     # Dagster answers a browser that opens this address with a page, and runs nothing
     elif (
@@ -160,7 +167,8 @@ def _unsafe(scope: Scope, headers: Headers) -> tuple[int, str] | None:
         and "text/html" not in headers.get("accept", "")
     ):
         return 405, (
-            "GraphQL is not run by GET, which every website can send. Send it by POST with the header Content-Type: application/json; no setting "
+            "GraphQL is not run by GET, which every website can send. Send it by POST with the header Content-Type: "
+            "application/json; no setting "
             "changes this."
         )
     return None

@@ -27,7 +27,7 @@ _READ_ELSEWHERE = (ENV_FILE, "WME_NATIVE", "WME_NEW_PASSWORD", "WME_CODE", "WME_
 
 
 def unknown(environ: Mapping[str, str] | None = None) -> list[str]:
-    """A sentence for each variable of an environment (default: this process's) that looks like a setting and is none."""
+    """Return a sentence for each variable of an environment that looks like a setting and is none."""
     known = (*NAMES, *_READ_ELSEWHERE)
     sentences = []
     for name in sorted(os.environ if environ is None else environ):
@@ -72,7 +72,9 @@ def load_env_file() -> None:
 
 
 def read_data(environ: Mapping[str, str] | None = None) -> Path:
-    """The data folder, absolute, for what needs no other setting. A relative one lies in the folder of the settings file.
+    """The data folder, absolute, for what needs no other setting.
+
+    A relative one lies in the folder of the settings file.
 
     Raises:
         SettingsError: It cannot be used.
@@ -104,7 +106,8 @@ def read(environ: Mapping[str, str] | None = None, *, scoped: bool = True) -> Se
     has_account = settings.username is not None or settings.anonymous
     if "WME_SANDBOX" not in given and "WME_PASSWORD" in given and not has_account:
         raise SettingsError(
-            "WME_PASSWORD is set and WME_USERNAME is not. Set both for an account, none for the sandbox, or WME_SANDBOX=1."
+            "WME_PASSWORD is set and WME_USERNAME is not. Set both for an account, none for the sandbox, or "
+            "WME_SANDBOX=1."
         )
     if settings.sandbox:
         return settings

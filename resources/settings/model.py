@@ -1,6 +1,7 @@
 """Every setting, declared once: variable, default, bounds, what to write, and the description for people.
 
-Commands read them from the environment (`environment`), resources hold them, and the launchpad offers the numbers that a run
+Commands read them from the environment (`environment`), resources hold them, and the launchpad offers the numbers that
+a run
 may set (`resources.adapters`).
 """
 
@@ -103,8 +104,10 @@ class Settings(BaseModel):
     )
     data: Folder = Field(
         "data",  # type: ignore[assignment]  # made absolute when it is read
-        description="Data folder, for everything that is fetched and made. A relative path starts at the folder of `.env` "
-        "(or `--env-file`), wherever a command is run; `~/` is the home folder; `*`, `?` and `[` are not allowed. Default: "
+        description="Data folder, for everything that is fetched and made. A relative path starts at the folder of "
+        "`.env` "
+        "(or `--env-file`), wherever a command is run; `~/` is the home folder; `*`, `?` and `[` are not allowed. "
+        "Default: "
         "`data`.",
         examples=["data"],
     )
@@ -130,12 +133,14 @@ class Settings(BaseModel):
         int,
         Field(ge=16, le=1024),
         Write(
-            "the MiB of the longest record to convert, a whole number from 16 to 1024. A line of that length takes twelve "
+            "the MiB of the longest record to convert, a whole number from 16 to 1024. A line of that length takes "
+            "twelve "
             "times as much memory"
         ),
     ] = Field(
         64,
-        description="Longest record (MiB) to convert, from 16 to 1024; longer lines are rejected, whole. A line of this "
+        description="Longest record (MiB) to convert, from 16 to 1024; longer lines are rejected, whole. A line of "
+        "this "
         "length takes twelve times as much memory. Default: `64`.",
         examples=["64"],
     )
@@ -145,7 +150,8 @@ class Settings(BaseModel):
         Write("threads, or the address of a Dask scheduler: dask://host:8786"),
     ] = Field(
         "threads",
-        description="Where archives are converted and lake files compacted: `threads` of each process, or the workers of a "
+        description="Where archives are converted and lake files compacted: `threads` of each process, or the workers "
+        "of a "
         "Dask scheduler (`dask://host:8786`). Default: `threads`.",
         examples=["dask://127.0.0.1:8786"],
     )
@@ -161,13 +167,15 @@ class Settings(BaseModel):
         Write("the MiB of memory that converting may take, a whole number from 256 (one worker), for example 2048"),
     ] = Field(
         None,
-        description="Memory (MiB) that a process may take while it converts; the number of its workers follows. Default: a "
+        description="Memory (MiB) that a process may take while it converts; the number of its workers follows. "
+        "Default: a "
         "quarter of what it may use (machine, control groups), 512 at least.",
         examples=["2048"],
     )
     first_hour: Annotated[datetime | None, of_text(hour), Write("an hour in UTC, for example 2026-11-20T05")] = Field(
         None,
-        description="First hour (UTC) that the Dagster UI shows; archived hours are always shown. Default: the oldest hour "
+        description="First hour (UTC) that the Dagster UI shows; archived hours are always shown. Default: the oldest "
+        "hour "
         "that the service had when the data folder was first used.",
         examples=["2026-11-20T05"],
     )
@@ -181,12 +189,14 @@ class Settings(BaseModel):
         of_text(lambda text: None if text.lower() == "all" else text),
         Field(ge=1, le=LARGEST),
         Write(
-            f"the number of days whose changes the DuckDB files hold themselves, from 1 up to {LARGEST:,}, for example 90, "
+            f"the number of days whose changes the DuckDB files hold themselves, from 1 up to {LARGEST:,}, for example "
+            "90, "
             "or all"
         ),
     ] = Field(
         90,
-        description="Days whose changes the DuckDB files hold themselves; those of older hours are read from compacted files "
+        description="Days whose changes the DuckDB files hold themselves; those of older hours are read from compacted "
+        "files "
         "of the lake, under the same names. `all`: no hour leaves the DuckDB files. Default: `90`.",
         examples=["90"],
     )
@@ -196,13 +206,15 @@ class Settings(BaseModel):
         Write(f"a number of requests a second from {SLOWEST} to {LARGEST:,}, for example 10"),
     ] = Field(
         None,
-        description="Requests a second that the account may make, if the vendor has stated it; the limit is applied in each "
+        description="Requests a second that the account may make, if the vendor has stated it; the limit is applied in "
+        "each "
         "process by itself. Default: adjusted to the service's refusals (429).",
         examples=["10"],
     )
     watchlist: Annotated[Path | None, of_text(file)] = Field(
         None,
-        description="File of pages to look up when they change: a project, a space and a title on each line. A relative path "
+        description="File of pages to look up when they change: a project, a space and a title on each line. A "
+        "relative path "
         "starts at the folder of `.env`. Default: none.",
         examples=["watchlist.txt"],
     )
@@ -213,7 +225,8 @@ class Settings(BaseModel):
     )
     check_pages: Annotated[int | None, Field(ge=0, le=LARGEST), COUNT] = Field(
         None,
-        description="Pages of `articles` that a check looks up each day and compares. Default: 10 with a paid account, else "
+        description="Pages of `articles` that a check looks up each day and compares. Default: 10 with a paid account, "
+        "else "
         "none.",
         examples=["10"],
     )
@@ -224,7 +237,8 @@ class Settings(BaseModel):
     ] = Field(
         timedelta(0),
         validation_alias="WME_PUBLISH",
-        description="When runs publish: `run` (every run), a number of minutes (at most that often), or `off`. Default: "
+        description="When runs publish: `run` (every run), a number of minutes (at most that often), or `off`. "
+        "Default: "
         "`run`.",
         examples=["run"],
     )
@@ -233,7 +247,8 @@ class Settings(BaseModel):
         Write("the version of DuckDB whose file format is wanted: v1.5.0 or v2.0.0"),
     ] = Field(
         None,
-        description="File format of the DuckDB files: `v1.5.0` for DuckDB 1.5 and later, or `v2.0.0`. It can be raised, "
+        description="File format of the DuckDB files: `v1.5.0` for DuckDB 1.5 and later, or `v2.0.0`. It can be "
+        "raised, "
         "never lowered. Default: unchanged; `v1.5.0` for new files.",
         examples=["v1.5.0"],
     )
@@ -241,13 +256,16 @@ class Settings(BaseModel):
         tuple[Annotated[str, AfterValidator(known_host)], ...],
         of_text(split),
         Write(
-            "host names as a browser's address bar shows them, without https:// and without a path, separated by commas: "
+            "host names as a browser's address bar shows them, without https:// and without a path, separated by "
+            "commas: "
             "mirror.example.org or mirror.example.org:8443"
         ),
     ] = Field(
         (),
-        description="Public host names of the Dagster UI behind a proxy, separated by commas, with the port unless it is 80 "
-        "or 443. The UI refuses requests under other names; `localhost` and `127.0.0.1` are always allowed. Default: none.",
+        description="Public host names of the Dagster UI behind a proxy, separated by commas, with the port unless it "
+        "is 80 "
+        "or 443. The UI refuses requests under other names; `localhost` and `127.0.0.1` are always allowed. Default: "
+        "none.",
         examples=["mirror.example.org"],
     )
     on_failure: Annotated[
@@ -258,7 +276,8 @@ class Settings(BaseModel):
         ),
     ] = Field(
         None,
-        description="Hook for failed runs in Dagster: an `http(s)://` address, to which a JSON document is sent by POST, or a "
+        description="Hook for failed runs in Dagster: an `http(s)://` address, to which a JSON document is sent by "
+        "POST, or a "
         "program, which gets it on its standard input. Default: none.",
         examples=["https://ops.example.org/hooks/mirror"],
     )
@@ -271,7 +290,8 @@ class Settings(BaseModel):
     )
     allow_http: Flag = Field(
         False,
-        description="`1`: allow these addresses to be `http://` ones of other machines. Anyone on the way can then read "
+        description="`1`: allow these addresses to be `http://` ones of other machines. Anyone on the way can then "
+        "read "
         "passwords and tokens. Default: `0`; `http://` only to this machine.",
         examples=["1"],
     )

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
-#: The folder that `.env` and a relative WME_DATA belong to: the checkout, wherever a command or Dagster is started. A wheel
+#: The folder that `.env` and a relative WME_DATA belong to: the checkout, wherever a command or Dagster is started. A
+#: wheel
 #: has none; there it is the folder in which they are started.
 PROJECT = _CHECKOUT if (_CHECKOUT / "workspace.yaml").exists() else Path.cwd()
 #: Names another settings file than the project's `.env`; relative paths then belong to its folder.
@@ -93,7 +94,10 @@ def hook(secret: SecretStr) -> SecretStr:
 
 
 def host(text: str) -> tuple[str, int | None] | None:
-    """The name and port of a header `Host` or a setting, as they compare; None: not a host. Default ports of HTTP are no port."""
+    """The name and port of a header `Host` or a setting, as they compare; None: not a host.
+
+    Default ports of HTTP are no port.
+    """
     found = re.fullmatch(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::(\d{1,5}))?", text.lower(), re.ASCII)
     if found is None:
         return None

@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import itertools
 import logging
 import os
 import stat
@@ -36,6 +37,8 @@ JSON_OBJECT = TypeAdapter(dict[str, Any])
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _PIECE_BYTES: Final = 1 << 20
+#: End of the name of a file that is set aside.
+_ASIDE: Final = "damaged"
 _POLL_SECONDS: Final = 0.02
 _WAIT_SECONDS: Final = 60.0
 #: Longest state file, sidecar or settings file that is read: a hundred times what a large mirror writes.
@@ -294,6 +297,33 @@ def held(path: Path, *, wait_seconds: float, mode: int = 0o644) -> Iterator[int]
                 "Wait for it, or end it if it hangs, and run this again."
             )
         time.sleep(_POLL_SECONDS)
+
+
+def require_file(path: Path) -> None:
+    """See that a path is a regular file. To open a FIFO would wait for whoever writes it.
+
+    Raises:
+        OSError: Nothing is there, or it cannot be reached.
+        ValueError: Something else is there.
+    """
+    if (why := not_a_file(path.stat().st_mode)) is not None:
+        raise ValueError(why)
+
+
+def not_a_file(mode: int) -> str | None:
+    """The kind of a path that is no regular file, by the mode of its status; None: it is one."""
+    if stat.S_ISREG(mode):
+        return None
+    return f"it is {'a directory' if stat.S_ISDIR(mode) else 'no regular file'}"
+
+
+def set_aside(path: Path) -> Path:
+    """Rename what lies at a path to `<name>.damaged`, where no view and no pattern of ours finds it; returns the new path."""
+    for number in itertools.count():
+        aside = path.with_name(f"{path.name}.{_ASIDE}{number or ''}")
+        if not aside.exists():
+            return path.replace(aside)
+    raise AssertionError
 
 
 def take(descriptor: int) -> bool:

@@ -16,7 +16,7 @@ import contextlib
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from itertools import groupby
+from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
 from pydantic import AwareDatetime, TypeAdapter
@@ -28,6 +28,7 @@ from resources.datasets import Family, paths
 from resources.datasets.live import LIVE_CHANGES, files_of
 from resources.enterprise import read_listing
 from resources.lake.rejects import lines_file
+from resources.storage import LOCAL
 from resources.tables import REJECTS
 from resources.warehouse import WarehouseBusyError
 
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.lake import Layout
+    from resources.storage import Storage
     from resources.warehouse import Ledger, Named, Warehouse
     from resources.warehouse.read.ledger import LoadedFile
 
@@ -122,7 +124,8 @@ def clean(
             with contextlib.suppress(FileNotFoundError):  # its note went with it
                 name = layout.relative(path)
                 # what was noted of the future, by a clock that was put back, begins now
-                found.append(Replaced(name, path.stat().st_size, why, min(since.get(name, now), now) + grace))
+                size = _storage(layout, path).size(path)
+                found.append(Replaced(name, size, why, min(since.get(name, now), now) + grace))
         # whoever copies the files, for a backup, finds all that its copy of the ledger names
         until = now if may_remove else _NEVER
         cleaning = Cleaning(
@@ -136,9 +139,7 @@ def clean(
         _write(journal, seen)
         for file in cleaning.freed:
             path = layout.absolute(file.path)
-            path.unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # another file lies there
-                path.parent.rmdir()
+            _storage(layout, path).delete(path)
     return cleaning
 
 
@@ -192,7 +193,8 @@ def _of_stream(layout: Layout, now: datetime) -> Iterator[tuple[Path, str]]:
     counting = files_of(folder)
     kept = {file.path for file in counting}
     for hour, of_hour in paths.hour_folders(folder):
-        for path in sorted([*of_hour.glob("*.parquet"), *of_hour.glob("*.parquet.damaged*")]):
+        found = (layout.storage.list(of_hour, pattern) for pattern in ("*.parquet", "*.parquet.damaged*"))
+        for path in sorted(chain.from_iterable(found)):
             if path not in kept and path.suffix == ".parquet":
                 yield path, "a larger file has its events"
             elif now - hour > _STREAMED and path != (counting[-1].path if counting else None):
@@ -211,7 +213,7 @@ def _of_hour(
     folder = f"{dataset.name}/{paths.hour_folder(hour)}"
     loaded = {file.identifier: file.loaded_at for file in loads}
     compacted = {file.lake_path for file in loads if file.is_compacted}
-    for path in sorted((layout.lake / folder).glob(f"*.{paths.PARQUET}")):
+    for path in layout.storage.list(layout.lake / folder, f"*.{paths.PARQUET}"):
         name = paths.parse(path.name)
         since = loaded.get(name.identifier) if name is not None else None
         if f"{folder}/{path.name}" in named.paths:
@@ -219,14 +221,14 @@ def _of_hour(
         if f"{folder}/{path.name}" in compacted:
             # its rejects are its own still; made again from the archive, it is as dispensable as before
             yield path, "its rows are in a compacted file"
-        elif since is not None and _older(path, since):
+        elif since is not None and _older(layout.storage, path, since):
             yield from _with_rejects(layout, path, "another conversion of the hour is loaded")
 
 
 def _compacted(layout: Layout, dataset: Dataset, ledger: Ledger) -> Iterator[tuple[Path, str]]:
     """Compacted files that were compacted again or belong to a version that is no longer kept, and those never taken in."""
     named = ledger.compacted(dataset)
-    for path in sorted(layout.compacted_folder(dataset.name).glob(f"*.{paths.PARQUET}")):
+    for path in layout.storage.list(layout.compacted_folder(dataset.name), f"*.{paths.PARQUET}"):
         if path.relative_to(layout.lake).as_posix() not in named:
             yield path, "no compaction names it any more"
 
@@ -239,11 +241,11 @@ def _of_snapshots(
     for identifier, _, loaded_at in versions:
         newest[identifier] = max(loaded_at, newest.get(identifier, loaded_at))
     for identifier, since in newest.items():
-        for path in sorted((layout.lake / dataset.name / identifier).glob("*/*.parquet")):
+        for path in layout.storage.list(layout.lake / dataset.name / identifier, "*/*.parquet"):
             name = path.relative_to(layout.lake).as_posix()
             if name in compacted - named.paths:
                 yield path, "its rows are in a compacted file"
-            elif name not in named.paths | compacted and _older(path, since):
+            elif name not in named.paths | compacted and _older(layout.storage, path, since):
                 yield from _with_rejects(layout, path, "newer versions of the snapshot are loaded")
 
 
@@ -251,7 +253,7 @@ def _with_rejects(layout: Layout, path: Path, why: str) -> Iterator[tuple[Path, 
     table = path.relative_to(layout.lake).parts[0]
     rejects = layout.lake / REJECTS.name / path.relative_to(layout.lake / table)
     for beside in (rejects, lines_file(rejects)):
-        if beside.exists():
+        if layout.storage.exists(beside):
             yield beside, why
     yield path, why
 
@@ -276,7 +278,7 @@ def _archives_of_hour(
         kept = loaded.get(identifier, set())
         # until the export that the service lists is loaded, an earlier one may be all there is
         for digits, path in found if any((identifier, digits) in listed for digits in kept) else ():
-            if digits not in kept and _older(path, listed_at):
+            if digits not in kept and _older(LOCAL, path, listed_at):
                 yield from _with_note(path, "the service exported the hour again, and that is loaded")
 
 
@@ -296,7 +298,7 @@ def _archives_of_snapshot(
     complete_at = max(datetime.fromtimestamp(manifest.stat().st_mtime, UTC) for manifest in kept)
     # manifests last: without theirs, files would be taken for those of a download under way for ever
     for path in sorted(folder.iterdir(), key=lambda path: (path.name.endswith(paths.SET), path.name)):
-        if paths.is_of_snapshot(path.name, identifier) and path.name not in wanted and _older(path, complete_at):
+        if paths.is_of_snapshot(path.name, identifier) and path.name not in wanted and _older(LOCAL, path, complete_at):
             yield path, "newer versions of the snapshot are complete"
 
 
@@ -307,8 +309,13 @@ def _with_note(path: Path, why: str) -> Iterator[tuple[Path, str]]:
     yield path, why
 
 
-def _older(path: Path, moment: datetime) -> bool:
+def _storage(layout: Layout, path: Path) -> Storage:
+    """Return the storage of a file of the data folder: only the lake has its own."""
+    return layout.storage if path.is_relative_to(layout.lake) else LOCAL
+
+
+def _older(storage: Storage, path: Path, moment: datetime) -> bool:
     try:
-        return datetime.fromtimestamp(path.stat().st_mtime, UTC) < moment
+        return storage.modified(path) < moment
     except FileNotFoundError:  # a download has given it its final name
         return False

@@ -18,9 +18,9 @@ from assets.steps import hour as batches
 from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import NotArchivedError, convert_archives
 from resources import files
-from resources.damage import set_aside
 from resources.datasets import Family, named
 from resources.errors import MirrorError, ends_run
+from resources.files import set_aside
 from resources.formatting import counted, hour_text, listed
 from resources.lake import journal
 

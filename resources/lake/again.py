@@ -8,24 +8,24 @@ other rows are a defect that changes nothing.
 
 from __future__ import annotations
 
-import filecmp
 import os
 import secrets
 import shutil
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
 from resources import files
-from resources.damage import UNREADABLE, require_file, set_aside
+from resources.damage import UNREADABLE
 from resources.lake.conversion import find_conversion, targets
 from resources.lake.errors import ConversionError
 from resources.lake.layout import Layout
 from resources.lake.parquet.writer import UNFINISHED
 from resources.lake.rejects import lines_file
+from resources.storage import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,20 +34,22 @@ if TYPE_CHECKING:
     from resources.lake.archives import Archive
     from resources.lake.converter import Converter
     from resources.lake_files import ConvertedFile
+    from resources.storage import Storage
 
 #: Rows that are compared at a time, bodies and all.
 _ROWS = 256
+_READ_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class _Beside(Layout):
-    """The layout of a data folder with another folder for its lake."""
+class _ScratchLayout(Layout):
+    """The layout of a data folder with a local scratch folder for its lake."""
 
-    beside: Path
+    scratch: Path = field(kw_only=True)
 
     @property
     def lake(self) -> Path:
-        return self.beside
+        return self.scratch
 
 
 def convert_again(
@@ -73,14 +75,20 @@ def convert_again(
             (lines_file(rejects), rejects, rows)
             for rows, rejects in (targets(archive, place, made.digest) for place in (layout, beside))
         )
-        is_there = old[-1].exists()
-        if is_there and (other := next((a for a, b in zip(old, new, strict=True) if _differs(a, b)), None)):
+        storage = layout.storage
+        is_there = storage.exists(old[-1])
+        if is_there and (other := next((a for a, b in zip(old, new, strict=True) if _differs(a, b, storage)), None)):
             raise ConversionError(
                 f"{archive.path} was converted again and gave other rows than {other} holds, which is whole and of the same converter. "
                 "Nothing was changed. The converter was changed and its version was not: raise CONVERTER_VERSION in "
                 "resources/lake/conversion.py (a release does) and convert it again."
             )
-        landed = [_land(a, b) for a, b in zip(old, new, strict=True) if b.exists() and not _is_same(a, b)]
+        landed = [a for a, b in zip(old, new, strict=True) if b.exists() and not _is_same(a, b, storage)]
+        for a, b in zip(old, new, strict=True):
+            if a in landed:
+                if a.is_dir():
+                    files.set_aside(a)
+                storage.put(b, a)
     known = find_conversion(archive, layout, bodies, converter.record_bytes_max)
     if known is None:
         raise ConversionError(f"{old[-1]} was removed while its archive was converted. Convert it again.")
@@ -90,48 +98,53 @@ def convert_again(
 
 
 @contextmanager
-def _folder(layout: Layout) -> Iterator[_Beside]:
+def _folder(layout: Layout) -> Iterator[_ScratchLayout]:
     """A folder for a lake's files that nobody reads, locked while it is used, so that `sweep` removes it after a kill."""
     folder = layout.lake / f"again.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}"
     folder.mkdir(parents=True)
     handle = os.open(folder, os.O_RDONLY)
     try:
         files.take(handle)
-        yield _Beside(layout.root, folder)
+        yield _ScratchLayout(layout.root, scratch=folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(handle)
 
 
-def _land(old: Path, new: Path) -> Path:
-    old.parent.mkdir(parents=True, exist_ok=True)
-    if old.is_dir():
-        set_aside(old)
-    return new.replace(old)
+def _is_same(old: Path, new: Path, storage: Storage) -> bool:
+    """Return whether the existing file is correct."""
+    return storage.exists(old) and (
+        _has_same_bytes(old, new, storage) or (old.suffix == ".parquet" and _agree(old, new, storage) is True)
+    )
 
 
-def _is_same(old: Path, new: Path) -> bool:
-    """Whether the file that is there is right as it is."""
-    if not old.exists():
+def _differs(old: Path, new: Path, storage: Storage) -> bool:
+    """Return whether the existing file is undamaged and has other rows."""
+    if old.suffix != ".parquet" or not storage.exists(old):
         return False
-    return filecmp.cmp(old, new, shallow=False) or (old.suffix == ".parquet" and _agree(old, new) is True)
+    return not new.exists() or (not _has_same_bytes(old, new, storage) and _agree(old, new, storage) is False)
 
 
-def _differs(old: Path, new: Path) -> bool:
-    """Whether the file that is there is whole, and says something else."""
-    if old.suffix != ".parquet" or not old.exists():
+def _has_same_bytes(old: Path, new: Path, storage: Storage) -> bool:
+    try:
+        with storage.open(old) as one, LOCAL.open(new) as other:
+            if one.size() != other.size():
+                return False
+            return all(a == b for a, b in iter(lambda: (one.read(_READ_BYTES), other.read(_READ_BYTES)), (b"", b"")))
+    except UNREADABLE:
         return False
-    return not new.exists() or (not filecmp.cmp(old, new, shallow=False) and _agree(old, new) is False)
 
 
-def _agree(old: Path, new: Path) -> bool | None:
-    """Whether two files hold the same rows in the same order; None: the first one is damaged."""
+def _agree(old: Path, new: Path, storage: Storage) -> bool | None:
+    """Return whether two files hold the same rows in the same order; None if the first one is damaged."""
     with pq.ParquetFile(new) as right:
         try:
-            require_file(old)
-            with pq.ParquetFile(old, page_checksum_verification=True) as left:
+            with (
+                storage.open(old) as source,
+                pq.ParquetFile(source, page_checksum_verification=True) as left,
+            ):
                 is_alike = True
-                # all of the first one is read: a damaged page behind a difference is damage
+                # all of the first file is read: a damaged page after a difference is damage
                 for a, b in zip_longest(left.iter_batches(_ROWS), right.iter_batches(_ROWS)):
                     is_alike &= a is not None and b is not None and a.equals(b)
                 return is_alike

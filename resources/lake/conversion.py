@@ -7,7 +7,7 @@ import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from resources.damage import UNREADABLE, read_footer, require_file
+from resources.damage import UNREADABLE, read_footer
 from resources.datasets import datasets
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
 from resources.lake.archives import SnapshotArchive
@@ -45,7 +45,7 @@ def describe(facts: dict[str, Any], archive: Archive, layout: Layout, seconds: f
             "source_at": getattr(archive, "source_at", None),
             "drift": tuple(Drift(**item) for item in facts["drift"]),
             "remarks": tuple(facts["remarks"]),
-            "lake_bytes": target.stat().st_size,
+            "lake_bytes": layout.storage.size(target),
             "seconds": seconds or 0.0,
             "converted": seconds is not None,
         }
@@ -100,15 +100,15 @@ def find_conversion(
     """
     target, rejects_target = targets(archive, layout, digest_of(archive, bodies, record_bytes_max))
     try:
-        facts = json.loads(read_footer(target).metadata[METADATA_KEY.encode()])
+        facts = json.loads(read_footer(target, layout.storage).metadata[METADATA_KEY.encode()])
         found = describe(facts, archive, layout, seconds=None)
         if target != found.path:
             return None  # of another archive
         # without the rejects and their lines, the rows alone cannot be loaded
-        if found.reject_count and read_footer(rejects_target).num_rows != found.reject_count:
+        if found.reject_count and read_footer(rejects_target, layout.storage).num_rows != found.reject_count:
             return None
         if facts["has_long_lines"]:
-            require_file(lines_file(rejects_target))
+            layout.storage.size(lines_file(rejects_target))
     except (*UNREADABLE, KeyError, TypeError):
         return None
     return found

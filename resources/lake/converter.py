@@ -175,8 +175,8 @@ class Converter:
         rejects = RejectTable(archive, _name_of(archive, layout), lines_path)
         with (
             _trimmed(self._buffers),
-            ParquetFile(target, archive.table) as rows_file,
-            RejectsFile(rejects_target, self._level) as rejects_file,
+            ParquetFile(target, archive.table, layout.storage) as rows_file,
+            RejectsFile(rejects_target, self._level, layout.storage) as rejects_file,
             Pieces(
                 read_blocks(archive.path, self._buffers, contents),
                 self._pool,

@@ -1,25 +1,28 @@
-"""Where files of the archive and the lake lie below a data folder: arithmetic on paths that never looks at the disk."""
+"""Where files of the archive and the lake lie below a data folder: computed paths; the disk is not read."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resources import data_folder
 from resources.datasets.paths import PARQUET, hour_folder, name_of, safe, short
+from resources.storage import LOCAL
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from resources.datasets import Dataset
+    from resources.storage import Storage
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths below one data folder. The names of files are made and read by `resources.datasets.paths`."""
+    """The paths below one data folder, and the storage of its lake. `resources.datasets.paths` writes and reads file names."""
 
     root: Path
+    storage: Storage = field(default=LOCAL, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "root", Path(self.root))  # callers may pass a string

@@ -60,8 +60,8 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
     digest = hashlib.sha256(raw + _made_by(table).encode()).hexdigest()
     target = layout.list_file(table.name, digest)
     try:
-        verify(target)
-        converted, made = False, read_footer(target)
+        verify(target, storage=layout.storage)
+        converted, made = False, read_footer(target, layout.storage)
     except UNREADABLE:
         converted = True
     if converted:
@@ -75,13 +75,14 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
             raise ListError(f"Record {number} of the list of {dataset.name}: {reason} {_UNTOUCHED}")
         facts: dict[str, Any] = {"kind": dataset.name, "digest": digest, "schema_version": version}
         facts["odd"] = [f"record {number:,}: {legible(reason, _LONGEST)}" for number, reason in odd[:_SHOWN]]
-        with ParquetFile(target, table) as file:
+        with ParquetFile(target, table, layout.storage) as file:
             if len(batch):
                 file.add(encode(batch, table))
             file.finish({"conversion": json.dumps(facts)})
-        made = read_footer(target)
+        made = read_footer(target, layout.storage)
     found = json.loads(made.metadata[b"conversion"])
-    return ListConversion(digest, target, made.num_rows, target.stat().st_size, converted, tuple(found.get("odd", ())))
+    size = layout.storage.size(target)
+    return ListConversion(digest, target, made.num_rows, size, converted, tuple(found.get("odd", ())))
 
 
 def _once(rows: Rows, table: Table) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from resources.lake.archives import Archive
     from resources.lake.decode.rejected import Reject
     from resources.lake.layout import Layout
+    from resources.storage import Storage
 
 #: A rejected line of more bytes stands in the file of long lines, and only its beginning in its row.
 RAW_BYTES_MAX = 1 << 20
@@ -109,8 +110,9 @@ class RejectTable:
 class RejectsFile:
     """The rejects of one archive under way: neither file is there unless something is rejected."""
 
-    def __init__(self, target: Path, level: int) -> None:
+    def __init__(self, target: Path, level: int, storage: Storage) -> None:
         self._target = target
+        self._storage = storage
         self._level = level
         self._stack = ExitStack()
         self._parquet: ParquetFile | None = None
@@ -173,12 +175,12 @@ class RejectsFile:
         rows = pa.concat_batches(self._waiting) if len(self._waiting) > 1 else self._waiting[0]
         self._waiting, self._waiting_bytes = [], 0
         if self._parquet is None:
-            self._parquet = self._stack.enter_context(ParquetFile(self._target, REJECTED_LINES))
+            self._parquet = self._stack.enter_context(ParquetFile(self._target, REJECTED_LINES, self._storage))
         self._parquet.add(encode(rows, REJECTED_LINES, level=self._level))
 
     def _long_lines(self) -> Unfinished:
         if self._lines is None:
-            self._lines = self._stack.enter_context(Unfinished(lines_file(self._target)))
+            self._lines = self._stack.enter_context(Unfinished(lines_file(self._target), self._storage))
         return self._lines
 
 
@@ -195,9 +197,11 @@ def whole_line(layout: Layout, raw_path: str, raw_offset: int) -> Iterator[bytes
     """
     unpacker, held = zlib.decompressobj(zlib.MAX_WBITS | 16), b""
     try:
-        opened = files.opened(files.within(layout.lake, raw_path))
+        opened = layout.storage.open(files.within(layout.lake, raw_path))
     except files.UnusableFileError as error:
         raise OSError(error.what) from error
+    except ValueError as error:
+        raise OSError(f"{raw_path} cannot be read: {error}.") from error
     with opened as file:
         file.seek(raw_offset)
         while not unpacker.eof:

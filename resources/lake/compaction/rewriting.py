@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from resources.damage import UNREADABLE, is_damage, require_file, rows_at_once
+from resources.damage import UNREADABLE, is_damage, rows_at_once
 from resources.datasets import named
 from resources.datasets.paths import PARQUET, ROWS, name_of, with_bodies
 from resources.errors import clause
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from resources.lake.layout import Layout
     from resources.lake.parquet import footer
+    from resources.storage import Storage
     from resources.tables import Table
 
     #: Values of the columns that an archive knows (`Dataset.given`): an hour, project and namespace, or a snapshot's version and these.
@@ -132,14 +133,14 @@ def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] 
         batch
         for source in job.sources
         for batch in _rows(
-            _place(layout, source.lake_path), source, table, counts, named(job.table_name).given, progress
+            _place(layout, source.lake_path), layout, source, table, counts, named(job.table_name).given, progress
         )
     )
     files: list[CompactedFile] = []
     groups = _groups(in_order(read, table.key, folder / _name(job, 0), job.memory_bytes), job.group_bytes)
     for number, chunk in enumerate(_chunks(_encoded(groups, job), job.file_bytes)):
         target = folder / _name(job, number)
-        files.append(_written(job, target, target.relative_to(layout.lake).as_posix(), chunk))
+        files.append(_written(job, target, layout, chunk))
     compaction = Compaction(tuple(files), dict(counts))
     if sum(file.row_count for file in files) != counts.total():
         raise LakeError(f"The compaction {job.name} wrote other rows than it read; nothing was changed. Report this.")
@@ -152,6 +153,7 @@ def _name(job: CompactionJob, number: int) -> str:
 
 def _rows(
     path: Path,
+    layout: Layout,
     source: Source,
     table: Table,
     counts: Counter[Part],
@@ -161,24 +163,28 @@ def _rows(
     """The rows of a file with the columns of compacted files, less those that are left out."""
     beside = path.with_name(with_bodies(path.name))
     paths = [path] if beside == path else [path, beside]
-    lake = path.parents[len(source.lake_path.split("/")) - 1]
+    names = [one.relative_to(layout.lake).as_posix() for one in paths]
     with ExitStack() as stack:
-        files = [stack.enter_context(_opened(one, one.relative_to(lake).as_posix(), source, table)) for one in paths]
+        files = [
+            _opened(stack, one, layout.storage, name, source, table) for one, name in zip(paths, names, strict=True)
+        ]
         start = 0
-        for batches in _side_by_side(files, [one.relative_to(lake).as_posix() for one in paths]):
+        for batches in _side_by_side(files, names):
             found = _chosen(_of_form(batches, table, start), start, source)
             start += len(batches[0])
             if len(found):
                 _count(found, given, counts)
                 yield found
-    progress(sum(one.stat().st_size for one in paths))
+    progress(sum(map(layout.storage.size, paths)))
 
 
-def _opened(path: Path, lake_path: str, source: Source, table: Table) -> pq.ParquetFile:
+def _opened(
+    stack: ExitStack, path: Path, storage: Storage, lake_path: str, source: Source, table: Table
+) -> pq.ParquetFile:
     """A lake file whose pages are compared with their checksums as they are read, so that damage never reaches another file."""
     with _reading(lake_path):
-        require_file(path)
-        file = pq.ParquetFile(path, buffer_size=_READ_BYTES, page_checksum_verification=True)
+        opened = stack.enter_context(storage.open(path))
+        file = stack.enter_context(pq.ParquetFile(opened, buffer_size=_READ_BYTES, page_checksum_verification=True))
         if file.metadata.num_rows != source.row_count:
             raise ValueError(f"it holds {file.metadata.num_rows} rows, and the ledger says {source.row_count}")
     # a column of an older file may be missing, and is null then; one of another name would be lost
@@ -387,16 +393,19 @@ def _place(layout: Layout, lake_path: str) -> Path:
         raise LakeError(f"{error.what} Nothing was changed. Check who wrote to the warehouse.") from None
 
 
-def _written(job: CompactionJob, target: Path, lake_path: str, groups: Iterable[_Group]) -> CompactedFile:
+def _written(job: CompactionJob, target: Path, layout: Layout, groups: Iterable[_Group]) -> CompactedFile:
     forms = _forms(job)
     targets = [target, target.with_name(with_bodies(target.name))][: len(forms)]
     projects: list[str] = []
     with ExitStack() as stack:
-        files = [stack.enter_context(ParquetFile(one, form)) for one, form in zip(targets, forms, strict=True)]
+        files = [
+            stack.enter_context(ParquetFile(one, form, layout.storage))
+            for one, form in zip(targets, forms, strict=True)
+        ]
         for group in groups:
             files[group.place].add(group.encoded)
             projects += group.first, group.last
         for file in files:
             file.finish({"compaction": job.digest})
-        size = sum(one.stat().st_size for one in targets)
+        size, lake_path = sum(map(layout.storage.size, targets)), target.relative_to(layout.lake).as_posix()
         return CompactedFile(lake_path, files[0].row_count, size, projects[0], projects[-1])

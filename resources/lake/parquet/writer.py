@@ -21,12 +21,14 @@ from resources import files
 from resources.lake.errors import landing_failed
 from resources.lake.parquet import footer
 from resources.lake.parquet.nulls import Leaf
+from resources.storage import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from resources.lake.layout import Layout
+    from resources.storage import Storage
     from resources.tables import Table
 
 COMPRESSION_LEVEL = 3
@@ -46,8 +48,9 @@ class Unfinished:
     written. What the system refuses is a LakeError, DiskFull among them.
     """
 
-    def __init__(self, target: Path) -> None:
+    def __init__(self, target: Path, storage: Storage = LOCAL) -> None:
         self.target = target
+        self._storage = storage
         self.path = target.with_name(f"{target.name}.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
         self.size = 0
         self._handle = -1
@@ -70,8 +73,7 @@ class Unfinished:
     def land(self) -> None:
         """Make the file durable and give it its final name."""
         with self._told():
-            os.fsync(self._handle)
-            self.path.replace(self.target)
+            self._storage.put(self.path, self.target)
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
@@ -202,8 +204,8 @@ def _form(table: Table) -> _Form:
 class ParquetFile(Unfinished):
     """A Parquet file under way: encoded row groups in, in order; the same row groups give the same bytes."""
 
-    def __init__(self, target: Path, table: Table) -> None:
-        super().__init__(target)
+    def __init__(self, target: Path, table: Table, storage: Storage = LOCAL) -> None:
+        super().__init__(target, storage)
         self._table = table
         self._groups: list[bytes] = []
         self.row_count = 0

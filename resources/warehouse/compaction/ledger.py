@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from resources.datasets import ARTICLE_CHANGES, Family
 from resources.datasets.paths import with_bodies
+from resources.storage import LOCAL
 from resources.tables import TIMESTAMP
 from resources.tables.compacted import COMPACTED
 from resources.tables.versions import version_of
@@ -199,7 +200,7 @@ def commit(
         LakeFileError: The files are gone, or do not hold the rows that are loaded; nothing was changed.
     """
     for path in (path for file in files for path in (file.lake_path, with_bodies(file.lake_path))):
-        if not (lake_root / path).exists():
+        if not LOCAL.exists(lake_root / path):
             raise LakeFileError(
                 f"The compacted file {path} is gone; nothing was changed. The next compaction makes it again."
             )

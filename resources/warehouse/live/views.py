@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 
 from resources import files
-from resources.damage import UNREADABLE, is_damage, read_footer, set_aside
+from resources.damage import UNREADABLE, is_damage, read_footer
 from resources.datasets.live import LIVE_CHANGES, METADATA_KEY
+from resources.files import set_aside
 from resources.tables import ARTICLE_CHANGES, ARTICLES, STREAM_RUNS
 from resources.warehouse.database.formulas import FORMULAS
 from resources.warehouse.database.sql import column_list, quoted, statement

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from resources import files
-from resources.damage import UNREADABLE, is_damage, not_a_file, read_footer, verify
+from resources.damage import UNREADABLE, is_damage, read_footer, verify
 from resources.datasets.paths import with_bodies, with_rows
 from resources.errors import clause
 from resources.warehouse.database.connect import answer, has_table
@@ -125,7 +125,7 @@ def faults(
         except OSError as error:
             found[path] = FaultyFile(name, f"cannot be read: {clause(error)}", is_gone=False)
             continue
-        if (kind := not_a_file(status.st_mode)) is not None:
+        if (kind := files.not_a_file(status.st_mode)) is not None:
             found[path] = FaultyFile(name, f"cannot be read: {kind}", is_gone=False)
             continue
         why = _noted(notes, name, status) or _fault(root, name, status, size, count, looked)

@@ -196,27 +196,27 @@ def versions(record_bytes_max: int = RECORD_BYTES_MAX) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class _Seat:
-    """What all tasks of a worker process share: its data folder, and one converter with its threads and memory."""
+class WorkerContext:
+    """The data folder of a worker process, and the converter that all its tasks share."""
 
     layout: Layout
     converter: Converter
 
 
-_seat: _Seat | None = None
-_NO_SEAT = "This process is no worker of `wme worker`: it has no data folder and no converter."
+_context: WorkerContext | None = None
+_NO_CONTEXT = "This process is no worker of `wme worker`: it has no data folder and no converter."
 
 
 @contextmanager
-def seated(data: Path, *, memory_bytes: int | None, record_bytes_max: int) -> Iterator[Converter]:
-    """Make this process a place where archives of a data folder are converted, while the block runs."""
-    global _seat  # noqa: PLW0603  tasks are functions of plain arguments, and find here what they share
+def worker_context(data: Path, *, memory_bytes: int | None, record_bytes_max: int) -> Iterator[Converter]:
+    """Let this process convert archives of a data folder within the context."""
+    global _context  # noqa: PLW0603  tasks are functions of plain arguments, and find here what they share
     with Converter(memory_bytes=memory_bytes, record_bytes_max=record_bytes_max) as converter:
-        _seat = _Seat(Layout(data), converter)
+        _context = WorkerContext(Layout(data), converter)
         try:
             yield converter
         finally:
-            _seat = None
+            _context = None
 
 
 def convert_here(archive: dict[str, Any], bodies: list[str]) -> ConvertedFile:
@@ -225,10 +225,10 @@ def convert_here(archive: dict[str, Any], bodies: list[str]) -> ConvertedFile:
     Raises:
         LakeError: As by `Converter.convert`.
     """
-    if _seat is None:
-        raise EngineError(_NO_SEAT)
-    layout = _seat.layout
-    made = _seat.converter.convert(_archive(archive, layout), layout, bodies=frozenset(bodies))
+    if _context is None:
+        raise EngineError(_NO_CONTEXT)
+    layout = _context.layout
+    made = _context.converter.convert(_archive(archive, layout), layout, bodies=frozenset(bodies))
     return replace(
         made,
         path=made.path.relative_to(layout.root),
@@ -242,9 +242,9 @@ def compact_here(job: CompactionJob) -> Compaction:
     Raises:
         LakeError: As by `compact`.
     """
-    if _seat is None:
-        raise EngineError(_NO_SEAT)
-    return compact(replace(job, threads=_seat.converter.workers), _seat.layout)
+    if _context is None:
+        raise EngineError(_NO_CONTEXT)
+    return compact(replace(job, threads=_context.converter.workers), _context.layout)
 
 
 # --- archives as plain values ----------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
     name = name or f"{socket.gethostname()}-{os.getpid()}"
     record_bytes_max = settings.max_record_mb << 20
     memory_bytes = None if settings.memory_mb is None else settings.memory_mb << 20
-    with remote.seated(folder, memory_bytes=memory_bytes, record_bytes_max=record_bytes_max) as converter:
+    with remote.worker_context(folder, memory_bytes=memory_bytes, record_bytes_max=record_bytes_max) as converter:
         at_work: list[dask.Worker] = []
 
         def leave() -> None:

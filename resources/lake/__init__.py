@@ -5,7 +5,6 @@ and DuckDB.
 """
 
 from resources.lake import errors
-from resources.lake.again import convert_again
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
 from resources.lake.archives import Archive, LookupArchive, SnapshotArchive
 from resources.lake.compaction import CompactedFile, Compaction, CompactionJob, Source, compact
@@ -15,6 +14,7 @@ from resources.lake.errors import ArchiveError, ConversionError, DamagedFileErro
 from resources.lake.layout import Layout
 from resources.lake.lists import ListConversion, convert_list, list_version
 from resources.lake.parquet.writer import sweep
+from resources.lake.reconvert import convert_again
 from resources.lake_files import ConvertedFile, Drift
 
 __all__ = [

@@ -35,9 +35,9 @@ from resources.lake.decode.drift import DriftCount
 from resources.lake.decode.native import trim
 from resources.lake.decode.records import RecordReader
 from resources.lake.decode.rules import OF_ANOTHER
+from resources.lake.encoded_blocks import BlockEncoder, EncodedBlocks
 from resources.lake.errors import ArchiveError, ConversionError, LakeError
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile
-from resources.lake.pieces import Pieces, Work
 from resources.lake.rejects import RejectsFile, RejectTable, lines_file
 from resources.tables import REJECTED_LINES, ChangeType, version_of
 from resources.tar import Contents
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.lake.archives import Archive
+    from resources.lake.encoded_blocks import EncodedBlock
     from resources.lake.layout import Layout
-    from resources.lake.pieces import Piece
     from resources.lake_files import ConvertedFile
 
 #: What a converter takes by default where the machine has it, though that be more than its share.
@@ -177,26 +177,26 @@ class Converter:
             _trimmed(self._buffers),
             ParquetFile(target, archive.table, layout.storage) as rows_file,
             RejectsFile(rejects_target, self._level, layout.storage) as rejects_file,
-            Pieces(
+            EncodedBlocks(
                 read_blocks(archive.path, self._buffers, contents),
                 self._pool,
-                Work(reader, rejects, self._level),
+                BlockEncoder(reader, rejects, self._level),
                 self._room,
-            ) as pieces,
+            ) as blocks,
         ):
-            for piece in pieces:
-                if isinstance(piece, LongLine):
-                    rejects_file.add_long_line(piece, rejects, self.record_bytes_max)
+            for block in blocks:
+                if isinstance(block, LongLine):
+                    rejects_file.add_long_line(block, rejects, self.record_bytes_max)
                     tally.line_count += 1
                 else:
-                    tally.add(piece)
-                    if piece.rows is not None:
-                        rows_file.add(piece.rows)
-                    if piece.rejected is not None:
-                        rejects_file.add(piece.rejected)
+                    tally.add(block)
+                    if block.rows is not None:
+                        rows_file.add(block.rows)
+                    if block.rejected is not None:
+                        rejects_file.add(block.rejected)
                 if progress is not None:
-                    progress(piece.archive_bytes, archive_bytes)
-                del piece  # its memory is the next one's
+                    progress(block.archive_bytes, archive_bytes)
+                del block  # its memory is the next one's
             if tally.has_strangers and not rows_file.row_count:
                 raise ArchiveError(
                     archive.path,
@@ -269,13 +269,13 @@ class _Tally:
         self._changes: Counter[str] = Counter()
         self._drift = DriftCount()
 
-    def add(self, piece: Piece) -> None:
+    def add(self, block: EncodedBlock) -> None:
         """Count one block."""
-        self.line_count += piece.line_count
-        self._changes += piece.changes
-        self._drift.merge(piece.drift)
-        if not self.has_strangers and piece.rejected is not None:
-            reasons = piece.rejected.rows.column("reason").dictionary.to_pylist()
+        self.line_count += block.line_count
+        self._changes += block.changes
+        self._drift.merge(block.drift)
+        if not self.has_strangers and block.rejected is not None:
+            reasons = block.rejected.rows.column("reason").dictionary.to_pylist()
             self.has_strangers = any(reason.endswith(OF_ANOTHER) for reason in reasons)
 
     def facts(self) -> dict[str, Any]:

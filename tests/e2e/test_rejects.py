@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from resources.lake.decode.examine import read_record
 from resources.lake.decode.records import RecordReader, Reject
+from resources.lake.decode.strict import read_record
 from resources.lake.decode.strict_json import Bad
 from tests.e2e.conftest import PATIENCE_SECONDS, bare
 

@@ -21,7 +21,7 @@ from resources.datasets import named
 from resources.datasets.paths import PARQUET, ROWS, name_of, with_bodies
 from resources.errors import clause
 from resources.files import UnusableFileError, within
-from resources.lake.compaction.sorting import in_order
+from resources.lake.compaction.sorting import GROUP_ROWS, in_order, joined, row_groups
 from resources.lake.errors import DamagedFileError, LakeError
 from resources.lake.parquet.writer import ParquetFile, encode
 from resources.tables.compacted import APART, COMPACTED, FILE_ROW
@@ -39,9 +39,6 @@ if TYPE_CHECKING:
     #: Values of the columns that an archive knows (`Dataset.given`): an hour, project and namespace, or a snapshot's version and these.
     Part = tuple[Any, ...]
 
-#: Statistics and Bloom filters pass over all row groups but one. Each of them costs whoever opens the file some kilobytes of footer, which are more
-#: work than the rows of a larger one. Long bodies make it smaller (`group_bytes`): whoever reads one of them unpacks those beside it as well.
-_GROUP_ROWS = 8192
 #: Without their bodies, the rows of so many row groups become one, unless they are larger. So the footer of their hundred columns is short.
 _TOGETHER = 16
 _TOGETHER_BYTES = 32 << 20
@@ -137,7 +134,7 @@ def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] 
         )
     )
     files: list[CompactedFile] = []
-    groups = _groups(in_order(read, table.key, folder / _name(job, 0), job.memory_bytes), job.group_bytes)
+    groups = row_groups(in_order(read, table.key, folder / _name(job, 0), job.memory_bytes), job.group_bytes)
     for number, chunk in enumerate(_chunks(_encoded(groups, job), job.file_bytes)):
         target = folder / _name(job, number)
         files.append(_written(job, target, layout, chunk))
@@ -217,7 +214,7 @@ def _reading(lake_path: str) -> Iterator[None]:
 
 def _side_by_side(files: list[pq.ParquetFile], names: list[str]) -> Iterator[tuple[pa.RecordBatch, ...]]:
     """The same rows of each file, some megabytes at a time; the files have as many. A reader may give fewer rows at once than it was asked for."""
-    rows = min(rows_at_once(file.metadata, _READ_BYTES, _GROUP_ROWS) for file in files)
+    rows = min(rows_at_once(file.metadata, _READ_BYTES, GROUP_ROWS) for file in files)
     readers = [_batches(file, rows, name) for file, name in zip(files, names, strict=True)]
     held = [next(reader, None) for reader in readers]
     while batches := [batch for batch in held if batch is not None]:
@@ -276,40 +273,6 @@ def _count(batch: pa.RecordBatch, given: tuple[str, ...], counts: Counter[Part])
         counts[tuple(row[name] for name in given)] += row["count_all"]
 
 
-def _groups(tables: Iterable[pa.Table], group_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Row groups: as many rows, or bytes, as they may have."""
-    waiting: list[pa.Table] = []
-    rows = size = 0
-    for table in tables:
-        start = 0
-        for row, row_bytes in enumerate(_row_bytes(table)):
-            if rows and (rows == _GROUP_ROWS or size + row_bytes > group_bytes):
-                yield _joined([*waiting, table.slice(start, row - start)])
-                waiting, rows, size, start = [], 0, 0, row
-            rows += 1
-            size += row_bytes
-        waiting.append(table.slice(start))
-    if rows:
-        yield _joined(waiting)
-
-
-def _joined(tables: list[pa.Table]) -> pa.RecordBatch:
-    return pa.concat_tables(tables).combine_chunks().to_batches()[0]
-
-
-def _row_bytes(table: pa.Table) -> list[int]:
-    """Bytes of each row: of its texts, and as many as all have on average besides."""
-    sizes = pa.chunked_array([pa.array([0] * len(table), "int64")])
-    texts = 0
-    for name in table.schema.names:
-        if table.schema.field(name).type == pa.string():
-            lengths = pc.fill_null(pc.cast(pc.binary_length(table[name]), "int64"), 0)
-            texts += pc.sum(lengths).as_py() or 0
-            sizes = pc.add(sizes, lengths)
-    rest = max(0, table.nbytes - texts) // max(1, len(table))
-    return [size + rest for size in sizes.to_pylist()]
-
-
 @dataclass(frozen=True)
 class _Group:
     """A row group of one of the files that its rows go to (`place`: which of `_forms`), with its first and last project."""
@@ -333,13 +296,13 @@ def _apart(groups: Iterable[pa.RecordBatch], forms: tuple[Table, ...]) -> Iterat
     for batch in groups:
         found = pa.Table.from_batches([batch.select(rows)])
         if waiting and (not beside or len(waiting) == _TOGETHER or size + found.nbytes > _TOGETHER_BYTES):
-            yield 0, _joined(waiting)
+            yield 0, joined(waiting)
             waiting, size = [], 0
         yield from ((place, batch.select(names)) for place, names in enumerate(beside, 1))
         waiting.append(found)
         size += found.nbytes
     if waiting:
-        yield 0, _joined(waiting)
+        yield 0, joined(waiting)
 
 
 def _encoded(groups: Iterable[pa.RecordBatch], job: CompactionJob) -> Iterator[_Group]:

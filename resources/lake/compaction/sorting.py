@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 #: A piece of this share of the memory is sorted at once. Sorting needs a copy, and so do the row groups that are being encoded.
 _SHARE = 4
+#: Most rows of a row group. Readers skip row groups by statistics and Bloom filters, but each adds kilobytes to the
+#: footer. Long page text makes row groups smaller (`group_bytes`), as a reader of one row decompresses its neighbours.
+GROUP_ROWS = 8192
 #: What is read back of a piece at once is so small a part of it, two of them at a time, that as many pieces as are merged at once
 #: have the room of one.
 _SLICES = 128
@@ -189,3 +192,38 @@ def _merged(cursors: list[_Cursor], key: Sequence[str]) -> Iterator[pa.Table]:
         for cursor in cursors:
             cursor.advance()
         yield table.take(_order(table, key))
+
+
+def row_groups(tables: Iterable[pa.Table], group_bytes: int) -> Iterator[pa.RecordBatch]:
+    """Yield row groups of as many rows or bytes as they may have."""
+    waiting: list[pa.Table] = []
+    rows = size = 0
+    for table in tables:
+        start = 0
+        for row, row_bytes in enumerate(_row_bytes(table)):
+            if rows and (rows == GROUP_ROWS or size + row_bytes > group_bytes):
+                yield joined([*waiting, table.slice(start, row - start)])
+                waiting, rows, size, start = [], 0, 0, row
+            rows += 1
+            size += row_bytes
+        waiting.append(table.slice(start))
+    if rows:
+        yield joined(waiting)
+
+
+def joined(tables: list[pa.Table]) -> pa.RecordBatch:
+    """Return tables as one batch."""
+    return pa.concat_tables(tables).combine_chunks().to_batches()[0]
+
+
+def _row_bytes(table: pa.Table) -> list[int]:
+    """Return the bytes of each row: those of its texts, and the average of everything else."""
+    sizes = pa.chunked_array([pa.array([0] * len(table), "int64")])
+    texts = 0
+    for name in table.schema.names:
+        if table.schema.field(name).type == pa.string():
+            lengths = pc.fill_null(pc.cast(pc.binary_length(table[name]), "int64"), 0)
+            texts += pc.sum(lengths).as_py() or 0
+            sizes = pc.add(sizes, lengths)
+    rest = max(0, table.nbytes - texts) // max(1, len(table))
+    return [size + rest for size in sizes.to_pylist()]

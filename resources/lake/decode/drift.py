@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from resources.lake.decode.examine import unknown_fields
+from resources.lake.decode.strict import unknown_fields
 from resources.lake.decode.strict_json import text_of
 from resources.lake_files import Drift
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from resources.lake.decode.shape import Node
+    from resources.lake.decode.record_schema import Node
 
 #: Paths that are counted by themselves, the first in alphabetical order: where identifiers are used as keys, there are
 #: as many as there are records.

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from resources.lake.decode.record_schema import record_schema_of
 from resources.lake.decode.rejected import LeftLines
-from resources.lake.decode.shape import shape_of
 from resources.lake.decode.strict_json import VALUES_MAX
 from resources.lake.decode.tree import Description, Tree, is_known
 
@@ -117,7 +117,7 @@ class Decoder:
             len(tree.sources),
             KEEP_BYTES,
             VALUES_MAX,
-            shape_of(table).least_bytes,
+            record_schema_of(table).least_bytes,
         )
         if not self._handle:
             raise MemoryError("There is no memory for a decoder of records.")

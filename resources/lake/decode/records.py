@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from resources.lake.decode.drift import DriftCount
-from resources.lake.decode.examine import NOTHING, beyond, declared_text, extra_text, json_texts, read_record
 from resources.lake.decode.native import Decoded, decoding
+from resources.lake.decode.record_schema import RecordSchema, record_schema_of
 from resources.lake.decode.rejected import (
     BROKEN,
     MISTYPED,
@@ -35,14 +35,21 @@ from resources.lake.decode.rejected import (
     reasons_of,
 )
 from resources.lake.decode.rules import Rules, zeros
-from resources.lake.decode.shape import Shape, shape_of
-from resources.lake.decode.strict_json import Bad, is_crowded, read_value, shown
+from resources.lake.decode.strict import (
+    NOTHING,
+    beyond,
+    declared_text,
+    extra_text,
+    json_texts,
+    nested_fields,
+    read_record,
+)
+from resources.lake.decode.strict_json import Bad, is_crowded
 
 if TYPE_CHECKING:
     import datetime as dt
     from collections.abc import Iterator, Mapping, Sequence
 
-    from resources.lake.decode.native import Unknown
     from resources.lake_files import Drift
     from resources.tables import Column, Table
 
@@ -131,14 +138,14 @@ class RecordReader:
     latest: dt.datetime | None = None
 
     @cached_property
-    def shape(self) -> Shape:
+    def record_schema(self) -> RecordSchema:
         """The form of the records."""
-        return shape_of(self.table)
+        return record_schema_of(self.table)
 
     @cached_property
     def _json(self) -> dict[tuple[str, ...], str]:
         """The columns that are kept as JSON, by their way through the record."""
-        return {way: column for column, way in self.shape.json.items()}
+        return {way: column for column, way in self.record_schema.json.items()}
 
     @cached_property
     def _no_rows(self) -> pa.RecordBatch:
@@ -167,7 +174,7 @@ class RecordReader:
         """All lines but the blank ones, and whether one is too short for a record."""
         numbers, bounds, verdicts = array("q"), array("i"), bytearray()
         add_number, add_bound, add_verdict = numbers.append, bounds.append, verdicts.append
-        place, least = 0, self.shape.least_bytes
+        place, least = 0, self.record_schema.least_bytes
         for number, line in enumerate(lines):
             end = place + len(line)
             if line.strip(_BLANK):
@@ -198,12 +205,12 @@ class RecordReader:
         again: list[tuple[int, int, int, int, int]] = []
         for fields in decoded.unknown:
             try:
-                extra = _extra(fields)
+                extra = nested_fields(fields.fields)
                 texts[fields.row] = extra_text(extra)
             except Bad:
                 again.append((fields.line, fields.row, fields.start, fields.end, UNDECIDED))
             else:
-                drift.add(extra, self.shape.root, block.first_line + fields.line)
+                drift.add(extra, self.record_schema.root, block.first_line + fields.line)
         place = batch.schema.get_field_index("extra")
         if texts and place >= 0:
             extras = pa.array([texts.get(row) for row in range(len(batch))], pa.string())
@@ -228,7 +235,7 @@ class RecordReader:
     def _told(self, lines: LeftLines, verdict: int, block: _Block) -> Rejects:
         """Rejects of lines with a verdict: equal ones are read once, and only the first of many different ones."""
         each = lines.texts(block.view).dictionary_encode()
-        common = _COMMON[verdict].format(self.shape.least_bytes)
+        common = _COMMON[verdict].format(self.record_schema.least_bytes)
         told = [self._fault(raw) for raw in each.dictionary[:_TOLD].to_pylist()]
         reasons = reasons_of([*told, common])
         return block.rejects(lines, reasons.take(pc.min_element_wise(each.indices, len(told))), each)
@@ -237,7 +244,7 @@ class RecordReader:
         """Return the fault of a line that is no record."""
         try:
             record = read_record(raw)
-            extra_text(beyond(record, self.shape.root))
+            extra_text(beyond(record, self.record_schema.root))
             json_texts(raw, record, self._json)
         except Bad as bad:
             return str(bad)
@@ -249,13 +256,13 @@ class RecordReader:
         The parser takes any sequence of objects. There are as many as lines, and a line feed between any two of them:
         so there is no other line feed, and each has a line of its own.
         """
-        if self.shape.json:  # which the parser cannot keep as it is written
+        if self.record_schema.json:  # which the parser cannot keep as it is written
             return None
         if not _OBJECT.match(view):  # where the first value is null, pyarrow's parser takes the process with it
             return None
         try:
             _require_utf8(view)
-            count, columns = self._parse(view, self.shape.plain, "error")
+            count, columns = self._parse(view, self.record_schema.plain, "error")
         except pa.ArrowInvalid:
             return None
         if count != line_count or sum(1 for _ in _SEAM.finditer(view)) != line_count - 1:
@@ -280,7 +287,7 @@ class RecordReader:
             try:
                 record = read_record(raw)
                 verdict = MISTYPED
-                extra = beyond(record, self.shape.root)
+                extra = beyond(record, self.record_schema.root)
                 text = extra_text(extra)
                 json = json_texts(raw, record, self._json)
             except Bad:
@@ -288,7 +295,7 @@ class RecordReader:
                 bad.append((number, row, start, end, verdict))
                 continue
             great = text is not None and _GREAT.search(text)
-            declared = declared_text(record, self.shape.root).encode() if great or json else None
+            declared = declared_text(record, self.record_schema.root).encode() if great or json else None
             good.append(_Line(number, row, start, end, raw, extra, text, declared, json))
         found = _Examined(self._no_rows, [], LeftLines.of(bad), [])
         batches = []
@@ -310,7 +317,7 @@ class RecordReader:
             ):
                 found.rows.append(line.row)
                 if line.extra is not NOTHING:
-                    drift.add(line.extra, self.shape.root, block.first_line + line.number)
+                    drift.add(line.extra, self.record_schema.root, block.first_line + line.number)
         if batches:
             found.batch = pa.concat_batches(batches)
         return found
@@ -324,7 +331,7 @@ class RecordReader:
         reason = "The parser does not see one object in this line."
         try:
             data = b"\n".join(line.declared or line.raw.removeprefix(codecs.BOM_UTF8) for line in lines)
-            count, columns = self._parse(data, self.shape.schema, "ignore")
+            count, columns = self._parse(data, self.record_schema.schema, "ignore")
             if count == len(lines):
                 yield lines, columns
                 return
@@ -349,7 +356,7 @@ class RecordReader:
             parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unknown),
         )
         batch = table.combine_chunks().to_batches()[0] if table.num_rows else _empty(table.schema)
-        return len(batch), self._rules.complete(self.shape.columns(batch))
+        return len(batch), self._rules.complete(self.record_schema.columns(batch))
 
     def assemble(self, columns: dict[str, pa.Array], extra: pa.Array) -> pa.RecordBatch:
         """The columns in the table's order, with those that the archive itself decides."""
@@ -365,23 +372,6 @@ class RecordReader:
             return columns[column.name] if column.name in columns else pa.nulls(rows, column.type)
 
         return pa.RecordBatch.from_arrays([array(column) for column in self.table], schema=self.table.schema)
-
-
-def _extra(unknown: Unknown) -> dict[str, Any]:
-    """The unknown fields of a row, each under its own way. Raises Bad where they are not plainly JSON."""
-    extra: dict[str, Any] = {}
-    for way, name, value in unknown.fields:
-        place = extra
-        for part in way:
-            place = place.setdefault(part, {})
-        try:
-            key = name.decode()
-        except UnicodeDecodeError as error:
-            raise Bad("Not valid UTF-8.") from error
-        if key in place:
-            raise Bad(f"The key {shown(key)} appears twice in one object.")
-        place[key] = read_value(value)
-    return extra
 
 
 def _require_utf8(view: memoryview) -> None:

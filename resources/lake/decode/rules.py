@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from resources.lake.decode.examine import value_at
+from resources.lake.decode.strict import value_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

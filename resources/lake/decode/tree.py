@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from resources.lake.decode.shape import node_of, shape_of
+from resources.lake.decode.record_schema import node_of, record_schema_of
 from resources.tables import TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from resources.lake.decode.shape import Node
+    from resources.lake.decode.record_schema import Node
     from resources.tables import Column, Table
 
 _ROUTE, _STRUCT, _LIST, _TEXT, _INTEGER, _DOUBLE, _WHOLE, _BOOL, _TIME = range(9)
@@ -46,7 +46,7 @@ class Tree:
         self.routes: dict[int, tuple[str, ...]] = {0: ()}
         self.places: dict[str, int] = {}
         self._length = 0
-        shape = shape_of(table)
+        shape = record_schema_of(table)
         columns = {path: table[name] for name, path in (shape.paths | shape.json).items()}
         self._add("", _ROUTE)
         self._descend(shape.root, columns)
@@ -131,7 +131,7 @@ def is_known(table: Table) -> bool:
     return all(
         (column.wire is None or (column.wire, column.type) == (pa.float64(), pa.int64()))
         and not (column.first_of and pa.types.is_nested(column.type))
-        and _is_known(shape_of(table).root if column.path else node_of(column.type))
+        and _is_known(record_schema_of(table).root if column.path else node_of(column.type))
         for column in table
     )
 

@@ -19,7 +19,7 @@ import pytest
 from resources.lake import convert
 from resources.lake.archive.blocks import BLOCK_LINES_MAX, read_blocks
 from resources.lake.archive.buffers import Buffers, Loan
-from resources.lake.pieces import Pieces
+from resources.lake.encoded_blocks import EncodedBlocks
 
 ROOT = Path(__file__).resolve().parents[3]
 CONVERT = """
@@ -212,7 +212,7 @@ def test_no_more_is_made_ahead_of_the_consumer_than_there_is_room_for():
     shared = threading.BoundedSemaphore(room)
     with (
         ThreadPoolExecutor(2) as pool,
-        Pieces(blocks(), pool, work, shared) as pieces,
+        EncodedBlocks(blocks(), pool, work, shared) as pieces,
     ):
         made = list(pieces)
     assert [number for number, _ in made] == list(range(50))
@@ -245,7 +245,7 @@ def test_archives_share_the_room_and_none_waits_for_another_for_ever(room):
     def archive(_name):
         nonlocal under_way
         made = []
-        with Pieces(blocks(), pool, lambda number: number, shared) as pieces:
+        with EncodedBlocks(blocks(), pool, lambda number: number, shared) as pieces:
             for piece in pieces:
                 made.append(piece)
                 with lock:
@@ -266,11 +266,14 @@ def test_room_is_given_back_where_a_block_a_worker_or_a_writer_fails():
         raise KeyError
 
     with ThreadPoolExecutor(2) as pool:
-        with pytest.raises(KeyError), Pieces(broken(), pool, str, shared) as pieces:
+        with pytest.raises(KeyError), EncodedBlocks(broken(), pool, str, shared) as pieces:
             list(pieces)
-        with pytest.raises(ZeroDivisionError), Pieces(iter_of(2, 0, 2), pool, lambda n: 1 // n, shared) as pieces:
+        with (
+            pytest.raises(ZeroDivisionError),
+            EncodedBlocks(iter_of(2, 0, 2), pool, lambda n: 1 // n, shared) as pieces,
+        ):
             list(pieces)
-        with pytest.raises(TypeError), Pieces(iter_of(1, 2, 3), pool, str, shared) as pieces:
+        with pytest.raises(TypeError), EncodedBlocks(iter_of(1, 2, 3), pool, str, shared) as pieces:
             sum(pieces)
     assert room_left(shared) == 3
 

@@ -14,8 +14,8 @@ import pytest
 from resources.datasets import ARTICLE_CHANGES, datasets
 from resources.lake import SnapshotArchive, convert
 from resources.lake.archive.buffers import Block, Span
+from resources.lake.decode.record_schema import record_schema_of
 from resources.lake.decode.records import RecordReader
-from resources.lake.decode.shape import shape_of
 from resources.lake.live import LiveLake
 from resources.lake.parquet.writer import encode
 from resources.lake.rejects import RejectTable
@@ -153,7 +153,7 @@ def test_many_different_ones_share_a_reason_and_equal_ones_have_theirs(lake, row
     assert (
         reasons[64]
         == reasons[1000]
-        == f"It has fewer bytes than any record ({shape_of(ARTICLE_CHANGES.table).least_bytes})."
+        == f"It has fewer bytes than any record ({record_schema_of(ARTICLE_CHANGES.table).least_bytes})."
     )
 
 
@@ -175,7 +175,7 @@ def test_no_record_has_fewer_bytes_than_the_least(dataset, how):
     line = json.dumps(record, separators=(",", ":")).encode()
     known = {name: given[name] for name in dataset.given if name in given}
     made = RecordReader(dataset.table, known, dataset.table.bodies).read(memoryview(line), "", 1, 0)
-    least = shape_of(dataset.table).least_bytes
+    least = record_schema_of(dataset.table).least_bytes
     # what the declaration does not decide: a title has a letter, a purpose is one of some
     assert least <= len(line) <= least + 12
     assert [reject.reason for reject in made.rejects] == []

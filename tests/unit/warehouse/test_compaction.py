@@ -124,7 +124,7 @@ def test_rows_lie_in_larger_row_groups_than_their_bodies_and_both_files_end_with
     mirror, again, monkeypatch
 ):
     before = again(mirror, first_hours, 4)
-    monkeypatch.setattr(rewriting, "_GROUP_ROWS", 3)
+    monkeypatch.setattr(sorting, "GROUP_ROWS", 3)
     monkeypatch.setattr(rewriting, "_TOGETHER", 4)
     monkeypatch.setattr(compaction, "FILE_BYTES", 40_000)
     [done] = compact(mirror)

@@ -1,4 +1,4 @@
-"""The form of a record, derived from a table's declaration."""
+"""The schema of a record, derived from a table's declaration."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Shape:
+class RecordSchema:
     """How records become rows of one table: `schema` is that of records, and `plain` that of the plainest ones.
 
     No record has fewer bytes than `least_bytes`: it would lack something required. `paths` are those of the columns that are parsed, `json` those of the columns that are kept as they are written.
@@ -109,7 +109,7 @@ def node_of(declared: pa.DataType, *, whole: bool = False) -> Node:
 
 
 @cache
-def shape_of(table: Table) -> Shape:
+def record_schema_of(table: Table) -> RecordSchema:
     """The form of the records that `table` is made of."""
     root = Node(fields={})
     paths: dict[str, tuple[str, ...]] = {}
@@ -127,7 +127,7 @@ def shape_of(table: Table) -> Shape:
         node.fields[last] = Node(json=True) if column.json else node_of(column.wire or column.type, whole=whole)
     assert root.fields is not None
     schema, plain = (pa.schema(root.type(plain=plain)) for plain in (False, True))
-    return Shape(table, root, schema, plain, _least_bytes(table), paths, json_paths)
+    return RecordSchema(table, root, schema, plain, _least_bytes(table), paths, json_paths)
 
 
 def _least_bytes(table: Table) -> int:

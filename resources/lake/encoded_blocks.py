@@ -1,4 +1,4 @@
-"""What the converter's workers make of the blocks of an archive: row groups and rejects, ahead of whoever writes them."""
+"""Blocks of an archive encoded by the converter's threads: row groups and rejects, ahead of the writer."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """What came of one block: its row group and its rejects, and what there is to count."""
+class EncodedBlock:
+    """The row group and the rejects of one block, and its counts."""
 
     rows: Group | None
     rejected: Rejected | None
@@ -35,14 +35,14 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a worker does with a block."""
+class BlockEncoder:
+    """Decodes and encodes a block; called by the threads of the converter."""
 
     reader: RecordReader
     rejects: RejectTable
     level: int
 
-    def __call__(self, block: Block) -> Piece:
+    def __call__(self, block: Block) -> EncodedBlock:
         try:
             # places are those in the block, whatever members it is of
             rows = self.reader.read(block.view, "", 0, 0, block.line_count)
@@ -50,7 +50,7 @@ class Work:
             rejected = self.rejects.of_block(rows.rejects, block) if rows.rejects else None
             rows.rejects = ()
             changes = rows.batch.column("change_type") if "change_type" in rows.batch.schema.names else []
-            return Piece(
+            return EncodedBlock(
                 rows=encode(rows.batch, self.reader.table, level=self.level) if len(rows.batch) else None,
                 rejected=rejected,
                 line_count=rows.line_count,
@@ -65,8 +65,8 @@ class Work:
 
 
 @dataclass
-class Pieces:
-    """The pieces of every block of an archive, in its order, made ahead of the consumer.
+class EncodedBlocks:
+    """The encoded blocks of an archive, in its order, made ahead of the consumer.
 
     `room` bounds the blocks of all archives, from when one is read until its row group is written. Whoever finds no room
     writes what it has itself, and waits for others only where it has nothing: so none holds what another waits for.
@@ -77,13 +77,13 @@ class Pieces:
 
     blocks: Generator[Block | LongLine, None, None]
     pool: ThreadPoolExecutor
-    work: Work
+    work: BlockEncoder
     room: Semaphore
-    _waiting: deque[tuple[Block, Future[Piece]]] = field(default_factory=deque)
-    _made: Generator[Piece | LongLine, None, None] | None = None
+    _waiting: deque[tuple[Block, Future[EncodedBlock]]] = field(default_factory=deque)
+    _made: Generator[EncodedBlock | LongLine, None, None] | None = None
 
-    def __enter__(self) -> Iterator[Piece | LongLine]:
-        self._made = self._pieces()
+    def __enter__(self) -> Iterator[EncodedBlock | LongLine]:
+        self._made = self._encoded()
         return self._made
 
     def __exit__(self, *_exception: object) -> None:
@@ -97,7 +97,7 @@ class Pieces:
             self.room.release()
         self.blocks.close()
 
-    def _pieces(self) -> Generator[Piece | LongLine, None, None]:
+    def _encoded(self) -> Generator[EncodedBlock | LongLine, None, None]:
         has_room = False
         try:
             while True:
@@ -125,8 +125,8 @@ class Pieces:
         while self._waiting:
             yield from self._written()
 
-    def _written(self) -> Generator[Piece, None, None]:
-        """The next piece; there is room for another when the consumer comes back."""
+    def _written(self) -> Generator[EncodedBlock, None, None]:
+        """Yield the next encoded block; there is room for another when the consumer returns."""
         yield self._waiting[0][1].result()
         self._waiting.popleft()
         self.room.release()

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from resources.lake.decode.shape import EXACT_DOUBLE
-from resources.lake.decode.strict_json import SHOWN, Bad, Number, members_of, read_document, shown, text_of
+from resources.lake.decode.record_schema import EXACT_DOUBLE
+from resources.lake.decode.strict_json import SHOWN, Bad, Number, members_of, read_document, read_value, shown, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from resources.lake.decode.shape import Node
+    from resources.lake.decode.record_schema import Node
 
 #: Stands for "nothing beyond the declaration"; None is a value that a record may hold.
 NOTHING: Any = object()
@@ -116,6 +116,27 @@ def _declared(value: Any, node: Node) -> Any:
     if node.element is not None and value is not None:
         return [_declared(item, node.element) for item in value]
     return value
+
+
+def nested_fields(fields: Iterable[tuple[tuple[str, ...], bytes, bytes]]) -> dict[str, Any]:
+    """Return the unknown fields of a row (object, name and value of each) as nested objects.
+
+    Raises:
+        Bad: They are not plainly JSON.
+    """
+    extra: dict[str, Any] = {}
+    for way, name, value in fields:
+        place = extra
+        for part in way:
+            place = place.setdefault(part, {})
+        try:
+            key = name.decode()
+        except UnicodeDecodeError as error:
+            raise Bad("Not valid UTF-8.") from error
+        if key in place:
+            raise Bad(f"The key {shown(key)} appears twice in one object.")
+        place[key] = read_value(value)
+    return extra
 
 
 def unknown_fields(extra: dict[str, Any], root: Node) -> Iterator[tuple[str, Any]]:

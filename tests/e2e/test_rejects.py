@@ -333,21 +333,9 @@ def test_nothing_to_try_again(filled: Any, call: Any) -> None:
     assert call("rejects", "--json", environ=filled[0]).out == ""
 
 
-def test_a_file_of_long_lines_that_is_gone_and_a_file_published_before_there_were_any(
-    mirror: dict[str, str], call: Any
-) -> None:
-    before = json.loads(call("rejects", "--json", "--limit", "1", environ=mirror).out)
+def test_a_file_of_long_lines_that_is_gone(mirror: dict[str, str], call: Any) -> None:
     for path in (Path(mirror["WME_DATA"]) / "lake" / "rejects").rglob("*.lines.gz"):
         path.unlink()
     told = call("rejects", "--json", "--raw", environ=mirror)
     assert told.code == 1
     assert "A long line cannot be read" in told.err
-
-    with duckdb.connect(Path(mirror["WME_DATA"]) / "warehouse.duckdb") as connection:
-        for column in ("raw_bytes", "raw_path", "raw_offset"):
-            connection.execute(f"ALTER TABLE rejects DROP COLUMN {column}")
-        connection.execute("UPDATE about SET value = '1.4' WHERE name = 'schema_version'")
-    after = json.loads(call("rejects", "--json", "--limit", "1", environ=mirror).out)
-    assert after == before | {"raw_path": None, "raw_offset": None, "bytes": min(before["bytes"], after["bytes"])}
-    assert call("rejects", environ=mirror).code == 0
-    assert call("rejects", "--retry", "--dry-run", environ=mirror).code == 0

@@ -76,6 +76,7 @@ def killed(data, made, kills, seed):
 
 
 #: Ten kills are one in each phase with each edition.
+@pytest.mark.timeout(2400)
 @pytest.mark.parametrize(
     ("kills", "seed"), [(10, 1), *(pytest.param(300, seed, marks=pytest.mark.soak) for seed in range(2, 6))]
 )

@@ -14,7 +14,7 @@ from assets.checks import hourly_checks
 from resources import datasets
 from resources.datasets import RETENTION, last_complete_hour
 from resources.tables import NO_SNAPSHOT, HourState
-from resources.warehouse import HourStatus
+from resources.warehouse import Comparison, HourStatus, LakeFileError, Warehouse
 from tests.unit.assets.conftest import NEXT, record
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.warehouse.conftest import Lake
@@ -267,3 +267,24 @@ def test_a_project_without_a_snapshot_fails_its_check(bench):
     bench.warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 1)]]))
     told = coverage_checks.snapshots_loaded(**asked)
     assert (told.passed, told.description) == (True, None)
+
+
+def test_what_the_stream_and_the_files_differ_in_is_a_warning_with_the_counts(bench, monkeypatch):
+    bench.serve("enwiki", 1)
+    run = take(bench, "enwiki")
+    middle = HOUR + timedelta(minutes=30)
+    half = Comparison(HOUR, "enwiki", 0, HOUR, middle, 2, 1, 1, 0, 0, ("'A', event e: only in the stream",))
+    monkeypatch.setattr(Warehouse, "compare_stream", lambda _warehouse, _hours: [half])
+    answer = answers(run, "agrees_with_stream")["agrees_with_stream"]
+    assert (answer.passed, answer.severity) == (False, dg.AssetCheckSeverity.WARN)
+    assert "1 event of the stream and the file differ (1 only in the stream), for example 'A'" in answer.description
+    assert "a part of the hour" in answer.metadata["comparison"].value
+
+    def fail(*_arguments):
+        raise LakeFileError("A file cannot be read.")
+
+    # what was not compared is not said to agree, and the hours stay loaded
+    monkeypatch.setattr(Warehouse, "compare_stream", fail)
+    answer = answers(run, "agrees_with_stream")["agrees_with_stream"]
+    assert not answer.passed
+    assert answer.description.startswith("A file cannot be read")

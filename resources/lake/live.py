@@ -202,10 +202,9 @@ class LiveLake:
         kept = fresh if self._scope is None else _filtered(fresh, _is_of(fresh, self._scope))
         if not len(kept) and not rejects.count and not (always and len(fresh)):
             return None
-        number = before.number + 1
         step = Step(
-            number,
-            self._path(now, number, number),
+            before.number + 1,
+            self._path(now, before.number + 1, before.number + 1),
             before.since,
             row_count=len(kept),
             duplicate_count=continued.duplicate_count,
@@ -218,8 +217,7 @@ class LiveLake:
             kept_since=self._kept_since(before),
             event_counts=_counted(kept, before),
         )
-        step = replace(step, runs=_runs(step, before, run))
-        self._land(step, kept, rejects)
+        self._land(step := replace(step, runs=_runs(step, before, run)), kept, rejects)
         self._continuity.landed(continued)
         return step
 
@@ -255,10 +253,9 @@ class LiveLake:
             # once an hour: a query opens few files, and none that is about to be deleted
             self._delete_replaced()
             self._closed = last.path.parent
-            before = [folder for hour, folder in hour_folders(self.folder) if folder != last.path.parent][-1:]
-            for folder in before:
-                step = self._merged(counting(files_in(folder)))
-                return None if step is None else step.path
+            before = [folder for _, folder in hour_folders(self.folder) if folder != last.path.parent]
+            if before and (step := self._merged(counting(files_in(before[-1])))) is not None:
+                return step.path
         return None
 
     def _merged(self, files: Sequence[LiveFile]) -> Step | None:
@@ -266,10 +263,9 @@ class LiveLake:
         if len(files) < 2 or sum(one.path.stat().st_size for one in files) > _MERGED_BYTES:
             return None
         # where the clock was set back and has come here again, steps between them lie in another hour, and a file over all would take their place
-        if any(file.first != before.last + 1 for before, file in pairwise(files)):
-            return None
-        if any(_columns(file.path) != self._table.schema.names for file in files):
-            return None  # they were written before a column was declared
+        is_gapless = all(file.first == before.last + 1 for before, file in pairwise(files))
+        if not is_gapless or any(_columns(file.path) != self._table.schema.names for file in files):
+            return None  # others were written before a column was declared
         steps = [_read(file.last, file.path) for file in files]
         sums = {name: sum(getattr(step, name) for step in steps) for name in COUNTS}
         target = files[0].path.with_name(name_of(files[0].first, files[-1].last))

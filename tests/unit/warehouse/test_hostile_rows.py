@@ -20,7 +20,7 @@ from tests.hostile_rows import HOUR, HostileMirror, Raw, encode
 ENTITIES, STRUCTURED = datasets.SNAPSHOT_ENTITIES, datasets.STRUCTURED_ARTICLES
 LAST = "9999-12-31T23:59:59.999999Z"
 #: Views that show no row of these records: no lookup here found nothing, and no run of a stream is noted.
-EMPTY = {"internal.not_found", "internal.lake_stream_runs", "main.stream_runs"}
+EMPTY = {"internal.looked_up", "internal.not_found", "internal.lake_stream_runs", "main.stream_runs"}
 
 
 @pytest.fixture

@@ -51,6 +51,25 @@ _GIVEN = {
 }
 
 
+@dataclass(frozen=True)
+class Uniqueness:
+    """The rule by which several rows are one: SQL over the table's columns, `title` (the name with spaces) and the warehouse's formulas.
+
+    Attributes:
+        key: Values that the rows share; none of them is null.
+        further: More such values, which take long to compute or may be null; compared where `key` is equal.
+        newest_first: Order of the rows of one key; the first one counts.
+    """
+
+    key: tuple[str, ...]
+    newest_first: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
+
+
+#: Columns that order the rows of one key, unless a dataset declares another rule.
+_NEWEST = ("event_at", "version_id")
+
+
 @dataclass(frozen=True, eq=False)  # each dataset is declared once, so it equals itself alone
 class Dataset:
     """One dataset of the service.
@@ -69,6 +88,9 @@ class Dataset:
         derived: What follows from `bodies`, a file of SQL each.
         native: Those of them that a load keeps as tables; the others are views.
         state: Hours and snapshots only: the table of the current state that its rows decide. None: they decide none.
+        rows_stay_in_lake: DuckDB holds of its rows those alone that decide the state.
+        unique: The rule by which rows are one, in an hour's file or in all files of a snapshot. None: by the key of the table.
+        body_of: Columns of which an hour has one body per project and value, whichever of its files it is in. Empty: each row has its own.
         places: The (project, namespace) pairs that it is of, whichever are mirrored; it is itself mirrored only where that is
             asked for. Empty: it is of the pairs that are mirrored.
     """
@@ -85,6 +107,9 @@ class Dataset:
     derived: tuple[Table, ...] = ()
     native: tuple[Table, ...] = ()
     state: Table | None = None
+    rows_stay_in_lake: bool = False
+    unique: Uniqueness | None = None
+    body_of: tuple[str, ...] = ()
     places: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -101,6 +126,15 @@ class Dataset:
     def given(self) -> tuple[str, ...]:
         """The columns that the archive knows; a record that says another value than the archive is rejected."""
         return tuple(_GIVEN[self.family])
+
+    @property
+    def uniqueness(self) -> Uniqueness:
+        """The rule by which several of its rows are one."""
+        if self.unique is not None:
+            return self.unique
+        key = tuple(f'"{name}"' for name in self.table.key if name not in self.given)
+        order = tuple(f'"{name}" DESC NULLS LAST' for name in _NEWEST if name in self.table.schema.names)
+        return Uniqueness(key, order)
 
     def scope(self, mirrored: Iterable[tuple[str, int]], *, wikidata: bool) -> tuple[tuple[str, int], ...]:
         """What of it is mirrored, given the mirrored (project, namespace) pairs and whether Wikidata is."""

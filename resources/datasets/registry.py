@@ -7,7 +7,7 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from resources.datasets.declaration import Dataset, Family
+from resources.datasets.declaration import Dataset, Family, Uniqueness
 from resources.tables import (
     ABOUT,
     ARTICLE_BODIES,
@@ -60,6 +60,13 @@ ARTICLE_CHANGES = Dataset(
     archive="batches",
     description="The service's hourly files of changed articles, verified.",
     state=ARTICLES,
+    # both halves of a move share the event; a row without an event is compared in full
+    unique=Uniqueness(
+        key=("coalesce(event_id, '')", "title"),
+        further=("event_id", "CASE WHEN event_id IS NULL THEN {row_digest} END"),
+        newest_first=("event_at DESC", "version_id DESC", "change_type = 'update' DESC", "{row_digest} DESC"),
+    ),
+    body_of=("article_id", "version_id"),
 )
 SNAPSHOT_ARTICLES = Dataset(
     _SNAPSHOT_ARTICLES,
@@ -67,6 +74,11 @@ SNAPSHOT_ARTICLES = Dataset(
     endpoint="snapshots",
     archive="snapshots",
     description="The service's snapshots of whole projects, verified.",
+    rows_stay_in_lake=True,
+    unique=Uniqueness(
+        key=("article_id", "version_id"),
+        newest_first=("event_at DESC", "change_type <> 'delete' DESC", "{event_key_of_snapshot} DESC"),
+    ),
     is_chunked=True,
     quota="snapshot",
     chunk_quota="chunk",

@@ -234,7 +234,7 @@ def test_from_the_sandbox_to_a_question(client, sandbox, library):
     assert library.ask("FROM page_links('enwiki', ?)", title)
     library.warehouse.drop_project("enwiki")
     with duckdb.connect(str(library.warehouse.build_path)) as build:
-        for table in ("structured_articles", "infobox_fields", "internal.shadowed_snapshots"):
+        for table in ("structured_articles", "infobox_fields", "internal.hidden_rows"):
             assert build.execute(f"SELECT count(*) FROM {table}").fetchall() == [(0,)]
 
 
@@ -261,7 +261,7 @@ def test_a_page_counts_once_and_a_new_version_takes_the_place_of_the_old(library
     assert library.ask(question) == [(1, 12, "newer"), (3, 30, "three")]
     assert library.ask("SELECT reason FROM rejects") == []
     with duckdb.connect(str(library.warehouse.build_path)) as build:
-        assert build.execute("SELECT count(*) FROM internal.shadowed_snapshots").fetchall() == [(0,)]
+        assert build.execute("SELECT count(*) FROM internal.hidden_rows").fetchall() == [(0,)]
 
 
 def test_forms_that_no_sample_has_are_asked_without_an_error(library):

@@ -155,12 +155,12 @@ def _of_hours(
     lone = [unit.name for unit in merge.units if unit.span is None]
     whole = [unit.name for unit in merge.units if unit.span is not None]
     asked = {"table": dataset.name, "lone": lone, "whole": whole}
-    # of the articles no table names what was not loaded
-    own_files = statement("compaction/lone" if dataset.name == ARTICLE_CHANGES.name else "compaction/lone_once")
     inputs = [
         *(
             Input(path, count, tuple(rows))
-            for path, count, rows in answer(connection, own_files, {"table": dataset.name, "lone": lone})
+            for path, count, rows in answer(
+                connection, statement("compaction/single_files"), {"table": dataset.name, "single": lone}
+            )
         ),
         *(
             Input(
@@ -255,6 +255,7 @@ def _take_hours(
     known = window(connection) if dataset.name == ARTICLE_CHANGES.name else None
     first_hour = merge.first_hour if known is None else known.first_hour
     [(taken,)] = connection.execute(statement("compaction/take"), values | {"window": first_hour}).fetchall()
+    versions.show_left_out(connection, prepared.digest)
     connection.execute(statement("compaction/pass_over"), values | {"paths": list(paths)})
     if merge.first_hour < first_hour:
         leave(connection, merge.first_hour, min(first_hour, merge.end_hour))

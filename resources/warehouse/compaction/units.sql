@@ -9,14 +9,8 @@ SELECT
   any_value(first_hour),
   count(*),
   CAST(sum(lake_bytes) AS BIGINT),
-  bool_or(lake_path IN (SELECT lake_path FROM internal.superseded)),
-  bool_or(
-    lake_path IN (
-      SELECT lake_path
-      FROM internal.superseded
-      ANTI JOIN (FROM loads WHERE table_name = $table) AS loaded USING (batch_hour, project_id, namespace_id)
-    )
-  )
+  bool_or(lake_path IN (SELECT lake_path FROM internal.hidden_rows WHERE file_row IS NULL)),
+  bool_or(lake_path IN (SELECT lake_path FROM internal.hidden_rows WHERE reason = 'dropped'))
 FROM compacted_files
 WHERE table_name = $table
 GROUP BY compaction_id

@@ -106,11 +106,16 @@ def take(
         "UPDATE loads SET compaction_id = ? WHERE (table_name, source_at, project_id, namespace_id) = (?, ?, ?, ?)",
         [compaction_id, dataset.name, now.source_at, now.project_id, now.namespace_id],
     )
-    connection.execute(
-        "DELETE FROM internal.shadowed_snapshots WHERE (snapshot_id, snapshot_version) = (?, ?)",
-        [merge.snapshot_id, merge.snapshot_version],
-    )
+    show_left_out(connection, compaction_id)
     return True
+
+
+def show_left_out(connection: duckdb.DuckDBPyConnection, compaction_id: str) -> None:
+    """Drop the notes of repeated rows of the files of a compaction, inside a transaction: its own files do not have these rows."""
+    connection.execute(
+        "DELETE FROM internal.hidden_rows WHERE reason = 'repeated' AND lake_path IN (SELECT lake_path FROM loads WHERE compaction_id = ?)",
+        [compaction_id],
+    )
 
 
 def _key(dataset: Dataset, merge: VersionMerge) -> dict[str, Any]:

@@ -82,36 +82,15 @@ CREATE TABLE IF NOT EXISTS internal.ended_entities (
   event_id VARCHAR
 );
 
--- Rows of lake files that `article_bodies` passes over: repeated events, and further rows of one page, revision and hour.
-CREATE TABLE IF NOT EXISTS internal.shadowed (
-  batch_hour TIMESTAMPTZ NOT NULL,
-  project_id VARCHAR NOT NULL,
-  namespace_id BIGINT NOT NULL,
-  file_row BIGINT NOT NULL
-);
-
--- The same of other hourly datasets, which may have a file of the same hour, project and namespace: further rows of one key.
-CREATE TABLE IF NOT EXISTS internal.shadowed_hours (
-  table_name VARCHAR NOT NULL,
-  batch_hour TIMESTAMPTZ NOT NULL,
-  project_id VARCHAR NOT NULL,
-  namespace_id BIGINT NOT NULL,
-  file_row BIGINT NOT NULL
-);
-
--- Rows of the files of snapshots that are passed over everywhere: further rows of one page and revision.
-CREATE TABLE IF NOT EXISTS internal.shadowed_snapshots (
-  snapshot_id VARCHAR NOT NULL,
-  snapshot_version VARCHAR NOT NULL,
-  file_name VARCHAR NOT NULL,
-  file_row BIGINT NOT NULL
-);
-
--- Rows of compacted files that are passed over everywhere, because their hour was loaded again or its project was dropped. The next
--- compaction leaves them out.
-CREATE TABLE IF NOT EXISTS internal.superseded (
+-- Rows of lake files that do not count, and why. `repeated`: the file has the row of this key already. `same_revision`: another row of the hour
+-- shows the page text of this revision. `reloaded`, `dropped`: all rows that a compacted file has of an hour, project and namespace, because the
+-- hour was loaded again or the project was dropped; `file_row` is null, and the next compaction leaves them out. Otherwise `file_row` is the place
+-- in the lake file that the row was converted into, also after its compaction: `batch_hour` to `namespace_id` then identify the lake file.
+CREATE TABLE IF NOT EXISTS internal.hidden_rows (
   lake_path VARCHAR NOT NULL,
-  batch_hour TIMESTAMPTZ NOT NULL,
+  file_row BIGINT,
+  reason VARCHAR NOT NULL,
+  batch_hour TIMESTAMPTZ,
   project_id VARCHAR NOT NULL,
   namespace_id BIGINT NOT NULL
 );

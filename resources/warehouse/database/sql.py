@@ -42,7 +42,11 @@ def statement(name: str, /, **values: str) -> str:
     `{name}` in it stands for a value, which may have further ones of those after it, or for a shared formula.
     """
     folder, _, key = name.rpartition("/")
-    text = _statements(folder)[key]
+    return filled(_statements(folder)[key], **values)
+
+
+def filled(text: str, /, **values: str) -> str:
+    """A statement with its `{name}` places filled: with these values, in order, then with the shared formulas."""
     for place, value in (*values.items(), *FORMULAS.items()):
         text = text.replace(f"{{{place}}}", value)
     return text

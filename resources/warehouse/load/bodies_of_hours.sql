@@ -10,9 +10,11 @@ FROM (
     file_row_number = true
   )
 ) AS file
-ANTI JOIN (FROM internal.shadowed_hours WHERE table_name = {table_name}) AS shadow ON
-  file.batch_hour = shadow.batch_hour
-  AND file.project_id = shadow.project_id
-  AND file.namespace_id = shadow.namespace_id
-  AND file.file_row_number = shadow.file_row
+ANTI JOIN (
+  FROM internal.hidden_rows WHERE file_row IS NOT NULL AND starts_with(lake_path, {table_folder})
+) AS hidden ON
+  file.batch_hour = hidden.batch_hour
+  AND file.project_id = hidden.project_id
+  AND file.namespace_id = hidden.namespace_id
+  AND file.file_row_number = hidden.file_row
 WHERE change_type = 'update'

@@ -13,7 +13,7 @@ from resources.errors import clause
 from resources.files import within
 from resources.tables import LOADS, REJECTED_LINES
 from resources.warehouse.database.connect import answer, has_table, is_exhausted
-from resources.warehouse.database.sql import column_list, identifier, statement
+from resources.warehouse.database.sql import column_list, filled, identifier, quoted
 from resources.warehouse.errors import LakeFileError
 
 if TYPE_CHECKING:
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 _INCOMING = pa.schema([*LOADS.schema, ("path", pa.string()), ("rejects_path", pa.string()), ("redone", pa.bool_())])
 #: Columns of rejects that the ledger knows.
 _SHARED = ("table_name", "source_at", "batch_hour", "project_id", "namespace_id")
+_SUPERSEDE = """
+INSERT INTO internal.hidden_rows
+SELECT DISTINCT file.lake_path, NULL, {reason}, loads.batch_hour, loads.project_id, loads.namespace_id
+FROM loads
+JOIN compacted_files AS file ON loads.compaction_id = file.compaction_id
+WHERE loads.batch_hour IS NOT NULL AND ({condition})
+"""
 #: Unreadable files that are named.
 _SHOWN = 5
 
@@ -114,11 +121,16 @@ def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None
     """Remove the rows of the hours, projects and namespaces of `incoming` from tables, rejects and ledger."""
     supersede(
         connection,
+        "reloaded",
         "(loads.table_name, loads.batch_hour, loads.project_id, loads.namespace_id) IN "
         "(SELECT (table_name, batch_hour, project_id, namespace_id) FROM incoming)",
     )
     hour = ("batch_hour", "project_id", "namespace_id")
     shared = ("table_name", *hour)
+    connection.execute(
+        "DELETE FROM internal.hidden_rows WHERE reason = 'repeated' AND lake_path IN "
+        "(SELECT loads.lake_path FROM loads JOIN incoming USING (table_name, batch_hour, project_id, namespace_id))"
+    )
     for table, columns in (*((table, hour) for table in tables), ("rejects", shared), ("loads", shared)):
         ours, theirs = (", ".join(f"{side}.{column}" for column in columns) for side in (table, "incoming"))
         connection.execute(f"DELETE FROM {table} USING incoming WHERE ({ours}) = ({theirs})")  # noqa: S608  declared names
@@ -126,10 +138,13 @@ def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None
 
 
 def supersede(
-    connection: duckdb.DuckDBPyConnection, condition: str, parameters: Mapping[str, Any] | None = None
+    connection: duckdb.DuckDBPyConnection, reason: str, condition: str, parameters: Mapping[str, Any] | None = None
 ) -> None:
-    """Before rows of the ledger are removed (those of `condition`), note that their rows in compacted files count no longer."""
-    connection.execute(statement("load/supersede", condition=condition), parameters or {})
+    """Before rows of the ledger are removed (those of `condition`), hide their rows in compacted files.
+
+    A compacted file of a snapshot holds one version, and is dropped with it.
+    """
+    connection.execute(filled(_SUPERSEDE, reason=quoted(reason), condition=condition), parameters or {})
 
 
 def retire(connection: duckdb.DuckDBPyConnection) -> None:
@@ -140,7 +155,9 @@ def retire(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(
         "DELETE FROM compacted_files WHERE compaction_id NOT IN (SELECT compaction_id FROM loads WHERE compaction_id IS NOT NULL)"
     )
-    connection.execute("DELETE FROM internal.superseded WHERE lake_path NOT IN (SELECT lake_path FROM compacted_files)")
+    connection.execute(
+        "DELETE FROM internal.hidden_rows WHERE file_row IS NULL AND lake_path NOT IN (SELECT lake_path FROM compacted_files)"
+    )
 
 
 def files_of_versions(

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from resources.datasets import ARTICLE_CHANGES
 from resources.datasets.paths import hour_folder
 from resources.warehouse.database.connect import raise_revision
-from resources.warehouse.database.sql import column_list, statement, transaction
+from resources.warehouse.database.sql import filled, transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load import coverage
+from resources.warehouse.load.deduplication import hide_repeated, insert_once
 from resources.warehouse.load.files import (
     announce,
     check_counts,
@@ -25,7 +25,6 @@ from resources.warehouse.load.files import (
     lake_path,
     unreadable,
 )
-from resources.warehouse.load.once_hours import insert_hours_once
 from resources.warehouse.read.faults import faulty
 from resources.warehouse.read.history import make_all_changes, window
 from resources.warehouse.records import HourLoad, utc_text
@@ -38,6 +37,42 @@ if TYPE_CHECKING:
     from resources.datasets import Dataset
     from resources.lake_files import ConvertedFile
     from resources.warehouse.records import HourStatus
+
+# Rows in a compacted file that is gone stay hidden: the file may be put back.
+_SHOW_AGAIN = """
+DELETE FROM internal.hidden_rows
+WHERE reason = 'same_revision' AND batch_hour BETWEEN $first AND $last AND list_contains($projects, project_id)
+  AND (batch_hour, project_id, namespace_id) NOT IN (
+    SELECT (batch_hour, project_id, namespace_id)
+    FROM loads
+    WHERE table_name = $table AND batch_hour < $cold_until AND list_contains(CAST($gone AS VARCHAR[]), compaction_id)
+  )
+"""
+# All files of a project's hour are compared: a page that changes its namespace is in two of them with one revision.
+_HIDE_SAME_REVISIONS = """
+INSERT INTO internal.hidden_rows
+SELECT lake_path, file_row, 'same_revision', batch_hour, project_id, namespace_id
+FROM (
+  SELECT batch_hour, project_id, namespace_id, file_row
+  FROM {changes}
+  WHERE batch_hour BETWEEN $first AND $last AND list_contains($projects, project_id)
+  QUALIFY row_number() OVER (
+    PARTITION BY batch_hour, project_id, {body}
+    ORDER BY change_type = 'update' DESC, event_at DESC, event_key DESC, namespace_id
+  ) > 1
+)
+JOIN (FROM loads WHERE table_name = $table) USING (batch_hour, project_id, namespace_id)
+"""
+# Files with rows of another hour, project or namespace than announced.
+_STRANGERS = """
+SELECT path, count(*)
+FROM read_parquet($paths, filename := true, hive_partitioning := false) AS file
+JOIN incoming ON file.filename = incoming.path
+WHERE (file.batch_hour, file.project_id, file.namespace_id)
+  IS DISTINCT FROM (incoming.batch_hour, incoming.project_id, incoming.namespace_id)
+GROUP BY path
+ORDER BY path
+"""
 
 
 def load_hour(
@@ -140,7 +175,6 @@ def _replace_rows(
     All files go through each statement together: an hour has about 150, and a statement costs more than a small file.
     """
     folder = f"{dataset.name}/{hour_folder(hour)}"
-    of_articles = dataset.name == ARTICLE_CHANGES.name
     announced = []
     for file in files:
         check_counts(file, dataset.table)
@@ -159,51 +193,42 @@ def _replace_rows(
     paths = [str(file.path) for file in files]
     try:
         _refuse_strangers(connection, paths)
-        inserted = _insert_changes(connection, paths) if of_articles else insert_hours_once(connection, dataset, paths)
+        hide_repeated(connection, dataset, paths)
+        inserted = insert_once(connection, dataset, paths)
         enter(connection)
     except duckdb.Error as error:
         raise unreadable(f"{dataset.name} {utc_text(hour)}", files, dataset.table, error) from error
     coverage.record_loads(connection)
-    if of_articles:
-        hide_shadowed(connection, lake_root, (hour, hour), sorted({file.project_id for file in files}))
+    if dataset.body_of:
+        hide_same_revisions(connection, lake_root, dataset, (hour, hour), sorted({file.project_id for file in files}))
     return inserted
 
 
-def hide_shadowed(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, hours: tuple[datetime, datetime], projects: Sequence[str]
+def hide_same_revisions(
+    connection: duckdb.DuckDBPyConnection,
+    lake_root: Path,
+    dataset: Dataset,
+    hours: tuple[datetime, datetime],
+    projects: Sequence[str],
 ) -> None:
-    """Note, inside a transaction, which rows of the lake files of the hours from the first to the last `article_bodies` passes over."""
-    known, changes = window(connection), "article_changes"
-    values = {"first": hours[0], "last": hours[1], "projects": list(projects), "cold_until": hours[0], "gone": []}
+    """Hide, inside a transaction, rows of the hours from the first to the last whose page text another row of the same hour shows."""
+    known, changes = window(connection), dataset.name
+    values = {"first": hours[0], "last": hours[1], "projects": list(projects)}
+    cold: dict[str, object] = {"table": dataset.name, "cold_until": hours[0], "gone": []}
     if known is not None and hours[0] < known.first_hour:
         gone = make_all_changes(connection, lake_root, projects, partly=True)
-        changes, values = "all_changes", values | {"cold_until": known.first_hour, "gone": sorted(gone)}
-    for name in ("load/shadow_delete", "load/shadow_insert"):
-        connection.execute(statement(name, changes=changes), values)
+        changes, cold = "all_changes", cold | {"cold_until": known.first_hour, "gone": sorted(gone)}
+    connection.execute(_SHOW_AGAIN, values | cold)
+    body = ", ".join(dataset.body_of)
+    connection.execute(filled(_HIDE_SAME_REVISIONS, changes=changes, body=body), values | {"table": dataset.name})
 
 
 def _refuse_strangers(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
     """Raises LakeFileError where a file of `incoming` holds rows of another hour, project or namespace."""
-    strangers = connection.execute(statement("load/strangers"), {"paths": list(paths)}).fetchall()
+    strangers = connection.execute(_STRANGERS, {"paths": list(paths)}).fetchall()
     if strangers:
         name, count = strangers[0]
         raise LakeFileError(
             f"The lake file {name} holds {count} rows of another hour, project or namespace than its archive; nothing was loaded. "
             "Remove it and convert its archive again."
         )
-
-
-def _insert_changes(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> int:
-    """Insert the rows of the files into `article_changes`, each event and title of a file once; returns their number."""
-    files = {"paths": list(paths)}
-    connection.execute(statement("load/suspects"), files)
-    if connection.execute("SELECT count(*) FROM suspects").fetchall()[0][0]:
-        connection.execute(statement("load/repeated"), files)
-        connection.execute(
-            "UPDATE incoming SET duplicate_count = copies.number "
-            "FROM (SELECT path, count(*) AS number FROM repeated GROUP BY path) AS copies WHERE incoming.path = copies.path"
-        )
-    else:
-        connection.execute("CREATE OR REPLACE TEMP TABLE repeated AS FROM suspects")
-    insert = statement("load/insert_changes", columns=column_list(ARTICLE_CHANGES.table.narrow))
-    return int(connection.execute(insert, files).fetchall()[0][0])

@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from resources.datasets.paths import short
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.parts import derived
 from resources.warehouse.database.sql import column_list, identifier, moment, nulls, quoted, statement
 from resources.warehouse.load.files import files_of_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Sequence
+    from collections.abc import Container
     from datetime import datetime
     from pathlib import Path
 
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.tables import Table
-    from resources.warehouse.records import Snapshot
-
-#: What tells the newest of several rows of one key, as far as the table has it.
-_NEWEST = ("event_at", "version_id")
 
 
 @dataclass(frozen=True)
@@ -38,11 +35,6 @@ class Kept:
     source_at: datetime | None = None
 
     @property
-    def key(self) -> tuple[str, ...]:
-        """What identifies a row within the version."""
-        return tuple(name for name in self.dataset.table.key if name not in self.dataset.given)
-
-    @property
     def files(self) -> tuple[str, ...]:
         """Its files."""
         return self.paths
@@ -50,15 +42,6 @@ class Kept:
     def without(self, missing: Container[str]) -> Kept:
         """The same less the files that are gone."""
         return replace(self, paths=tuple(path for path in self.paths if path not in missing))
-
-    def shadow(self) -> str:
-        """The statement that notes which of its rows are passed over because there is a newer one, or the same once more."""
-        return self._written("once")
-
-    def insert(self) -> str:
-        """The statement that puts its rows into the table, less their bodies."""
-        columns = column_list(self.dataset.table.narrow)
-        return f"INSERT INTO {identifier(self.dataset.name)} BY NAME SELECT {columns} FROM {self._written('once_rows')}"  # noqa: S608
 
     def bodies(self) -> str:
         """A query for its rows with the columns of the view of bodies.
@@ -84,48 +67,10 @@ class Kept:
         table = self.dataset.table
         return statement(
             f"load/{name}",
-            key=", ".join(identifier(column) for column in self.key),
-            newest_first=newest_first(table),
             nothing=nulls(table),
-            snapshot_id=quoted(self.snapshot_id),
-            snapshot_version=quoted(self.snapshot_version),
+            folder=quoted(f"{table.name}/{self.snapshot_id}/{short(self.snapshot_version)}/"),
             files=f"[{', '.join(quoted(path) for path in self.paths)}]",
         )
-
-
-def newest_first(table: Table) -> str:
-    """The order of several rows of one key, as far as the table tells it; a comma behind each part."""
-    return "".join(f"{identifier(column)} DESC NULLS LAST, " for column in _NEWEST if column in table.schema.names)
-
-
-def insert_once(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Sequence[str]) -> int:
-    """Insert the rows of a version, each key once; returns the number of those passed over, which `incoming` names by file."""
-    version = Kept(
-        snapshot.dataset,
-        snapshot.snapshot_id,
-        snapshot.snapshot_version,
-        snapshot.project_id,
-        snapshot.namespace_id,
-        tuple(paths),
-    )
-    passed = 0
-    for table in snapshot.dataset.native:
-        place = [snapshot.project_id, snapshot.namespace_id]
-        connection.execute(f"DELETE FROM {identifier(table.name)} WHERE (project_id, namespace_id) = (?, ?)", place)  # noqa: S608
-    if not paths:
-        return passed
-    if version.key:
-        passed = int(connection.execute(version.shadow()).fetchall()[0][0])
-        connection.execute(
-            "UPDATE incoming SET duplicate_count = copies.number FROM (SELECT file_name, count(*) AS number "
-            "FROM internal.shadowed_snapshots WHERE (snapshot_id, snapshot_version) = (?, ?) GROUP BY file_name) AS copies "
-            "WHERE parse_filename(incoming.path) = copies.file_name",
-            [snapshot.snapshot_id, snapshot.snapshot_version],
-        )
-    connection.execute(version.insert())
-    for table in snapshot.dataset.native:
-        connection.execute(version.insert_derived(table))
-    return passed
 
 
 def kept_versions(connection: duckdb.DuckDBPyConnection, dataset: Dataset, lake_root: Path) -> list[Kept]:

@@ -1,4 +1,4 @@
-"""Rows of hourly files that are not of articles: each key once in its file, and the bodies that stay in the lake."""
+"""The bodies of hourly files that are not of articles, which stay in the lake."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 from resources.datasets.paths import with_bodies
 from resources.warehouse.database.connect import has_table
-from resources.warehouse.database.sql import column_list, identifier, quoted, statement
-from resources.warehouse.load.once import newest_first
+from resources.warehouse.database.sql import identifier, quoted, statement
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
+    from collections.abc import Container, Iterator
     from pathlib import Path
 
     import duckdb
@@ -47,45 +46,10 @@ class KeptHours:
         columns = ", ".join(
             f"{identifier(own.get(c.name, c.name))} AS {identifier(c.name)}" for c in self.dataset.bodies
         )
-        more = {"columns": columns, "table_name": quoted(self.dataset.name), "passed_over": passed_over}
+        more = {"columns": columns, "table_folder": quoted(f"{self.dataset.name}/"), "passed_over": passed_over}
         for name, paths in (("bodies_of_hours", self.paths), ("bodies_of_hours_compacted", self.compacted)):
             if paths:
                 yield statement(f"load/{name}", files=f"[{', '.join(quoted(path) for path in paths)}]", **more)
-
-
-def insert_hours_once(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths: Sequence[str]) -> int:
-    """Insert the rows of the files of `incoming`, less their bodies, each key of a file once; returns the number of rows.
-
-    Of several rows of a key the newest stays; the others are noted, so that the views over the lake pass over them as well.
-    """
-    table = dataset.table
-    key = ", ".join(identifier(name) for name in table.key if name not in dataset.given)
-    connection.execute(
-        "DELETE FROM internal.shadowed_hours AS old USING incoming WHERE old.table_name = incoming.table_name "
-        "AND old.batch_hour = incoming.batch_hour AND old.project_id = incoming.project_id AND old.namespace_id = incoming.namespace_id"
-    )
-    if key:
-        text = statement("load/once_hours", key=key, newest_first=newest_first(table))
-        connection.execute(text, {"paths": list(paths)})
-    else:
-        connection.execute("CREATE OR REPLACE TEMP TABLE repeated (path VARCHAR, file_row BIGINT)")
-    connection.execute(
-        "UPDATE incoming SET duplicate_count = copies.number "
-        "FROM (SELECT path, count(*) AS number FROM repeated GROUP BY path) AS copies WHERE incoming.path = copies.path"
-    )
-    connection.execute(
-        "INSERT INTO internal.shadowed_hours SELECT table_name, batch_hour, project_id, namespace_id, file_row "
-        "FROM repeated JOIN incoming USING (path)"
-    )
-    columns = column_list(table.narrow)
-    return int(
-        connection.execute(
-            f"INSERT INTO {identifier(table.name)} BY NAME SELECT {columns} "  # noqa: S608  declared names
-            "FROM read_parquet($paths, filename := true, file_row_number := true, hive_partitioning := false) AS file "
-            "ANTI JOIN repeated ON file.filename = repeated.path AND file.file_row_number = repeated.file_row",
-            {"paths": list(paths)},
-        ).fetchall()[0][0]
-    )
 
 
 def kept_hours(connection: duckdb.DuckDBPyConnection, dataset: Dataset, lake_root: Path) -> KeptHours:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from resources.datasets.paths import short
 from resources.tables import ARTICLES, SNAPSHOT_ARTICLES
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import identifier, moment, nulls, quoted, statement
@@ -51,10 +52,6 @@ class Version:
         """A query for its bodies with the columns of `article_bodies`."""
         return self._written("article_bodies_of_snapshot")
 
-    def shadow(self) -> str:
-        """The statement that notes which of its rows are passed over because they are repeated."""
-        return self._written("snapshot_shadow")
-
     def insert(self) -> str:
         """The statement that puts those of its rows that decide into `articles`."""
         return self._written("insert_articles_of_snapshot")
@@ -78,8 +75,7 @@ class Version:
             rows=statement("load/snapshot_rows"),
             nothing=nulls(SNAPSHOT_ARTICLES),
             columns=", ".join(identifier(column.name) for column in ARTICLES if column.name != "source_at"),
-            snapshot_id=quoted(self.snapshot_id),
-            snapshot_version=quoted(self.snapshot_version),
+            folder=quoted(f"{SNAPSHOT_ARTICLES.name}/{self.snapshot_id}/{short(self.snapshot_version)}/"),
             project_id=quoted(self.project_id),
             namespace_id=f"CAST({self.namespace_id} AS BIGINT)",
             source_at=moment(self.source_at),

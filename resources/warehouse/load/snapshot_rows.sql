@@ -8,6 +8,6 @@
     FROM read_parquet({files}, filename = true, file_row_number = true, hive_partitioning = false)
   ) AS file
   ANTI JOIN (
-    FROM internal.shadowed_snapshots WHERE snapshot_id = {snapshot_id} AND snapshot_version = {snapshot_version}
-  ) AS shadow ON file.file_name = shadow.file_name AND file.file_row_number = shadow.file_row
+    SELECT parse_filename(lake_path) AS file_name, file_row FROM internal.hidden_rows WHERE starts_with(lake_path, {folder})
+  ) AS hidden ON file.file_name = hidden.file_name AND file.file_row_number = hidden.file_row
 )

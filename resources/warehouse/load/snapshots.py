@@ -25,9 +25,9 @@ from resources.warehouse.database.connect import answer, raise_revision
 from resources.warehouse.database.formulas import FORMULAS
 from resources.warehouse.database.sql import column_list, identifier, transaction
 from resources.warehouse.errors import LakeFileError
+from resources.warehouse.load.deduplication import hide_repeated, insert_once
 from resources.warehouse.load.files import announce, check_counts, enter, lake_path, retire, unreadable
-from resources.warehouse.load.once import insert_once
-from resources.warehouse.load.snapshot_rows import Version
+from resources.warehouse.load.once import Kept
 from resources.warehouse.read.faults import faulty
 from resources.warehouse.records import SnapshotLoad
 
@@ -143,7 +143,7 @@ def _take_in(
     for file in snapshot.files:
         check_counts(file, table)
     row_count = sum(file.row_count for file in snapshot.files)
-    if snapshot.is_of_articles and not row_count:
+    if snapshot.dataset.rows_stay_in_lake and not row_count:
         raise LakeFileError(
             f"Snapshot {snapshot.snapshot_id} holds no page, which cannot be: the service leaves empty ones out. Nothing was "
             "changed. Look at its rejects, then convert its archives again."
@@ -165,11 +165,10 @@ def _take_in(
         }
         paired = zip(snapshot.files, relatives, strict=True)
         announce(connection, ((file, its | {"lake_path": path}) for file, path in paired))
-        duplicates = 0
-        if snapshot.is_of_articles:
-            duplicates = _shadow(connection, snapshot, source, full)
-        else:
-            duplicates = insert_once(connection, snapshot, full)
+        duplicates = hide_repeated(connection, snapshot.dataset, full)
+        if not snapshot.dataset.rows_stay_in_lake:
+            insert_once(connection, snapshot.dataset, full)
+        _insert_derived(connection, snapshot, source, full)
         enter(connection)
     except duckdb.Error as error:
         raise unreadable(f"snapshot {snapshot.snapshot_id}", snapshot.files, table, error) from error
@@ -191,18 +190,24 @@ def _take_in(
     return boundary, row_count, duplicates
 
 
-def _shadow(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, source: datetime, paths: Sequence[str]) -> int:
-    """Note which rows of the pages are passed over because they are repeated; returns their number."""
-    identifier, version = snapshot.snapshot_id, snapshot.snapshot_version
-    files = Version(identifier, version, snapshot.project_id, snapshot.namespace_id, source, tuple(paths))
-    found = int(connection.execute(files.shadow()).fetchall()[0][0])
-    connection.execute(
-        "UPDATE incoming SET duplicate_count = copies.number FROM (SELECT file_name, count(*) AS number "
-        "FROM internal.shadowed_snapshots WHERE (snapshot_id, snapshot_version) = (?, ?) GROUP BY file_name) AS copies "
-        "WHERE parse_filename(incoming.path) = copies.file_name",
-        [identifier, version],
+def _insert_derived(
+    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, source: datetime, paths: Sequence[str]
+) -> None:
+    """Replace what follows from the bodies of the snapshots of a project and namespace."""
+    part = Kept(
+        snapshot.dataset,
+        snapshot.snapshot_id,
+        snapshot.snapshot_version,
+        snapshot.project_id,
+        snapshot.namespace_id,
+        tuple(paths),
+        source,
     )
-    return found
+    for table in snapshot.dataset.native:
+        place = [snapshot.project_id, snapshot.namespace_id]
+        connection.execute(f"DELETE FROM {identifier(table.name)} WHERE (project_id, namespace_id) = (?, ?)", place)  # noqa: S608
+        if paths:
+            connection.execute(part.insert_derived(table))
 
 
 def _newest(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Sequence[str]) -> datetime | None:
@@ -295,10 +300,12 @@ def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
     compacted = _compacted(connection, snapshot, hour)
     for table in ("loads", "rejects"):
         connection.execute(f"DELETE FROM {table} WHERE {_OF_SCOPE} AND source_at = ?", source)  # noqa: S608  constant names
-    own = [] if snapshot.is_of_articles else [identifier(snapshot.dataset.name)]
-    for rows in ("internal.shadowed_snapshots", *own):
+    connection.execute(
+        "DELETE FROM internal.hidden_rows WHERE list_contains($1, lake_path)", [[path for (path,) in paths]]
+    )
+    if not snapshot.dataset.rows_stay_in_lake:
         connection.execute(
-            f"DELETE FROM {rows} WHERE snapshot_version = ? "  # noqa: S608  declared names
+            f"DELETE FROM {identifier(snapshot.dataset.name)} WHERE snapshot_version = ? "  # noqa: S608  a declared name
             f"AND snapshot_id IN (SELECT snapshot_id FROM snapshots WHERE {_OF_SCOPE})",
             [version, *_scope(snapshot)],
         )

@@ -101,7 +101,7 @@ def passed_over(superseded_in: str, *, bodies: bool = False) -> str:
 
 def has_superseded(connection: duckdb.DuckDBPyConnection) -> bool:
     """Whether rows of compacted files are passed over."""
-    return bool(connection.execute("SELECT 1 FROM internal.superseded LIMIT 1").fetchall())
+    return bool(connection.execute("SELECT 1 FROM internal.hidden_rows WHERE file_row IS NULL LIMIT 1").fetchall())
 
 
 def make_all_changes(

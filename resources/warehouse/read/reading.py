@@ -97,7 +97,7 @@ class Reader:
 
     def dropped_in(self, project_id: str) -> int:
         """Compacted files that still hold rows of a project that was dropped; nobody is shown them."""
-        query = "SELECT count(DISTINCT lake_path) FROM internal.superseded WHERE project_id = ?"
+        query = "SELECT count(DISTINCT lake_path) FROM internal.hidden_rows WHERE file_row IS NULL AND project_id = ?"
         return int(self._build(query, [project_id])[0][0])
 
     def hours_of_others(self, project_id: str, dataset: Dataset = ARTICLE_CHANGES) -> frozenset[datetime]:

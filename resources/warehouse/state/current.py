@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from resources.datasets import datasets
 from resources.files import UnusableFileError
 from resources.tables import ARTICLE_CHANGES, ARTICLES, SNAPSHOT_ARTICLES
 from resources.warehouse.database.connect import answer, is_exhausted, raise_revision
@@ -32,7 +33,7 @@ from resources.warehouse.database.sql import column_list, quoted, statement, tra
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.faulty import named
 from resources.warehouse.load.files import retire, supersede
-from resources.warehouse.load.hours import hide_shadowed
+from resources.warehouse.load.hours import hide_same_revisions
 from resources.warehouse.load.snapshot_rows import versions
 from resources.warehouse.read.faults import note_damaged
 from resources.warehouse.read.history import make_all_changes, window
@@ -102,26 +103,22 @@ def drop_rows(
     where = "project_id = $project AND ($namespace IS NULL OR namespace_id = $namespace)"
     key = {"project": project_id, "namespace": namespace_id}
     with transaction(connection):
-        connection.execute(
-            "DELETE FROM internal.shadowed_snapshots WHERE snapshot_version IN "  # noqa: S608  constant words
-            f"(SELECT snapshot_version FROM snapshots WHERE {where})",
-            key,
-        )
+        connection.execute(f"DELETE FROM internal.hidden_rows WHERE file_row IS NOT NULL AND {where}", key)  # noqa: S608
         supersede(
             connection,
+            "dropped",
             where.replace("project_id", "loads.project_id").replace("namespace_id", "loads.namespace_id"),
             key,
         )
-        for table in (*of_projects(), "internal.ended_entities", "internal.shadowed", "internal.shadowed_hours"):
+        for table in (*of_projects(), "internal.ended_entities"):
             connection.execute(f"DELETE FROM {table} WHERE {where}", key)  # noqa: S608
         retire(connection)
         # a page that changed its namespace within an hour had its body shown from one of the two files
-        hours = (
-            "SELECT min(batch_hour), max(batch_hour) FROM loads WHERE table_name = 'article_changes' AND project_id = ?"
-        )
-        for first, last in answer(connection, hours, [project_id]) if namespace_id is not None else ():
+        hours = "SELECT min(batch_hour), max(batch_hour) FROM loads WHERE (table_name, project_id) = (?, ?)"
+        for dataset in (one for one in datasets() if one.body_of and namespace_id is not None):
+            [(first, last)] = answer(connection, hours, [dataset.name, project_id])
             if first is not None:
-                hide_shadowed(connection, lake_root, (first, last), [project_id])
+                hide_same_revisions(connection, lake_root, dataset, (first, last), [project_id])
         return take_in(connection, lake_root, now, renewed=f"{_RENEWED} UNION SELECT {quoted(project_id)}")
 
 

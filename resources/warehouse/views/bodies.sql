@@ -17,22 +17,22 @@ FROM (
     {files}, hive_partitioning = true, hive_types = {'date': VARCHAR, 'hour': VARCHAR}, file_row_number = true
   )
 ) AS file
-ANTI JOIN internal.shadowed AS shadow ON
-  file.batch_hour = shadow.batch_hour
-  AND file.project_id = shadow.project_id
-  AND file.namespace_id = shadow.namespace_id
-  AND file.file_row_number = shadow.file_row
+ANTI JOIN (FROM internal.hidden_rows WHERE file_row IS NOT NULL AND starts_with(lake_path, 'article_changes/')) AS hidden ON
+  file.batch_hour = hidden.batch_hour
+  AND file.project_id = hidden.project_id
+  AND file.namespace_id = hidden.namespace_id
+  AND file.file_row_number = hidden.file_row
 
 -- name: article_bodies_compacted
 -- Few sorted files: what is asked for by page or revision is in one row group of each at the most, and filters reach their statistics, those of
 -- joins as well.
 SELECT project_id, article_id, version_id, batch_hour AS source_at, batch_hour, html, wikitext
 FROM read_parquet({files}, hive_partitioning = false, filename = true) AS file
-ANTI JOIN internal.shadowed AS shadow ON
-  file.batch_hour = shadow.batch_hour
-  AND file.project_id = shadow.project_id
-  AND file.namespace_id = shadow.namespace_id
-  AND file.file_row = shadow.file_row
+ANTI JOIN (FROM internal.hidden_rows WHERE file_row IS NOT NULL AND starts_with(lake_path, 'article_changes/')) AS hidden ON
+  file.batch_hour = hidden.batch_hour
+  AND file.project_id = hidden.project_id
+  AND file.namespace_id = hidden.namespace_id
+  AND file.file_row = hidden.file_row
 {superseded}
 
 -- name: article_bodies_looked_up

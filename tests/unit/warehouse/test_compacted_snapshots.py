@@ -138,7 +138,7 @@ def test_each_version_becomes_one_sorted_file_with_the_same_rows_in_all_columns_
         filtered = "SELECT DISTINCT path_in_schema FROM parquet_metadata(?) WHERE bloom_filter_offset IS NOT NULL"
         assert {"article_id", "version_id", "name"} <= {name for (name,) in alone.execute(filtered, [files]).fetchall()}
     assert compact(mirror) == []
-    assert rows_of(mirror.warehouse, "internal.shadowed_snapshots") == 0
+    assert rows_of(mirror.warehouse, "internal.hidden_rows") == 0
     mirror.warehouse.rebuild_articles()
     assert state(mirror.warehouse) == articles
 
@@ -187,7 +187,7 @@ def test_a_version_that_is_replaced_or_loaded_from_other_files_meanwhile_is_not_
     again = replace(again, files=tuple(files))
     assert warehouse.load_snapshot(again, keep_replaced=0).changed
     assert warehouse.commit_compaction(*arguments).given_up_count == 1
-    assert rows_of(warehouse, "internal.shadowed_snapshots") > 0
+    assert rows_of(warehouse, "internal.hidden_rows") > 0
     # the same files once more are as good as before
     arguments = rewritten(mirror)
     assert warehouse.load_snapshot(again, keep_replaced=0, reload=True).changed
@@ -214,7 +214,7 @@ def test_a_version_that_is_no_longer_kept_goes_with_its_files_and_a_dropped_proj
     assert len(compact(mirror)) == 1
     assert content(warehouse) == before
     warehouse.drop_project("enwiki")
-    assert [rows_of(warehouse, table) for table in ("compacted_files", "internal.superseded")] == [1, 0]
+    assert [rows_of(warehouse, table) for table in ("compacted_files", "internal.hidden_rows")] == [1, 0]
     load(mirror, 1)
     assert len(compact(mirror)) == 1
     assert content(warehouse) == before

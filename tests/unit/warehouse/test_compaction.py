@@ -197,7 +197,9 @@ def test_whatever_is_loaded_again_dropped_or_compacted_the_pages_are_those_of_a_
     compact(compacted, 60)
     assert content(compacted.warehouse) == content(plain.warehouse)
     with looking(compacted.warehouse) as connection:
-        assert connection.execute("SELECT count(*) FROM internal.superseded").fetchall() == [(0,)]
+        assert connection.execute("SELECT count(*) FROM internal.hidden_rows WHERE file_row IS NULL").fetchall() == [
+            (0,)
+        ]
 
 
 def test_what_is_dropped_and_loaded_again_as_it_was_is_compacted_into_the_same_file_and_read_once(mirror, again):

@@ -137,10 +137,9 @@ class Memory:
         "loads",
         "hours",
         "snapshots",
-        "internal.shadowed_snapshots",
         "internal.titles",
         "internal.pages",
-        "internal.shadowed",
+        "internal.hidden_rows",
     )
 
     def __init__(self, lake_root):

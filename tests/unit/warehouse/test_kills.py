@@ -46,7 +46,7 @@ def content(warehouse):
         "articles": "FROM articles",
         "titles": "FROM internal.titles",
         "pages": "FROM internal.pages",
-        "shadowed": "FROM internal.shadowed",
+        "hidden": "FROM internal.hidden_rows",
         "snapshots": "SELECT * EXCLUDE (loaded_at, applied_at), applied_at IS NULL AS pending FROM snapshots",
         "rejects": "FROM rejects",
         "loads": "SELECT * EXCLUDE (loaded_at, applied_at), applied_at IS NULL AS pending FROM loads",

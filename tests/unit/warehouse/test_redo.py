@@ -40,7 +40,7 @@ CONTENTS = {
 _APART = {"hours": "load_count, checked_at", "loads": "loaded_at, applied_at", "snapshots": "loaded_at, applied_at"}
 _TABLES = (
     *("article_changes", "articles", "hours", "loads", "rejects", "redirects", "snapshots", "project_state"),
-    *("internal.titles", "internal.pages", "internal.shadowed", "internal.shadowed_snapshots"),
+    *("internal.titles", "internal.pages", "internal.hidden_rows"),
 )
 
 

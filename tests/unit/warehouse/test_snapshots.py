@@ -24,7 +24,7 @@ def articles(warehouse):
 
 
 def counts(warehouse):
-    tables = ("snapshots", "loads", "articles", "rejects", "internal.shadowed_snapshots")
+    tables = ("snapshots", "loads", "articles", "rejects", "internal.hidden_rows")
     return list(ask(warehouse, "SELECT " + ", ".join(f"(SELECT count(*) FROM {table})" for table in tables))[0])
 
 

@@ -157,11 +157,6 @@ class ConfiguredWarehouse(_Configured):
     """The DuckDB warehouse of a data folder. Opened for the moment of use, under its lock, and always closed."""
 
     @property
-    def hot(self) -> timedelta | None:
-        """How long DuckDB's files hold changes themselves; None: for ever."""
-        return None if self.settings.hot_days is None else timedelta(days=self.settings.hot_days)
-
-    @property
     def publish_every(self) -> timedelta | None:
         """How often to publish at the most; None: never unasked."""
         return self.settings.publish_every

@@ -25,7 +25,7 @@ KEY = dg.AssetKey(["lake", "compacted"])
     metadata=lake_metadata(COMPACTED["article_changes"]),
     description="Files written together into few ones, sorted by page: hours into quarters of a day, days, ten days, months; the chunks of a "
     "snapshot's version. A body then costs about one file, however long the history is. The files that were read go after the grace period. "
-    "Changes of hours older than WME_HOT_DAYS then leave the DuckDB files, and are read from compacted ones.",
+    "Changes of compacted months then leave the DuckDB files and are read from compacted ones.",
 )
 def compacted(
     context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource
@@ -39,7 +39,6 @@ def compacted(
             compactor=compactor,
             threads=engine.settings.threads,
             min_free_gb=lake.settings.min_free_gb,
-            hot=warehouse.hot,
             say=lambda one: context.log.info("%s", told(one)),
         )
     made = [one for one in done if isinstance(one, Compacted)]

@@ -25,7 +25,6 @@ from resources.warehouse.compaction.versions import VersionMerge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from datetime import timedelta
 
     from resources.datasets import Dataset
     from resources.engine import Engine, Outcome
@@ -79,14 +78,13 @@ def compact_lake(
     memory_bytes: int = MEMORY_BYTES,
     threads: int | None = None,
     min_free_gb: float = 0.0,
-    hot: timedelta | None = None,
     say: Callable[[Compacted | Moved], None] = lambda _: None,
 ) -> list[Compacted | Moved]:
     """Compact what is due; each step is there for readers with the next publication. `min_free_gb` of disk stay free.
 
     Here it is one step after the other, so that several take no more memory than one (`memory_bytes`). The workers of `compactor` are
-    given as many as the disk can hold, and have one each at a time. What they have rewritten is taken in here. Then the changes of hours
-    that are older than `hot` (None: none) leave DuckDB's files, where compacted files have them.
+    given as many as the disk can hold, and have one each at a time. What they have rewritten is taken in here. Then the changes of
+    months that are compacted leave DuckDB's files.
 
     Raises:
         WarehouseBusyError: Another process is compacting; nothing was done.
@@ -106,18 +104,12 @@ def compact_lake(
                         run.take_in(outcome)
                 elif jobs:
                     compactor.compact_all(jobs, lambda outcome: advance(run.take_in(outcome)))
-        if hot is not None:
-            run.move_window(hot_from(hot))
+        run.move_window()
     if run.failed:
         if len(run.failed) > 1:
             run.failed[0].add_note(f"{len(run.failed) - 1} further steps failed as well.")
         raise run.failed[0]
     return run.done
-
-
-def hot_from(hot: timedelta) -> datetime:
-    """The first hour of the first day that DuckDB's files are to hold themselves."""
-    return (datetime.now(UTC) - hot).replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 @dataclass
@@ -154,11 +146,11 @@ class _Run:
             jobs.append(_job(dataset, prepared, self.memory_bytes, self.threads))
         return jobs
 
-    def move_window(self, before: datetime) -> None:
-        """Let changes of hours before a moment leave DuckDB's files, a bounded number of rows in each transaction."""
+    def move_window(self) -> None:
+        """Let changes of compacted months leave DuckDB's files, a bounded number of rows in each transaction."""
         try:
             for _ in range(_STEPS):
-                if (step := self.warehouse.move_window(before)) is None:
+                if (step := self.warehouse.move_window()) is None:
                     return
                 self.done.append(step)
                 self.say(step)

@@ -195,13 +195,13 @@ def _held(project: str, file_count: int) -> str:
 def compact(*, dry_run: bool, quiet: bool) -> None:
     """Write files of hours and of snapshots' chunks together into few, sorted ones, which makes bodies fast to find.
 
-    Changes of hours older than WME_HOT_DAYS then leave the DuckDB files, and are read from the compacted ones.
+    Changes of compacted months then leave the DuckDB files and are read from the compacted files.
 
     The schedule compact_each_hour does this automatically. Nobody who loads, publishes or reads waits for it; after an
     interrupt, run it again. If WME_ENGINE names a cluster, its workers do the rewriting.
     """
     from assets.maintenance.compacted import told
-    from assets.maintenance.compaction import Compacted, compact_lake, hot_from, planned
+    from assets.maintenance.compaction import Compacted, compact_lake, planned
     from resources.engine import Engine
     from resources.lake import Layout
     from resources.remote import compactor
@@ -211,7 +211,6 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
         raise click.UsageError("--dry-run prints what it found, so it does not go with --quiet.")
     terminal.hush(answers=quiet, progress=quiet)
     settings = read_settings()
-    hot = None if settings.hot_days is None else timedelta(days=settings.hot_days)
     warehouse = Warehouse(settings.data, storage_version=settings.storage_version)
     if not warehouse.build_path.exists():
         terminal.say(f"Nothing is loaded in {settings.data.absolute()} so far, so there is nothing to compact.")
@@ -229,11 +228,10 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
             )
         else:
             terminal.say("There is nothing to compact: where files are few already, compaction would gain nothing.")
-        if hot is not None and (step := warehouse.movable_changes(hot_from(hot))) is not None:
+        if (step := warehouse.movable_changes()) is not None:
             terminal.say(
                 f"{counted(step.row_count, 'change')} of the hours from {hour_text(step.first_hour)} until "
-                f"{hour_text(step.end_hour)} UTC would leave the DuckDB files and be read from compacted files "
-                "(WME_HOT_DAYS)."
+                f"{hour_text(step.end_hour)} UTC would leave the DuckDB files and be read from compacted files."
             )
         return
     layout = Layout(settings.data)
@@ -245,7 +243,6 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
             Engine(workers=1, reporter=reporter),
             compactor=remote,
             min_free_gb=settings.min_free_gb,
-            hot=hot,
         )
     for one in done:
         terminal.say(told(one))

@@ -184,22 +184,6 @@ class Settings(BaseModel):
         description="Hours for which replaced files are kept for readers of an older published file. Default: `24`.",
         examples=["24"],
     )
-    hot_days: Annotated[
-        int | None,
-        of_text(lambda text: None if text.lower() == "all" else text),
-        Field(ge=1, le=LARGEST),
-        Write(
-            f"the number of days whose changes the DuckDB files hold themselves, from 1 up to {LARGEST:,}, for example "
-            "90, "
-            "or all"
-        ),
-    ] = Field(
-        90,
-        description="Days whose changes the DuckDB files hold themselves; those of older hours are read from compacted "
-        "files "
-        "of the lake, under the same names. `all`: no hour leaves the DuckDB files. Default: `90`.",
-        examples=["90"],
-    )
     requests_per_second: Annotated[
         float | None,
         Field(ge=SLOWEST, le=LARGEST, allow_inf_nan=False),

@@ -308,7 +308,7 @@ _COLUMNS = (
 ARTICLE_CHANGES = Table(
     "article_changes",
     "Every change of the configured projects, hour by hour, as the service published it. Hour files overlap: the same "
-    "event can be in two of them, so count events by event_at. Hours before the operator's window (WME_HOT_DAYS) are read from the lake.",
+    "event can be in two of them, so count events by event_at. Hours of compacted months are read from the lake.",
     _COLUMNS,
     key=("batch_hour", "event_id", "name"),
 )

@@ -260,13 +260,15 @@ class Warehouse(Reader):
         with self._connector.build("take in the compaction") as connection:
             return compactions.commit(connection, self._lake_root, dataset, prepared, files, row_counts, self._clock())
 
-    def movable_changes(self, before: datetime) -> Moved | None:
-        """The hours before a moment whose changes may leave the build file, because compacted files have them; None: there are none."""
+    def movable_changes(self, before: datetime | None = None) -> Moved | None:
+        """The hours before a moment (by default those of settled months) whose changes may leave the build file, because compacted files have them; None: there are none."""
         with self._connector.build("look at the window") as connection:
-            return windows.together(windows.movable(connection, before, compactions.waiting(connection, self._clock())))
+            now = self._clock()
+            before = before or windows.settled(now)
+            return windows.together(windows.movable(connection, before, compactions.waiting(connection, now)))
 
-    def move_window(self, before: datetime) -> Moved | None:
-        """Let changes of hours before a moment leave the build file, in one transaction; from then on they are read from compacted files.
+    def move_window(self, before: datetime | None = None) -> Moved | None:
+        """Let changes of hours before a moment (by default those of settled months) leave the build file, in one transaction; from then on they are read from compacted files.
 
         At most some hundred thousand rows leave at a time, unless a single hour has more, so that an hour never waits long. None: there are none that
         may leave. What `articles` has not taken in stays, and what waits for a compaction, and all hours after it.
@@ -275,8 +277,9 @@ class Warehouse(Reader):
             LakeFileError: A compacted file is gone, or does not hold what the ledger says; nothing was changed.
         """
         with self._connector.build("move the window of the changes") as connection:
-            waiting = compactions.waiting(connection, self._clock())
-            return windows.move(connection, self._lake_root, before, waiting)
+            now = self._clock()
+            waiting = compactions.waiting(connection, now)
+            return windows.move(connection, self._lake_root, before or windows.settled(now), waiting)
 
     def publish(self, about: Mapping[str, str] | None = None) -> Published:
         """Publish what is loaded as a new `warehouse.duckdb`; nothing is written when it is published already.

@@ -12,7 +12,7 @@ import io
 import json
 import os
 import random
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,7 +72,7 @@ def publish(pipe: int, environ: dict[str, str], now: str) -> None:
 
 
 def compact(pipe: int, environ: dict[str, str], now: str) -> None:
-    """Run `wme compact` at a moment, from which WME_HOT_DAYS are counted as well."""
+    """Run `wme compact` at a moment, to which the window of the changes is moved as well: each day is settled when it ends."""
     moment = datetime.fromisoformat(now)
     tell = functools.partial(_tell, pipe)
     assert compaction.compact_lake.__kwdefaults__ is not None
@@ -87,13 +87,12 @@ def compact(pipe: int, environ: dict[str, str], now: str) -> None:
     Warehouse.commit_compaction = committed  # type: ignore[method-assign]
     move = Warehouse.move_window
 
-    def moved(self: Warehouse, before: datetime) -> Any:
-        if (step := move(self, before)) is not None:
+    def moved(self: Warehouse) -> Any:
+        if (step := move(self, moment.replace(hour=0) - timedelta(days=1))) is not None:
             tell("moved the window")
         return step
 
     Warehouse.move_window = moved  # type: ignore[method-assign]
-    compaction.hot_from = lambda hot: (moment - hot).replace(hour=0, minute=0, second=0, microsecond=0)
     forkserver.watch(tell, COMPACTION_PHASES)
     resources.warehouse.Warehouse = functools.partial(Warehouse, clock=lambda: moment)  # type: ignore[misc, assignment]
     _command(pipe, environ, maintenance.compact)

@@ -70,7 +70,6 @@ def check(tmp_path: Path, runner: Any, unfinished: Any, seed: int, size: Size) -
         sandbox.accounts.create(account.username, account.password, groups=["group_3"])
         data, world = tmp_path / "data", sandbox.world
         scope = {"WME_PROJECTS": ",".join(PROJECTS), "WME_NAMESPACES": ",".join(map(str, NAMESPACES))}
-        scope["WME_HOT_DAYS"] = "1"
         stage = Stage(runner, sandbox, data, account.environ(data, **scope), PROJECTS, NAMESPACES, chance)
         readers = [Readers(stage), Readers(stage, keep=True)]
         readers[1].states = readers[0].states

@@ -74,9 +74,9 @@ def test_the_line_is_not_for_cron_scripts_or_readers(call, environ, filled):
 
 
 def test_the_line_needs_no_other_setting(call, environ, tmp_path):
-    told = call("backup", str(tmp_path / "backups"), environ=environ | {"WME_HOT_DAYS": "never"})
+    told = call("backup", str(tmp_path / "backups"), environ=environ | {"WME_GRACE_HOURS": "never"})
     assert told.err.splitlines()[0] == f"data folder: {environ['WME_DATA']} (new)"
-    assert "WME_HOT_DAYS" not in told.err
+    assert "WME_GRACE_HOURS" not in told.err
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _HOUR: Final = timedelta(hours=1)
 #: An hour may be loaded again as long as the service keeps it.
-_SETTLED: Final = timedelta(hours=50)
+SETTLED: Final = timedelta(hours=50)
 #: Files that are not worth a compaction: a reader opens as many in a few milliseconds.
 _FEW: Final = 3
 #: No file is begun after so many bytes.
@@ -67,8 +67,8 @@ SPANS: Final = (
     Span("hour", lambda moment: moment, timedelta(minutes=30)),
     Span("quarter", lambda moment: moment.replace(hour=moment.hour // 6 * 6), timedelta(hours=2)),
     Span("day", lambda moment: moment.replace(hour=0), timedelta(hours=6)),
-    Span("ten_days", _start_of_ten_days, _SETTLED),
-    Span("month", lambda moment: moment.replace(day=1, hour=0), _SETTLED),
+    Span("ten_days", _start_of_ten_days, SETTLED),
+    Span("month", lambda moment: moment.replace(day=1, hour=0), SETTLED),
 )
 _RANK: Final = {span.name: rank for rank, span in enumerate(SPANS)}
 
@@ -142,7 +142,7 @@ def merges(units: Iterable[Unit], now: datetime, *, file_bytes: int = FILE_BYTES
             if span.end(start) + span.age > now:
                 continue
             own = [unit for unit in some if unit.span == span.name]
-            mended = any(u.dropped or (u.superseded and span.end(start) + _SETTLED <= now) for u in own)
+            mended = any(u.dropped or (u.superseded and span.end(start) + SETTLED <= now) for u in own)
             if not mended:
                 some = [unit for unit in some if unit.span != span.name]  # noqa: PLW2901
             files, size = sum(unit.file_count for unit in some), sum(unit.lake_bytes for unit in some)

@@ -1,4 +1,4 @@
-"""The window: how long the build file holds changes itself, and letting go of those of older hours.
+"""The window: the months of changes that the build file holds itself. Those of settled months leave it once compacted files have them.
 
 Only what is in compacted files goes, what `articles` has taken in, a bounded number of rows in each transaction. The rows go and the
 window moves in the same one, so that each change is always found in one place.
@@ -7,13 +7,14 @@ window moves in the same one, so that each change is always found in one place.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Final
 
 from resources.damage import UNREADABLE, read_footer
 from resources.datasets import ARTICLE_CHANGES
 from resources.errors import clause
 from resources.formatting import hour_text
+from resources.warehouse.compaction.spans import SETTLED
 from resources.warehouse.database.connect import answer, raise_revision
 from resources.warehouse.database.sql import statement, transaction
 from resources.warehouse.errors import LakeFileError
@@ -46,6 +47,11 @@ class Moved:
     first_hour: datetime
     end_hour: datetime
     row_count: int
+
+
+def settled(now: datetime) -> datetime:
+    """The first hour of the newest month of which hours may still be loaded or compacted: changes before it leave the build file."""
+    return (now.astimezone(UTC) - SETTLED).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
 def movable(connection: duckdb.DuckDBPyConnection, before: datetime, waiting: Collection[datetime]) -> list[Hour]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import deque
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from resources import datasets
 from resources.engine.errors import EngineError
 from resources.formatting import size_text
-from resources.lake import CompactionJob, DamagedFileError, DiskFull, LakeError, Source, compact, sweep
+from resources.lake import CompactionJob, DamagedFileError, DiskFull, LakeError, compact, sweep
 from resources.tables.compacted import COMPACTED
-from resources.warehouse import LakeFileError, NewFile
+from resources.warehouse import LakeFileError
 from resources.warehouse.compaction.spans import FILE_BYTES
 from resources.warehouse.compaction.versions import VersionMerge
 
@@ -163,7 +163,7 @@ class _Run:
         merge = prepared.merge
         try:
             compaction = outcome.unwrap()
-            files = [NewFile(**asdict(file)) for file in compaction.files]
+            files = compaction.files
             committed = self.warehouse.commit_compaction(prepared, files, compaction.row_counts, dataset)
         except (LakeError, LakeFileError, EngineError) as error:
             self.failed.append(error)
@@ -198,9 +198,7 @@ def _job(dataset: Dataset, prepared: Prepared, memory_bytes: int, threads: int) 
     merge = prepared.merge
     return CompactionJob(
         table_name=dataset.name,
-        sources=tuple(
-            Source(one.lake_path, one.row_count, one.dropped_rows, one.dropped_parts) for one in prepared.inputs
-        ),
+        sources=prepared.inputs,
         name=merge.name,
         digest=prepared.digest,
         file_bytes=FILE_BYTES,

@@ -59,6 +59,7 @@ ARTICLE_CHANGES = Dataset(
     endpoint="batches",
     archive="batches",
     description="The service's hourly files of changed articles, verified.",
+    bodies=ARTICLE_BODIES,
     state=ARTICLES,
     # both halves of a move share the event; a row without an event is compared in full
     unique=Uniqueness(
@@ -74,6 +75,7 @@ SNAPSHOT_ARTICLES = Dataset(
     endpoint="snapshots",
     archive="snapshots",
     description="The service's snapshots of whole projects, verified.",
+    bodies=ARTICLE_BODIES,
     rows_stay_in_lake=True,
     unique=Uniqueness(
         key=("article_id", "version_id"),

@@ -7,7 +7,7 @@ and DuckDB.
 from resources.lake import errors
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
 from resources.lake.archives import Archive, LookupArchive, SnapshotArchive
-from resources.lake.compaction import CompactedFile, Compaction, CompactionJob, Source, compact
+from resources.lake.compaction import Compaction, CompactionJob, compact
 from resources.lake.conversion import conversion_version, digest_of, drift_of, find_conversion
 from resources.lake.converter import Converter, convert, default_memory_bytes
 from resources.lake.errors import ArchiveError, ConversionError, DamagedFileError, DiskFull, LakeError, ListError
@@ -21,7 +21,6 @@ __all__ = [
     "RECORD_BYTES_MAX",
     "Archive",
     "ArchiveError",
-    "CompactedFile",
     "Compaction",
     "CompactionJob",
     "ConversionError",
@@ -36,7 +35,6 @@ __all__ = [
     "ListError",
     "LookupArchive",
     "SnapshotArchive",
-    "Source",
     "compact",
     "conversion_version",
     "convert",

@@ -6,13 +6,17 @@ and not of a hundred.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from resources.tables.articles import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.tables.columns import SNAPSHOT_VERSION
 from resources.tables.declaration import INT, Column, Table
 from resources.tables.entities import ENTITY_CHANGES, SNAPSHOT_ENTITIES
 from resources.tables.structured import STRUCTURED_ARTICLES
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 FILE_ROW = Column(
     "file_row", INT, "Place of the row in the lake file that it was converted into, from 0.", required=True
@@ -56,3 +60,34 @@ def _apart(table: Table, *by: str) -> tuple[Table, Table]:
 
 #: Where bodies lie in a file of their own: the forms of both files.
 APART = {name: _apart(COMPACTED[name], "change_type") for name in (ARTICLE_CHANGES.name, ENTITY_CHANGES.name)}
+
+
+@dataclass(frozen=True)
+class CompactionSource:
+    """A file to be rewritten by a compaction.
+
+    Attributes:
+        lake_path: Relative to the lake.
+        row_count: Rows that it must hold.
+        dropped_rows: Places of rows that are left out: repeated ones.
+        dropped_parts: Hours, projects and namespaces whose rows are left out.
+    """
+
+    lake_path: str
+    row_count: int
+    dropped_rows: tuple[int, ...] = ()
+    dropped_parts: tuple[tuple[datetime, str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class CompactedFile:
+    """A file that a compaction has written: all its rows have a project from `first_project_id` to `last_project_id`.
+
+    `lake_path` is relative to the lake; `lake_bytes` counts the file beside it with its bodies (`with_bodies`) as well.
+    """
+
+    lake_path: str
+    row_count: int
+    lake_bytes: int
+    first_project_id: str
+    last_project_id: str

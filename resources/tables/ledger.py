@@ -97,11 +97,6 @@ COMPACTED_FILES = Table(
         Column("row_count", INT, "Rows in the Parquet file.", required=True),
         Column("lake_bytes", INT, "Bytes of the Parquet file.", required=True),
         Column("compacted_at", TIMESTAMP, "When the compaction was committed.", required=True),
-        Column(
-            "columns_version",
-            TEXT,
-            "Version of the columns that the Parquet file has; null: not known, it is an older one.",
-        ),
     ),
     key=("lake_path",),
 )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from resources.lake_files import ConvertedFile
 from resources.warehouse.audit.auditor import Auditor, Findings, Overlooked, Repeated, SnapshotAudit
-from resources.warehouse.compaction.ledger import Committed, NewFile, Prepared
+from resources.warehouse.compaction.ledger import Committed, Prepared
 from resources.warehouse.compaction.spans import Merge
 from resources.warehouse.compaction.window import Moved
 from resources.warehouse.database.foreign import remove_code
@@ -65,7 +65,6 @@ __all__ = [
     "Merge",
     "Moved",
     "Named",
-    "NewFile",
     "NotPublishedError",
     "Overlooked",
     "Part",

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from resources.datasets import Dataset
     from resources.files import StrPath
     from resources.lake_files import ConvertedFile
-    from resources.warehouse.compaction.ledger import Committed, NewFile, Prepared
+    from resources.tables.compacted import CompactedFile
+    from resources.warehouse.compaction.ledger import Committed, Prepared
     from resources.warehouse.compaction.spans import Merge
     from resources.warehouse.compaction.versions import VersionMerge
     from resources.warehouse.compaction.window import Moved
@@ -248,7 +249,7 @@ class Warehouse(Reader):
     def commit_compaction(
         self,
         prepared: Prepared,
-        files: Sequence[NewFile],
+        files: Sequence[CompactedFile],
         row_counts: Mapping[tuple[Any, ...], int],
         dataset: Dataset = ARTICLE_CHANGES,
     ) -> Committed:

@@ -26,12 +26,13 @@ from resources.enterprise.download.archived import Sidecar, is_intact, is_landed
 from resources.enterprise.download.partial_file import Part
 from resources.enterprise.errors import IntegrityError, StateError
 from resources.files import UnusableFileError
-from resources.lake import CompactionJob, LakeError, Layout, Source, compact
+from resources.lake import CompactionJob, LakeError, Layout, compact
 from resources.lake.journal import archives, pack
 from resources.lake.rejects import whole_line
 from resources.remote import RemoteConverter
 from resources.sandbox.files import read_state
 from resources.settings import SettingsError, types
+from resources.tables.compacted import CompactionSource
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
@@ -326,7 +327,7 @@ def test_a_ledger_names_no_file_outside_of_the_lake(tmp_path, name):
     lay(tmp_path / "victim", write(b"precious"))
     with pytest.raises(OSError, match="does not name a file within"):
         list(whole_line(layout, name, 0))
-    source = Source(name, 1)
+    source = CompactionSource(name, 1)
     job = CompactionJob(ARTICLE_CHANGES.name, (source,), "day", "0123456789", 1, 1, 1, 1, 1)
     with pytest.raises(LakeError, match=r"does not name a file within .*Nothing was changed"):
         compact(job, layout)

@@ -4,6 +4,6 @@ Belongs here: reading lake files, sorting their rows in bounded memory, writing 
 compacted, and what the ledger says of them afterwards.
 """
 
-from resources.lake.compaction.rewriting import CompactedFile, Compaction, CompactionJob, Source, compact
+from resources.lake.compaction.rewriting import Compaction, CompactionJob, compact
 
-__all__ = ["CompactedFile", "Compaction", "CompactionJob", "Source", "compact"]
+__all__ = ["Compaction", "CompactionJob", "compact"]

@@ -24,11 +24,10 @@ from resources.files import UnusableFileError, within
 from resources.lake.compaction.sorting import GROUP_ROWS, in_order, joined, row_groups
 from resources.lake.errors import DamagedFileError, LakeError
 from resources.lake.parquet.writer import ParquetFile, encode
-from resources.tables.compacted import APART, COMPACTED, FILE_ROW
+from resources.tables.compacted import APART, COMPACTED, FILE_ROW, CompactedFile, CompactionSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from datetime import datetime
     from pathlib import Path
 
     from resources.lake.layout import Layout
@@ -43,23 +42,6 @@ if TYPE_CHECKING:
 _TOGETHER = 16
 _TOGETHER_BYTES = 32 << 20
 _READ_BYTES = 4 << 20
-
-
-@dataclass(frozen=True)
-class Source:
-    """A file to be rewritten.
-
-    Attributes:
-        lake_path: Relative to the lake.
-        row_count: Rows that it must hold.
-        dropped_rows: Places of rows that are left out.
-        dropped_parts: Hours, projects and namespaces whose rows are left out.
-    """
-
-    lake_path: str
-    row_count: int
-    dropped_rows: tuple[int, ...] = ()
-    dropped_parts: tuple[tuple[datetime, str, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,7 +61,7 @@ class CompactionJob:
     """
 
     table_name: str
-    sources: tuple[Source, ...]
+    sources: tuple[CompactionSource, ...]
     name: str
     digest: str
     file_bytes: int
@@ -87,20 +69,6 @@ class CompactionJob:
     memory_bytes: int
     level: int
     threads: int
-
-
-@dataclass(frozen=True)
-class CompactedFile:
-    """A file that was written, relative to the lake: all its rows have a project from `first_project_id` to `last_project_id`.
-
-    `lake_bytes` counts the file beside it with its bodies (`with_bodies`), where there is one.
-    """
-
-    lake_path: str
-    row_count: int
-    lake_bytes: int
-    first_project_id: str
-    last_project_id: str
 
 
 @dataclass(frozen=True)
@@ -151,7 +119,7 @@ def _name(job: CompactionJob, number: int) -> str:
 def _rows(
     path: Path,
     layout: Layout,
-    source: Source,
+    source: CompactionSource,
     table: Table,
     counts: Counter[Part],
     given: tuple[str, ...],
@@ -176,7 +144,7 @@ def _rows(
 
 
 def _opened(
-    stack: ExitStack, path: Path, storage: Storage, lake_path: str, source: Source, table: Table
+    stack: ExitStack, path: Path, storage: Storage, lake_path: str, source: CompactionSource, table: Table
 ) -> pq.ParquetFile:
     """A lake file whose pages are compared with their checksums as they are read, so that damage never reaches another file."""
     with _reading(lake_path):
@@ -246,7 +214,7 @@ def _of_form(batches: Iterable[pa.RecordBatch], table: Table, start: int) -> pa.
     return pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 
-def _chosen(batch: pa.RecordBatch, start: int, source: Source) -> pa.RecordBatch:
+def _chosen(batch: pa.RecordBatch, start: int, source: CompactionSource) -> pa.RecordBatch:
     """The rows that are not left out; `start` is the place of the first of them."""
     if source.dropped_rows:
         rows = pa.array(range(start, start + len(batch)), pa.int64())

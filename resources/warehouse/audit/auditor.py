@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from resources.tables import ARTICLE_CHANGES, ARTICLES, ENTITIES, ENTITY_CHANGES, SNAPSHOT_ARTICLES
+from resources.tables import ARTICLE_CHANGES, ARTICLES, ENTITIES, ENTITY_CHANGES
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import identifier, statement
 from resources.warehouse.entities.current import with_rule
-from resources.warehouse.load.snapshot_rows import versions
+from resources.warehouse.read.lake_parts import lake_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -97,8 +97,8 @@ class Auditor:
         )
         given = ("snapshot_id", "snapshot_version")
         key = ", ".join(identifier(name) for name in dataset.table.key if name not in given)
-        in_lake = dataset.name == SNAPSHOT_ARTICLES.name
-        kept = versions(self._connection, self._lake_root) if in_lake else []
+        in_lake = dataset.rows_stay_in_lake
+        kept = lake_parts(self._connection, self._lake_root, dataset, checked=True) if in_lake else []
         found = []
         for name in identifiers:
             for version, expected in answer(self._connection, loaded, [dataset.name, name]):

@@ -18,7 +18,7 @@ from resources.datasets import ARTICLE_CHANGES, Family
 from resources.datasets.paths import with_bodies
 from resources.storage import LOCAL
 from resources.tables import TIMESTAMP
-from resources.tables.compacted import COMPACTED
+from resources.tables.compacted import COMPACTED, CompactedFile, CompactionSource
 from resources.tables.versions import version_of
 from resources.warehouse.compaction import versions
 from resources.warehouse.compaction.spans import FILE_BYTES, Merge, Unit, merges
@@ -44,6 +44,59 @@ if TYPE_CHECKING:
 
 #: Raised whenever the same files would be rewritten in another way.
 _VERSION = 4
+# Lake files of hours with the places of their repeated rows.
+_SINGLE_FILES = """
+SELECT lake_path, any_value(loads.row_count) AS row_count,
+  coalesce(list(hidden.file_row ORDER BY hidden.file_row) FILTER (WHERE hidden.file_row IS NOT NULL), []) AS file_rows
+FROM loads
+LEFT JOIN (FROM internal.hidden_rows WHERE reason = 'repeated') AS hidden USING (lake_path)
+WHERE table_name = $table AND compaction_id IS NULL AND lake_path IN (SELECT unnest(CAST($single AS VARCHAR[])))
+GROUP BY lake_path
+ORDER BY lake_path
+"""
+# Compacted files with what is passed over in them.
+_COMPACTED_FILES = """
+SELECT
+  file.lake_path,
+  any_value(file.row_count) AS row_count,
+  list({'batch_hour': part.batch_hour, 'project_id': part.project_id, 'namespace_id': part.namespace_id})
+    FILTER (WHERE part.lake_path IS NOT NULL) AS parts
+FROM compacted_files AS file
+LEFT JOIN (FROM internal.hidden_rows WHERE file_row IS NULL) AS part ON file.lake_path = part.lake_path
+WHERE file.compaction_id IN (SELECT unnest(CAST($whole AS VARCHAR[])))
+GROUP BY file.lake_path
+ORDER BY file.lake_path
+"""
+_PARTITIONS = """
+SELECT batch_hour, project_id, namespace_id, digest, compaction_id, row_count - duplicate_count AS row_count
+FROM loads
+WHERE table_name = $table
+  AND batch_hour IS NOT NULL
+  AND ((compaction_id IS NULL AND lake_path IN (SELECT unnest(CAST($lone AS VARCHAR[])))) OR compaction_id IN (SELECT unnest(CAST($whole AS VARCHAR[]))))
+ORDER BY ALL
+"""
+# What is in no window and not yet in `articles` keeps its rows and its file until it is.
+_TAKE = """
+UPDATE loads
+SET compaction_id = $compaction_id
+FROM compacting AS part
+WHERE loads.table_name = $table
+  AND loads.batch_hour = part.batch_hour
+  AND loads.project_id = part.project_id
+  AND loads.namespace_id = part.namespace_id
+  AND loads.digest = part.digest
+  AND loads.compaction_id IS NOT DISTINCT FROM part.compaction_id
+  AND (loads.compaction_id IS NOT NULL OR loads.applied_at IS NOT NULL OR loads.batch_hour >= $window)
+"""
+# Parts that were loaded again meanwhile, or dropped.
+_HIDE_GIVEN_UP = """
+INSERT INTO internal.hidden_rows
+SELECT new.lake_path, NULL, if(loaded.table_name IS NULL, 'dropped', 'reloaded'), part.batch_hour, part.project_id, part.namespace_id
+FROM compacting AS part
+LEFT JOIN (FROM loads WHERE table_name = $table) AS loaded USING (batch_hour, project_id, namespace_id)
+CROSS JOIN (SELECT unnest(CAST($paths AS VARCHAR[])) AS lake_path) AS new
+WHERE part.row_count > 0 AND loaded.compaction_id IS DISTINCT FROM $compaction_id
+"""
 _PARTS = pa.schema(
     [
         ("batch_hour", TIMESTAMP),
@@ -57,23 +110,6 @@ _PARTS = pa.schema(
 
 
 @dataclass(frozen=True)
-class Input:
-    """A file to read, and what of it is left out.
-
-    Attributes:
-        lake_path: Relative to the lake.
-        row_count: Rows in it.
-        dropped_rows: Places of rows that repeat an event and were not loaded, or that are passed over in a version of a snapshot.
-        dropped_parts: Hours, projects and namespaces that are passed over in it.
-    """
-
-    lake_path: str
-    row_count: int
-    dropped_rows: tuple[int, ...] = ()
-    dropped_parts: tuple[tuple[datetime, str, int], ...] = ()
-
-
-@dataclass(frozen=True)
 class Prepared:
     """A compaction before it is done: the files, and what is loaded from them.
 
@@ -84,19 +120,8 @@ class Prepared:
 
     merge: Merge | VersionMerge
     digest: str
-    inputs: tuple[Input, ...]
+    inputs: tuple[CompactionSource, ...]
     parts: Mapping[Part, tuple[str, str | None, int]]
-
-
-@dataclass(frozen=True)
-class NewFile:
-    """A compacted file. `lake_path` is relative to the lake; `lake_bytes` counts the file with its bodies as well."""
-
-    lake_path: str
-    row_count: int
-    lake_bytes: int
-    first_project_id: str
-    last_project_id: str
 
 
 @dataclass(frozen=True)
@@ -141,43 +166,39 @@ def prepare(connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merg
 
 def _of_version(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: VersionMerge
-) -> tuple[list[Input], dict[Part, tuple[str, str | None, int]]]:
+) -> tuple[list[CompactionSource], dict[Part, tuple[str, str | None, int]]]:
     found = versions.loaded(connection, dataset, merge)
     if found is None:
         return [], {}
     part = (merge.snapshot_id, merge.snapshot_version, found.project_id, found.namespace_id)
-    return [Input(*file) for file in found.files], {part: (found.digest, None, found.row_count)}
+    return [CompactionSource(*file) for file in found.files], {part: (found.digest, None, found.row_count)}
 
 
 def _of_hours(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge
-) -> tuple[list[Input], dict[Part, tuple[str, str | None, int]]]:
+) -> tuple[list[CompactionSource], dict[Part, tuple[str, str | None, int]]]:
     lone = [unit.name for unit in merge.units if unit.span is None]
     whole = [unit.name for unit in merge.units if unit.span is not None]
     asked = {"table": dataset.name, "lone": lone, "whole": whole}
     inputs = [
         *(
-            Input(path, count, tuple(rows))
-            for path, count, rows in answer(
-                connection, statement("compaction/single_files"), {"table": dataset.name, "single": lone}
-            )
+            CompactionSource(path, count, tuple(rows))
+            for path, count, rows in answer(connection, _SINGLE_FILES, {"table": dataset.name, "single": lone})
         ),
         *(
-            Input(
+            CompactionSource(
                 path,
                 count,
                 dropped_parts=tuple(
                     (part["batch_hour"], part["project_id"], part["namespace_id"]) for part in parts or ()
                 ),
             )
-            for path, count, parts in answer(connection, statement("compaction/whole"), {"whole": whole})
+            for path, count, parts in answer(connection, _COMPACTED_FILES, {"whole": whole})
         ),
     ]
     parts = {
         (hour, project, namespace): (digest, compaction, count)
-        for hour, project, namespace, digest, compaction, count in answer(
-            connection, statement("compaction/parts"), asked
-        )
+        for hour, project, namespace, digest, compaction, count in answer(connection, _PARTITIONS, asked)
     }
     return inputs, parts
 
@@ -187,7 +208,7 @@ def commit(
     lake_root: Path,
     dataset: Dataset,
     prepared: Prepared,
-    files: Sequence[NewFile],
+    files: Sequence[CompactedFile],
     row_counts: Mapping[Part, int],
     now: datetime,
 ) -> Committed:
@@ -225,12 +246,11 @@ def commit(
             taken = _take_hours(connection, dataset, merge, prepared, [file.lake_path for file in files])
         connection.executemany(
             "INSERT INTO compacted_files BY NAME SELECT ? AS table_name, ? AS compaction_id, ? AS span, ? AS first_hour, ? AS end_hour, ? AS lake_path, "
-            "? AS row_count, ? AS lake_bytes, ? AS first_project_id, ? AS last_project_id, ? AS compacted_at, ? AS columns_version",
+            "? AS row_count, ? AS lake_bytes, ? AS first_project_id, ? AS last_project_id, ? AS compacted_at",
             [
                 [
                     *(dataset.name, prepared.digest, str(merge.span), merge.first_hour, merge.end_hour, file.lake_path),
                     *(file.row_count, file.lake_bytes, file.first_project_id, file.last_project_id, now),
-                    str(version_of(COMPACTED[dataset.name])),
                 ]
                 for file in files
             ],
@@ -254,9 +274,9 @@ def _take_hours(
     values = {"table": dataset.name, "compaction_id": prepared.digest}
     known = window(connection) if dataset.name == ARTICLE_CHANGES.name else None
     first_hour = merge.first_hour if known is None else known.first_hour
-    [(taken,)] = connection.execute(statement("compaction/take"), values | {"window": first_hour}).fetchall()
+    [(taken,)] = connection.execute(_TAKE, values | {"window": first_hour}).fetchall()
     versions.show_left_out(connection, prepared.digest)
-    connection.execute(statement("compaction/pass_over"), values | {"paths": list(paths)})
+    connection.execute(_HIDE_GIVEN_UP, values | {"paths": list(paths)})
     if merge.first_hour < first_hour:
         leave(connection, merge.first_hour, min(first_hour, merge.end_hour))
     return int(taken)

@@ -20,6 +20,16 @@ if TYPE_CHECKING:
     import duckdb
 
     from resources.datasets import Dataset
+# The versions of snapshots whose rows are in the files of their archives, the one loaded last first.
+_VERSIONS = """
+SELECT snapshot_id, snapshot_version, count(*) AS file_count, CAST(sum(lake_bytes) AS BIGINT) AS lake_bytes
+FROM (SELECT * EXCLUDE (row_count, duplicate_count, applied_at) FROM snapshots) AS version
+JOIN (SELECT * EXCLUDE (loaded_at) FROM loads WHERE row_count > 0 AND compaction_id IS NULL) AS file
+  USING (table_name, source_at, project_id, namespace_id)
+WHERE table_name = $table
+GROUP BY ALL
+ORDER BY any_value(loaded_at) DESC, snapshot_id, snapshot_version
+"""
 
 
 @dataclass(frozen=True)
@@ -73,9 +83,7 @@ class VersionFiles:
 
 def planned(connection: duckdb.DuckDBPyConnection, dataset: Dataset, file_bytes: int) -> list[VersionMerge]:
     """The kept versions that are worth it, the one loaded last first."""
-    found = (
-        VersionMerge(*row) for row in answer(connection, statement("compaction/versions"), {"table": dataset.name})
-    )
+    found = (VersionMerge(*row) for row in answer(connection, _VERSIONS, {"table": dataset.name}))
     return [merge for merge in found if is_worth(merge.file_count, merge.lake_bytes, file_bytes)]
 
 

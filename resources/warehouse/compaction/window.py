@@ -16,7 +16,7 @@ from resources.errors import clause
 from resources.formatting import hour_text
 from resources.warehouse.compaction.spans import SETTLED
 from resources.warehouse.database.connect import answer, raise_revision
-from resources.warehouse.database.sql import statement, transaction
+from resources.warehouse.database.sql import transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.read.history import window
 
@@ -27,6 +27,26 @@ if TYPE_CHECKING:
 
     import duckdb
 
+# The hours before a moment whose changes are in the build file, with the rows that compacted files have as well. An hour waits for
+# `articles` to take it in.
+_MOVABLE = """
+SELECT
+  batch_hour,
+  CAST(coalesce(sum(row_count - duplicate_count) FILTER (WHERE compaction_id IS NOT NULL), 0) AS BIGINT) AS row_count,
+  coalesce(list(DISTINCT compaction_id) FILTER (WHERE compaction_id IS NOT NULL), []) AS compaction_ids,
+  bool_or(compaction_id IS NOT NULL AND applied_at IS NULL) AS is_pending
+FROM loads
+WHERE table_name = $table AND batch_hour < $before AND batch_hour >= coalesce((SELECT first_hour FROM internal.hot_window), batch_hour)
+GROUP BY batch_hour
+ORDER BY batch_hour
+"""
+# Of the hours that are given, what compacted files have and the build file has as well.
+_LEAVING = """
+CREATE OR REPLACE TEMP TABLE leaving AS
+SELECT batch_hour, project_id, namespace_id, row_count - duplicate_count AS row_count
+FROM loads
+WHERE table_name = $table AND compaction_id IS NOT NULL AND batch_hour >= $first AND batch_hour < $end
+"""
 #: Rows that leave in one transaction, unless an hour has more.
 _ROWS: Final = 500_000
 
@@ -61,7 +81,7 @@ def movable(connection: duckdb.DuckDBPyConnection, before: datetime, waiting: Co
     """
     found = []
     values = {"table": ARTICLE_CHANGES.name, "before": before}
-    for hour, row_count, compactions, is_pending in answer(connection, statement("compaction/movable"), values):
+    for hour, row_count, compactions, is_pending in answer(connection, _MOVABLE, values):
         if is_pending or hour in waiting:
             break
         found.append(Hour(hour, row_count, tuple(compactions)))
@@ -112,7 +132,7 @@ def move(
 
 def leave(connection: duckdb.DuckDBPyConnection, first: datetime, end: datetime) -> int:
     """Inside a transaction, remove what compacted files have of the hours from `first` until before `end`; returns the rows."""
-    connection.execute(statement("compaction/leaving"), {"table": ARTICLE_CHANGES.name, "first": first, "end": end})
+    connection.execute(_LEAVING, {"table": ARTICLE_CHANGES.name, "first": first, "end": end})
     rows = (
         "FROM article_changes SEMI JOIN leaving USING (batch_hour, project_id, namespace_id) "
         "WHERE batch_hour >= $first AND batch_hour < $end"

@@ -21,11 +21,50 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.warehouse.records import HourStatus
+# The hours of the files that were just loaded. Content that differs from what was there counts as another load.
+# What was missing while the service kept it is lost once it does not.
+_EXPIRE = """
+UPDATE hours SET state = 'past_retention', reason = $past_reason, checked_at = $now
+WHERE table_name = $table AND state IN ('missing', 'not_yet') AND batch_hour < $kept_from
+"""
+# Hours before the beginning that nobody can load any more are no gaps: an earlier fill began too early, or they were requested by mistake.
+_TRIM = """
+DELETE FROM hours
+WHERE table_name = $table
+  AND state = 'past_retention'
+  AND NOT EXISTS (
+    FROM beginnings
+    WHERE (beginnings.table_name, beginnings.project_id, beginnings.namespace_id)
+      = (hours.table_name, hours.project_id, hours.namespace_id)
+      AND hours.batch_hour >= first_hour
+  )
+"""
+_LOADED = """
+CREATE OR REPLACE TEMP TABLE covered AS
+SELECT
+  table_name,
+  batch_hour,
+  project_id,
+  namespace_id,
+  CASE WHEN incoming.row_count + incoming.reject_count > 0 THEN 'loaded' ELSE 'empty' END AS state,
+  incoming.row_count - incoming.duplicate_count AS row_count,
+  incoming.reject_count,
+  greatest(coalesce(hours.load_count, 0) + CAST(redone AS INTEGER), 1) AS load_count,
+  loaded_at AS checked_at
+FROM incoming
+LEFT JOIN hours USING (table_name, batch_hour, project_id, namespace_id);
+
+DELETE FROM hours USING covered
+WHERE (hours.table_name, hours.batch_hour, hours.project_id, hours.namespace_id)
+  = (covered.table_name, covered.batch_hour, covered.project_id, covered.namespace_id);
+
+INSERT INTO hours BY NAME FROM covered
+"""
 
 
 def record_loads(connection: duckdb.DuckDBPyConnection) -> None:
     """Note, inside a transaction, that the files of the table `incoming` were loaded."""
-    connection.execute(statement("load/coverage_loaded"))
+    connection.execute(_LOADED)
 
 
 def record_all(
@@ -103,8 +142,7 @@ def fill(
     changed = 0
     with transaction(connection):
         connection.execute(f"CREATE OR REPLACE TEMP TABLE beginnings AS {statement('load/beginnings')}")
-        for name in ("coverage_expire", "coverage_trim", "coverage_fill"):
-            text = statement(f"load/{name}")
+        for text in (_EXPIRE, _TRIM, statement("load/coverage_fill")):
             needed = {key: value for key, value in parameters.items() if f"${key}" in text}
             changed += int(connection.execute(text, needed).fetchall()[0][0])
         if changed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -10,15 +9,13 @@ import pyarrow as pa
 
 from resources.damage import UNREADABLE, read_footer
 from resources.errors import clause
-from resources.files import within
 from resources.tables import LOADS, REJECTED_LINES
-from resources.warehouse.database.connect import answer, has_table, is_exhausted
+from resources.warehouse.database.connect import is_exhausted
 from resources.warehouse.database.sql import column_list, filled, identifier, quoted
 from resources.warehouse.errors import LakeFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
     from pathlib import Path
 
     from resources.lake_files import ConvertedFile
@@ -158,36 +155,6 @@ def retire(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(
         "DELETE FROM internal.hidden_rows WHERE file_row IS NULL AND lake_path NOT IN (SELECT lake_path FROM compacted_files)"
     )
-
-
-def files_of_versions(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, table_name: str, *, checked: bool = True
-) -> dict[tuple[str, int, datetime], tuple[str, ...]]:
-    """The files that have the rows of the kept versions of a dataset's snapshots, by project, namespace and source_at.
-
-    `checked` is false where `read.faults` looks at the files before any is opened, and leaves out those with wrong names.
-
-    Raises:
-        UnusableFileError: The ledger names something outside of the lake.
-    """
-    place = "loads.project_id, loads.namespace_id, loads.source_at"
-    found = answer(
-        connection,
-        f"SELECT {place}, lake_path FROM loads WHERE table_name = ? AND row_count > 0 AND compaction_id IS NULL ORDER BY lake_path",  # noqa: S608
-        [table_name],
-    )
-    if has_table(connection, "compacted_files"):
-        found += answer(
-            connection,
-            f"SELECT DISTINCT {place}, file.lake_path FROM loads JOIN compacted_files AS file USING (table_name, compaction_id) "  # noqa: S608
-            "WHERE table_name = ? ORDER BY file.lake_path",
-            [table_name],
-        )
-    root = lake_root.resolve()
-    files: dict[tuple[str, int, datetime], list[str]] = defaultdict(list)
-    for project, namespace, source_at, path in found:
-        files[project, namespace, source_at].append(str(within(root, path) if checked else root / path))
-    return {version: tuple(paths) for version, paths in files.items()}
 
 
 def enter(connection: duckdb.DuckDBPyConnection) -> None:

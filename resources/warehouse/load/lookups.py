@@ -9,7 +9,7 @@ import duckdb
 from resources.datasets import LOOKUPS
 from resources.datasets.paths import hour_folder
 from resources.warehouse.database.connect import raise_revision
-from resources.warehouse.database.sql import column_list, statement, transaction
+from resources.warehouse.database.sql import column_list, filled, transaction
 from resources.warehouse.load.files import announce, check_counts, enter, lake_path, unreadable
 
 if TYPE_CHECKING:
@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 
     from resources.lake_files import ConvertedFile
 
+_INSERT = """
+INSERT INTO lookups BY NAME
+SELECT {columns}, {event_key} AS event_key
+FROM (SELECT *, event_type AS change_type FROM read_parquet($paths, hive_partitioning := false))
+"""
 _OF_FILE = "(project_id, namespace_id, source_at)"
 _INCOMING = "SELECT project_id, namespace_id, source_at FROM incoming"
 _LATER = (
@@ -76,7 +81,7 @@ def _replace(
         ours = "" if table == LOOKUPS.name else "table_name = 'lookups' AND "
         connection.execute(f"DELETE FROM {table} WHERE {ours}{_OF_FILE} IN ({_INCOMING})")  # noqa: S608  declared names
     try:
-        insert = statement("load/insert_lookups", columns=column_list(LOOKUPS.table.narrow))
+        insert = filled(_INSERT, columns=column_list(LOOKUPS.table.narrow))
         connection.execute(insert, {"paths": [str(file.path) for file in files]})
         enter(connection)
     except duckdb.Error as error:

@@ -27,8 +27,8 @@ from resources.warehouse.database.sql import column_list, identifier, transactio
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load.deduplication import hide_repeated, insert_once
 from resources.warehouse.load.files import announce, check_counts, enter, lake_path, retire, unreadable
-from resources.warehouse.load.once import Kept
 from resources.warehouse.read.faults import faulty
+from resources.warehouse.read.lake_parts import LakePart
 from resources.warehouse.records import SnapshotLoad
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _take_in(
         duplicates = hide_repeated(connection, snapshot.dataset, full)
         if not snapshot.dataset.rows_stay_in_lake:
             insert_once(connection, snapshot.dataset, full)
-        _insert_derived(connection, snapshot, source, full)
+        _insert_derived(connection, lake_root, snapshot, source, full)
         enter(connection)
     except duckdb.Error as error:
         raise unreadable(f"snapshot {snapshot.snapshot_id}", snapshot.files, table, error) from error
@@ -191,16 +191,17 @@ def _take_in(
 
 
 def _insert_derived(
-    connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, source: datetime, paths: Sequence[str]
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, snapshot: Snapshot, source: datetime, paths: Sequence[str]
 ) -> None:
     """Replace what follows from the bodies of the snapshots of a project and namespace."""
-    part = Kept(
+    part = LakePart(
         snapshot.dataset,
-        snapshot.snapshot_id,
-        snapshot.snapshot_version,
+        f"{lake_root.resolve()}/",
+        tuple(paths),
         snapshot.project_id,
         snapshot.namespace_id,
-        tuple(paths),
+        snapshot.snapshot_id,
+        snapshot.snapshot_version,
         source,
     )
     for table in snapshot.dataset.native:

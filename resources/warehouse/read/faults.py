@@ -14,7 +14,7 @@ from resources import files
 from resources.damage import UNREADABLE, is_damage, read_footer, verify
 from resources.datasets.paths import with_bodies, with_rows
 from resources.errors import clause
-from resources.warehouse.database.connect import answer, has_table
+from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import statement
 from resources.warehouse.faulty import FaultyFile, Part
 
@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 #: Facts of a publication: when the last look at the lake's files began, and which of them were faulty then.
 LOOKED_AT: Final = "lake_looked_at_ns"
 MISSING: Final = "missing_lake_files"
+# What the ledger says of lake files: their bytes and rows. The bytes of a compacted file with its bodies apart are those of both.
+_EXPECTED = """
+SELECT lake_path, lake_bytes, row_count
+FROM (SELECT DISTINCT unnest(CAST($paths AS VARCHAR[])) AS lake_path)
+JOIN (
+  SELECT lake_path, lake_bytes, row_count FROM loads WHERE compaction_id IS NULL
+  UNION ALL
+  SELECT lake_path, lake_bytes, row_count FROM compacted_files
+) USING (lake_path)
+"""
 #: How far the clock of a shared file system may be behind, in nanoseconds.
 _MARGIN_NS = 600 * 10**9
 #: Characters that DuckDB takes for a pattern in a path.
@@ -101,14 +111,8 @@ def faults(
     """
     root, looked = lake_root.resolve(), looked or Looked()
     relative = {path: _name(root, path) for path in wanted}
-    named = "SELECT lake_path, lake_bytes, row_count FROM loads WHERE compaction_id IS NULL"
-    if has_table(connection, "compacted_files"):
-        named += " UNION ALL SELECT lake_path, lake_bytes, row_count FROM compacted_files"
     paths = sorted({with_rows(path) for path in relative.values()})
-    known = {
-        path: (size, count)
-        for path, size, count in answer(connection, statement("read/expected", named=named), {"paths": paths})
-    }
+    known = {path: (size, count) for path, size, count in answer(connection, _EXPECTED, {"paths": paths})}
     notes = Damaged(lake_root.parent).read()
     found = {}
     for path, name in relative.items():
@@ -141,9 +145,10 @@ def _name(root: Path, path: Path) -> str:
 
 def faulty_files(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list[FaultyFile]:
     """The faulty ones of all files of a ledger since the last publication's look, with the loads whose rows are in them."""
-    query = "SELECT lake_path FROM loads WHERE compaction_id IS NULL AND row_count > 0"
-    if has_table(connection, "compacted_files"):
-        query += " UNION SELECT lake_path FROM compacted_files"
+    query = (
+        "SELECT lake_path FROM loads WHERE compaction_id IS NULL AND row_count > 0 "
+        "UNION SELECT lake_path FROM compacted_files"
+    )
     root, names = lake_root.resolve(), [path for (path,) in answer(connection, f"{query} ORDER BY 1")]
     halves = [root / half for name in names for half in dict.fromkeys((name, with_bodies(name)))]
     return with_parts(connection, faults(connection, lake_root, halves, Looked.last(connection)).values())

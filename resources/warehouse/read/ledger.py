@@ -11,8 +11,7 @@ import duckdb
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.datasets.paths import with_bodies
 from resources.errors import clause
-from resources.warehouse.database.connect import answer, has_table
-from resources.warehouse.database.sql import statement
+from resources.warehouse.database.connect import answer
 from resources.warehouse.errors import WarehouseDamagedError
 
 if TYPE_CHECKING:
@@ -22,7 +21,12 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
 
-
+# The lake files that are read: those loaded and not compacted, and the compacted ones.
+_NAMED = """
+SELECT lake_path, lake_bytes, false AS is_compacted FROM loads WHERE compaction_id IS NULL
+UNION ALL
+SELECT lake_path, lake_bytes, true FROM compacted_files
+"""
 #: Rows of the ledger read at once.
 _ROWS = 10_000
 
@@ -81,7 +85,6 @@ class Ledger:
         return frozenset(
             path
             for file in held
-            if has_table(file, "compacted_files")
             for (rows,) in answer(file, query, [dataset.name])
             for path in (rows, with_bodies(rows))
         )
@@ -108,8 +111,7 @@ def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:
     try:
         # the copy may come from anywhere, and its tables may be views of other files
         with duckdb.connect(copy, read_only=True, config={"enable_external_access": False}) as connection:
-            older = "SELECT lake_path, lake_bytes, false FROM loads"
-            found = connection.execute(statement("read/named") if has_table(connection, "compacted_files") else older)
+            found = connection.execute(_NAMED)
             while rows := found.fetchmany(_ROWS):
                 for path, size, is_compacted in rows:
                     yield tuple(dict.fromkeys((path, with_bodies(path)))) if is_compacted else (path,), size

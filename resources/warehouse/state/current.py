@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from resources.datasets import datasets
+from resources.datasets import SNAPSHOT_ARTICLES, datasets
 from resources.files import UnusableFileError
-from resources.tables import ARTICLE_CHANGES, ARTICLES, SNAPSHOT_ARTICLES
+from resources.tables import ARTICLE_CHANGES, ARTICLES
 from resources.warehouse.database.connect import answer, is_exhausted, raise_revision
 from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.memory import limit_of
@@ -34,16 +34,16 @@ from resources.warehouse.errors import LakeFileError
 from resources.warehouse.faulty import named
 from resources.warehouse.load.files import retire, supersede
 from resources.warehouse.load.hours import hide_same_revisions
-from resources.warehouse.load.snapshot_rows import versions
 from resources.warehouse.read.faults import note_damaged
 from resources.warehouse.read.history import make_all_changes, window
+from resources.warehouse.read.lake_parts import lake_parts
 from resources.warehouse.read.reading import of_projects
 from resources.warehouse.records import Applied
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from resources.warehouse.load.snapshot_rows import Version
+    from resources.warehouse.read.lake_parts import LakePart
 
 #: A row of `articles` as it competes, and its place there.
 _LIVING = (
@@ -75,13 +75,15 @@ def _unreadable(
     if isinstance(error, duckdb.Error) and is_exhausted(error):
         return error
     wanted = [
-        Path(path) for base in versions(connection, lake_root, bases_only=True, checked=False) for path in base.paths
+        Path(path)
+        for base in lake_parts(connection, lake_root, SNAPSHOT_ARTICLES, bases_only=True)
+        for path in base.paths
     ]
     older = "SELECT lake_path FROM compacted_files WHERE table_name = $table AND first_hour < $first"
     if (known := window(connection)) is not None:
         asked = {"table": ARTICLE_CHANGES.name, "first": known.first_hour}
         wanted += [lake_root.resolve() / path for (path,) in answer(connection, older, asked)]
-    if not (found := note_damaged(connection, lake_root, wanted, SNAPSHOT_ARTICLES.narrow.schema.names)):
+    if not (found := note_damaged(connection, lake_root, wanted, SNAPSHOT_ARTICLES.table.narrow.schema.names)):
         return error
     return LakeFileError(
         f"Older rows are needed for the current articles, and cannot be read: {named(found)}. Nothing was changed; what is loaded stays pending. "
@@ -148,7 +150,7 @@ def take_in(
     lookup_file_count = _count(connection, "pending WHERE batch_hour IS NULL")
     projects = tuple(name for (name,) in connection.execute("SELECT project_id FROM renewed ORDER BY ALL").fetchall())
     if file_count or lookup_file_count or projects:
-        bases = versions(connection, lake_root, bases_only=True)
+        bases = lake_parts(connection, lake_root, SNAPSHOT_ARTICLES, bases_only=True, checked=True)
         if projects:
             upserted += _renew(connection, lake_root, bases)
         if not rebuilt:
@@ -170,7 +172,7 @@ def take_in(
     )
 
 
-def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[Version], projects: str) -> None:
+def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart], projects: str) -> None:
     """The views `all_changes` and `states`, of the projects of a query: everything that can decide.
 
     Raises:
@@ -185,7 +187,7 @@ def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list
     connection.execute("CREATE OR REPLACE TEMP VIEW states AS\n" + "\nUNION ALL\n".join(parts))
 
 
-def _advance(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[Version]) -> tuple[int, int, int]:
+def _advance(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart]) -> tuple[int, int, int]:
     """Take in the pending files of the projects that are not made anew; pages written, removed, looked up anew."""
     if not _count(connection, "pending ANTI JOIN renewed USING (project_id)"):
         return 0, 0, 0
@@ -196,7 +198,7 @@ def _advance(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list
     return _insert(connection, bases, "all_changes" if recomputed else "article_changes"), removed, recomputed
 
 
-def _decide(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[Version]) -> int:
+def _decide(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart]) -> int:
     """Make `deciding` and `leaving` of what is pending; returns how many titles and pages were looked up anew."""
     connection.execute(statement("state/apply_pending", candidates="internal.candidates"))
     redone = ("(SELECT DISTINCT * FROM redone_titles)", "(SELECT DISTINCT * FROM redone_pages)")
@@ -210,7 +212,7 @@ def _decide(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[
     return recomputed
 
 
-def _renew(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[Version]) -> int:
+def _renew(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart]) -> int:
     """Make the projects of `renewed` from all their rows; returns the pages written."""
     _compete(connection, lake_root, bases, "SELECT project_id FROM renewed")
     for table in ("new_titles", "new_pages"):
@@ -231,7 +233,7 @@ def _passes(connection: duckdb.DuckDBPyConnection) -> int:
     return 1 + _rows(connection, query) * _STATE_BYTES * 2 // limit_of(connection)
 
 
-def _insert(connection: duckdb.DuckDBPyConnection, bases: list[Version], changes: str) -> int:
+def _insert(connection: duckdb.DuckDBPyConnection, bases: list[LakePart], changes: str) -> int:
     """Put the rows of `deciding` into `articles`, whole, from `changes` or wherever they stand; returns their number."""
     row_key = ", ".join(name for name in STATE if name != "is_update")
     columns = {"columns": column_list(ARTICLES), "row_key_of_changes": row_key}
@@ -239,8 +241,9 @@ def _insert(connection: duckdb.DuckDBPyConnection, bases: list[Version], changes
     inserted += _rows(connection, statement("state/insert_looked_up", **columns))
     sources = set(connection.execute("SELECT DISTINCT epoch_us(source_at), project_id FROM deciding").fetchall())
     for base in bases:
+        assert base.source_at is not None
         if (round(base.source_at.timestamp() * 1_000_000), base.project_id) in sources:
-            inserted += _rows(connection, base.insert())
+            inserted += _rows(connection, base.insert_deciding(ARTICLES))
     connection.execute("DROP TABLE deciding")
     return inserted
 

@@ -5,11 +5,12 @@ They name each lake file by its absolute path, so that they work from any workin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resources.datasets.paths import with_bodies, with_rows
+from resources.datasets import datasets
+from resources.datasets.paths import with_rows
 from resources.tables import (
     ARTICLE_BODIES,
     ARTICLE_CHANGES,
@@ -20,28 +21,25 @@ from resources.tables import (
     STREAM_VIEWS,
     VISIBILITY_CHANGES,
 )
-from resources.warehouse.database.connect import answer, has_table
+from resources.warehouse.database.connect import answer
 from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, nulls, quoted, statement
-from resources.warehouse.live.views import live_views
-from resources.warehouse.load.once import Kept
-from resources.warehouse.load.snapshot_rows import versions
+from resources.warehouse.live.views import live_folder, live_views
 from resources.warehouse.read.faults import faults
-from resources.warehouse.read.history import ColdFile, has_superseded, passed_over, window
-from resources.warehouse.views import bodies
+from resources.warehouse.read.history import window
+from resources.warehouse.read.lake_parts import lake_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import duckdb
 
     from resources.tables import Table
     from resources.warehouse.faulty import FaultyFile
-    from resources.warehouse.load.once_hours import KeptHours
-    from resources.warehouse.load.snapshot_rows import Version
     from resources.warehouse.read.faults import Looked
     from resources.warehouse.read.history import Window
+    from resources.warehouse.read.lake_parts import LakePart
 
 
 #: What the name of a view that analysts see has before it where it names the files.
@@ -52,26 +50,25 @@ _BELOW = ("snapshot_pages", "snapshot_states")
 
 @dataclass(frozen=True)
 class Sources:
-    """The lake files behind the views: those of hours, those of each kept snapshot, and those that are gone or damaged.
+    """The lake files behind the views, less those that are gone or damaged.
 
-    `files`, `compacted` (those with the bodies) and `snapshots` are of articles, `kept` are those of other datasets
-    whose bodies are asked for. `superseded_in`:
-    the folder of the compacted files, with its slash, where rows of them are passed over; else empty. `cold`: those of
-    the compacted files
-    that may have changes of hours before the `window`. `live`: the folder of the stream; `is_stream_mixed`: files of it
-    lack declared columns.
-    `has_visibility`: whether changes of visibility are kept beside those of the files.
+    Attributes:
+        parts: Of each dataset with page text, and of the snapshots whose rows stay in the lake.
+        looked_up: Files of lookups.
+        faulty: The files that are gone or damaged.
+        window: The months of changes that the build file holds itself; None: all.
+        cold: Compacted files that may have changes of hours before them.
+        versions: Identifier and version of each kept snapshot.
+        has_visibility: Changes of visibility are kept beside those of the files.
     """
 
-    files: tuple[str, ...]
-    looked_up: tuple[str, ...]
-    snapshots: tuple[Version, ...]
-    faulty: tuple[FaultyFile, ...]
-    kept: tuple[Kept | KeptHours, ...] = ()
-    compacted: tuple[str, ...] = ()
-    superseded_in: str = ""
+    root: Path
+    parts: tuple[LakePart, ...] = ()
+    looked_up: tuple[str, ...] = ()
+    faulty: tuple[FaultyFile, ...] = ()
     window: Window | None = None
-    cold: tuple[ColdFile, ...] = ()
+    cold: tuple[str, ...] = ()
+    versions: Sequence[list[str]] = ()
     live: str = ""
     is_stream_mixed: bool = False
     has_visibility: bool = False
@@ -84,73 +81,41 @@ class Sources:
     @property
     def count(self) -> int:
         """Files that the views read."""
-        of_snapshots = (*(v.paths for v in self.snapshots), *(v.files for v in self.kept))
-        return len(self.files) + len(self.compacted) + len(self.looked_up) + sum(map(len, of_snapshots))
-
-    @property
-    def versions(self) -> list[list[str]]:
-        """Identifier and version of each snapshot that the views read."""
-        return [
-            *([version.snapshot_id, version.snapshot_version] for version in self.snapshots),
-            *([one.snapshot_id, one.snapshot_version] for one in self.kept if isinstance(one, Kept)),
-        ]
+        return len(self.looked_up) + sum(len(part.paths) for part in self.parts)
 
 
 def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Looked | None = None) -> Sources:
     """The files that the ledger names, by whether they can be read; `looked`: the last look at them (see `faults`)."""
     root = lake_root.resolve()
-    named = connection.execute(
-        "SELECT table_name, lake_path FROM loads WHERE table_name IN ('article_changes', 'lookups') AND row_count > 0 "
-        "AND compaction_id IS NULL ORDER BY batch_hour, lake_path"
-    ).fetchall()
-    found: list[tuple[str]] = []
-    superseded = False
-    if has_table(connection, "compacted_files"):
-        found = answer(
-            connection,
-            "SELECT lake_path FROM compacted_files WHERE table_name = 'article_changes' ORDER BY first_hour, lake_path",
-        )
-        superseded = has_superseded(connection)
-    known = window(connection)
-    compacted = [root / with_bodies(relative) for (relative,) in found]
-    cold = (
-        []
-        if known is None
-        else answer(
-            connection,
-            "SELECT lake_path, columns_version FROM compacted_files WHERE table_name = 'article_changes' AND "
-            "first_hour < ? ORDER BY first_hour, lake_path",
-            [known.first_hour],
-        )
-    )
-    paths = [root / relative for table, relative in named if table == "article_changes"]
-    looked_up = [root / relative for table, relative in named if table == "lookups"]
-    kept = versions(connection, lake_root, checked=False)
-    others = bodies.kept(connection, lake_root)
-    of_snapshots = (*(version.paths for version in kept), *(version.files for version in others))
-    older = [root / path for path, _ in cold]
-    # an older compacted file has its bodies itself
-    wanted = [*paths, *dict.fromkeys([*compacted, *older]), *looked_up]
-    wanted += [Path(path) for several in of_snapshots for path in several]
+    parts = [part for dataset in datasets() if dataset.bodies for part in lake_parts(connection, lake_root, dataset)]
+    named = "SELECT lake_path FROM loads WHERE table_name = $table AND row_count > 0 ORDER BY lake_path"
+    looked_up = [str(root / path) for (path,) in answer(connection, named, {"table": LOOKUPS.name})]
+    cold, known = [], window(connection)
+    if known is not None:
+        older = "SELECT lake_path FROM compacted_files WHERE table_name = $table AND first_hour < $first ORDER BY first_hour, lake_path"
+        values = {"table": ARTICLE_CHANGES.name, "first": known.first_hour}
+        cold = [str(root / path) for (path,) in answer(connection, older, values)]
+    wanted = [*(path for part in parts for path in part.paths), *cold, *looked_up]
     # of two files with the same rows the views need one, and the next compaction needs the other as well
-    wanted += [Path(with_rows(str(path))) for path in wanted]
-    missing = faults(connection, lake_root, dict.fromkeys(wanted), looked)
+    wanted += [with_rows(path) for path in wanted]
+    found = faults(connection, lake_root, map(Path, dict.fromkeys(wanted)), looked)
+    missing = {str(path) for path in found}
     return Sources(
-        files=tuple(str(path) for path in paths if path not in missing),
-        looked_up=tuple(str(path) for path in looked_up if path not in missing),
-        compacted=tuple(str(path) for path in compacted if path not in missing),
-        superseded_in=f"{root}/" if superseded else "",
+        root=root,
+        parts=tuple(part.without(missing) for part in parts),
+        looked_up=tuple(path for path in looked_up if path not in missing),
+        faulty=tuple(found.values()),
         window=known,
-        cold=tuple(ColdFile(str(root / path), version) for path, version in cold if root / path not in missing),
-        snapshots=tuple(
-            replace(version, paths=tuple(path for path in version.paths if Path(path) not in missing))
-            for version in kept
-        ),
-        kept=tuple(one.without({str(path) for path in missing}) for one in others),
-        faulty=tuple(missing.values()),
-        has_visibility=has_table(connection, VISIBILITY_CHANGES.name)
-        and bool(answer(connection, f"SELECT 1 FROM {VISIBILITY_CHANGES.name} LIMIT 1")),  # noqa: S608  a declared name
+        cold=tuple(path for path in cold if path not in missing),
+        versions=[[part.snapshot_id, part.snapshot_version] for part in parts if part.source_at is not None],
+        live=str(live_folder(lake_root)),
+        has_visibility=bool(answer(connection, f"SELECT 1 FROM {VISIBILITY_CHANGES.name} LIMIT 1")),  # noqa: S608  a declared name
     )
+
+
+def _text_views() -> tuple[Table, ...]:
+    """The views of page text. Hours and snapshots may have one together."""
+    return tuple(dict.fromkeys(dataset.bodies for dataset in datasets() if dataset.bodies is not None))
 
 
 def shown() -> tuple[Table, ...]:
@@ -158,9 +123,8 @@ def shown() -> tuple[Table, ...]:
     return (
         ARTICLES,
         ARTICLE_CHANGES.narrow,
-        ARTICLE_BODIES,
         SNAPSHOT_ARTICLES.narrow,
-        *bodies.views(),
+        *_text_views(),
         *LIVE_VIEWS,
         *STREAM_VIEWS,
     )
@@ -171,7 +135,7 @@ def frames() -> Iterator[str]:
 
     Making the internal ones again (`make_views`) leaves them, and their comments, as they are.
     """
-    yield from _internal(Sources((), (), (), ()))
+    yield from _internal(Sources(Path("/")))
     for table in shown():
         inner = identifier(f"{_INNER}{table.name}")
         query = f"SELECT {column_list(table)} FROM internal.{inner}"  # noqa: S608  declared names
@@ -189,11 +153,11 @@ def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
 
 
 def _all_changes(found: Sources) -> list[str]:
-    """The queries for the changes that the file itself holds, those in the lake."""
+    """The queries for the changes that the file itself holds, and those in the lake."""
     columns = column_list(ARTICLE_CHANGES.narrow)
     parts = [f"SELECT {columns} FROM internal.{ARTICLE_CHANGES.name}"]  # noqa: S608  declared names
     if found.window is not None:
-        parts += found.window.cold(found.cold, found.superseded_in)
+        parts += found.window.cold(found.root, found.cold)
     if found.has_visibility:
         # only rows of `live_changes` have a place in the stream
         settled = "* REPLACE (CAST(NULL AS BIGINT) AS event_partition, CAST(NULL AS BIGINT) AS event_offset)"
@@ -215,27 +179,24 @@ def _internal(found: Sources) -> Iterator[str]:
 
 
 def _queries(found: Sources) -> dict[str, str]:
-    """The query of each view, by its name; a part without files would not be a query."""
-    present = [version for version in found.snapshots if version.paths]
-    of_articles = [version.bodies() for version in present]
-    left_out = passed_over(found.superseded_in, bodies=True)
-    for name, files in (
-        ("article_bodies_looked_up", found.looked_up),
-        ("article_bodies", found.files),
-        ("article_bodies_compacted", found.compacted),
-    ):
-        if files:
-            names = ", ".join(quoted(path) for path in files)
-            of_articles.insert(0, statement(f"views/{name}", files=f"[{names}]", superseded=left_out))
+    """What each view shows, by its name; a part without files would not be a query."""
+    present = [part for part in found.parts if part.paths]
+    of_snapshots = [part for part in present if part.dataset.rows_stay_in_lake]
+    texts = {view.name: [part.bodies() for part in present if part.dataset.bodies is view] for view in _text_views()}
+    if found.looked_up:
+        names = ", ".join(map(quoted, found.looked_up))
+        texts[ARTICLE_BODIES.name].append(statement("views/article_bodies_looked_up", files=f"[{names}]"))
     states = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in STATE.items())
     views = {
         "articles": ([f"SELECT {column_list(ARTICLES)} FROM internal.{ARTICLES.name}"], nulls(ARTICLES)),  # noqa: S608
         "article_changes": (_all_changes(found), nulls(ARTICLE_CHANGES.narrow)),
-        "article_bodies": (of_articles, nulls(ARTICLE_BODIES)),
-        "snapshot_articles": ([version.pages() for version in present], nulls(SNAPSHOT_ARTICLES.narrow)),
-        "snapshot_pages": ([version.articles() for version in present], nulls(ARTICLES)),
-        "snapshot_states": ([version.states() for version in present], states),
-        **{view.name: (bodies.parts(view, found.kept, left_out), nulls(view)) for view in bodies.views()},
+        "snapshot_articles": (
+            [part.select(SNAPSHOT_ARTICLES.narrow) for part in of_snapshots],
+            nulls(SNAPSHOT_ARTICLES.narrow),
+        ),
+        "snapshot_pages": ([part.select(ARTICLES) for part in of_snapshots], nulls(ARTICLES)),
+        "snapshot_states": ([part.states() for part in of_snapshots], states),
+        **{view.name: (texts[view.name], nulls(view)) for view in _text_views()},
     }
     return {
         name: "\nUNION ALL\n".join(parts or [f"SELECT {nothing} WHERE false"])

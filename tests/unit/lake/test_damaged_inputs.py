@@ -13,9 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from resources import damage
-from resources.lake import CompactionJob, DamagedFileError, LakeError, Layout, Source, compact
+from resources.lake import CompactionJob, DamagedFileError, LakeError, Layout, compact
 from resources.lake.parquet.writer import ParquetFile, encode
 from resources.tables import ARTICLE_CHANGES
+from resources.tables.compacted import CompactionSource
 
 HOUR = datetime(2026, 11, 1, tzinfo=UTC)
 ROWS = 300
@@ -60,7 +61,7 @@ def written(layout):
 
 
 def job(layout, *paths):
-    sources = tuple(Source(path.relative_to(layout.lake).as_posix(), ROWS) for path in paths)
+    sources = tuple(CompactionSource(path.relative_to(layout.lake).as_posix(), ROWS) for path in paths)
     return CompactionJob("article_changes", sources, "day_x", "ab" * 32, 1 << 30, 1 << 24, 1 << 28, 1, 1)
 
 

@@ -25,7 +25,8 @@ from resources.errors import MirrorError
 from resources.lake import LakeError, Layout
 from resources.lake.compaction import rewriting, sorting
 from resources.lake.parquet.writer import ParquetFile
-from resources.warehouse import LakeFileError, NewFile, Warehouse, WarehouseBusyError
+from resources.tables.compacted import CompactedFile
+from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError
 from resources.warehouse.compaction.spans import SPANS, Unit, merges
 from resources.warehouse.database.connect import answer
 from tests.builds import NO_BAR, looking
@@ -292,7 +293,9 @@ def test_files_that_are_gone_or_hold_other_rows_are_not_taken_in(mirror, again):
     before = again(mirror, first_hours, 4)
     merge, files, counts, dataset = prepared(mirror)
     with pytest.raises(LakeFileError, match="is gone; nothing was changed"):
-        mirror.warehouse.commit_compaction(merge, [NewFile("compacted/x.parquet", 1, 1, "a", "b")], counts, dataset)
+        mirror.warehouse.commit_compaction(
+            merge, [CompactedFile("compacted/x.parquet", 1, 1, "a", "b")], counts, dataset
+        )
     beside = mirror.data / "lake" / with_bodies(files[0].lake_path)
     whole = beside.read_bytes()
     beside.unlink()

@@ -9,12 +9,13 @@ import duckdb
 import pytest
 
 from resources import datasets
+from resources.datasets import SNAPSHOT_ARTICLES
 from resources.tables import ARTICLES
 from resources.warehouse import Auditor, Snapshot
 from resources.warehouse.database.schema import ensure
 from resources.warehouse.load.hours import load_hour
-from resources.warehouse.load.snapshot_rows import versions
 from resources.warehouse.load.snapshots import load_snapshot
+from resources.warehouse.read.lake_parts import lake_parts
 from resources.warehouse.state import current
 from resources.warehouse.state.current import apply_changes, rebuild_articles
 from resources.warehouse.views.analysts import questions
@@ -203,7 +204,9 @@ class Memory:
         newest = {(snapshot["project_id"], snapshot["namespace_id"]): snapshot for snapshot in whole}
         boundaries = {pair: snapshot["boundary_at"] for pair, snapshot in newest.items()}
         hours = {snapshot["source_at"] for snapshot in newest.values()}
-        bases = [base for base in versions(self.connection, self.lake_root) if base.source_at in hours]
+        bases = [
+            base for base in lake_parts(self.connection, self.lake_root, SNAPSHOT_ARTICLES) if base.source_at in hours
+        ]
         changes = [row for row in self.rows(CHANGES, "event_key") if row["event_at"] < moment]
         counting = [
             row

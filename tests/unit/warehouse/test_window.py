@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import duckdb
-import pyarrow.parquet as pq
 import pytest
 
 from assets.maintenance.compaction import compact_lake
@@ -322,46 +321,6 @@ def older(tmp_path_factory, make_lake):
 def test_a_question_for_newer_hours_opens_no_file_of_the_lake(older, query, cold):
     [(_, plan)] = older.sql(f"EXPLAIN ANALYZE SELECT max(name) {query}").rows
     assert ("PARQUET" in plan) == cold
-
-
-def test_columns_that_were_declared_after_the_files_were_compacted_are_null(mirror, again):
-    """One file of before, without two columns, beside one of today."""
-    again(mirror, compacted_hours, 2)
-    load(mirror, range(96, 98))
-    compact(mirror, 5)
-    move(mirror, 98)
-    before = content(mirror.warehouse)
-    files = sorted(
-        (mirror.data / "lake/compacted/article_changes").glob("*.parquet"), key=lambda path: path.stat().st_mtime
-    )
-    assert len(files) > 1
-    older = pq.read_table(files[0]).drop_columns(["editor_name", "event_fail_reason"])
-    pq.write_table(older, files[0])
-    with mirror.warehouse._connector.build("spoil") as connection:
-        connection.execute(
-            "UPDATE compacted_files SET columns_version = NULL, lake_bytes = $2 WHERE lake_path = $1",
-            # the files with the same rows begin with the same name
-            [
-                files[0].relative_to(mirror.data / "lake").as_posix(),
-                sum(one.stat().st_size for one in files if one.name.split(".")[0] == files[0].name.split(".")[0]),
-            ],
-        )
-        connection.execute("UPDATE internal.meta SET revision = revision + 1")
-    after = content(mirror.warehouse)
-    assert after["articles"] == before["articles"]
-    found, wanted = after["article_changes"].to_pylist(), before["article_changes"].to_pylist()
-    names = {row["editor_name"] for row in found if row["batch_hour"] < mirror.lake.hour(2)}
-    assert (names, {row["editor_name"] for row in found if row["batch_hour"] > mirror.lake.hour(2)}) == (
-        {None},
-        {"Editor 0"},
-    )
-    for rows in (found, wanted):
-        for row in rows:
-            del row["editor_name"]
-        rows.sort(key=repr)
-    assert found == wanted
-    mirror.warehouse.rebuild_articles()
-    assert content(mirror.warehouse)["articles"].num_rows == before["articles"].num_rows
 
 
 def test_a_kill_leaves_each_change_in_one_place(mirror, again, killing):

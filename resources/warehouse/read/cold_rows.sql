@@ -1,1 +1,0 @@
-read_parquet({files}, hive_partitioning = false, filename = true)

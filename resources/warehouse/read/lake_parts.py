@@ -1,0 +1,224 @@
+"""Parts of datasets in the lake, as something to select from. Rows that do not count (`internal.hidden_rows`) are left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from resources.datasets import Family
+from resources.datasets.paths import BODIES, ROWS, short, with_bodies
+from resources.files import within
+from resources.warehouse.database.connect import answer
+from resources.warehouse.database.parts import derived
+from resources.warehouse.database.sql import column_list, filled, identifier, moment, quoted
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+    from datetime import datetime
+    from pathlib import Path
+
+    import duckdb
+
+    from resources.datasets import Dataset
+    from resources.tables import Table
+
+# Files of hours. The folder names the hour, so that a filter on it leaves the other files unopened. No text is ever sorted or grouped.
+_HOURS = """(
+  SELECT * EXCLUDE ("date", "hour", batch_hour, file_row_number),
+    CAST(concat("date", ' ', "hour", ':00:00+00') AS TIMESTAMPTZ) AS batch_hour, file_row_number AS file_row
+  FROM read_parquet(
+    {files}, hive_partitioning = true, hive_types = {'date': VARCHAR, 'hour': VARCHAR}, file_row_number = true
+  )
+) AS file"""
+# What is asked for by page or revision is in one row group of each of these few sorted files, and filters and joins reach their statistics.
+_COMPACTED_HOURS = "read_parquet({files}, hive_partitioning = false, filename = true) AS file"
+_VERSION = "read_parquet({files}, filename = true, file_row_number = true, hive_partitioning = false) AS file"
+# Rows of hours by their place in the file that they were converted into, whichever file they are in.
+_BY_PLACE = """
+ANTI JOIN (
+  FROM internal.hidden_rows WHERE file_row IS NOT NULL AND starts_with(lake_path, {folder})
+) AS hidden ON
+  file.batch_hour = hidden.batch_hour
+  AND file.project_id = hidden.project_id
+  AND file.namespace_id = hidden.namespace_id
+  AND file.file_row = hidden.file_row"""
+# Hours, projects and namespaces of compacted files; of the two files with the same rows, the one with the rows is noted.
+_BY_PARTITION = """
+ANTI JOIN (FROM internal.hidden_rows WHERE file_row IS NULL) AS old ON
+  file.filename = concat({root}, replace(old.lake_path, {rows}, {texts}))
+  AND file.batch_hour = old.batch_hour
+  AND file.project_id = old.project_id
+  AND file.namespace_id = old.namespace_id"""
+_BY_FILE = """
+ANTI JOIN (
+  FROM internal.hidden_rows WHERE file_row IS NOT NULL AND starts_with(lake_path, {folder})
+) AS hidden ON file.filename = concat({root}, hidden.lake_path) AND file.file_row_number = hidden.file_row"""
+
+
+@dataclass(frozen=True)
+class LakePart:
+    """A partition of a dataset, or all its hours, with the lake files that have its rows.
+
+    Attributes:
+        root: Folder of the lake, with a slash.
+        paths: The files, absolute.
+        source_at: Since when its rows count; None: each hour since its beginning.
+        is_compacted: The files have the rows of several partitions.
+    """
+
+    dataset: Dataset
+    root: str
+    paths: tuple[str, ...]
+    project_id: str = ""
+    namespace_id: int = 0
+    snapshot_id: str = ""
+    snapshot_version: str = ""
+    source_at: datetime | None = None
+    is_compacted: bool = False
+
+    def without(self, missing: Container[str]) -> LakePart:
+        """The same less the files that are gone."""
+        return replace(self, paths=tuple(path for path in self.paths if path not in missing))
+
+    def rows(self, *, texts: bool = True) -> str:
+        """Its rows with all columns that the files have, as something to select from.
+
+        `texts`: rows are left out as well whose page text another row of the hour shows.
+        """
+        if self.source_at is not None:
+            query, folder = _VERSION + _BY_FILE, f"{self.snapshot_id}/{short(self.snapshot_version)}/"
+        else:
+            query, folder = (_COMPACTED_HOURS + _BY_PARTITION if self.is_compacted else _HOURS), ""
+            query += _BY_PLACE if texts else ""
+        return filled(
+            f"(SELECT file.* FROM {query})",  # noqa: S608  our own words
+            files=f"[{', '.join(map(quoted, self.paths))}]",
+            folder=quoted(f"{self.dataset.name}/{folder}"),
+            root=quoted(self.root),
+            rows=quoted(f".{ROWS}"),
+            texts=quoted(f".{BODIES if texts else ROWS}"),
+        )
+
+    def select(self, table: Table, **own: str) -> str:
+        """A query for the columns of a table; `own`: SQL for some of them.
+
+        What is the same for a version is a constant, so that a query for something else opens none of its files.
+        """
+        own |= self._constants() if self.source_at is not None else {"source_at": "batch_hour"}
+        columns = ", ".join(f"{own.get(c.name, identifier(c.name))} AS {identifier(c.name)}" for c in table)
+        return f"SELECT {columns} FROM {self.rows()} AS page"  # noqa: S608  declared names
+
+    def bodies(self) -> str:
+        """A query for its rows with the columns of the view of page text: of updates, where not each revision has one row."""
+        assert self.dataset.bodies is not None
+        filtered = "" if self.source_at is not None or self.dataset.body_of else "\nWHERE change_type = 'update'"
+        own = {} if self.source_at is None else {"batch_hour": "CAST(NULL AS TIMESTAMPTZ)"}
+        return self.select(self.dataset.bodies, **own) + filtered
+
+    def insert_derived(self, table: Table) -> str:
+        """The statement that puts what follows from its bodies into a table."""
+        query = derived(table.name, f"({self.bodies()})")
+        return f"INSERT INTO {identifier(table.name)} SELECT {column_list(table)} FROM ({query})"  # noqa: S608  declared names
+
+    def states(self) -> str:
+        """A query for the pages of a snapshot as they compete for titles and pages.
+
+        A page that a snapshot holds was there, whatever its last event was; only a delete says otherwise.
+        """
+        return filled(
+            "SELECT {project_id} AS project_id, title, article_id, event_at, version_id, change_type <> 'delete' AS is_update, "
+            "{event_key_of_snapshot} AS event_key, {source_at} AS source_at, {namespace_id} AS namespace_id\n"
+            "FROM (SELECT *, replace(name, '_', ' ') AS title FROM {rows} AS row) AS page",
+            rows=self.rows(),
+            **self._constants(),
+        )
+
+    def insert_deciding(self, table: Table) -> str:
+        """The statement that puts the rows of a snapshot that are in the table `deciding` into the table of the current state."""
+        return filled(
+            "INSERT INTO {table} BY NAME\n"
+            "SELECT {columns}, {source_at} AS source_at, {title_key} AS title_key, {event_key_of_snapshot} AS event_key\n"
+            "FROM (SELECT *, replace(name, '_', ' ') AS title FROM {rows} AS row) AS page\n"
+            "SEMI JOIN (FROM deciding WHERE (source_at, project_id, namespace_id) = ({source_at}, {project_id}, {namespace_id})) AS deciding\n"
+            "  USING (article_id, version_id)",
+            table=identifier(table.name),
+            rows=self.rows(),
+            columns=", ".join(identifier(column.name) for column in table if column.name != "source_at"),
+            **self._constants(),
+        )
+
+    def _constants(self) -> dict[str, str]:
+        """The values of a version, as SQL, for places where DuckDB takes no parameter (views)."""
+        assert self.source_at is not None
+        return {
+            "snapshot_id": quoted(self.snapshot_id),
+            "snapshot_version": quoted(self.snapshot_version),
+            "project_id": quoted(self.project_id),
+            "namespace_id": f"CAST({self.namespace_id} AS BIGINT)",
+            "source_at": moment(self.source_at),
+        }
+
+
+_VERSIONS = """
+SELECT snapshot_id, snapshot_version, project_id, namespace_id, source_at
+FROM {versions}
+WHERE table_name = $table
+ORDER BY boundary_at, snapshot_id, snapshot_version
+"""
+_BASES = "(SELECT *, $table AS table_name FROM internal.bases)"
+_FILES_OF_VERSIONS = """
+SELECT DISTINCT loads.project_id, loads.namespace_id, loads.source_at, coalesce(file.lake_path, loads.lake_path) AS lake_path
+FROM loads
+LEFT JOIN compacted_files AS file USING (table_name, compaction_id)
+WHERE table_name = $table AND loads.row_count > 0
+ORDER BY lake_path
+"""
+_FILES_OF_HOURS = """
+SELECT lake_path, batch_hour, false AS is_compacted FROM loads
+WHERE table_name = $table AND row_count > 0 AND compaction_id IS NULL
+UNION ALL
+SELECT lake_path, first_hour, true FROM compacted_files WHERE table_name = $table
+ORDER BY 2, 1
+"""
+
+
+def lake_parts(
+    connection: duckdb.DuckDBPyConnection,
+    lake_root: Path,
+    dataset: Dataset,
+    *,
+    bases_only: bool = False,
+    checked: bool = False,
+) -> list[LakePart]:
+    """The parts of a dataset: each kept version of its snapshots, or all files of its hours and all compacted ones, with their bodies.
+
+    `bases_only`: the versions beneath the current state alone. `checked` is false where `read.faults` looks at the files before any is
+    opened, and leaves out those with wrong names.
+
+    Raises:
+        UnusableFileError: The ledger names something outside of the lake.
+    """
+    root = lake_root.resolve()
+    values: dict[str, Any] = {"table": dataset.name}
+    if dataset.family is not Family.SNAPSHOT:
+        found = answer(connection, _FILES_OF_HOURS, values)
+        single = tuple(str(root / path) for path, _, is_compacted in found if not is_compacted)
+        compacted = tuple(str(root / with_bodies(path)) for path, _, is_compacted in found if is_compacted)
+        return [LakePart(dataset, f"{root}/", single), LakePart(dataset, f"{root}/", compacted, is_compacted=True)]
+    files: dict[tuple[Any, ...], list[str]] = {}
+    for *place, path in answer(connection, _FILES_OF_VERSIONS, values):
+        files.setdefault(tuple(place), []).append(str(within(root, path) if checked else root / path))
+    kept = answer(connection, filled(_VERSIONS, versions=_BASES if bases_only else "snapshots"), values)
+    return [
+        LakePart(
+            dataset,
+            f"{root}/",
+            tuple(files.get((project, namespace, source_at), ())),
+            project,
+            namespace,
+            identifier,
+            version,
+            source_at,
+        )
+        for identifier, version, project, namespace, source_at in kept
+    ]

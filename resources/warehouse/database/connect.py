@@ -12,6 +12,7 @@ import logging
 import shutil
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -28,7 +29,6 @@ from resources.warehouse.database.recovery import (
     read_metadata,
     replace_build,
 )
-from resources.warehouse.database.row_groups import note_added
 from resources.warehouse.database.schema import OutdatedError, ensure
 from resources.warehouse.database.sql import quoted
 from resources.warehouse.errors import (
@@ -40,10 +40,11 @@ from resources.warehouse.errors import (
     WarehouseVersionError,
 )
 
-__all__ = ["Connector", "answer", "has_table", "is_exhausted", "locked", "raise_revision"]
+__all__ = ["Connector", "answer", "has_table", "is_exhausted", "locked", "merge_row_groups", "raise_revision"]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
     from pathlib import Path
 
 _log = logging.getLogger(__name__)
@@ -54,6 +55,8 @@ _WRITERS, _READERS = Instances(), Instances()
 _REFUSALS = (duckdb.IOException, duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
 #: What every supported client reads: DuckDB 1.5 and later. A file keeps its storage version unless it is raised.
 OLDEST_STORAGE = "v1.5.0"
+#: Merging costs as much work as loading the rows did.
+_BETWEEN_MERGES = timedelta(days=1)
 
 
 @contextlib.contextmanager
@@ -202,7 +205,7 @@ class Connector:
                 connection.execute("RESET threads")
                 # keeping the order of rows would hold back what was read ahead
                 connection.execute("SET preserve_insertion_order = false")
-                # a commit adds row groups and merges none of those that are there (row_groups.py)
+                # a commit adds row groups and merges none of those that are there (`merge_row_groups`)
                 connection.execute("SET max_vacuum_tasks = 0")
                 # where Python was started without a file, as workers of Dagster are, DuckDB draws a bar into the
                 # standard output
@@ -293,6 +296,20 @@ def has_table(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
 
 
 def raise_revision(connection: duckdb.DuckDBPyConnection) -> None:
-    """Note, at the end of a transaction, that something published has changed, and what it adds to the tables."""
-    note_added(connection)
+    """Note, at the end of a transaction, that something published has changed."""
     connection.execute("UPDATE internal.meta SET revision = revision + 1")
+
+
+def merge_row_groups(connection: duckdb.DuckDBPyConnection, now: datetime) -> bool:
+    """Let DuckDB merge small row groups, unless it did so within the last day; returns whether it did.
+
+    A checkpoint merges them, and only where something has changed since the last one: here the moment itself.
+    """
+    [(merged_at,)] = answer(connection, "SELECT merged_at FROM internal.meta")
+    if merged_at is not None and timedelta(0) <= now - merged_at < _BETWEEN_MERGES:
+        return False
+    connection.execute("UPDATE internal.meta SET merged_at = ?", [now])
+    # the next writer sets it to 0 again
+    connection.execute("RESET max_vacuum_tasks")
+    connection.execute("CHECKPOINT")
+    return True

@@ -1,13 +1,14 @@
 -- What the build file holds beyond the declared tables.
 -- Version of the tables, and of what analysts ask (views/prepared.py); revision: raised by each transaction that changes what is
--- published. A file that has replaced a damaged one is not complete until everything that is archived was loaded again.
+-- published; merged_at: when DuckDB last merged small row groups. A file that has replaced a damaged one is not complete until everything that is archived was loaded again.
 CREATE TABLE IF NOT EXISTS internal.meta (
   schema_version VARCHAR NOT NULL,
   revision BIGINT NOT NULL,
   prepared_version VARCHAR,
-  is_complete BOOLEAN NOT NULL
+  is_complete BOOLEAN NOT NULL,
+  merged_at TIMESTAMPTZ
 );
-INSERT INTO internal.meta SELECT '', 0, NULL, true WHERE NOT EXISTS (FROM internal.meta);
+INSERT INTO internal.meta SELECT '', 0, NULL, true, NULL WHERE NOT EXISTS (FROM internal.meta);
 COMMENT ON TABLE internal.meta IS {keys};
 
 -- The snapshot underneath the pages of a project and namespace: the newest one that was loaded.
@@ -100,13 +101,6 @@ CREATE TABLE IF NOT EXISTS internal.hidden_rows (
 CREATE TABLE IF NOT EXISTS internal.hot_window (
   first_hour TIMESTAMPTZ NOT NULL,
   events_until TIMESTAMPTZ NOT NULL
-);
-
--- Row groups at the end of each table, in the order in which they lie there, and how many rows each took in.
-CREATE TABLE IF NOT EXISTS internal.row_groups (
-  table_name VARCHAR NOT NULL,
-  position BIGINT NOT NULL,
-  row_count BIGINT NOT NULL
 );
 
 -- The facts by which a publication is recognised, the moment of the last look at the lake's files and the files that were faulty then.

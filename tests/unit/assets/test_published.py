@@ -15,7 +15,6 @@ from resources.adapters import ConfiguredEngine
 from resources.settings import Settings
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Publication, Warehouse, WarehouseBusyError, next_text
-from resources.warehouse.database import row_groups
 from tests.unit.enterprise.conftest import HOUR
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -83,17 +82,15 @@ def test_files_that_cannot_be_cleaned_away_fail_no_run(bench, publish):
     assert told["next_publication"] == "by the next run"
 
 
-def test_small_row_groups_are_put_together_and_a_busy_warehouse_fails_no_run(bench, publish, monkeypatch):
-    monkeypatch.setattr(row_groups, "_MANY", 2)
-    for number in range(3):
-        note(bench, number)
-    assert publish(None)["merged_rows"] >= 3
+def test_small_row_groups_are_merged_and_a_busy_warehouse_fails_no_run(bench, publish, monkeypatch):
+    note(bench, 0)
+    assert publish(None)["row_groups_merged"]
 
     def busy(*_):
         raise WarehouseBusyError("Another process has used the warehouse.")
 
     monkeypatch.setattr(Warehouse, "merge_row_groups", busy)
-    assert "merged_rows" not in publish(None)
+    assert "row_groups_merged" not in publish(None)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,6 @@ def compact(data, now, phase):
         "older changes gone": lambda: after(window, "move"),
     }[phase]()
     compaction.compact_lake(Layout(data), warehouse, Engine(workers=1), memory_bytes=1 << 14, threads=1)
-    warehouse.move_window(datetime(2026, 11, 1, 2, tzinfo=UTC))
 
 
 if __name__ == "__main__":

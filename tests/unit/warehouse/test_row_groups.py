@@ -1,10 +1,9 @@
-"""No hour merges row groups; what hours leave is put together afterwards, a bounded number of rows at a time."""
+"""No hour merges row groups; DuckDB merges them once a day."""
 
 from __future__ import annotations
 
-import pytest
+from datetime import timedelta
 
-from resources.warehouse.database import row_groups
 from tests.builds import looking
 
 TABLES = ("article_changes", "articles")
@@ -36,76 +35,35 @@ def load(lake, warehouse, hours, pages=1):
         warehouse.apply_changes()
 
 
-@pytest.fixture
-def few(monkeypatch):
-    """Row groups of a few rows are full, and four are many: what takes months otherwise happens within hours."""
-    for name, number in (("FULL", 24), ("_SMALL", 12), ("_STRETCH", 4), ("_MANY", 4)):
-        monkeypatch.setattr(row_groups, name, number)
-
-
 def test_no_hour_merges_and_not_the_first_of_a_day_either(lake, warehouse):
     load(lake, warehouse, range(22, 26))
     assert [len(groups(warehouse, table)) for table in TABLES] == [4, 4]
-    assert warehouse.merge_row_groups() == 0, "so few are not worth it"
 
 
-def test_small_groups_become_one_and_the_rows_stay(lake, warehouse, monkeypatch):
-    monkeypatch.setattr(row_groups, "_MANY", 4)
-    load(lake, warehouse, range(4))
-    before, revision = content(warehouse), look(warehouse, "SELECT revision FROM internal.meta")
-    assert warehouse.merge_row_groups() > 0
-    assert [len(groups(warehouse, table)) for table in TABLES] == [1, 1]
-    assert content(warehouse) == before
-    assert look(warehouse, "SELECT revision FROM internal.meta") == revision, "nothing is to be published for it"
-    assert warehouse.merge_row_groups() == 0, "and once is enough"
+def test_small_groups_become_one_once_a_day_and_the_rows_stay(lake, warehouse):
+    now = warehouse._clock()
+    warehouse._clock = lambda: now
+    for day in range(2):
+        load(lake, warehouse, range(4 * day, 4 * day + 4))
+        before, revision = content(warehouse), look(warehouse, "SELECT revision FROM internal.meta")
+        assert warehouse.merge_row_groups()
+        assert [len(groups(warehouse, table)) for table in TABLES] == [1, 1]
+        assert content(warehouse) == before
+        assert look(warehouse, "SELECT revision FROM internal.meta") == revision, "nothing is to be published for it"
+        load(lake, warehouse, range(90 + day, 92 + day))
+        now += timedelta(hours=23)
+        assert not warehouse.merge_row_groups(), "once a day is enough"
+        assert len(groups(warehouse, "article_changes")) > 1
+        now += timedelta(hours=1)
 
 
-@pytest.mark.usefixtures("few")
-def test_their_number_is_bounded_however_long_it_goes_on(lake, warehouse):
-    for start in range(0, 18, 6):
-        load(lake, warehouse, range(start, start + 6), pages=2)
-        moves = []
-        while moved := warehouse.merge_row_groups(steps=1):
-            moves.append(moved)
-            assert len(moves) < 100, "it never ends"
-        assert max(moves) <= 24, "a step moves no more than a full row group"
-        for table in TABLES:
-            assert sum(size < 12 for size in groups(warehouse, table)) < 4
-    # of all rows that were written, every other one is gone; groups that lost most of theirs were given up
-    written, left = 18 * 4 - 2, 18 * 2
-    assert len(groups(warehouse, "article_changes")) <= written / 12 + 4
-    assert sum(groups(warehouse, "articles")) <= 2 * left + 24
-
-
-@pytest.mark.usefixtures("few")
-def test_the_list_itself_stays_small(lake, warehouse):
-    def size():
-        return look(warehouse, "SELECT count(DISTINCT row_group_id) FROM pragma_storage_info('internal.row_groups')")[
-            0
-        ][0]
-
-    sizes = []
-    for hour in range(6):
-        load(lake, warehouse, [hour])
-        assert size() > 1
-        listed = look(warehouse, "FROM internal.row_groups ORDER BY ALL")
-        merged = warehouse.merge_row_groups()
-        sizes.append(size())
-        assert merged or look(warehouse, "FROM internal.row_groups ORDER BY ALL") == listed
-    assert max(sizes) <= 4
-
-
-@pytest.mark.usefixtures("few")
-def test_hours_that_are_loaded_again_while_groups_are_listed(lake, warehouse):
+def test_hours_that_are_loaded_again_after_groups_were_merged(lake, warehouse):
     load(lake, warehouse, range(5))
-    moved = []
+    assert warehouse.merge_row_groups()
     for hour in (1, 4, 2):
         rows = [lake.change(number, f"Other {number}", hour * 60 + 1) for number in range(1, 5)]
         warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])
         warehouse.apply_changes()
-        before = content(warehouse)
-        moved.append(warehouse.merge_row_groups())
-        assert content(warehouse) == before
-    assert moved[0]
+    before = content(warehouse)["articles"]
     warehouse.rebuild_articles()
-    assert content(warehouse)["articles"] == before["articles"]
+    assert content(warehouse)["articles"] == before

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from resources.tables import ARTICLE_CHANGES, ARTICLES, ENTITIES, ENTITY_CHANGES
 from resources.warehouse.database.connect import answer
-from resources.warehouse.database.sql import identifier, statement
+from resources.warehouse.database.sql import filled, identifier, statement
 from resources.warehouse.entities.current import with_rule
 from resources.warehouse.read.lake_parts import lake_parts
 
@@ -32,6 +32,34 @@ _KEYS = {
     ),
     ENTITIES.name: (("project_id, entity_id", "hash(project_id, entity_id)"),),
 }
+_OVERLOOKED = """
+SELECT
+  project_id,
+  title AS name,
+  is_deleted,
+  event_at AS known_at,
+  held_at,
+  is_deleted AND held_at IS NOT NULL AS is_there_still,
+  count(*) OVER (PARTITION BY is_there_still) AS total
+FROM compared
+WHERE coalesce(held_at < greatest(event_at, ended_at), ended_at IS NULL OR ended_at < event_at)
+QUALIFY row_number() OVER (PARTITION BY is_there_still ORDER BY project_id, title) <= $limit
+ORDER BY project_id, title
+"""
+# What keeps only rows of files that were taken in, of projects that no pending snapshot will change.
+_OF_HOURS = """
+SEMI JOIN (
+  SELECT source_at, project_id, namespace_id
+  FROM loads
+  WHERE table_name = $table AND applied_at IS NOT NULL AND list_contains($hours, batch_hour)
+) AS file USING (source_at, project_id, namespace_id)
+ANTI JOIN (SELECT project_id FROM snapshots WHERE applied_at IS NULL) AS pending USING (project_id)
+"""
+# Only the columns of the key are read. Columns that were declared after the files were written are of no key.
+_KEYS_OF_SNAPSHOT = """
+SELECT CAST(coalesce(sum(copies), 0) AS BIGINT) AS row_count, CAST(coalesce(sum(copies - 1), 0) AS BIGINT) AS repeated_count
+FROM (SELECT count(*) AS copies FROM {rows} GROUP BY {key})
+"""
 _Finding = TypeVar("_Finding")
 
 
@@ -107,7 +135,7 @@ class Auditor:
                 if not in_lake:
                     rows = f"(FROM {identifier(dataset.name)} WHERE snapshot_id = ? AND snapshot_version = ?)"
                     parameters = [name, version]
-                query = statement("audit/snapshot", rows=rows, key=key)
+                query = filled(_KEYS_OF_SNAPSHOT, rows=rows, key=key)
                 [(row_count, repeated)] = answer(self._connection, query, parameters)
                 found.append(SnapshotAudit(name, row_count, expected, repeated))
         return found
@@ -151,10 +179,8 @@ class Auditor:
         taken = dict(answer(self._connection, last, {"table": changes, "limit": hour_count}))
         if not taken:
             return Findings((), 0, 0), Findings((), 0, 0)
-        write = statement if state is ARTICLES else with_rule
-        query = write(
-            f"audit/{state.name}", overlooked=statement("audit/overlooked"), of_hours=statement("audit/of_hours")
-        )
+        query = statement(f"audit/{state.name}", overlooked=_OVERLOOKED, of_hours=_OF_HOURS)
+        query = query if state is ARTICLES else with_rule(query)
         hours = {"table": changes, "hours": list(taken), "first": min(taken), "last": max(taken)}
         rows = answer(self._connection, query, hours | {"limit": name})
         there, others = ([row for row in rows if row[5] is kind] for kind in (True, False))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from resources.tables import ENTITIES
 from resources.warehouse.database.connect import raise_revision
-from resources.warehouse.database.sql import column_list, statement, transaction
+from resources.warehouse.database.sql import column_list, filled, statement, transaction
 from resources.warehouse.records import AppliedEntities
 
 if TYPE_CHECKING:
@@ -35,18 +35,87 @@ _TABLES = ("entity_changes", "snapshot_entities")
 #: A state, but for whether the entity is there.
 _STATE = "project_id, namespace_id, entity_id, event_at, version_id, event_id, source_at"
 
+_BASE = """
+SELECT project_id, namespace_id, snapshot_id, snapshot_version, boundary_at, source_at
+FROM snapshots
+WHERE table_name = 'snapshot_entities'{known_snapshots}
+QUALIFY row_number() OVER (
+  PARTITION BY project_id, namespace_id
+  ORDER BY boundary_at DESC, exported_at DESC NULLS LAST, snapshot_version DESC
+) = 1
+"""
+_ROWS_OF_CHANGES = """
+SELECT {columns}
+FROM (SELECT *, batch_hour AS source_at FROM entity_changes)
+WHERE change_type = 'update'
+"""
+# The updates of hours and of kept snapshots, whole.
+_ROWS = """
+{rows_of_changes}
+UNION ALL
+SELECT {columns}
+FROM (
+  SELECT entity.*, kept.source_at
+  FROM snapshot_entities AS entity
+  JOIN snapshots AS kept ON entity.snapshot_id = kept.snapshot_id AND entity.snapshot_version = kept.snapshot_version
+  WHERE kept.table_name = 'snapshot_entities' AND entity.change_type = 'update'
+)
+"""
+# What is to be taken in: the changes of pending files, and every entity that was decided by a row of one of these very files, which
+# is possible only when it was loaded again. The other rows of such an entity compete again as well.
+_FRESH = """
+CREATE OR REPLACE TEMP TABLE fresh AS
+SELECT * FROM ({states_of_changes}) SEMI JOIN pending USING (source_at, project_id, namespace_id);
 
-def with_rule(name: str, *, moment: str | None = None, **values: str) -> str:
+CREATE OR REPLACE TEMP TABLE redone AS
+SELECT project_id, entity_id FROM entities SEMI JOIN pending USING (source_at, project_id, namespace_id)
+UNION
+SELECT project_id, entity_id FROM internal.ended_entities SEMI JOIN pending USING (source_at, project_id, namespace_id)
+UNION
+-- of files that were made before these columns were
+SELECT project_id, entity_id FROM internal.ended_entities SEMI JOIN fresh USING (project_id, entity_id) WHERE event_at IS NULL
+"""
+_REBUILD = """
+CREATE OR REPLACE TEMP TABLE winning AS
+SELECT *
+FROM ({states})
+QUALIFY row_number() OVER (PARTITION BY project_id, entity_id ORDER BY {newest_first}) = 1;
+
+DELETE FROM internal.ended_entities;
+INSERT INTO internal.ended_entities BY NAME SELECT {state} FROM winning WHERE NOT is_update;
+
+DELETE FROM entities
+"""
+_INSERT = """
+INSERT INTO entities BY NAME
+FROM ({chosen})
+SEMI JOIN (FROM winning WHERE is_update) AS winner USING (project_id, namespace_id, entity_id, event_at, source_at)
+"""
+# The rule of `entities` over what had happened before a moment. Of the snapshots the newest counts that was whole by then.
+ENTITIES_AT = """
+CREATE MACRO main.entities_at(moment) AS TABLE
+FROM ({rows})
+SEMI JOIN (
+  FROM (
+    FROM ({states})
+    QUALIFY row_number() OVER (PARTITION BY project_id, entity_id ORDER BY {newest_first}) = 1
+  )
+  WHERE is_update
+) AS winner USING (project_id, namespace_id, entity_id, event_at, source_at)
+"""
+
+
+def with_rule(text: str, *, moment: str | None = None, **values: str) -> str:
     """A statement with the rule written in, over everything or over what happened before `moment`, an expression."""
     before = "" if moment is None else f" < CAST({moment} AS TIMESTAMPTZ)"
-    return statement(
-        name,
+    return filled(
+        text,
         **values,
         states=statement("entities/states"),
         states_of_changes=statement("entities/states_of_changes"),
-        rows=statement("entities/rows"),
-        rows_of_changes=statement("entities/rows_of_changes"),
-        base=statement("entities/base"),
+        rows=_ROWS,
+        rows_of_changes=_ROWS_OF_CHANGES,
+        base=_BASE,
         of=before and " that was whole by then",
         known_snapshots=before and f" AND newest_event_at{before}",
         known_changes=before and f" AND change.event_at{before}",
@@ -83,11 +152,11 @@ def _take_in(connection: duckdb.DuckDBPyConnection, now: datetime, *, rebuilt: b
     written = touched = 0
     if file_count or renewed:
         if renewed:  # a new snapshot replaces nearly all rows
-            connection.execute(with_rule("entities/rebuild"))
+            connection.execute(with_rule(_REBUILD))
             touched, rows = _number(connection, "SELECT count(*) FROM winning"), "{rows}"
         else:
             touched, rows = _advance(connection)
-        written = _number(connection, with_rule("entities/insert", chosen=rows))
+        written = _number(connection, with_rule(_INSERT, chosen=rows))
         for table in ("loads", "snapshots"):
             connection.execute(
                 f"UPDATE {table} SET applied_at = $now WHERE applied_at IS NULL AND list_contains($tables, table_name)",  # noqa: S608
@@ -109,11 +178,11 @@ def _advance(connection: duckdb.DuckDBPyConnection) -> tuple[int, str]:
 
     Snapshots, and the hours before, are read only where a row that decided may be gone.
     """
-    connection.execute(with_rule("entities/fresh"))
+    connection.execute(with_rule(_FRESH))
     redone = _number(connection, "SELECT count(*) FROM redone")
     again = "SELECT * FROM ({states}) SEMI JOIN redone USING (project_id, entity_id)"
     again = again if redone else "SELECT * FROM fresh WHERE false"
-    connection.execute(with_rule("entities/advance", states_of_redone=again))
+    connection.execute(with_rule(statement("entities/advance"), states_of_redone=again))
     return _number(connection, "SELECT count(*) FROM touched"), "{rows}" if redone else "{rows_of_changes}"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from resources import tables
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, quoted, statement
-from resources.warehouse.entities.current import with_rule
+from resources.warehouse.entities.current import ENTITIES_AT, with_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,5 +35,5 @@ def questions() -> Iterator[str]:
         yield f"CREATE VIEW main.{identifier(table.name)} AS {query}"
         yield from comments(table, "VIEW")
     macro = tables.ENTITIES_AT
-    yield with_rule("entities/entities_at", moment=macro.parameters[0])
+    yield with_rule(ENTITIES_AT, moment=macro.parameters[0])
     yield f"COMMENT ON MACRO TABLE main.{identifier(macro.name)} IS {quoted(macro.description)}"

@@ -11,11 +11,11 @@ from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pipelines.report.page import figures
+from pipelines.report.page import figures, queries
 from resources.datasets import ARTICLE_CHANGES
 from resources.formatting import counted, hour_text, moment_text, size_text, value_text
 from resources.tables import HourState
-from resources.warehouse.database.sql import statement
+from resources.warehouse.database.sql import filled, statement
 from resources.warehouse.read.coverage import OUTSIDE, gap_hours
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def headline(status: Status) -> Iterator[tuple[str, str]]:
 
 def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]:
     """All of the page behind what needs attention, the most urgent first."""
-    [(first, last, first_load, last_load)] = published.sql(statement("read/page/span")).rows
+    [(first, last, first_load, last_load)] = published.sql(queries.SPAN).rows
     places = [place for place in status.places if place.dataset == ARTICLE_CHANGES.name]
     yield _newest_hours(places, gap_hours(status.gaps))
     if first is None:
@@ -136,7 +136,7 @@ def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]
         yield _rejects(published, axis)
     if first_load is not None:
         loading = _axis(first_load, last_load)
-        rows = published.sql(statement("read/page/loaded"), [loading.interval]).rows
+        rows = published.sql(queries.LOADED, [loading.interval]).rows
         yield _throughput(loading, rows)
         yield _units(published, loading)
         yield _storage(loading, rows, status, build_bytes)
@@ -257,8 +257,8 @@ def _edited(published: Reader, recent: datetime) -> Card:
 
 
 def _gone(published: Reader, first: datetime, last: datetime) -> Card:
-    axis, gone = _axis(first, last), statement("read/page/gone")
-    rows = published.sql(statement("read/page/gone_spans", gone=gone), [first, axis.interval]).rows
+    axis, gone = _axis(first, last), queries.GONE
+    rows = published.sql(filled(queries.GONE_SPANS, gone=gone), [first, axis.interval]).rows
     deleted, moved = (sum(row[n] for row in rows) for n in (1, 2))
     counts = f"{counted(deleted, 'deletion')}, {counted(moved, 'move')}"
     sentence = f"Of the seven days to the newest hour, by {axis.name}: {counts}."
@@ -266,9 +266,7 @@ def _gone(published: Reader, first: datetime, last: datetime) -> Card:
         return Card("Deletions and moves", sentence)
     newest = [
         (name, project, "moved away" if is_move else "deleted", at)
-        for project, name, is_move, at in published.sql(
-            statement("read/page/gone_newest", gone=gone), [first, _TITLES]
-        ).rows
+        for project, name, is_move, at in published.sql(filled(queries.GONE_NEWEST, gone=gone), [first, _TITLES]).rows
     ]
     names, series = ("deletions", "moves"), [axis.values(rows, 1), axis.values(rows, 2)]
     tables = [Table("The newest", ("title", "project", "what", "when (UTC)"), newest), _over_time(axis, names, series)]
@@ -277,7 +275,7 @@ def _gone(published: Reader, first: datetime, last: datetime) -> Card:
 
 def _rejects(published: Reader, axis: _Axis) -> Card:
     values = axis.values(published.sql(statement("read/page/hours"), [axis.interval]).rows, 1)
-    reasons = published.sql(statement("read/page/reasons"), [_TITLES]).rows
+    reasons = published.sql(queries.REASONS, [_TITLES]).rows
     if not sum(values) and not reasons:
         return Card("Rejects", "Every line that was loaded could be converted.")
     sentence = (
@@ -304,7 +302,7 @@ def _throughput(axis: _Axis, rows: Sequence[tuple[Any, ...]]) -> Card:
 
 def _units(published: Reader, axis: _Axis) -> Card:
     known = "The mirror keeps no history of the account's quota; `wme auth status` asks the service what is left."
-    rows = published.sql(statement("read/page/units"), [axis.interval]).rows
+    rows = published.sql(queries.UNITS, [axis.interval]).rows
     rows = [row for row in rows if axis.edges[0] <= row[0] < axis.edges[-1]]
     if not rows:
         return Card("Quota", f"No lookup and no snapshot is loaded, and hourly files cost no unit. {known}")

@@ -25,7 +25,7 @@ from resources.warehouse.database.connect import answer
 from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, nulls, quoted, statement
-from resources.warehouse.live.views import live_folder, live_views
+from resources.warehouse.live.views import live_views
 from resources.warehouse.read.faults import faults
 from resources.warehouse.read.history import window
 from resources.warehouse.read.lake_parts import lake_parts
@@ -59,6 +59,8 @@ class Sources:
         window: The months of changes that the build file holds itself; None: all.
         cold: Compacted files that may have changes of hours before them.
         versions: Identifier and version of each kept snapshot.
+        live: Folder of the stream.
+        is_stream_mixed: Files of the stream lack declared columns.
         has_visibility: Changes of visibility are kept beside those of the files.
     """
 
@@ -108,7 +110,6 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Look
         window=known,
         cold=tuple(path for path in cold if path not in missing),
         versions=[[part.snapshot_id, part.snapshot_version] for part in parts if part.source_at is not None],
-        live=str(live_folder(lake_root)),
         has_visibility=bool(answer(connection, f"SELECT 1 FROM {VISIBILITY_CHANGES.name} LIMIT 1")),  # noqa: S608  a declared name
     )
 

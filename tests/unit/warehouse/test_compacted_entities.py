@@ -82,7 +82,9 @@ def content(warehouse):
         names = ("entities", "entity_bodies")
         rows = {name: connection.execute(f"SELECT * FROM {name} ORDER BY ALL").fetchall() for name in names}
         connection.execute("ROLLBACK")
-    return rows, [Path(path) for one in found.kept for path in one.files]
+    return rows, [
+        Path(path) for one in found.parts if one.dataset.bodies is datasets.ENTITY_CHANGES.bodies for path in one.paths
+    ]
 
 
 @pytest.fixture

@@ -93,7 +93,8 @@ def content(warehouse, *more):
 def names(warehouse):
     """The files of snapshots that a publication would read."""
     with looking(warehouse) as connection:
-        return [path for version in sources(connection, warehouse._lake_root).snapshots for path in version.paths]
+        parts = sources(connection, warehouse._lake_root).parts
+        return [path for part in parts if part.dataset is datasets.SNAPSHOT_ARTICLES for path in part.paths]
 
 
 def rows_of(warehouse, table):

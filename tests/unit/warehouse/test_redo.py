@@ -69,9 +69,14 @@ def open_build(tmp_path):
     """A new build file that stays open: what is done between its being opened and closed is the same."""
     count = iter(range(1_000_000))
     with ExitStack() as stack:
-        yield lambda: stack.enter_context(
-            duckdb.connect(lay(tmp_path / f"{next(count)}") / "warehouse" / "build.duckdb")
-        )
+
+        def opened():
+            path = lay(tmp_path / f"{next(count)}") / "warehouse" / "build.duckdb"
+            connection = stack.enter_context(duckdb.connect(path))
+            connection.execute("SET search_path = 'internal,main'")
+            return connection
+
+        yield opened
 
 
 def test_an_hour_done_again_leaves_what_a_first_load_would_have_left(lake, clock, open_build):

@@ -185,7 +185,7 @@ def audits(made):
 
 def cold_files(warehouse):
     """The compacted files that the published `article_changes` reads."""
-    found = warehouse.sql("SELECT sql FROM duckdb_views() WHERE view_name = 'article_changes'").rows
+    found = warehouse.sql("SELECT sql FROM duckdb_views() WHERE view_name = 'lake_article_changes'").rows
     return [Path(one) for (text,) in found for one in text.split("'") if one.endswith(".parquet")]
 
 

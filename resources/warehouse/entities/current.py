@@ -17,10 +17,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from resources.datasets import Family
 from resources.tables import ENTITIES
-from resources.warehouse.database.connect import raise_revision
 from resources.warehouse.database.sql import column_list, filled, statement, transaction
 from resources.warehouse.records import AppliedEntities
+from resources.warehouse.state.pending import applied_to, find_pending, mark_applied, one_number
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 NEWEST_FIRST = (
     "event_at DESC, version_id DESC NULLS LAST, is_update DESC, event_id DESC NULLS LAST, source_at, namespace_id"
 )
-_TABLES = ("entity_changes", "snapshot_entities")
 #: A state, but for whether the entity is there.
 _STATE = "project_id, namespace_id, entity_id, event_at, version_id, event_id, source_at"
 
@@ -139,13 +139,10 @@ def rebuild(connection: duckdb.DuckDBPyConnection, now: datetime) -> AppliedEnti
 
 def _take_in(connection: duckdb.DuckDBPyConnection, now: datetime, *, rebuilt: bool = False) -> AppliedEntities:
     started = time.perf_counter()
-    connection.execute(
-        "CREATE OR REPLACE TEMP TABLE pending AS SELECT source_at, project_id, namespace_id FROM loads "
-        "WHERE table_name = 'entity_changes' AND applied_at IS NULL"
-    )
-    file_count = _number(connection, "SELECT count(*) FROM pending")
+    find_pending(connection, applied_to(ENTITIES, Family.HOURLY))
+    file_count = one_number(connection, "SELECT count(*) FROM pending")
     renewed = rebuilt or bool(
-        _number(
+        one_number(
             connection, "SELECT count(*) FROM snapshots WHERE table_name = 'snapshot_entities' AND applied_at IS NULL"
         )
     )
@@ -153,20 +150,15 @@ def _take_in(connection: duckdb.DuckDBPyConnection, now: datetime, *, rebuilt: b
     if file_count or renewed:
         if renewed:  # a new snapshot replaces nearly all rows
             connection.execute(with_rule(_REBUILD))
-            touched, rows = _number(connection, "SELECT count(*) FROM winning"), "{rows}"
+            touched, rows = one_number(connection, "SELECT count(*) FROM winning"), "{rows}"
         else:
             touched, rows = _advance(connection)
-        written = _number(connection, with_rule(_INSERT, chosen=rows))
-        for table in ("loads", "snapshots"):
-            connection.execute(
-                f"UPDATE {table} SET applied_at = $now WHERE applied_at IS NULL AND list_contains($tables, table_name)",  # noqa: S608
-                {"now": now, "tables": list(_TABLES)},
-            )
-        raise_revision(connection)
+        written = one_number(connection, with_rule(_INSERT, chosen=rows))
+        mark_applied(connection, applied_to(ENTITIES), now)
     return AppliedEntities(
         file_count=file_count,
         is_renewed=renewed,
-        entity_count=_number(connection, "SELECT count(*) FROM entities"),
+        entity_count=one_number(connection, "SELECT count(*) FROM entities"),
         touched_count=touched,
         written_count=written,
         seconds=time.perf_counter() - started,
@@ -179,13 +171,8 @@ def _advance(connection: duckdb.DuckDBPyConnection) -> tuple[int, str]:
     Snapshots, and the hours before, are read only where a row that decided may be gone.
     """
     connection.execute(with_rule(_FRESH))
-    redone = _number(connection, "SELECT count(*) FROM redone")
+    redone = one_number(connection, "SELECT count(*) FROM redone")
     again = "SELECT * FROM ({states}) SEMI JOIN redone USING (project_id, entity_id)"
     again = again if redone else "SELECT * FROM fresh WHERE false"
     connection.execute(with_rule(statement("entities/advance"), states_of_redone=again))
-    return _number(connection, "SELECT count(*) FROM touched"), "{rows}" if redone else "{rows_of_changes}"
-
-
-def _number(connection: duckdb.DuckDBPyConnection, query: str) -> int:
-    """The single number that a count or an insert answers with."""
-    return int(connection.execute(query).fetchall()[0][0])
+    return one_number(connection, "SELECT count(*) FROM touched"), "{rows}" if redone else "{rows_of_changes}"

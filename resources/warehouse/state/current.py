@@ -10,6 +10,15 @@ Two maxima carry it: the newest row of each title and the newest update of each 
 same row. Both are functions of the loaded rows alone, never of the order in which they came. Where the two agree, the row
 stands in `articles` and nowhere else; where they do not, in `internal.titles` and `internal.pages`, which stay small.
 
+`_advance` turns pending changes into rows of `articles`, in these steps:
+
+1. Files that the ledger has as pending are found, and their rows that can decide (`fresh`).
+2. A file that was loaded again may lack the row that decided: all rows of its titles and pages compete again.
+3. The rows of `articles` with one of these titles or pages are found (`near`).
+4. The newest row of each title and the newest update of each page are computed; a row that is both is winning.
+5. Rows of `articles` that are no longer winning are deleted, and maxima that are no row of `articles` are kept apart.
+6. Winning rows that are new are inserted, in full: from the changes, the lookups or the base snapshot.
+
 An hour that only adds rows moves the maxima up. An hour that was loaded again may have lost the row that decided: every
 title and page that was decided by a row of that very file is looked up anew in all rows. A new snapshot replaces nearly
 all rows of its project, so the project is made anew: neither titles nor pages reach over projects.
@@ -23,13 +32,13 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from resources.datasets import SNAPSHOT_ARTICLES, datasets
+from resources.datasets import LOOKUPS, SNAPSHOT_ARTICLES, Family, datasets
 from resources.files import UnusableFileError
 from resources.tables import ARTICLE_CHANGES, ARTICLES
-from resources.warehouse.database.connect import answer, is_exhausted, raise_revision
+from resources.warehouse.database.connect import answer, is_exhausted
 from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.memory import limit_of
-from resources.warehouse.database.sql import column_list, quoted, statement, transaction
+from resources.warehouse.database.sql import column_list, filled, quoted, statement, transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.faulty import named
 from resources.warehouse.load.files import retire, supersede
@@ -39,6 +48,7 @@ from resources.warehouse.read.history import make_all_changes, window
 from resources.warehouse.read.lake_parts import lake_parts
 from resources.warehouse.read.reading import of_projects
 from resources.warehouse.records import Applied
+from resources.warehouse.state.pending import applied_to, find_pending, mark_applied, one_number
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -50,8 +60,71 @@ _LIVING = (
     "articles.rowid AS place, project_id, replace(name, '_', ' ') AS title, article_id, event_at, version_id, "
     "true AS is_update, event_key, source_at, namespace_id"
 )
+# After a redo the maxima of these titles and pages are unknown: all their rows compete again.
+_HISTORY = """
+INSERT INTO fresh
+(
+  SELECT * FROM states SEMI JOIN redone_titles USING (project_id, title)
+  UNION
+  SELECT * FROM states SEMI JOIN redone_pages USING (project_id, article_id)
+)
+EXCEPT
+SELECT * FROM fresh
+"""
+# What `apply_maxima` found: rows that no longer count go, and of both maxima is kept what is not the same row.
+_KEEP = """
+DELETE FROM internal.titles AS old
+USING (SELECT project_id, title FROM moved_titles UNION SELECT project_id, title FROM new_titles) AS moved
+WHERE old.project_id = moved.project_id AND old.title = moved.title;
+INSERT INTO internal.titles SELECT * FROM new_titles ANTI JOIN winning USING ({row_key});
+DELETE FROM internal.pages AS old
+USING (SELECT project_id, article_id FROM moved_pages UNION SELECT project_id, article_id FROM new_pages) AS moved
+WHERE old.project_id = moved.project_id AND old.article_id = moved.article_id;
+INSERT INTO internal.pages SELECT * FROM new_pages ANTI JOIN winning USING ({row_key});
+DELETE FROM articles WHERE rowid IN (SELECT place FROM leaving)
+"""
+_INSERT_CHANGES = """
+INSERT INTO articles BY NAME
+SELECT {columns}, {title_key} AS title_key, event_key
+FROM (SELECT *, batch_hour AS source_at, replace(name, '_', ' ') AS title FROM {changes} WHERE change_type = 'update') AS change
+-- the rows of snapshots, which are of no full hour, would only take memory
+SEMI JOIN (FROM deciding WHERE source_at = time_bucket(INTERVAL 1 HOUR, source_at)) AS deciding USING ({row_key_of_changes})
+"""
+# Two lookups of one run may lead to the same page, by two spellings of its title.
+_INSERT_LOOKED_UP = """
+INSERT INTO articles BY NAME
+SELECT {columns}, {title_key} AS title_key, event_key
+FROM (SELECT *, 'update' AS change_type, replace(name, '_', ' ') AS title FROM lookups WHERE is_found AND purpose <> 'watch') AS page
+SEMI JOIN deciding USING ({row_key_of_changes})
+QUALIFY row_number() OVER (PARTITION BY project_id, article_id ORDER BY looked_up_at, asked_name) = 1
+"""
+# The maxima of the titles and pages of one pass: each has all its rows in the same one.
+_REBUILD_SOME = """
+INSERT INTO new_titles
+SELECT * FROM states SEMI JOIN renewed USING (project_id)
+WHERE hash(title) % {passes} = {number}
+QUALIFY row_number() OVER (PARTITION BY project_id, title ORDER BY {newest_state_first}) = 1;
+INSERT INTO new_pages
+SELECT * FROM states SEMI JOIN renewed USING (project_id)
+WHERE is_update AND hash(article_id) % {passes} = {number}
+QUALIFY row_number() OVER (PARTITION BY project_id, article_id ORDER BY {newest_state_first}) = 1
+"""
+_REBUILD_MAXIMA = """
+CREATE OR REPLACE TEMP TABLE deciding AS
+SELECT new_titles.* FROM new_titles JOIN new_pages USING ({row_key});
+DELETE FROM internal.titles WHERE project_id IN (SELECT project_id FROM renewed);
+INSERT INTO internal.titles SELECT * FROM new_titles ANTI JOIN deciding USING ({row_key});
+DELETE FROM internal.pages WHERE project_id IN (SELECT project_id FROM renewed);
+INSERT INTO internal.pages SELECT * FROM new_pages ANTI JOIN deciding USING ({row_key});
+DROP TABLE new_titles;
+DROP TABLE new_pages;
+DELETE FROM articles WHERE project_id IN (SELECT project_id FROM renewed)
+"""
 #: About what a row takes while the newest of each title is found.
 _STATE_BYTES = 250
+#: Tables whose files `articles` applies, without and with those of snapshots.
+_FILES = (*applied_to(ARTICLES, Family.HOURLY), LOOKUPS.name)
+_APPLIED = (*applied_to(ARTICLES), LOOKUPS.name)
 _RENEWED = "SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS NULL"
 
 
@@ -135,10 +208,7 @@ def take_in(
     """Take in what is pending (everything where it is rebuilt), and make the projects of the query `renewed` anew, inside a transaction."""
     started = time.perf_counter()
     upserted = removed = recomputed = 0
-    pending = "table_name IN ('article_changes', 'lookups')" + ("" if rebuilt else " AND applied_at IS NULL")
-    connection.execute(
-        f"CREATE OR REPLACE TEMP TABLE pending AS SELECT source_at, batch_hour, project_id, namespace_id FROM loads WHERE {pending}"  # noqa: S608
-    )
+    find_pending(connection, _FILES, rebuilt=rebuilt)
     connection.execute(f"CREATE OR REPLACE TEMP TABLE renewed AS {renewed}")
     hours = tuple(
         hour
@@ -156,7 +226,7 @@ def take_in(
         if not rebuilt:
             counts = _advance(connection, lake_root, bases)
             upserted, removed, recomputed = upserted + counts[0], counts[1], counts[2]
-        _mark_applied(connection, now)
+        mark_applied(connection, _APPLIED, now)
     article_count = _count(connection, "articles")
     return Applied(
         hours=hours,
@@ -188,28 +258,27 @@ def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list
 
 
 def _advance(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart]) -> tuple[int, int, int]:
-    """Take in the pending files of the projects that are not made anew; pages written, removed, looked up anew."""
+    """Apply the pending files of the projects that are not made anew: the steps of this module's docstring.
+
+    Returns the pages written, removed, and looked up anew.
+    """
     if not _count(connection, "pending ANTI JOIN renewed USING (project_id)"):
         return 0, 0, 0
-    recomputed = _decide(connection, lake_root, bases)
-    removed = _count(connection, "leaving ANTI JOIN deciding USING (project_id, article_id)")
-    connection.execute(statement("state/keep_maxima"))
-    # where nothing was loaded again, what decides anew is of pending files, which are in `article_changes`
-    return _insert(connection, bases, "all_changes" if recomputed else "article_changes"), removed, recomputed
-
-
-def _decide(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart]) -> int:
-    """Make `deciding` and `leaving` of what is pending; returns how many titles and pages were looked up anew."""
+    # 1
     connection.execute(statement("state/apply_pending", candidates="internal.candidates"))
+    # 2
     redone = ("(SELECT DISTINCT * FROM redone_titles)", "(SELECT DISTINCT * FROM redone_pages)")
     recomputed = sum(_count(connection, rows) for rows in redone)
     if recomputed:
         _compete(connection, lake_root, bases, "SELECT DISTINCT project_id FROM advancing")
-        connection.execute(statement("state/apply_history"))
-    connection.execute(statement("state/moved"))
-    connection.execute(statement("state/near", living=_LIVING))
-    connection.execute(statement("state/apply_maxima"))
-    return recomputed
+        connection.execute(_HISTORY)
+    # 3 and 4
+    connection.execute(statement("state/advance", living=_LIVING))
+    # 5
+    removed = _count(connection, "leaving ANTI JOIN deciding USING (project_id, article_id)")
+    connection.execute(filled(_KEEP))
+    # 6: where nothing was loaded again, what decides anew is of pending files, which are in `article_changes`
+    return _insert(connection, bases, "all_changes" if recomputed else "article_changes"), removed, recomputed
 
 
 def _renew(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart]) -> int:
@@ -219,8 +288,8 @@ def _renew(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[L
         connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS FROM states LIMIT 0")
     passes = _passes(connection)
     for number in range(passes):
-        connection.execute(statement("state/rebuild_pass", passes=str(passes), number=str(number)))
-    connection.execute(statement("state/rebuild_maxima"))
+        connection.execute(filled(_REBUILD_SOME, passes=str(passes), number=str(number)))
+    connection.execute(filled(_REBUILD_MAXIMA))
     return _insert(connection, bases, "all_changes")
 
 
@@ -230,38 +299,23 @@ def _passes(connection: duckdb.DuckDBPyConnection) -> int:
     DuckDB moves whole tables out of the memory, but finding the newest rows of all titles at once takes memory in proportion.
     """
     query = "SELECT coalesce(sum(row_count), 0) FROM loads SEMI JOIN renewed USING (project_id)"
-    return 1 + _rows(connection, query) * _STATE_BYTES * 2 // limit_of(connection)
+    return 1 + one_number(connection, query) * _STATE_BYTES * 2 // limit_of(connection)
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, bases: list[LakePart], changes: str) -> int:
     """Put the rows of `deciding` into `articles`, whole, from `changes` or wherever they stand; returns their number."""
     row_key = ", ".join(name for name in STATE if name != "is_update")
     columns = {"columns": column_list(ARTICLES), "row_key_of_changes": row_key}
-    inserted = _rows(connection, statement("state/insert_articles", changes=changes, **columns))
-    inserted += _rows(connection, statement("state/insert_looked_up", **columns))
+    inserted = one_number(connection, filled(_INSERT_CHANGES, changes=changes, **columns))
+    inserted += one_number(connection, filled(_INSERT_LOOKED_UP, **columns))
     sources = set(connection.execute("SELECT DISTINCT epoch_us(source_at), project_id FROM deciding").fetchall())
     for base in bases:
         assert base.source_at is not None
         if (round(base.source_at.timestamp() * 1_000_000), base.project_id) in sources:
-            inserted += _rows(connection, base.insert_deciding(ARTICLES))
+            inserted += one_number(connection, base.insert_deciding(ARTICLES))
     connection.execute("DROP TABLE deciding")
     return inserted
 
 
-def _mark_applied(connection: duckdb.DuckDBPyConnection, now: datetime) -> None:
-    for table in ("loads", "snapshots"):
-        connection.execute(
-            f"UPDATE {table} SET applied_at = ? "  # noqa: S608
-            "WHERE applied_at IS NULL AND table_name IN ('article_changes', 'snapshot_articles', 'lookups')",
-            [now],
-        )
-    raise_revision(connection)
-
-
 def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
-    return _rows(connection, f"SELECT count(*) FROM {table}")  # noqa: S608  names of this module
-
-
-def _rows(connection: duckdb.DuckDBPyConnection, query: str) -> int:
-    """The single number that a count, an insert or a delete answers with."""
-    return int(connection.execute(query).fetchall()[0][0])
+    return one_number(connection, f"SELECT count(*) FROM {table}")  # noqa: S608  names of this module

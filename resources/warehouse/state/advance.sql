@@ -1,3 +1,30 @@
+-- Titles and pages that something new is known of. Long tables are searched by short keys first, and rows are compared
+-- whole only among the few that were found: `title_key` may be shared by two titles, a page id by two projects.
+CREATE OR REPLACE TEMP TABLE moved_titles AS
+SELECT project_id, title, {title_key} AS title_key
+FROM (SELECT project_id, title FROM fresh UNION SELECT project_id, title FROM redone_titles);
+
+CREATE OR REPLACE TEMP TABLE moved_pages AS
+SELECT project_id, article_id FROM fresh WHERE is_update UNION SELECT project_id, article_id FROM redone_pages;
+
+-- Most pages that changed are found by their title; a page lives once, so only the others are looked for by their number:
+-- those that moved, which are few, and those that are new.
+CREATE OR REPLACE TEMP TABLE near AS
+SELECT {living}
+FROM articles
+SEMI JOIN moved_titles USING (title_key);
+
+CREATE OR REPLACE TEMP TABLE elsewhere AS
+SELECT rowid AS place
+FROM articles
+SEMI JOIN (FROM moved_pages ANTI JOIN near USING (project_id, article_id)) AS unseen USING (article_id)
+ANTI JOIN near ON articles.rowid = near.place;
+
+INSERT INTO near
+SELECT {living}
+FROM articles
+SEMI JOIN elsewhere ON articles.rowid = elsewhere.place;
+
 -- `near`: living rows, those of all these titles and pages among them. Rows are compared whole here.
 CREATE OR REPLACE TEMP TABLE living AS
 SELECT * FROM near SEMI JOIN moved_titles USING (project_id, title)

@@ -186,7 +186,9 @@ def audits(made):
 def cold_files(warehouse):
     """The compacted files that the published `article_changes` reads."""
     found = warehouse.sql("SELECT sql FROM duckdb_views() WHERE view_name = 'lake_article_changes'").rows
-    return [Path(one) for (text,) in found for one in text.split("'") if one.endswith(".parquet")]
+    return [
+        Path(one) for (text,) in found for one in text.split("'") if one.startswith("/") and one.endswith(".parquet")
+    ]
 
 
 def test_an_hour_that_is_loaded_again_is_held_until_articles_and_a_compaction_have_taken_it_in(mirror, again):

@@ -180,7 +180,7 @@ def _internal(found: Sources) -> Iterator[str]:
 
 
 def _queries(found: Sources) -> dict[str, str]:
-    """What each view shows, by its name; a part without files would not be a query."""
+    """The query of each view, by its name; a part without files would not be a query."""
     present = [part for part in found.parts if part.paths]
     of_snapshots = [part for part in present if part.dataset.rows_stay_in_lake]
     texts = {view.name: [part.bodies() for part in present if part.dataset.bodies is view] for view in _text_views()}

@@ -11,7 +11,7 @@ import duckdb
 import filelock
 import pytest
 
-from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseDamagedError, WarehouseFullError
+from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseFullError
 from resources.warehouse.database.sql import transaction
 
 
@@ -72,12 +72,6 @@ def test_connection_and_lock_are_given_back_after_a_failure(data, lake, warehous
     with duckdb.connect(warehouse.build_path) as connection:
         assert connection.execute("SELECT count(*) FROM loads").fetchall() == [(0,)]
     filelock.FileLock(data / "state" / "warehouse.lock").acquire(timeout=0).lock.release()
-
-
-def test_file_that_is_no_database_is_not_taken_for_a_lock(warehouse):
-    warehouse.build_path.write_bytes(b"not a database " * 1000)
-    with pytest.raises(WarehouseDamagedError, match=r"DuckDB cannot read build\.duckdb.*not a valid DuckDB database"):
-        warehouse.pending_hours()
 
 
 def test_memory_that_runs_out_is_said_and_rolled_back(lake, warehouse):

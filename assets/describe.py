@@ -1,4 +1,4 @@
-"""What Dagster shows: column schemas, markdown tables, and the metadata of each layer."""
+"""Metadata for Dagster: column schemas, markdown tables, and the metadata of each layer."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def preview(paths: Sequence[Path], columns: Sequence[str]) -> dg.MarkdownMetadat
 
 
 def remarks_of(conversions: Iterable[ConvertedFile]) -> str:
-    """What else the archives of some conversions hold, in sentences; empty where it is nothing."""
+    """Remarks on the archives of some conversions, as sentences; empty if there are none."""
     return "\n".join(f"{made.identifier}: {remark}" for made in conversions for remark in made.remarks)
 
 
@@ -97,7 +97,10 @@ def markdown(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> dg
 
 
 def sized(metadata: dict[str, Any]) -> dict[str, Any]:
-    """The same, with each amount of bytes a second time, to be read: the Dagster UI plots numbers, but shows them without a unit."""
+    """Add a readable copy of each byte count to the metadata.
+
+    The Dagster UI plots numbers, but shows them without a unit.
+    """
     return metadata | {
         name.replace("bytes", "size"): size_text(value)
         for name, value in metadata.items()
@@ -131,7 +134,8 @@ def earlier_materialization(
 def work_of(record: dg.EventLogRecord | None) -> dict[str, Any]:
     """The metadata about the work that made a partition, for a run that found it done; empty: it is not known.
 
-    A run without work would otherwise show zeros in the plots, in place of those of the run that fetched and converted the files.
+    A run without work would otherwise show zeros in the plots, in place of those of the run that fetched and converted
+    the files.
     """
     if record is None or (before := record.asset_materialization) is None:
         return {}

@@ -1,6 +1,7 @@
 """Errors of the library as Dagster failures.
 
-Nothing is retried here: the client retries a request, the download a broken body, Dagster a run; each cause has one of them.
+Nothing is retried here: the client retries a request, the download a broken body, Dagster a run; each cause has one of
+them.
 """
 
 from __future__ import annotations
@@ -40,13 +41,16 @@ def failure(error: Exception) -> dg.Failure:
 
 
 def _unavailable(errors: Iterable[Exception]) -> dict[str, Any]:
-    """What other runs need not ask for either (`service`, `warehouse`), for whoever sees only the events of this run."""
+    """Return the unavailable component (`service`, `warehouse`), which other runs need not try either.
+
+    It is for readers that see only the events of this run.
+    """
     ending = next((error for error in errors if unavailable(error)), None)
     return {} if ending is None else {"unavailable": unavailable(ending), "retryable": retryable(ending)}
 
 
 class RunConfig(BaseModel):
-    """What the launchpad offers for a step. A value that is out of bounds fails the step with a sentence."""
+    """The configuration of a step in the launchpad. A value that is out of bounds fails the step with a sentence."""
 
     @classmethod
     def config_schema(cls) -> dict[str, dg.Field]:
@@ -71,7 +75,8 @@ class RunConfig(BaseModel):
 def as_failure(context: dg.AssetExecutionContext | None = None, keys: Iterable[dg.AssetKey] = ()) -> Iterator[None]:
     """Turn whatever goes wrong within into a Dagster failure with a sentence.
 
-    With a context, the sentence stands beside the partition of the assets `keys` as well, where Dagster only names the run.
+    With a context, the sentence stands beside the partition of the assets `keys` as well, where Dagster only names the
+    run.
     """
     try:
         yield
@@ -90,9 +95,10 @@ def tell(context: dg.AssetExecutionContext, keys: Iterable[dg.AssetKey], partiti
 
 
 def failed_hours(failed: Mapping[datetime, Exception], total: int, what: str = "") -> dg.Failure:
-    """The failure of a run over several hours, naming the hours that failed and why; what several have in common is said once.
+    """Return the failure of a run over several hours, with the failed hours and their reasons.
 
-    All other hours have been committed: running again repeats only the failed ones. `what`: the dataset, where it must be named.
+    A reason that several hours share appears once. All other hours have been committed: running again repeats only the
+    failed ones. `what`: the dataset, where it must be named.
     """
     alike: dict[str, list[datetime]] = {}
     for hour, error in sorted(failed.items()):

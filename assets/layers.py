@@ -41,7 +41,7 @@ _VERSIONS: Final[dict[Family, Callable[[Table], str]]] = {Family.LIST: list_vers
 
 
 def archive_key(dataset: Dataset) -> dg.AssetKey:
-    """What the service sent, byte for byte. All lists share one."""
+    """The asset with the bytes as the service sent them. All lists share one."""
     return dg.AssetKey(["archive", dataset.archive])
 
 

@@ -69,8 +69,8 @@ def check(
             except ServiceUnavailable as error:
                 if known is None:
                     raise type(error)(
-                        f"Whether the service has the {kind} {listed(list(map(str, names)), _SHOWN)} cannot be checked: its list of them is not "
-                        f"archived yet, and cannot be fetched. {error}"
+                        f"Whether the service has the {kind} {listed(list(map(str, names)), _SHOWN)} cannot be "
+                        f"checked: its list of them is not archived yet, and cannot be fetched. {error}"
                     ) from error
                 note = f" {_age(layout, kind)}"
             else:

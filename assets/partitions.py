@@ -1,7 +1,7 @@
 """The partitions: the hours of everything that comes in hourly files, and the identifiers of snapshots.
 
-Projects and namespaces are configuration, because hour x project would pass Dagster's limit of 100,000 partitions within a
-year and its range backfills of two dimensions are unreliable.
+Projects and namespaces are configuration, because hour x project would pass Dagster's limit of 100,000 partitions
+within a year and its range backfills of two dimensions are unreliable.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ def recent_hours(now: datetime) -> list[datetime]:
 
 
 def first_of_mirror(data: Path, now: datetime) -> datetime:
-    """The oldest hour that the service still had when the data folder was first used; the same in every process from then on.
+    """Return the oldest hour that the service still had when the data folder was first used.
 
-    Processes of one mirror load the definitions at different times, and a run over hours fails in a process whose partitions begin later. So the
-    hour is noted once, in `state/first_hour.json`. An absent or empty folder stays as it is: the hour is then that of `now`, as where the folder
-    cannot be written.
+    Processes of one mirror load the definitions at different times, and a run over hours fails in a process whose
+    partitions begin later. So the hour is recorded once, in `state/first_hour.json`, for all later processes. An absent
+    or empty folder is not changed: the hour is then that of `now`, as it is if the folder cannot be written.
     """
     path, hour = data / "state" / "first_hour.json", recent_hours(now)[0]
 

@@ -52,9 +52,9 @@ def published_warehouse() -> dg.AssetsDefinition:
         kinds={"duckdb"},
         owners=list(OWNERS),
         freshness_policy=HOURLY,
-        description="The DuckDB file for analysts: tables natively, bodies as views over the lake. A new file is made beside and "
-        "renamed over the old one, so that a reader never waits and never sees half a load. Files of the lake and the archive that "
-        "were replaced go after a grace period.",
+        description="The DuckDB file for analysts: tables natively, bodies as views over the lake. A new file is made "
+        "beside and renamed over the old one, so that a reader never waits and never sees half a load. Files of the "
+        "lake and the archive that were replaced go after a grace period.",
     )
     def publish(
         context: dg.AssetExecutionContext,
@@ -63,7 +63,7 @@ def published_warehouse() -> dg.AssetsDefinition:
         warehouse: WarehouseResource,
         engine: EngineResource,
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        """Say what is missing in the coverage, then publish, unless the run publishes only when it is due and it is not."""
+        """Record the missing hours in the coverage, then publish, unless the run publishes only when due."""
         store, every = warehouse.warehouse, warehouse.publish_every
         with as_failure():
             # in any case, since the checks look for gaps there
@@ -109,7 +109,10 @@ def fill_coverage(enterprise: EnterpriseResource, store: Warehouse) -> None:
 
 
 def _note_failed(context: dg.AssetExecutionContext, enterprise: EnterpriseResource, store: Warehouse) -> None:
-    """Record the hours that were asked for by a run that failed before it could record anything: they are missing as well."""
+    """Record the hours of a run that failed before it could record anything.
+
+    They are missing as well.
+    """
     now = datetime.now(UTC)
     for dataset in datasets.datasets(Family.HOURLY):
         scope = enterprise.scope_of(dataset)
@@ -120,17 +123,23 @@ def _note_failed(context: dg.AssetExecutionContext, enterprise: EnterpriseResour
         rows = store.coverage(failed[0], failed[-1] + HOUR, published=False, dataset=dataset)
         known = {(row.batch_hour, row.project_id, row.namespace_id) for row in rows}
         wanted = [(hour, *place) for hour in failed for place in scope if (hour, *place) not in known]
-        reason = "Its run failed before it began with the hour; the service still keeps it, so a run or a backfill brings it in."
+        reason = (
+            "Its run failed before it began with the hour; the service still keeps it, so a run or a backfill brings "
+            "it in."
+        )
         store.record_statuses([HourStatus(*one, HourState.MISSING, reason) for one in wanted], dataset=dataset)
 
 
 def _kept(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehouse) -> dict[str, Any]:
-    """What keeps the mirror in order, now that nobody waits for this run any more."""
+    """Maintain the mirror after publishing, when nothing waits for this run any more."""
     return _merged(context, store) | _tidied(context, lake, store)
 
 
 def _merged(context: dg.AssetExecutionContext, store: Warehouse) -> dict[str, Any]:
-    """Let DuckDB merge the small row groups that hours have left, once a day. A failure is no reason for a run to fail."""
+    """Let DuckDB merge the small row groups that hours have left, once a day.
+
+    A failure is no reason for a run to fail.
+    """
     try:
         return {"row_groups_merged": True} if store.merge_row_groups() else {}
     except WarehouseError as error:

@@ -16,11 +16,11 @@ KEY = dg.AssetKey(["published", "report"])
 
 
 class Report(Protocol):
-    """What is known of a page that was written."""
+    """A written page and its figures."""
 
     @property
     def path(self) -> Path:
-        """Where it is."""
+        """The path of the page."""
 
     @property
     def size_bytes(self) -> int:
@@ -32,7 +32,7 @@ class Report(Protocol):
 
     @property
     def attention_count(self) -> int:
-        """How many there are, those that the page leaves out among them."""
+        """The number of all these sentences, also those that the page omits."""
 
     @property
     def picture_count(self) -> int:
@@ -40,7 +40,7 @@ class Report(Protocol):
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """The seconds that writing took."""
 
 
 Writer = Callable[[], Report]
@@ -55,9 +55,9 @@ def report(write: Writer) -> dg.AssetsDefinition:
         group_name="published",
         kinds={"html"},
         owners=list(OWNERS),
-        description="One HTML page that needs no network, made of the published file: what needs attention, coverage, lag, changes by project, most "
-        "edited pages, deletions and moves, rejects, throughput, quota and storage. The web server of `wme ui` shows it at [/report](/report); `wme report` writes "
-        "the same file.",
+        description="One HTML page that needs no network, made of the published file: what needs attention, coverage, "
+        "lag, changes by project, most edited pages, deletions and moves, rejects, throughput, quota and storage. The "
+        "web server of `wme ui` shows it at [/report](/report); `wme report` writes the same file.",
     )
     def page(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
         """Write the page; an open browser shows it after a reload."""
@@ -71,7 +71,8 @@ def report(write: Writer) -> dg.AssetsDefinition:
                         "\n".join(f"- {markdown_text(text)}" for text in made.attention) or "Nothing needs attention."
                     ),
                     "attention_count": made.attention_count,
-                    # of the web server of `wme ui`, whatever its name behind a proxy is: browsers open no file from a page
+                    # of the web server of `wme ui`, whatever its name behind a proxy is: browsers open no file from a
+                    # page
                     **({} if context.asset_key != KEY else {"page": dg.MetadataValue.url(REPORT_PATH)}),
                     "dagster/uri": str(made.path),
                     "bytes": made.size_bytes,

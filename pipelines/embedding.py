@@ -53,11 +53,11 @@ class Prefix:
         return key.with_prefix(self.text) if self.text else key
 
     def covers(self, key: dg.AssetKey) -> bool:
-        """Whether an asset of a project is one of those with the prefix."""
+        """Return True if an asset of a project is one of those with the prefix."""
         return not self.text or key.path[0] == self.text
 
     def runs(self, run: dg.DagsterRun) -> bool:
-        """Whether a run of a project is one of our jobs, or over one of our assets."""
+        """Return True if a run of a project is one of our jobs, or over one of our assets."""
         if run.asset_selection:
             return any(map(self.covers, run.asset_selection))
         return run.job_name.startswith(self.name(""))

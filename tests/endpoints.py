@@ -26,16 +26,13 @@ if TYPE_CHECKING:
 _HEAD = """\
 # Endpoints
 
-Every endpoint of the [interface description](sandbox.md#what-it-serves), and where it is used, served and tested in this project.
-`python -m tests.endpoints > docs/endpoints.md` makes this page; the tests fail if it differs from the description or the code.
+Every endpoint of the [interface description](sandbox.md#what-it-serves), and where it is used, served and tested in
+this project. `python -m tests.endpoints > docs/endpoints.md` makes this page; the tests fail if it differs from the
+description or the code.
 
-<<<<<<< HEAD
-*Client* is a method, as reached from an `EnterpriseClient`, *command* the command that uses it, *assets* those that send requests to the endpoint, *sandbox* a module
-of `resources/sandbox/api/endpoints`, *test* a function below `tests`. A cell that begins with a dash gives the reason why there is none.
-=======
-*Client* is a method of `EnterpriseClient`, *command* the command that uses it, *assets* those that send requests to the endpoint, *sandbox* a module
-of `resources/sandbox/api`, *test* a function below `tests`. A cell that begins with a dash gives the reason why there is none.
->>>>>>> 7ca00ac (Declare the sandbox's options once and merge its modules)
+*Client* is a method, as reached from an `EnterpriseClient`, *command* the command that uses it, *assets* those that
+send requests to the endpoint, *sandbox* a module of `resources/sandbox/api`, *test* a function below `tests`. A cell that
+begins with a dash gives the reason why there is none.
 
 | endpoint | client | command | assets | sandbox | test |
 |---|---|---|---|---|---|
@@ -43,8 +40,8 @@ of `resources/sandbox/api`, *test* a function below `tests`. A cell that begins 
 _CHOICES = """
 ## What was chosen
 
-Where the service's documentation is silent or contradicts itself, the most likely form was chosen. `make test-live` checks against the service
-of the configured account what can be checked with it.
+Where the service's documentation is silent or contradicts itself, the most likely form was chosen. `make test-live`
+checks against the service of the configured account what can be checked with it.
 
 | chosen | alternative | decided in | checked |
 |---|---|---|---|

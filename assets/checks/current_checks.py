@@ -1,7 +1,8 @@
-"""The checks of a current state: each page is there once, none that was deleted is there, and none that changed is missing.
+"""The checks of a current state: no duplicate page, no deleted page, no missing change.
 
-What they cost is bounded. Keys are compared of at most `ROWS_AT_A_TIME` rows after each run, another part each hour; what was deleted or changed is
-looked for in the hours that the run has taken in, at most `HOURS`. Asked for by themselves, they look at all keys.
+Their cost is bounded. After each run, the keys of at most `ROWS_AT_A_TIME` rows are compared, another part each hour.
+Deletions and changes are compared for the hours that the run has applied, at most `HOURS`. Checks that are started
+alone compare all keys.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Advanced:
 
     @cached_property
     def overlooked(self) -> tuple[Findings[Overlooked], Findings[Overlooked]]:
-        """What was deleted and is there, and what else is not there as it was last known; asked once."""
+        """The deleted rows that are still present, and the rows that differ from their last change; queried once."""
         return self.auditor.overlooked(self.table, HOURS, name=NAMED)
 
 
@@ -60,7 +61,8 @@ def of_state(table: Table, noun: str) -> list[Check[Advanced]]:
             dg.AssetCheckSpec(
                 "changes_taken_in",
                 asset=key,
-                description=f"Each {noun} of the hours that were taken in last is there as it was last known, or known as ended.",
+                description=f"Each {noun} of the hours that were taken in last is there as it was last known, or known "
+                "as ended.",
             ),
             _missed,
             REBUILD,
@@ -71,7 +73,10 @@ def of_state(table: Table, noun: str) -> list[Check[Advanced]]:
 def checked(
     warehouse: Warehouse, table: Table, noun: str, selected: Collection[dg.AssetCheckKey], turn: int | None = None
 ) -> list[dg.AssetCheckResult]:
-    """Answer the selected checks of a current state: all before the first is reported, so that nobody waits for Dagster with the file."""
+    """Return the results of the selected checks of a current state.
+
+    All checks finish before the first result is reported, so that the file is not open while Dagster stores results.
+    """
     if not selected:
         return []
     with warehouse.auditing() as auditor:

@@ -26,7 +26,7 @@ REJECTS_SHARE = 0.001
 
 
 class Audit(Protocol):
-    """What DuckDB holds of a partition, beside what its ledger promises."""
+    """The rows of a partition in DuckDB, compared with its ledger."""
 
     @property
     def row_count(self) -> int:
@@ -46,7 +46,10 @@ _Audit = TypeVar("_Audit", bound=Audit)
 
 @dataclass(frozen=True)
 class Filed(Generic[_Audit]):
-    """What a run has made, by the name that people know each partition by; `audit` is asked when all of it is loaded."""
+    """The results of a run, by the user-visible name of each partition.
+
+    `audit` is called when all of them are loaded.
+    """
 
     archives: Mapping[str, Sequence[Archive]]
     conversions: Mapping[str, Sequence[ConvertedFile]]
@@ -54,7 +57,7 @@ class Filed(Generic[_Audit]):
 
     @cached_property
     def audits(self) -> Mapping[str, _Audit]:
-        """What DuckDB holds, asked once."""
+        """The audits of the loaded rows, queried once."""
         return self.audit()
 
 
@@ -75,7 +78,8 @@ def shared(dataset: Dataset, partition: str, row: str) -> list[Check[Filed[_Audi
                 description=f"Every archive of the {partition} still has the MD5 reported by the service.",
             ),
             _verified,
-            f"Remove the file and materialize {archive.to_user_string()} of the {partition} while the service keeps it; later, restore it from a backup.",
+            f"Remove the file and materialize {archive.to_user_string()} of the {partition} while the service "
+            "keeps it; later, restore it from a backup.",
         ),
         Check(
             dg.AssetCheckSpec(
@@ -84,7 +88,8 @@ def shared(dataset: Dataset, partition: str, row: str) -> list[Check[Filed[_Audi
                 description="The Parquet files hold the rows that their conversion counted.",
             ),
             _accounted,
-            f"Remove the Parquet file, then materialize {lake.to_user_string()} and {warehouse.to_user_string()} of the {partition}; the archive is whole.",
+            f"Remove the Parquet file, then materialize {lake.to_user_string()} and {warehouse.to_user_string()} "
+            f"of the {partition}; the archive is whole.",
         ),
         Check(
             dg.AssetCheckSpec(
@@ -101,7 +106,10 @@ def shared(dataset: Dataset, partition: str, row: str) -> list[Check[Filed[_Audi
                 dg.AssetCheckSpec(
                     "fields_known",
                     asset=lake,
-                    description="Every field of the records has a column. A field without one is kept in `extra`: it is new, not an error.",
+                    description=(
+                        "Every field of the records has a column. A field without one is kept in `extra`: it is new, "
+                        "not an error."
+                    ),
                 ),
                 _known,
                 "Nothing is lost; a newer version may have a column for it.",
@@ -153,7 +161,8 @@ def _verified(made: Filed[_Audit]) -> Found:
         digest = files.md5_of(archive.path)
         if digest != archive.version:
             wrong.append(
-                f"{archive.identifier} of {name} is damaged: {archive.path} has the MD5 {digest}, the service reported {archive.version}"
+                f"{archive.identifier} of {name} is damaged: {archive.path} has the MD5 {digest}, the service reported "
+                f"{archive.version}"
             )
     return Found(wrong, len(archives))
 
@@ -188,7 +197,8 @@ def _known(made: Filed[_Audit]) -> Found:
             seen_in.setdefault(seen.path, []).append(name)
     return Found(
         [
-            f"{seen.path} in {counted(seen.count, 'place')}, first in {min(seen_in[seen.path])}, for example {seen.example}"
+            f"{seen.path} in {counted(seen.count, 'place')}, first in {min(seen_in[seen.path])}, for example "
+            f"{seen.example}"
             for seen in drift_of(conversions)
         ],
         len(conversions),

@@ -1,4 +1,7 @@
-"""Checks, and what they found as people read it beside them: the first findings, how many more there are, and what to do."""
+"""Checks, and their findings as the Dagster UI shows them.
+
+A result lists the first findings, the number of the others, and the action to take.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ if TYPE_CHECKING:
 #: Findings that are named; the others are only counted.
 NAMED = 20
 #: What to do about the build file: what is loaded already is not loaded again by materializing it.
-REBUILD = "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file stays meanwhile."
+REBUILD = (
+    "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file stays "
+    "meanwhile."
+)
 
 _Made = TypeVar("_Made")
 
@@ -33,13 +39,13 @@ def told(found: Sequence[str], what_to_do: str, count: int | None = None) -> str
 
 @dataclass(frozen=True)
 class Found:
-    """What a check found.
+    """The findings of a check.
 
     Attributes:
-        wrong: What is wrong, in sentences; the first of it is enough.
-        looked_at: How many things were looked at.
-        count: How many things are wrong; None: as many as there are sentences.
-        metadata: More that is shown with the result.
+        wrong: The findings, as sentences; the first of them is enough.
+        looked_at: The number of items that were checked.
+        count: The number of wrong items; None: one for each sentence.
+        metadata: More metadata to show with the result.
     """
 
     wrong: Sequence[str]

@@ -49,10 +49,12 @@ def hourly(dataset: Dataset) -> list[Check[Any]]:
                 dg.AssetCheckSpec(
                     "agrees_with_stream",
                     asset=warehouse,
-                    description="The files of the hour and the realtime stream have the same events, as far as the stream covers the hour.",
+                    description="The files of the hour and the realtime stream have the same events, as far as the "
+                    "stream covers the hour.",
                 ),
                 _agreeing,
-                "The files count. Events that are only in the stream are missing from the mirror: see `wme rejects`, or materialize the hour again.",
+                "The files count. Events that are only in the stream are missing from the mirror: see `wme rejects`, "
+                "or materialize the hour again.",
                 is_warning=True,
             )
         )

@@ -54,8 +54,8 @@ def converted(dataset: Dataset) -> Check[Converted]:
             description="The Parquet file holds a row for each record of the archived list.",
         ),
         _accounted,
-        f"Remove the Parquet file and materialize {key.to_user_string()}; the archived list is whole. Records that are named here came "
-        "like this from the service: report them to the vendor.",
+        f"Remove the Parquet file and materialize {key.to_user_string()}; the archived list is whole. Records that are "
+        "named here came like this from the service: report them to the vendor.",
     )
 
 
@@ -83,7 +83,8 @@ def loaded(dataset: Dataset) -> list[Check[Loaded]]:
                     "mirrored_known", asset=key, description=f"The service's list has everything that {setting} names."
                 ),
                 partial(_unknown, dataset),
-                f"Nothing new can come of it. What is loaded stays. Correct {setting}, or ask the service why it is gone.",
+                f"Nothing new can come of it. What is loaded stays. Correct {setting}, or ask the service why it is "
+                "gone.",
                 is_warning=True,
             )
         )

@@ -1,6 +1,7 @@
 """The checks of the snapshot that a run has made, or of all that are archived.
 
-A run pays for its own snapshot: 1.5 s of processor time for each GB of archive, and less for its rows than loading them took.
+A run pays for its own snapshot: 1.5 s of processor time for each GB of archive, and less for its rows than loading them
+took.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def of_snapshots(dataset: Dataset) -> list[Check[Filed[SnapshotAudit]]]:
 
 @dataclass
 class SnapshotsMade:
-    """What there is of some snapshots, by their identifiers."""
+    """The archives, lake files and rows of some snapshots, by their identifiers."""
 
     dataset: Dataset
     archived: dict[str, ArchivedSnapshot] = field(default_factory=dict)
@@ -40,7 +41,7 @@ class SnapshotsMade:
 
     @classmethod
     def recalled(cls, dataset: Dataset, lake: LakeResource) -> SnapshotsMade:
-        """What earlier runs made of every snapshot that is archived; nothing is fetched, converted or loaded."""
+        """The results of earlier runs for every archived snapshot; nothing is fetched, converted or loaded."""
         made, layout = cls(dataset), lake.layout
         for folder in sorted((layout.archive / dataset.archive).glob("*/")):
             try:

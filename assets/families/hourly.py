@@ -1,9 +1,9 @@
 """Hourly files as assets: archive, lake and warehouse of a dataset in one, an hour at a time.
 
-One multi-asset over the three, because a run of its own costs seconds and a step of its own too, and because as separate
-assets over a range one bad hour would turn every hour red and load nothing. Each hour logs its own materialization in
-every layer as it commits; an hour that fails is red, and the others go on into the warehouse. What is done of an hour is in
-`hour`.
+One multi-asset over the three, because a run of its own costs seconds and a step of its own too, and because as
+separate assets over a range one bad hour would turn every hour red and load nothing. Each hour logs its own
+materialization in every layer as it commits; an hour that fails is red, and the others go on into the warehouse. What
+is done of an hour is in `hour`.
 """
 
 from collections.abc import Iterator
@@ -30,12 +30,12 @@ from resources.tables import HourState
 
 
 class HourlyConfig(RunConfig):
-    """What a run over hours does besides what is missing."""
+    """Extra work of a run over hours, besides the missing files."""
 
     convert_again: bool = Field(
         default=False,
-        description="Convert each archive also where its lake file is there. A damaged file is replaced, and its hour loaded again; a file that is "
-        "right stays as it is. The warehouse must be selected, too.",
+        description="Convert each archive also where its lake file is there. A damaged file is replaced, and its hour "
+        "loaded again; a file that is right stays as it is. The warehouse must be selected, too.",
     )
 
 
@@ -64,8 +64,8 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
         config, selected = HourlyConfig.read(context), layers.own(context.selected_asset_keys)
         if config.convert_again and layers.warehouse_key(dataset) not in selected:
             raise dg.Failure(
-                f"convert_again replaces damaged files, and what was loaded from them must be loaded again. Nothing was done. Select "
-                f"warehouse/{dataset.name}, too.",
+                "convert_again replaces damaged files, and what was loaded from them must be loaded again. Nothing was "
+                f"done. Select warehouse/{dataset.name}, too.",
                 allow_retries=False,
             )
         try:
@@ -89,8 +89,9 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
         return
     if not context.has_partition_key and not context.has_partition_key_range:
         raise dg.Failure(
-            "The run names no hour. Nothing was done. Launch it with a partition, or with a range of them, from the assets or from the job's page of "
-            "partitions: an hour in UTC, for example 2026-11-20-05:00. The sensor discover_hours requests hours that are missing.",
+            "The run names no hour. Nothing was done. Launch it with a partition, or with a range of them, from the "
+            "assets or from the job's page of partitions: an hour in UTC, for example 2026-11-20-05:00. The sensor "
+            "discover_hours requests hours that are missing.",
             allow_retries=False,
         )
     hours = [hour_of(key) for key in context.partition_keys]
@@ -99,7 +100,8 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
     if not hours:
         # Dagster takes a range whose end lies before its start as no hours at all, which would be green
         raise dg.Failure(
-            "The run names no hour, because its range ends before it begins. Nothing was done; name the earlier hour first.",
+            "The run names no hour, because its range ends before it begins. Nothing was done; name the earlier hour "
+            "first.",
             allow_retries=False,
         )
     made: set[tuple[dg.AssetKey, datetime]] = set()
@@ -148,9 +150,9 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
 
 
 def _requested_at(context: dg.AssetExecutionContext) -> float | None:
-    """When a sensor requested the run; None: it did not.
+    """Return the time at which a sensor requested the run; None: no sensor did.
 
-    While the run waits for its turn, a backfill may bring the same hours in. What it has made meanwhile is not reported again.
+    While the run is queued, a backfill may load the same hours. Its results are not reported again.
     """
     if run_tags.SENSOR not in context.run.tags:
         return None
@@ -195,7 +197,8 @@ def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
     """Decide what the hours are that the service no longer has.
 
     One from before the mirror began cannot be brought in by any backfill: it is materialized as what it is, with
-    no files and no rows, since Dagster knows no partition that is neither made nor failed. Any other is a loss, and red.
+    no files and no rows, since Dagster knows no partition that is neither made nor failed. Any other is a loss, and
+    red.
     """
     began = oldest_hour(run.lake.layout.archive / run.dataset.archive)
     for hour, cause in run.gone.items():

@@ -25,7 +25,10 @@ from resources.lake import ListConversion, convert_list
 
 
 def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
-    """The assets of all lists: one of the archive, one of the lake, one of the warehouse, the latter two for each list."""
+    """Return the assets of all lists.
+
+    One asset of the archive is shared by all lists; each list has one asset of the lake and one of the warehouse.
+    """
 
     @dg.multi_asset(name="archive_reference", specs=layers.specs(lists[0])[:1])
     def archive(

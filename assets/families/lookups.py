@@ -1,4 +1,7 @@
-"""Lookups as assets: archive, lake and warehouse of single pages, in one step without partitions. The steps are in `lookup`."""
+"""Lookups as assets.
+
+Archive, lake and warehouse of single pages are one step without partitions. The steps are in `lookup`.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,13 +33,14 @@ def _now() -> datetime:
 
 
 class LookupsConfig(RunConfig):
-    """What a run may spend."""
+    """The budget of a run."""
 
     most_lookups: int | None = Field(
         default=None,
         ge=0,
         le=LARGEST,
-        description="Lookups that this run may spend at the most. Default: what is left of the day's (lookups_per_day of the resource enterprise).",
+        description="Lookups that this run may spend at the most. Default: what is left of the day's (lookups_per_day "
+        "of the resource enterprise).",
     )
 
 
@@ -81,14 +85,18 @@ def lookups(
     if looked.failures:
         raise failure(
             ServiceUnavailable(
-                f"Some pages could not be looked up. The answers so far are kept, and the next run asks for the rest. {looked.failures[0]}"
+                "Some pages could not be looked up. The answers so far are kept, and the next run asks for the rest. "
+                f"{looked.failures[0]}"
             )
         )
 
 
 @dataclass(frozen=True)
 class Reconciled:
-    """What a sample of `articles` showed: pages that were compared, titles that the service does not have, and differences."""
+    """The result of comparing a sample of `articles` with the service.
+
+    It has the number of compared pages, the titles that the service does not have, and the differences.
+    """
 
     compared_count: int = 0
     missing_count: int = 0
@@ -104,7 +112,8 @@ def reconcile(
 ) -> Reconciled:
     """Look up pages of `articles`, chosen by chance, and compare them; nothing where the last sample is of today.
 
-    A page that was not found may have been deleted or moved since, and one that changed after the last loaded hour is newer.
+    A page that was not found may have been deleted or moved since, and one that changed after the last loaded hour is
+    newer.
 
     Raises:
         MirrorError: The service was not to be asked, or the answers could not be loaded.

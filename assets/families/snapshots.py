@@ -1,8 +1,8 @@
 """Snapshots as assets: whole projects as the service held them.
 
-Fetching and converting, which may take hours, are one step; loading, which has the warehouse for itself, is another. The
-partitions are the service's identifiers, which a sensor adds (`discover_snapshots`); a new version of one is another run of
-its partition. The steps themselves are in `snapshot`.
+Fetching and converting, which may take hours, are one step; loading, which has the warehouse for itself, is another.
+The partitions are the service's identifiers, which a sensor adds (`discover_snapshots`); a new version of one is
+another run of its partition. The steps themselves are in `snapshot`.
 """
 
 import re
@@ -38,7 +38,10 @@ _IDENTIFIER = re.compile(r".+_namespace_\d+")
 
 
 class SnapshotConfig(RunConfig, SnapshotOptions):
-    """How the snapshot is fetched. By default as one file or in chunks, whatever is better for the quota, the disk and the machine."""
+    """Options for fetching the snapshot.
+
+    By default it is fetched as one file or in chunks, depending on the quota, the disk and the machine.
+    """
 
 
 def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
@@ -169,8 +172,8 @@ def _identifier(context: dg.AssetExecutionContext) -> str:
     """Return the partition of a run, which is the service's identifier of a snapshot."""
     if not context.has_partition_key:
         raise dg.Failure(
-            "The run names no snapshot. Nothing was done. Launch it with a partition, from the assets or from the job's page of partitions. "
-            f"{layers.SNAPSHOT_KEYS}",
+            "The run names no snapshot. Nothing was done. Launch it with a partition, from the assets or from the "
+            f"job's page of partitions. {layers.SNAPSHOT_KEYS}",
             allow_retries=False,
         )
     try:
@@ -194,15 +197,18 @@ def _archived(
 
 
 def _refused(context: dg.AssetExecutionContext, known: Iterable[str] = ()) -> dg.Failure:
-    """Return the failure of a partition that the service does not know, and remove it: a slip would be shown as failed for ever."""
+    """Return the failure of a partition that the service does not know, and remove it.
+
+    A misspelled partition would otherwise be shown as failed for ever.
+    """
     identifier, known = context.partition_key, sorted(known)
     near = [name for name in known if name.startswith(f"{identifier}_")] or get_close_matches(identifier, known, 3)
     hint = f"Did you mean {listed(near, 3)}? " if near else ""
     partitions: Any = context.assets_def.partitions_def
     context.instance.delete_dynamic_partition(partitions.name, identifier)
     return dg.Failure(
-        f"There is no snapshot {identifier!r}. {hint}Nothing was fetched, and the partition was removed. Add the right one and "
-        f"materialize it. {layers.SNAPSHOT_KEYS}",
+        f"There is no snapshot {identifier!r}. {hint}Nothing was fetched, and the partition was removed. Add the right "
+        f"one and materialize it. {layers.SNAPSHOT_KEYS}",
         allow_retries=False,
     )
 
@@ -210,7 +216,10 @@ def _refused(context: dg.AssetExecutionContext, known: Iterable[str] = ()) -> dg
 def _recalled(
     context: dg.AssetExecutionContext, dataset: Dataset, lake: LakeResource, warehouse: WarehouseResource
 ) -> Iterator[Any]:
-    """Answer checks that were asked for by themselves, which come without a partition: of every snapshot that is archived."""
+    """Return the results of checks that were started alone, without a partition.
+
+    They cover every archived snapshot.
+    """
     with as_failure():
         made = SnapshotsMade.recalled(dataset, lake)
         yield from made.checked(context.selected_asset_check_keys, warehouse.warehouse)

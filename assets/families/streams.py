@@ -1,7 +1,7 @@
 """A realtime stream: a job reads it for a while, and a sensor requests the next run. The steps are in `stream`.
 
-The events are an asset that Dagster itself cannot materialize: the job reports them. An asset of its own would be in "Materialize all", whose other
-assets would wait for an hour until its run is over.
+The events are an asset that Dagster itself cannot materialize: the job reports them. An asset of its own would be in
+"Materialize all", whose other assets would wait for an hour until its run is over.
 """
 
 import time
@@ -31,7 +31,7 @@ OBSERVED_SECONDS = 300.0
 
 
 class StreamConfig(RunConfig):
-    """How long, and how."""
+    """Duration and options of a run."""
 
     minutes: float = Field(
         default=60.0,
@@ -50,7 +50,7 @@ class StreamConfig(RunConfig):
 
 @dataclass
 class Brought:
-    """What steps brought since the last look, as metadata of Dagster."""
+    """The counts of the steps since the last report, as metadata of Dagster."""
 
     began: float = field(default_factory=time.monotonic)
     files: int = 0
@@ -95,8 +95,9 @@ LIVE = dg.AssetSpec(
     kinds={"http", "parquet"},
     owners=list(OWNERS),
     metadata=lake_metadata(ARTICLE_CHANGES.table),
-    description="Every event of the mirrored projects, seconds after it happened. Analysts query those of hours without a file as live_changes, and the "
-    "pages as of the newest event as articles_live. A run of the job `stream` reads for an hour and the next one resumes at its last offset: turn the sensor keep_streaming on, or run "
+    description="Every event of the mirrored projects, seconds after it happened. Analysts query those of hours "
+    "without a file as live_changes, and the pages as of the newest event as articles_live. A run of the job `stream` "
+    "reads for an hour and the next one resumes at its last offset: turn the sensor keep_streaming on, or run "
     "`wme stream`.",
 )
 
@@ -114,7 +115,10 @@ def read_stream(
     lake: LakeResource,
     warehouse: WarehouseResource,
 ) -> None:
-    """Keep the stream's events until the time is over; a run that is terminated or killed loses none that it had kept."""
+    """Store the stream's events until the time is over.
+
+    A run that is terminated or killed loses no stored event.
+    """
     config, now = StreamConfig.read(context), datetime.now(UTC)
     prefix = context.op_def.name.removesuffix(_STEP).removesuffix("_")  # of another project
     key = KEY.with_prefix(prefix) if prefix else KEY

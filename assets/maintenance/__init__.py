@@ -1,1 +1,1 @@
-"""What keeps a mirror small: compaction, and removing what nobody needs any more."""
+"""Maintenance that keeps a mirror small: compaction, and removal of replaced files."""

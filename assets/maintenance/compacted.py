@@ -23,9 +23,10 @@ KEY = dg.AssetKey(["lake", "compacted"])
     owners=list(OWNERS),
     pool=COMPACTION_POOL,
     metadata=lake_metadata(COMPACTED["article_changes"]),
-    description="Files written together into few ones, sorted by page: hours into quarters of a day, days, ten days, months; the chunks of a "
-    "snapshot's version. A body then costs about one file, however long the history is. The files that were read go after the grace period. "
-    "Changes of compacted months then leave the DuckDB files and are read from compacted ones.",
+    description="Files written together into few ones, sorted by page: hours into quarters of a day, days, ten days, "
+    "months; the chunks of a snapshot's version. A body then costs about one file, however long the history is. The "
+    "files that were read go after the grace period. Changes of compacted months then leave the DuckDB files and are "
+    "read from compacted ones.",
 )
 def compacted(
     context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource
@@ -61,13 +62,13 @@ def told(one: Compacted | Moved) -> str:
     """One compaction, or step of the window, in a sentence."""
     if isinstance(one, Moved):
         return (
-            f"{counted(one.row_count, 'change')} of the hours from {hour_text(one.first_hour)} until {hour_text(one.end_hour)} UTC left the DuckDB files; "
-            "they are read from compacted files."
+            f"{counted(one.row_count, 'change')} of the hours from {hour_text(one.first_hour)} until "
+            f"{hour_text(one.end_hour)} UTC left the DuckDB files; they are read from compacted files."
         )
     text = (
         f"The {one.merge.label} was compacted: "
-        f"{counted(one.read_files, 'file')} ({size_text(one.read_bytes)}) into {one.written_files} ({size_text(one.written_bytes)}), "
-        f"{counted(one.row_count, 'row')}."
+        f"{counted(one.read_files, 'file')} ({size_text(one.read_bytes)}) into {one.written_files} "
+        f"({size_text(one.written_bytes)}), {counted(one.row_count, 'row')}."
     )
     if one.given_up_count:
         text += f" {one.given_up_count:,} of its parts were loaded again or dropped meanwhile and keep their own files."

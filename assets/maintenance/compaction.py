@@ -1,7 +1,8 @@
-"""The compacted lake: files written together into few, sorted ones, so that a body costs one file however long the history is.
+"""The compacted lake: hourly files and chunks merged into few, sorted files.
 
-Each span of time, and each version of a snapshot, is a step of its own: rewritten without a lock, then taken in by one short transaction.
-A kill leaves what was taken in, and unfinished files that the next run sweeps.
+Reading page text then costs one file, however long the history is. Each compaction window, and each version of a
+snapshot, is a separate step: rewritten without a lock, then applied by one short transaction. A kill leaves the applied
+steps, and unfinished files that the next run removes.
 """
 
 from __future__ import annotations
@@ -32,18 +33,20 @@ if TYPE_CHECKING:
     from resources.remote import RemoteCompactor
     from resources.warehouse import Merge, Moved, Prepared, Warehouse
 
-#: What the rows of a step may take in memory, whatever the machine has: an hour may be converted beside it. More is sorted in pieces.
+#: What the rows of a step may take in memory, whatever the machine has: an hour may be converted beside it. More is
+#: sorted in pieces.
 MEMORY_BYTES = 512 << 20
-#: Disk that a byte of lake files may take while it is compacted: what does not fit into the memory lies there lightly packed, twice
-#: while pieces are merged, and the new file beside it.
+#: Disk that a byte of lake files may take while it is compacted: what does not fit into the memory lies there lightly
+#: packed, twice while pieces are merged, and the new file beside it.
 _DISK_FACTOR = 6.0
 #: Transactions of a run that let hours leave DuckDB's files; the rest waits for the next run.
 _STEPS = 200
-#: zstd's level: files of an hour live for hours, those of a day and longer for years, those of a snapshot until the next versions of it.
+#: zstd's level: files of an hour live for hours, those of a day and longer for years, those of a snapshot until the
+#: next versions of it.
 _LEVELS = {"hour": 3, "quarter": 3, VersionMerge.span: 3}
 _LASTING_LEVEL = 9
-#: Unpacked bytes of a row group. Whoever reads a body unpacks its row group, and passes over all others by the footer: the longer the span, the
-#: more of them there are.
+#: Unpacked bytes of a row group. Whoever reads a body unpacks its row group, and passes over all others by the footer:
+#: the longer the span, the more of them there are.
 _GROUP_BYTES = {"month": 32 << 20}
 _SMALL_GROUP_BYTES = 16 << 20
 _LAST = datetime.min.replace(tzinfo=UTC)
@@ -64,7 +67,7 @@ class Compacted:
 
 
 def planned(warehouse: Warehouse) -> list[tuple[Dataset, Merge | VersionMerge]]:
-    """What is to be compacted now: the newest hours first, then versions of snapshots, which take longer."""
+    """The pending steps: the newest hours first, then versions of snapshots, which take longer."""
     found = warehouse.compactions(*(one for one in datasets.datasets() if one.name in COMPACTED))
     return sorted(found, key=lambda one: one[1].first_hour or _LAST, reverse=True)
 
@@ -82,9 +85,9 @@ def compact_lake(
 ) -> list[Compacted | Moved]:
     """Compact what is due; each step is there for readers with the next publication. `min_free_gb` of disk stay free.
 
-    Here it is one step after the other, so that several take no more memory than one (`memory_bytes`). The workers of `compactor` are
-    given as many as the disk can hold, and have one each at a time. What they have rewritten is taken in here. Then the changes of
-    months that are compacted leave DuckDB's files.
+    Here it is one step after the other, so that several take no more memory than one (`memory_bytes`). The workers of
+    `compactor` are given as many as the disk can hold, and have one each at a time. What they have rewritten is taken
+    in here. Then the changes of months that are compacted leave DuckDB's files.
 
     Raises:
         WarehouseBusyError: Another process is compacting; nothing was done.
@@ -114,7 +117,7 @@ def compact_lake(
 
 @dataclass
 class _Run:
-    """What is under way, by its digest, and what came of it."""
+    """The steps in progress, by their digest, and their results."""
 
     layout: Layout
     warehouse: Warehouse
@@ -128,7 +131,10 @@ class _Run:
     def prepared(
         self, plan: deque[tuple[Dataset, Merge | VersionMerge]], most: int, min_free_gb: float
     ) -> list[CompactionJob]:
-        """The next steps that the disk can hold at once, taken from the plan; a step that it cannot hold alone has failed."""
+        """The next steps that the disk can hold at once, taken from the plan.
+
+        A step that it cannot hold alone has failed.
+        """
         jobs: list[CompactionJob] = []
         room = shutil.disk_usage(self.layout.root).free - int(min_free_gb * 1e9)
         while plan and len(jobs) < most:
@@ -189,8 +195,8 @@ def _too_large(layout: Layout, merge: Merge | VersionMerge, needed: int, min_fre
     free = shutil.disk_usage(layout.root).free
     return DiskFull(
         f"Compacting the {merge.label} may take {size_text(needed)} of disk for the time being "
-        f"and must leave {size_text(int(min_free_gb * 1e9))} free (WME_MIN_FREE_GB); {layout.root} has {size_text(free)} free. Its files stay "
-        "as they are. Free some space, or lower WME_MIN_FREE_GB."
+        f"and must leave {size_text(int(min_free_gb * 1e9))} free (WME_MIN_FREE_GB); {layout.root} has "
+        f"{size_text(free)} free. Its files stay as they are. Free some space, or lower WME_MIN_FREE_GB."
     )
 
 

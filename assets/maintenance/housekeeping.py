@@ -1,13 +1,13 @@
 """Files that were replaced: finding them, and removing them once nobody can still be reading them.
 
-Replaced is a lake file that neither the ledger nor the published file names, of a place (an hour's project and namespace, a
-snapshot) into which something else was loaded after the file was made; and an archive of such a place that belongs neither
-to what is loaded nor to what the service lists now. What was never loaded, what is loaded, what is needed to make it again
-and what lies here for another reason stays.
+Replaced is a lake file that neither the ledger nor the published file names, of a place (an hour's project and
+namespace, a snapshot) into which something else was loaded after the file was made; and an archive of such a place that
+belongs neither to what is loaded nor to what the service lists now. What was never loaded, what is loaded, what is
+needed to make it again and what lies here for another reason stays.
 
-A file goes when it has been seen to be replaced for the whole grace period, since a reader may have opened an older published
-file. When it was first seen so stands in a journal; a lost journal makes the wait longer, never shorter. A kill at any point
-leaves files that the next call removes.
+A file goes when it has been seen to be replaced for the whole grace period, since a reader may have opened an older
+published file. When it was first seen so stands in a journal; a lost journal makes the wait longer, never shorter. A
+kill at any point leaves files that the next call removes.
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ class Replaced:
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What was removed, or would be, and what waits for the end of its grace period; `is_held`: or of a backup that is under way."""
+    """The removed files, or those that would be removed, and those whose grace period has not ended.
+
+    `is_held`: all files wait, because a backup is in progress.
+    """
 
     freed: tuple[Replaced, ...]
     waiting: tuple[Replaced, ...]
@@ -88,7 +91,7 @@ class Cleaning:
 
 
 def is_due(layout: Layout, *, grace: timedelta = GRACE, now: datetime | None = None) -> bool:
-    """Whether a run should look for files that were replaced: once a day, or in a grace period that is shorter."""
+    """Return True if a run should search for replaced files: once a day, or once in a shorter grace period."""
     try:
         looked_at = datetime.fromtimestamp(_journal(layout).stat().st_mtime, UTC)
     except FileNotFoundError:
@@ -107,7 +110,8 @@ def clean(
 ) -> Cleaning:
     """Remove what has been replaced for as long as the grace period; with `dry_run` only tell of it.
 
-    Nobody loads or publishes meanwhile, and while a backup is taken everything waits for the next call. A hundred thousand files are looked through in some seconds, a day at a time.
+    Nobody loads or publishes meanwhile, and while a backup is taken everything waits for the next call. A hundred
+    thousand files are looked through in some seconds, a day at a time.
 
     Raises:
         OSError: A file cannot be removed; those before it are.
@@ -156,7 +160,7 @@ def _write(journal: Path, seen: dict[str, str]) -> None:
 
 
 def _compacts(warehouse: Warehouse) -> bool:
-    """Whether somebody compacts now, and may have landed files that the ledger does not name yet."""
+    """Return True if a compaction is running, which may have written files that are not in the ledger yet."""
     try:
         with warehouse.compacting():
             return False
@@ -188,7 +192,11 @@ def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) 
 
 
 def _of_stream(layout: Layout, now: datetime) -> Iterator[tuple[Path, str]]:
-    """Files whose events a larger one has, or which are of hours that have files of their own or never will. The newest says where the stream goes on."""
+    """Files of the stream that are replaced.
+
+    A larger file has their events, or their hours have files of their own or never will. The newest file stays: it
+    holds the offset at which the stream resumes.
+    """
     folder = layout.lake / LIVE_CHANGES
     counting = files_of(folder)
     kept = {file.path for file in counting}
@@ -226,7 +234,10 @@ def _of_hour(
 
 
 def _compacted(layout: Layout, dataset: Dataset, ledger: Ledger) -> Iterator[tuple[Path, str]]:
-    """Compacted files that were compacted again or belong to a version that is no longer kept, and those never taken in."""
+    """Compacted files that are obsolete.
+
+    They were compacted again, belong to a version that is no longer retained, or were never applied.
+    """
     named = ledger.compacted(dataset)
     for path in layout.storage.list(layout.compacted_folder(dataset.name), f"*.{paths.PARQUET}"):
         if path.relative_to(layout.lake).as_posix() not in named:

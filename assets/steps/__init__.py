@@ -1,1 +1,4 @@
-"""What is done for one hour, one snapshot, a lookup and the stream, as plain functions: plan, fetch, convert, load, compare."""
+"""The work for one hour, one snapshot, a lookup and the stream, as plain functions.
+
+They plan, fetch, convert, load and compare.
+"""

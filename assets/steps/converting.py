@@ -54,18 +54,20 @@ def attempts(
     converter: Converter | RemoteConverter,
     engine: Engine,
 ) -> list[Outcome[Archive, ConvertedFile]]:
-    """What comes of each archive, in their order: a Parquet file, or the error that stopped it. What is converted already is kept.
+    """Return the result of each archive, in order: a Parquet file, or the error that stopped the conversion.
+
+    Finished conversions are retained.
 
     Args:
-        name: What they are of, for whoever watches.
+        name: The name of the work, for progress reports.
         archives: The archives.
         layout: Of the data folder.
         bodies: Body columns to keep.
-        converter: Threads and memory, shared by all archives under way; or workers elsewhere.
-        engine: Runs several archives at once, as many as keep the converter busy, and hears of the progress.
+        converter: Threads and memory, shared by all archives in progress; or remote workers.
+        engine: Runs as many archives at once as keep the converter busy, and reports the progress.
 
     Raises:
-        EngineError: The workers elsewhere cannot be used.
+        EngineError: The remote workers cannot be used.
     """
     kept = frozenset(bodies)
     total = sum(
@@ -106,8 +108,8 @@ def attempts_again(
     """
     if isinstance(converter, RemoteConverter):
         raise ConversionError(
-            "Files are compared by threads of the run itself, and WME_ENGINE names workers elsewhere. Nothing was done. Set "
-            "resources: {engine: {config: {address: threads}}} for this run."
+            "Files are compared by threads of the run itself, and WME_ENGINE names workers elsewhere. Nothing was "
+            "done. Set resources: {engine: {config: {address: threads}}} for this run."
         )
     kept = frozenset(bodies)
     with engine.task(f"convert {name} again", sum(a.path.stat().st_size for a in archives), "B") as advance:
@@ -141,7 +143,7 @@ def known_conversions(
             known.append(conversion)
         elif os.path.lexists(path := targets(archive, layout, digest_of(archive, kept, record_bytes_max))[0]):
             raise LakeError(
-                f"The lake file {path} cannot be read, or its file of rejects cannot. Nothing was changed. Convert its archive again: the next "
-                "publication does it if the file is loaded."
+                f"The lake file {path} cannot be read, or its file of rejects cannot. Nothing was changed. Convert its "
+                "archive again: the next publication does it if the file is loaded."
             )
     return known

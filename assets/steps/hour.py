@@ -45,7 +45,7 @@ DISK_FACTOR = 3.0
 
 @dataclass(frozen=True)
 class Plan:
-    """What fetching an hour takes.
+    """The plan for fetching an hour.
 
     Attributes:
         listing: The service's list of the hour, as served.
@@ -95,8 +95,8 @@ class PartialHourError(MirrorError):
         if odd:
             whose = listed([f"{project} namespace {number} ({why})" for (project, number), why in odd.items()], 3)
             words.append(
-                f"The batch listing has records that cannot be used: {whose}. Run this hour again while the service keeps it (two days); if the "
-                "record stays as it is, tell the vendor."
+                f"The batch listing has records that cannot be used: {whose}. Run this hour again while the service "
+                "keeps it (two days); if the record stays as it is, tell the vendor."
             )
         shown = [f"{project} namespace {number}: {why!s}" for (project, number), why in damaged.items()]
         words += shown[:3] + ([f"And {len(shown) - 3:,} more."] if len(shown) > 3 else [])
@@ -112,7 +112,8 @@ class ArchivedHour:
     """An hour whose wanted archives all lie verified in the archive; `odd` as of its plan.
 
     Attributes:
-        damaged: (Project, namespace) pairs whose archive could not be fetched or converted, each with the error: none of `archives` is theirs.
+        damaged: (Project, namespace) pairs whose archive could not be fetched or converted, each with the error: none
+            of `archives` is theirs.
         listed_at: When the service was asked for the batch listing; None: now.
     """
 
@@ -143,7 +144,8 @@ class ArchivedHour:
         """The hour without the archives that could not be converted, and the conversions of the others.
 
         Raises:
-            Exception: None could be converted, or one failed of what would fail all others as well: the error of the first.
+            Exception: None could be converted, or one failed of what would fail all others as well: the error of the
+            first.
         """
         failed = {(one.item.project_id, one.item.namespace_id): one.error for one in outcomes if one.error is not None}
         check_alone(failed.values(), len(outcomes))
@@ -153,7 +155,10 @@ class ArchivedHour:
 
 
 def check_alone(errors: Iterable[Exception], total: int) -> None:
-    """Raise the first of the errors where it is more than an error of single files of an hour, of which there are `total`."""
+    """Raise the first error if it affects more than single files of an hour.
+
+    `total` is the number of the hour's files.
+    """
     found = list(errors)
     for error in found:
         if len(found) == total or not isinstance(error, MirrorError) or ends_run(error):
@@ -207,8 +212,9 @@ def check_disk(plans: Collection[Plan], folder: Path, min_free_gb: float) -> Non
     if needed + floor > free:
         needs = f"needs about {size_text(needed)} for {counted(len(plans), 'hour')}, and " if needed else ""
         raise errors.DiskFull(
-            f"The run {needs}must leave {size_text(floor)} of disk free (WME_MIN_FREE_GB); {folder} has {size_text(free)} free. Nothing was "
-            "fetched. Free some space, choose fewer hours or projects, or lower WME_MIN_FREE_GB."
+            f"The run {needs}must leave {size_text(floor)} of disk free (WME_MIN_FREE_GB); {folder} has "
+            f"{size_text(free)} free. Nothing was fetched. Free some space, choose fewer hours or projects, or lower "
+            "WME_MIN_FREE_GB."
         )
 
 
@@ -218,7 +224,8 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
     An archive that cannot be landed leaves out its own project.
 
     Raises:
-        EnterpriseError: None could be landed, or the service itself fails. What was landed is kept, and so are the parts of the others.
+        EnterpriseError: None could be landed, or the service itself fails. What was landed is kept, and so are the
+        parts of the others.
     """
     hour, dataset = plan.hour, plan.dataset
     seconds: dict[str, float] = {}
@@ -294,8 +301,9 @@ def archived_hour(
         path = layout.batch_archive(dataset, hour, record.identifier, record.version)
         if not path.exists():
             gone[record.project_id, record.namespace_id] = NotArchivedError(
-                f"The archive of {record.identifier} for {hour_text(hour)} UTC is not in the archive (the project was not "
-                f"mirrored then, or the file was removed). Materialize archive/{dataset.archive} of this hour to fetch it."
+                f"The archive of {record.identifier} for {hour_text(hour)} UTC is not in the archive (the project was "
+                f"not mirrored then, or the file was removed). Materialize archive/{dataset.archive} of this hour to "
+                "fetch it."
             )
             continue
         archives.append(_archive(dataset, hour, record, path, record.version))
@@ -313,7 +321,10 @@ def load_hour(
     *,
     reload: bool = False,
 ) -> HourLoad:
-    """The hour's rows in DuckDB, replaced in one transaction, with the ledger and the coverage; `reload`: also what is loaded already."""
+    """Load the hour's rows into DuckDB, in one transaction with the ledger and the coverage.
+
+    `reload`: load also files that are loaded already.
+    """
     reason = "The batch listing does not name it: nothing changed, or its export failed."
     statuses = [
         HourStatus(archived.hour, project, ns, HourState.ABSENT, reason, archived.listed_at)
@@ -328,7 +339,7 @@ def load_hour(
 
 
 def state_of(error: Exception) -> HourState:
-    """What an hour is that could not be brought in."""
+    """Return the state of a failed hour."""
     if isinstance(error, errors.NotPublishedYet):
         return HourState.NOT_YET
     return HourState.PAST_RETENTION if isinstance(error, errors.RetentionPassed) else HourState.MISSING

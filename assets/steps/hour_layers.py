@@ -1,4 +1,4 @@
-"""What an hour has become in each layer, as Dagster shows it."""
+"""The state of an hour in each layer, as Dagster shows it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class Layer(NamedTuple):
-    """One materialized layer of one hour: its asset, its metadata, the version of the data, and whether this run did anything for it."""
+    """One materialized layer of one hour.
+
+    It has its asset, its metadata, the version of the data, and True if this run changed it.
+    """
 
     key: dg.AssetKey
     metadata: dict[str, Any]

@@ -55,7 +55,8 @@ class HourlyRun:
     """One run over some hours: what it works with, and what it has made so far.
 
     Attributes:
-        lost: Why nothing more is asked of the service: a host could not be reached. What is archived is loaded all the same.
+        lost: Why nothing more is asked of the service: a host could not be reached. What is archived is loaded all the
+            same.
         again: Convert each archive also where its file is there, and replace files that are damaged.
         stopped: Why nothing more is fetched, for another reason. Hours that are archived are loaded all the same.
         gone: Hours that nobody can bring in any more: the service keeps two days, and they are not archived.
@@ -80,7 +81,10 @@ class HourlyRun:
 
     @property
     def scope(self) -> Scope:
-        """What is brought in: what is mirrored, and all of a dataset that is not mirrored but asked for by hand."""
+        """Return the scope of the run.
+
+        It is the mirrored scope, or all of a dataset that is not mirrored but was started by hand.
+        """
         return self.enterprise.scope_of(self.dataset) or self.dataset.places
 
     def plan(self, hours: Collection[datetime], client: EnterpriseClient) -> None:
@@ -133,11 +137,11 @@ class HourlyRun:
     def ingest(
         self, hour: datetime, selected: Collection[dg.AssetKey], client: EnterpriseClient | None
     ) -> Iterator[Layer]:
-        """Take one hour through the selected layers, telling each as it is committed.
+        """Take one hour through the selected layers, and yield each as it is committed.
 
         Raises:
-            PartialHourError: Some projects were left out, and the others were taken through all layers. No layer is complete
-                then, and none is told of.
+            PartialHourError: Some projects failed, and the others were taken through all layers. No layer is complete
+                then, and none is yielded.
         """
         archived = self.archived[hour] = self._archived(hour, client)
         is_whole = archived.partial is None
@@ -166,7 +170,10 @@ class HourlyRun:
             yield hour_warehouse_layer(warehouse, conversions, load)
 
     def _keep_visibility_changes(self) -> None:
-        """Store the changes of visibility that only the stream has. A failure costs no hour: the next load tries again."""
+        """Store the changes of visibility that only the stream has.
+
+        A failure fails no hour: the next load tries again.
+        """
         if self.dataset is datasets.ARTICLE_CHANGES:
             try:
                 self.warehouse.warehouse.keep_visibility_changes()
@@ -224,8 +231,8 @@ class HourlyRun:
     def fail(self, hour: datetime, error: Exception) -> None:
         """Remember why an hour is not brought in, in the run and in the coverage that analysts see.
 
-        Of names that the service does not have nothing is noted: they are no part of the mirror. Nor is anything while the
-        warehouse is unavailable, lest each hour waits for it.
+        Of names that the service does not have nothing is noted: they are no part of the mirror. Nor is anything while
+        the warehouse is unavailable, lest each hour waits for it.
         """
         self.is_warehouse_unavailable |= unavailable(error) == "warehouse"
         if isinstance(error, errors.RetentionPassed):

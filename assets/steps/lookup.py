@@ -1,8 +1,8 @@
-"""Single pages, looked up one by one: those of the watch list, and those that a lost hour or a rejected line made uncertain.
+"""Single page lookups: pages of the watch list, and pages made uncertain by a lost hour or a rejected record.
 
-    plan     which pages, within the day's budget and what is left of the quota
-    ask      one unit each; an answer is on disk before the next page is asked for
-    convert  the answers to Parquet
+    plan     the pages, within the day's budget and the remaining quota
+    ask      one unit each; a response is on disk before the next page is requested
+    convert  the responses to Parquet
     load     into `lookups`, from where `articles` takes them
 
 Source: the service's lookups, /v2/articles/{name}.
@@ -62,7 +62,7 @@ class WatchlistError(MirrorError):
 
 @dataclass(frozen=True)
 class Looked:
-    """What a run did: pages found, titles not found, pages that could not be asked for, and what the day has left."""
+    """The result of a run: pages found, titles not found, pages that failed, and the day's remaining lookups."""
 
     found_count: int
     missing_count: int
@@ -86,7 +86,9 @@ _SPENT = TypeAdapter(_Spent)
 
 
 class Budget:
-    """The lookups of a day (UTC) of this data folder. Each is written down before it is made, so that no kill exceeds it.
+    """The lookups of a day (UTC) of this data folder.
+
+    Each is recorded before it is sent, so that no kill exceeds the budget.
 
     Args:
         folder: The data folder.
@@ -144,7 +146,8 @@ def alone(layout: Layout) -> Iterator[None]:
             yield
     except Timeout:
         raise LookupsBusyError(
-            "Another process is looking up pages in this data folder. Nothing was sent. Wait until it ends, then run this again."
+            "Another process is looking up pages in this data folder. Nothing was sent. Wait until it ends, then run "
+            "this again."
         ) from None
 
 
@@ -168,8 +171,8 @@ def read_watchlist(path: Path | None) -> list[tuple[str, str]]:
         project, _, title = line.partition("#")[0].strip().partition(" ")
         if project and not (title.strip() and project.replace("_", "").isalnum() and project == project.lower()):
             raise WatchlistError(
-                f"Line {number} of the watch list {path} is {line[:100]!r}. Nothing was looked up. Write a project, a space and a "
-                "title, for example: enwiki Alan Turing"
+                f"Line {number} of the watch list {path} is {line[:100]!r}. Nothing was looked up. Write a project, a "
+                "space and a title, for example: enwiki Alan Turing"
             )
         if project:
             found.append((project, title.strip()))
@@ -197,7 +200,7 @@ def plan(
 
 
 def units_left(client: EnterpriseClient) -> int | None:
-    """What is left of the account's quota of lookups; None: no limit is stated. Costs none."""
+    """Return the account's remaining quota of lookups; None: no limit is stated. Costs none."""
     quota = client.account.quotas().get(_QUOTA)
     return None if quota is None else quota.left
 

@@ -1,7 +1,8 @@
-"""Lake files that are gone or damaged, made again from the archive: converted, and what is loaded from them loaded again.
+"""Repair of missing or damaged lake files: convert the archive again, then load the result again.
 
-The rows are those of before, so Dagster's history of the hour or the snapshot stays true. A file goes only after its archive was found, and comes
-back where the conversion fails. A kill in between leaves a missing file, which the next run makes again.
+The rows do not change, so Dagster's history of the hour or the snapshot stays true. A damaged file is removed only
+after its archive was found, and is restored if the conversion fails. A kill in between leaves a missing file, which the
+next run makes again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from resources.warehouse import FaultyFile, Part, Warehouse
 
 _log = logging.getLogger(__name__)
-#: Hours, and versions of snapshots, that one run makes again, so that a publication never waits for a month of them. The next run goes on.
+#: Hours, and versions of snapshots, that one run makes again, so that a publication never waits for a month of them.
+#: The next run goes on.
 MOST = 48
 _SHOWN = 5
 
@@ -113,8 +115,9 @@ class Repair:
             hour = batches.archived_hour(first.batch_hour, self.layout, places, dataset)
             if hour.absent:
                 raise NotArchivedError(
-                    f"The archived listing of the hour does not name {', '.join(f'{name} {number}' for name, number in hour.absent)}, so "
-                    "there is nothing to convert. Nothing was changed. Restore the file from a backup."
+                    "The archived listing of the hour does not name "
+                    f"{', '.join(f'{name} {number}' for name, number in hour.absent)}, so there is nothing to convert. "
+                    "Nothing was changed. Restore the file from a backup."
                 )
             made = self._converted(hour_text(first.batch_hour), hour.archives, dataset, damaged)
             batches.load_hour(hour, made, self.store, dataset, reload=True)
@@ -129,7 +132,8 @@ class Repair:
         ]
         if len(archives) < len(wanted):
             raise NotArchivedError(
-                "The archive of the answers is gone, so there is nothing to convert. Nothing was changed. Restore the file from a backup."
+                "The archive of the answers is gone, so there is nothing to convert. Nothing was changed. Restore the "
+                "file from a backup."
             )
         made = self._converted("the lookups", archives, dataset, damaged)
         self.store.load_lookups(made, reload=True)
@@ -180,7 +184,10 @@ def repaired(
     say: Callable[[str], None],
     most: int | None = MOST,
 ) -> Repaired:
-    """Make the lake files of the build file's ledger again that are gone or damaged, as far as the archive has them (`Repair.run`)."""
+    """Make missing or damaged lake files of the build file's ledger again (`Repair.run`).
+
+    Files without an archive cannot be made again.
+    """
     store = warehouse.warehouse
     faulty = store.faulty_lake_files()
     with engine.converter(lake) as converter:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     Scope = Sequence[tuple[str, int]]
 
-#: Disk that a byte of archive takes in the end, itself included: the Parquet files are about as large as the archives, and
-#: DuckDB holds the narrow columns of the pages twice, in what is built and in what is published.
+#: Disk that a byte of archive takes in the end, itself included: the Parquet files are about as large as the archives,
+#: and DuckDB holds the narrow columns of the pages twice, in what is built and in what is published.
 DISK_FACTOR = 2.5
 
 
@@ -76,7 +76,10 @@ def odd(listing: Listing[SnapshotRecord], scope: Scope) -> dict[str, str]:
 
 
 def is_archived(record: SnapshotRecord, layout: Layout, dataset: Dataset = datasets.SNAPSHOT_ARTICLES) -> bool:
-    """Whether this version of a snapshot is archived, complete. Versions have no order: another one is a newer one."""
+    """Return True if this version of a snapshot is archived, complete.
+
+    Versions have no order: a different one is newer.
+    """
     try:
         archived_snapshot(record.identifier, layout, record.version, dataset)
     except NotArchivedError:
@@ -85,9 +88,9 @@ def is_archived(record: SnapshotRecord, layout: Layout, dataset: Dataset = datas
 
 
 def fetch_options(min_free_gb: float, options: SnapshotOptions | None = None) -> FetchOptions:
-    """What is asked of the planner: the form, the quota, and what the disk must hold in the end and leave free.
+    """Return the options for the planner: the form, the quota, and the disk that must remain free.
 
-    Disk is counted for all that comes of the files: who fetches them wants their rows.
+    Disk is counted for all results of the files, since their rows are loaded next.
     """
     options = options or SnapshotOptions()
     return FetchOptions(
@@ -107,7 +110,7 @@ def plan_snapshot(
     dataset: Dataset = datasets.SNAPSHOT_ARTICLES,
     options: SnapshotOptions | None = None,
 ) -> SnapshotPlan:
-    """How to have the snapshot, and what that costs. Costs no quota.
+    """Plan how to fetch the snapshot, and its cost. Planning costs no quota.
 
     Raises:
         NotFound: The service has no such snapshot.
@@ -152,8 +155,9 @@ def archived_snapshot(
     for archive in newest.archives:
         if not archive.path.exists():
             raise NotArchivedError(
-                f"{archive.path.name} of {identifier} was removed from the archive. Materialize archive/{dataset.archive} "
-                "of this snapshot to fetch it again, if the service still offers this version."
+                f"{archive.path.name} of {identifier} was removed from the archive. Materialize "
+                f"archive/{dataset.archive} of this snapshot to fetch it again, if the service still offers this "
+                "version."
             )
     return newest
 
@@ -193,8 +197,8 @@ def all_conversions(
     found = known_conversions(archived.archives, layout, bodies, record_bytes_max)
     if missing := len(archived.archives) - len(found):
         raise NotArchivedError(
-            f"{missing} of the {len(archived.archives)} archives of {archived.identifier} are not converted. Nothing was "
-            f"loaded. Materialize lake/{archived.dataset.name} of this snapshot first."
+            f"{missing} of the {len(archived.archives)} archives of {archived.identifier} are not converted. Nothing "
+            f"was loaded. Materialize lake/{archived.dataset.name} of this snapshot first."
         )
     return found
 
@@ -202,7 +206,10 @@ def all_conversions(
 def load_snapshot(
     archived: ArchivedSnapshot, conversions: Sequence[ConvertedFile], warehouse: Warehouse, *, reload: bool = False
 ) -> SnapshotLoad:
-    """The version in DuckDB; it counts from the moment that all of it is there. `reload`: also where it is loaded already."""
+    """Load the version into DuckDB.
+
+    It counts as loaded once all of it is there. `reload`: load also a version that is loaded already.
+    """
     first = archived.archives[0]
     return warehouse.load_snapshot(
         Snapshot(

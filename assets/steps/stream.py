@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 #: Seconds for which events are held before a file is made of them, and bytes after which one is.
 STEP_SECONDS, STEP_BYTES = 10.0, 32 << 20
-#: Memory is given back at most this often: while a stream catches up there are several steps a second, and each needs the memory again.
+#: Memory is given back at most this often: while a stream catches up there are several steps a second, and each needs
+#: the memory again.
 _TRIM_SECONDS = 5.0
 #: How often it is looked whether the stream is to end.
 _LOOK_SECONDS = 0.2
@@ -54,7 +55,7 @@ class StreamBusyError(MirrorError):
 
 @dataclass(frozen=True)
 class Gap:
-    """What the service no longer had when the stream was read again: events published between these moments."""
+    """The events that the service no longer had when reading resumed: those published between these moments."""
 
     since: datetime
     until: datetime
@@ -66,26 +67,32 @@ class Gap:
         return [first + number * _HOUR for number in range(-((first - self.until) // _HOUR))]
 
     def sentence(self, loaded: Collection[datetime]) -> str:
-        """What was lost, and what closes the gap, where the files of some hours are loaded."""
+        """The lost events, and the way to close the gap if the files of some hours are loaded."""
         lost = (
-            f"The stream was not read since {moment_text(self.since)}, which is longer than the service keeps events: those published until "
-            f"{moment_text(self.until)} are lost to it. "
+            f"The stream was not read since {moment_text(self.since)}, which is longer than the service keeps events: "
+            f"those published until {moment_text(self.until)} are lost to it. "
         )
         open_ = [hour for hour in self.hours if hour not in loaded]
         if not open_:
-            return f"{lost}The files of these hours are loaded, so only changes of visibility are missing, which no file has."
+            return (
+                f"{lost}The files of these hours are loaded, so only changes of visibility are missing, which no file "
+                "has."
+            )
         first, last = open_[0], open_[-1]
         span = hour_text(first) if first == last else f"{hour_text(first)} to {hour_text(last)}"
         return (
-            f"{lost}The files of {counted(len(open_), 'hour')} of that time are not loaded ({span}): `wme run --from {first:%Y-%m-%dT%H} "
-            f"--to {last:%Y-%m-%dT%H}` fetches those that the service still keeps. What they would have changed is right again with the next "
-            "snapshot that is loaded; the events themselves stay missing."
+            f"{lost}The files of {counted(len(open_), 'hour')} of that time are not loaded ({span}): `wme run --from "
+            f"{first:%Y-%m-%dT%H} --to {last:%Y-%m-%dT%H}` fetches those that the service still keeps. What they would "
+            "have changed is right again with the next snapshot that is loaded; the events themselves stay missing."
         )
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What one step kept: the file, and seconds between the publication of its newest event and now (None: it has none)."""
+    """The result of one step.
+
+    It has the file, and the seconds between the publication of its newest event and now (None: it has none).
+    """
 
     step: Step
     lag_seconds: float | None
@@ -162,7 +169,7 @@ def keep(
 
 
 def is_kept(state: Path) -> bool:
-    """Whether a process keeps the stream at this moment."""
+    """Return True if a process is consuming the stream now."""
     path = state / _LOCK
     if not path.exists():
         return False
@@ -180,7 +187,7 @@ def _emptied(held: deque[bytes]) -> Iterator[bytes]:
 
 
 class _Tidying:
-    """What is done between the steps. A failure is reported once, and hinders no step."""
+    """The cleanup between the steps. A failure is reported once, and delays no step."""
 
     def __init__(self, lake: LiveLake, warn: Callable[[str], None]) -> None:
         self._lake = lake
@@ -207,7 +214,7 @@ class _Tidying:
 
 
 def missed(last: Step, now: datetime) -> Gap | None:
-    """What the service no longer has of what comes next; None: nothing."""
+    """Return the gap before the next events that the service no longer has; None: there is none."""
     reached = min(last.published_at.values(), default=last.since)
     # a partition in which nothing happened for two days cannot be told from one that was not read
     newest = max(last.published_at.values(), default=last.since)
@@ -215,7 +222,10 @@ def missed(last: Step, now: datetime) -> Gap | None:
 
 
 def _backward(before: Step, step: Step) -> dict[int, datetime]:
-    """The partitions that went back in a step, and when their last events before it were published: what the service has of them since is read again."""
+    """Return the partitions whose offsets moved back in a step, and when their last events before it were published.
+
+    Later events of these partitions are read again.
+    """
     moments = before.published_at
     return {one: moments.get(one, before.since) for one, at in before.offsets.items() if step.offsets.get(one, at) < at}
 
@@ -255,7 +265,8 @@ def _alone(path: Path, wait_seconds: float = 0.0) -> Iterator[None]:
             yield
     except files.BusyError:
         raise StreamBusyError(
-            "Another process keeps this stream in the data folder already. Nothing was changed. End it first, or let it do its work."
+            "Another process keeps this stream in the data folder already. Nothing was changed. End it first, or "
+            "let it do its work."
         ) from None
 
 

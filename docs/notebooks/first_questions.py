@@ -19,9 +19,9 @@ def _():
     say("""
     # Ten first questions
 
-    Each question has its SQL, its answer and, where a picture says more, a plot. Change the SQL and run the cell again: whatever depends
-    on it follows. All times are in UTC. The published file is opened read-only, so nothing here can change the mirror. To see a file
-    that was published later, run the next cell again.
+    Each question has its SQL, its answer and, where a picture says more, a plot. Change the SQL and run the cell again:
+    whatever depends on it follows. All times are in UTC. The published file is opened read-only, so nothing here can
+    change the mirror. To see a file that was published later, run the next cell again.
 
     `docs/analyst.md` explains every view and macro, those for the last minutes, structured contents and Wikidata too;
     `docs/data-dictionary.md` explains every column.
@@ -76,8 +76,8 @@ def _():
     say("""
     ## 1. How much is here, and how fresh is it?
 
-    One row for each project and namespace. `whole_project` is true if all its pages are here, not only those that changed. They are known
-    without a gap until `exact_until_at`; it is empty without a snapshot.
+    One row for each project and namespace. `whole_project` is true if all its pages are here, not only those that
+    changed. They are known without a gap until `exact_until_at`; it is empty without a snapshot.
     """)
     return
 
@@ -107,7 +107,8 @@ def _():
     say("""
     ## 2. What happened, hour by hour?
 
-    The edits of the last two days in the five projects with the most. The newest hour is incomplete: its own file is still to come.
+    The edits of the last two days in the five projects with the most. The newest hour is incomplete: its own
+    file is still to come.
     """)
     return
 
@@ -149,7 +150,8 @@ def _():
     say("""
     ## 3. Which pages were edited most?
 
-    Pages with the number of their revisions among the loaded changes. Each revision counts once, and pages that are gone are left out.
+    Pages with the number of their revisions among the loaded changes. Each revision counts once, and pages that
+    are gone are left out.
     """)
     return
 
@@ -157,7 +159,8 @@ def _():
 @app.cell
 def _(ask):
     most_edited = ask("""
-        SELECT concat(project_id, ': ', name) AS page, project_id, article_id, edit_count, editor_count, bot_count, last_edit_at
+        SELECT concat(project_id, ': ', name) AS page, project_id, article_id, edit_count, editor_count, bot_count,
+            last_edit_at
         FROM most_edited
         SEMI JOIN articles USING (project_id, article_id)
         ORDER BY edit_count DESC, last_edit_at DESC
@@ -211,7 +214,8 @@ def _():
     say("""
     ## 5. What was deleted and moved?
 
-    The last of both. A page that is gone was deleted, or turned into a redirect: the service does not say which. A move has a new name.
+    The last of both. A page that is gone was deleted, or turned into a redirect: the service does not say which.
+    A move has a new name.
     """)
     return
 
@@ -263,7 +267,8 @@ def _(ask):
         alt.Chart(
             hourly_pages,
             title="Pages created, deleted and moved",
-            description="Three groups of bars: the pages created, deleted and moved in each hour, all projects together.",
+            description="Three groups of bars: the pages created, deleted and moved in each hour, all projects "
+            "together.",
         )
         .mark_bar()
         .encode(
@@ -283,7 +288,8 @@ def _():
     say("""
     ## 6. What is the history of a page, and how was it at a moment?
 
-    Everything known of one of the pages of question 3, oldest first. Then the page as it is now, and as it was just before that.
+    Everything known of one of the pages of question 3, oldest first. Then the page as it is now, and as it was
+    just before that.
     """)
     return
 
@@ -340,8 +346,12 @@ def _(history):
 def _(ask, page_choice):
     before_and_now = ask(
         """
-        SELECT 'before' AS state, event_at, name, version_id, editor_name, character_count, len(categories) AS category_count
-        FROM articles_at((SELECT event_at FROM articles WHERE project_id = $project AND article_id = $article), project := $project, inexact := true)
+        SELECT 'before' AS state, event_at, name, version_id, editor_name, character_count,
+            len(categories) AS category_count
+        FROM articles_at(
+            (SELECT event_at FROM articles WHERE project_id = $project AND article_id = $article),
+            project := $project, inexact := true
+        )
         WHERE article_id = $article
         UNION ALL
         SELECT 'now', event_at, name, version_id, editor_name, character_count, len(categories)
@@ -360,7 +370,8 @@ def _():
     say("""
     ## 7. What does a page say?
 
-    The beginning of the text of the page with a title. A title that is a redirect finds its page, and spaces and `_` are the same.
+    The beginning of the text of the page with a title. A title that is a redirect finds its page, and spaces and `_`
+    are the same.
     """)
     return
 
@@ -412,8 +423,8 @@ def _():
     say("""
     ## 9. Which changes should somebody look at?
 
-    The changes by people with the most signs of vandalism, and how probable the service believes it to be that a change is reverted.
-    Both are predictions, not facts.
+    The changes by people with the most signs of vandalism, and how probable the service believes it to be that a change
+    is reverted. Both are predictions, not facts.
     """)
     return
 
@@ -421,7 +432,8 @@ def _():
 @app.cell
 def _(ask):
     candidates = ask("""
-        SELECT sign_count, project_id, name, editor_name, round(revertrisk_probability, 2) AS risk, added_character_count, version_comment, url
+        SELECT sign_count, project_id, name, editor_name, round(revertrisk_probability, 2) AS risk,
+            added_character_count, version_comment, url
         FROM vandalism_candidates
         LIMIT 10
     """)
@@ -445,7 +457,8 @@ def _(ask):
         alt.Chart(
             risks,
             title="Probability of being reverted",
-            description="Stacked bars: the changes of each probability of being reverted, in steps of 0.1, by kind of editor.",
+            description="Stacked bars: the changes of each probability of being reverted, in steps of 0.1, by kind of "
+            "editor.",
         )
         .mark_bar()
         .encode(

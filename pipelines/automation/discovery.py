@@ -1,9 +1,8 @@
-"""Which hours are to be fetched and loaded, and in which runs.
+"""The hours to fetch and load, and the runs that do it.
 
-What decides is what is loaded and what is under way, never what was asked for before: whatever became of earlier runs,
-killed ones too, an hour that the service keeps and that is not loaded is asked for again. So nothing is kept between
-two
-looks, and a look costs a few requests, however many hours are missing.
+The decision depends on the loaded hours and the runs in progress, never on earlier requests. An hour that the service
+has and that is not loaded is requested again, even if earlier runs were killed. So nothing is stored between two
+evaluations, and an evaluation costs a few requests, however many hours are missing.
 """
 
 from __future__ import annotations
@@ -139,7 +138,7 @@ class Open(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Why nothing is wanted."""
+        """The reason why no run is requested."""
         parts = [f"{len(self.busy)} under way"] if self.busy else []
         if self.waiting:
             parts.append(
@@ -171,7 +170,7 @@ def without_busy(
 
 
 def _is_launching(instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey]) -> bool:
-    """Whether somebody has just launched a backfill of these assets, whose runs may be still to come."""
+    """Return True if a backfill of these assets has just been launched, whose runs may not exist yet."""
     return any(
         backfill.status.value == "REQUESTED"
         and now - datetime.fromtimestamp(backfill.backfill_timestamp, UTC) < LAUNCHING
@@ -183,7 +182,7 @@ def _is_launching(instance: dg.DagsterInstance, now: datetime, layers: Collectio
 def have_failed(
     hours: Iterable[datetime], instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey] = _ARTICLES
 ) -> bool:
-    """Whether a run of these assets has failed at one of the hours lately."""
+    """Return True if a run of these assets failed at one of the hours recently."""
     failed = [span for _, span, _ in _failed_runs(instance, now, layers)]
     return any(span.first <= hour <= span.last for hour in hours for span in failed)
 

@@ -54,15 +54,15 @@ def document(
     hours: tuple[str | None, str | None],
     failed_at: datetime,
 ) -> dict[str, Any]:
-    """What the hook is handed, without secrets.
+    """Return the document for the hook, without secrets.
 
     Args:
-        settings: Name the data folder, and what must not be in the document.
+        settings: Names the data folder, and the secrets that must not be in the document.
         run: The failed run.
         message: Dagster's sentence about the run.
         steps: Each failed step and its sentence.
         hours: First and last partition of the run, which are the same for one; None where it has none.
-        failed_at: When it failed.
+        failed_at: The time of the failure.
     """
     redactor = Redactor()
     for secret in (settings.password, settings.on_failure):

@@ -1,9 +1,8 @@
-"""What failed for good is asked for again when its cause is gone: a refused account, a name that the service does not have, a quota that is used up.
+"""Permanent failures are retried once their cause is gone.
 
-A run that nobody's waiting can mend would fail alike each time, and a wrong password that is sent again and again locks
-the
-account. So a sensor looks itself, before it asks for such hours again, and is the more patient the oftener it was
-refused.
+The causes are a refused account, a name that the service does not have, and a used-up quota. Such a run would fail
+alike each time, and a wrong password that is sent again and again locks the account. So a sensor checks the cause
+before it requests such hours again, and waits longer after each refusal.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def hindrance(
     now: datetime,
     dataset: Dataset,
 ) -> str | None:
-    """Why a run over hours (oldest first) would fail as the last one did, in a sentence; None: it need not.
+    """Return the reason why a run over hours (oldest first) would fail as the last one did; None: it need not.
 
     At most five requests.
 
@@ -95,7 +94,10 @@ def waiting(again: datetime) -> str:
 
 
 def refusal_of(instance: dg.DagsterInstance, run: dg.DagsterRun, ended_at: datetime) -> str | None:
-    """The sentence of a failed run that was refused the account; None: it failed otherwise, or the definitions were loaded since."""
+    """Return the sentence of a failed run whose account was refused.
+
+    None: it failed otherwise, or the definitions were loaded since.
+    """
     if ended_at < LOADED_AT:
         return None
     for record in instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records:

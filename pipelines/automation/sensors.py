@@ -74,7 +74,7 @@ def discover_hours(
 
 
 def _refused(context: dg.SensorEvaluationContext, error: MirrorError) -> dg.SkipReason:
-    """Why nothing is asked for; that the service refused the account is noted for the next looks."""
+    """Return the reason why no run is requested, and record that the service refused the account."""
     if isinstance(error, AuthenticationError):
         context.update_cursor(refusals.noted(context.cursor, datetime.now(UTC)))
     return dg.SkipReason(sentence(error))
@@ -207,9 +207,9 @@ def publish_pending(
 
 
 def _brings_hours(run: dg.DagsterRun, prefix: Prefix = ALONE) -> bool:
-    """Whether publishing waits for a run.
+    """Return True if publishing waits for a run.
 
-    It does not for one over snapshots, whoever launched it: that may take hours.
+    It does not wait for a run over snapshots, whoever launched it: that may take hours.
     """
     of_snapshots = datasets(Family.SNAPSHOT)
     if run.asset_selection:  # runs of commands have an empty one, which is all of their job

@@ -78,7 +78,10 @@ def _tidy(code: int) -> None:
 
 
 class _Screen:
-    """Where the sentence goes, and the terminal as it was: a prompt for a password may have switched its echo off."""
+    """The output for the sentence, and the terminal's initial state.
+
+    A password prompt may have switched its echo off.
+    """
 
     def __init__(self) -> None:
         self._error: int | None = None

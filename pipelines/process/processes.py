@@ -1,7 +1,7 @@
-"""Which runs live: a run belongs to a process, which holds a lock that ends with it, however it ends.
+"""The live runs: a run belongs to a process, which holds a lock that ends with it, however it ends.
 
-The kernel takes a lock from a dead process, also when the machine stops, and from no other: a run that is only slow, or
-was stopped for a while, keeps its own. Process numbers would not do, since they are used again.
+The kernel releases the lock of a dead process, also when the machine stops, and of no other. A run that is slow or
+suspended retains its lock. Process numbers would not do, since they are used again.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _sweep(instance: dg.DagsterInstance, home: Path) -> None:
 
 
 def _nameless(instance: dg.DagsterInstance, home: Path) -> bool:
-    """Whether a process lives of which no run is known: any run that has not said its process may be that one's."""
+    """Return True if a live process has not reported its run: any run without a known process may be its own."""
     return any(
         _is_held(home, path.stem) and not instance.get_runs(dg.RunsFilter(tags={_PROCESS_TAG: path.stem}), limit=1)
         for path in _locks(home)

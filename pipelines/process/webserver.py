@@ -156,8 +156,8 @@ def _unsafe(scope: Scope, headers: Headers) -> tuple[int, str] | None:
             return (
                 415,
                 (
-                    f"{scope['method']} needs the header Content-Type: application/json, not {_quoted(kind)}; no setting "
-                    "changes this."
+                    f"{scope['method']} needs the header Content-Type: application/json, not {_quoted(kind)}; no "
+                    "setting changes this."
                 ),
             )
     # Dagster answers a browser that opens this address with a page, and runs nothing

@@ -26,7 +26,8 @@ SELECT
   project_id,
   name,
   (project_id, event_id) IN (
-    SELECT (project_id, event_id) FROM article_changes WHERE batch_hour >= $1 AND change_type = 'update' AND event_id IS NOT NULL
+    SELECT (project_id, event_id) FROM article_changes
+    WHERE batch_hour >= $1 AND change_type = 'update' AND event_id IS NOT NULL
   ) IS TRUE AS is_move,
   min(event_at) AS event_at
 FROM article_changes
@@ -34,7 +35,8 @@ WHERE batch_hour >= $1 AND change_type = 'delete'
 GROUP BY project_id, event_id, name
 """
 GONE_SPANS = """
-SELECT time_bucket(CAST($2 AS INTERVAL), event_at) AS span_at, count(*) FILTER (WHERE NOT is_move), count(*) FILTER (WHERE is_move)
+SELECT time_bucket(CAST($2 AS INTERVAL), event_at) AS span_at,
+  count(*) FILTER (WHERE NOT is_move), count(*) FILTER (WHERE is_move)
 FROM ({gone})
 GROUP BY ALL
 ORDER BY ALL
@@ -56,7 +58,8 @@ LIMIT $1
 UNITS = """
 SELECT span_at, CAST(sum(lookup_count) AS BIGINT), CAST(sum(file_count) AS BIGINT)
 FROM (
-  SELECT time_bucket(CAST($1 AS INTERVAL), looked_up_at) AS span_at, count(*) AS lookup_count, 0 AS file_count FROM lookups GROUP BY ALL
+  SELECT time_bucket(CAST($1 AS INTERVAL), looked_up_at) AS span_at, count(*) AS lookup_count, 0 AS file_count
+  FROM lookups GROUP BY ALL
   UNION ALL
   SELECT time_bucket(CAST($1 AS INTERVAL), loaded_at), 0, sum(file_count) FROM snapshots GROUP BY ALL
 )

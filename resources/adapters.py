@@ -134,7 +134,7 @@ class ConfiguredLake(_Configured):
 
     @property
     def grace(self) -> timedelta:
-        """How long replaced files stay."""
+        """Time for which replaced files stay."""
         return timedelta(hours=self.settings.grace_hours)
 
     @property
@@ -149,7 +149,7 @@ class ConfiguredLake(_Configured):
 
     @property
     def layout(self) -> Layout:
-        """Where everything lies."""
+        """Paths of all files of the data folder."""
         return Layout(self.settings.data)
 
 
@@ -158,7 +158,7 @@ class ConfiguredWarehouse(_Configured):
 
     @property
     def publish_every(self) -> timedelta | None:
-        """How often to publish at the most; None: never unasked."""
+        """Shortest time between two automatic publications; None: publish on request only."""
         return self.settings.publish_every
 
     @property
@@ -168,13 +168,13 @@ class ConfiguredWarehouse(_Configured):
 
     @property
     def glance(self) -> Warehouse:
-        """The same for whoever may not wait: who writes is not waited for longer than some seconds."""
+        """A warehouse for readers that cannot wait: a writer is waited for at most a few seconds."""
         settings = self.settings
         return Warehouse(settings.data, storage_version=settings.storage_version, lock_timeout=GLANCE_SECONDS)
 
 
 class ConfiguredEngine(_Configured):
-    """Where parallel work runs."""
+    """The engine that runs parallel work."""
 
     numbers = ("workers", "threads", "memory_mb")
 

@@ -28,7 +28,7 @@ class SandboxError(MirrorError):
 
 
 def description(settings: Settings) -> str:
-    """Which service it is, and where; nothing is started, and nobody is asked."""
+    """Describe the service in use and its address, without starting anything or sending a request."""
     if not settings.sandbox:
         return f"The Enterprise Content Service at {settings.base_url}."
     found = found_sandbox(settings)
@@ -39,8 +39,7 @@ def description(settings: Settings) -> str:
     )
     return (
         f"The built-in sandbox (synthetic pages) of {settings.data}, in place of the service. {where} Reload the "
-        "definitions "
-        "to look again."
+        "definitions to look again."
     )
 
 

@@ -1,7 +1,7 @@
 """The data folder, before anything is written there: it can be, there is room, and it belongs to the service.
 
-Synthetic pages must never pass for real ones, and two services must never be mixed in one warehouse: so a data folder keeps a
-note of the service that it was filled from. The room that a run needs is for its plan to say.
+Synthetic pages must never pass for real ones, and two services must never be mixed in one warehouse: so a data folder
+keeps a note of the service that it was filled from. The room that a run needs is for its plan to say.
 """
 
 from __future__ import annotations
@@ -93,13 +93,13 @@ def ready(folder: Path) -> None:
         ) from None
     if free < ROOM_BYTES:
         raise FolderError(
-            f"The disk of the folder {folder} is full: {free / 1e6:.1f} MB are free, and any run needs {ROOM_BYTES / 1e6:.0f}. "
-            f"Nothing was changed. {_MAKE_ROOM}"
+            f"The disk of the folder {folder} is full: {free / 1e6:.1f} MB are free, and any run needs "
+            f"{ROOM_BYTES / 1e6:.0f}. Nothing was changed. {_MAKE_ROOM}"
         )
 
 
 def advice(error: OSError) -> str:
-    """What to do about what the system refused, in a sentence."""
+    """Return a sentence that advises what to do about an error of the system."""
     if files.is_full(error):
         return _MAKE_ROOM
     if error.errno == errno.EROFS:
@@ -121,13 +121,14 @@ def origin_of(data: Path) -> str | None:
         return None
     except files.UnusableFileError as error:
         raise OriginError(
-            f"{error.what} It says which service the data folder was filled from, so nothing was changed. Restore the file from a backup, or write "
+            f"{error.what} It says which service the data folder was filled from, so nothing was changed. Restore the "
+            "file from a backup, or write "
             f'{{"service": "..."}} into it: the table `about` of the published file has the service\'s name.'
         ) from None
 
 
 def facts_of(data: Path) -> dict[str, str]:
-    """What the table `about` of the published file says of where its content came from."""
+    """Return the rows of the published table `about` that name the source of the content."""
     return {"service": origin_of(data) or "unknown"}
 
 
@@ -159,14 +160,17 @@ def claim(data: Path, service: str, *, writes: bool = True) -> None:
 
 @contextlib.contextmanager
 def removing(data: Path) -> Iterator[bool]:
-    """Whether files of the archive and the lake may be removed now; where they may, nobody begins to copy them within."""
+    """Yield True if files of the archive and the lake may be removed now.
+
+    No copy of these files begins within the context if it does.
+    """
     with _flock(data) as descriptor:
         yield _taken(descriptor, fcntl.LOCK_SH)
 
 
 @contextlib.contextmanager
 def copying(data: Path, wait_seconds: float = 60.0) -> Iterator[None]:
-    """Keep every file of the archive and the lake in its place. Files are added meanwhile, and none is removed.
+    """Keep every file of the archive and the lake in its place. Files may be added meanwhile; none is removed.
 
     Raises:
         BackupUnderWayError: Another process copies them, or has been removing files for `wait_seconds`.
@@ -176,7 +180,8 @@ def copying(data: Path, wait_seconds: float = 60.0) -> Iterator[None]:
         while not _taken(descriptor, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
                 raise BackupUnderWayError(
-                    f"Another process is backing up {data} or removing files from it. Nothing was changed. Wait until it has finished, then run this again."
+                    f"Another process is backing up {data} or removing files from it. Nothing was changed. Wait until "
+                    "it has finished, then run this again."
                 )
             time.sleep(_POLL_SECONDS)
         yield

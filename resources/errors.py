@@ -1,7 +1,8 @@
 """The root of every error that this package raises on purpose.
 
-A class below it says two things of itself: whether a retry helps, and whether it ends the run. Whoever handles errors asks
-these, and keeps no list of classes. The message is a sentence for people: what happened, what was kept, what to do.
+A class below it says two things of itself: whether a retry helps, and whether it ends the run. Whoever handles errors
+asks these, and keeps no list of classes. The message is a sentence for people: what happened, what was kept, what to
+do.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ class DiskFullError(MirrorError):
 
 
 def retryable(error: BaseException) -> bool:
-    """Whether trying again later can help. What was not foreseen is taken as permanent."""
+    """Return True if a later retry can help. Unforeseen errors count as permanent."""
     return isinstance(error, MirrorError) and error.retryable
 
 
 def ends_run(error: BaseException) -> bool:
-    """Whether an error would meet all other work of the run as well."""
+    """Return True if an error would stop all other work of the run as well."""
     return isinstance(error, MirrorError) and error.ends_run
 
 
 def unavailable(error: BaseException) -> Literal["service", "warehouse"] | None:
-    """What other runs need not ask for after this error."""
+    """Return the system that other runs should not query after this error."""
     return error.unavailable if isinstance(error, MirrorError) else None
 
 

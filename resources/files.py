@@ -1,7 +1,7 @@
 """Files that are there as a whole or not at all, whoever is killed while writing them.
 
-A file gets its name when it is complete. What is unfinished lies beside it and is locked by its writer, so that nothing but
-the file itself need lie about; locks that outlive what they guard are lock files, for which filelock serves.
+A file gets its name when it is complete. What is unfinished lies beside it and is locked by its writer, so that nothing
+but the file itself need lie about; locks that outlive what they guard are lock files, for which filelock serves.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class BusyError(MirrorError):
 
 
 class UnusableFileError(MirrorError, ValueError):
-    """A file is not regular, too long, or holds something else than the file of its name should; or its name leaves its folder.
+    """A file that is not regular, too long, or not what its name says, or a name that leaves its folder.
 
     Attributes:
         what: The message without its advice.
@@ -74,7 +74,7 @@ class UnusableFileError(MirrorError, ValueError):
 
 
 def is_full(error: OSError) -> bool:
-    """Whether the disk, the user's quota or the allowed file size leaves no room."""
+    """Return True if the disk, the user's quota or the allowed file size leaves no room."""
     return error.errno in _NO_ROOM
 
 
@@ -110,7 +110,9 @@ def read_json(path: Path, form: TypeAdapter[_T], *, most: int = _MOST_BYTES) -> 
 
 
 def read_cache(path: Path, form: TypeAdapter[_T]) -> _T | None:
-    """Read a JSON file that can be made again, or return None. What is damaged is renamed to `NAME.damaged`, and the log says so.
+    """Read a JSON file that can be created again, or return None.
+
+    A damaged file is renamed to `NAME.damaged`, and the log says so.
 
     Raises:
         OSError: The system refuses to read it.
@@ -155,7 +157,8 @@ def _irregular(path: Path, mode: int) -> UnusableFileError:
 
 def _unusable(what: str) -> UnusableFileError:
     return UnusableFileError(
-        f"{what} It was not used, and nothing was changed. Restore it from a backup, or move it away, and run this again.",
+        f"{what} It was not used, and nothing was changed. Restore it from a backup, or move it away, and run this "
+        "again.",
         what,
     )
 
@@ -164,7 +167,8 @@ def within(folder: Path, name: str) -> Path:
     """Return the path that a name from a file or a database has below a folder. The disk is not looked at.
 
     Raises:
-        UnusableFileError: The name is not relative and normalized, or not printable, so it might name something outside of the folder.
+        UnusableFileError: The name is not relative and normalized, or not printable, so it might name something outside
+            of the folder.
     """
     if not is_name(name):
         raise UnusableFileError(f"{name[:200]!r} does not name a file within {folder}, so it is not used.")
@@ -185,7 +189,7 @@ def is_name(name: str) -> bool:
 
 
 def check_way(folder: Path, path: Path) -> None:
-    """See that no symbolic link lies between a folder and a path below it, and that the path is a regular file or nothing.
+    """Check that the path is a regular file or absent, and that no symbolic link is between it and the folder.
 
     Raises:
         UnusableFileError: The first thing on the way that is something else.
@@ -318,7 +322,7 @@ def not_a_file(mode: int) -> str | None:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename what lies at a path to `<name>.damaged`, where no view and no pattern of ours finds it; returns the new path."""
+    """Rename a file to `<name>.damaged`, which no view and no pattern of ours matches, and return the new path."""
     for number in itertools.count():
         aside = path.with_name(f"{path.name}.{_ASIDE}{number or ''}")
         if not aside.exists():
@@ -336,7 +340,7 @@ def take(descriptor: int) -> bool:
 
 
 def _is_named(descriptor: int, path: Path) -> bool:
-    """Whether the file that was locked is still the one of that name."""
+    """Return True if the locked file is still the one at this path."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:

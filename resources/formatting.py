@@ -77,7 +77,10 @@ def value_text(value: Any, column: str = "") -> str:
 
 
 def printable(text: str) -> str:
-    """The text without anything that a terminal would obey or hide: control characters, overrides of direction, lone surrogates."""
+    """Return the text with escapes for all characters that a terminal would obey or hide.
+
+    These are control characters, overrides of direction and lone surrogates.
+    """
     if text.isprintable():
         return text
     return "".join(
@@ -86,7 +89,7 @@ def printable(text: str) -> str:
 
 
 def legible(text: str, limit: int) -> str:
-    """Text from outside in at most `limit` characters, each of which can be printed and encoded; others appear as escapes.
+    """Return text from outside in at most `limit` characters, with escapes for those that cannot be printed or encoded.
 
     A text that was cut ends with `…`.
     """
@@ -97,10 +100,10 @@ def legible(text: str, limit: int) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Text of others (a title, a file, an error) for one line or table cell of Markdown, in which nothing of it is a link, an image or HTML.
+    """Return text from outside (a title, a file, an error) as one line or table cell of Markdown.
 
-    Words with any other character than those of prose become code, because bare addresses become links as well, whatever is escaped. Code, as
-    of a command in a message, stays code.
+    Nothing in it becomes a link, an image or HTML. Words with any character that is unusual in prose become code: bare
+    addresses would become links even if escaped. Code stays code, for example a command in a message.
     """
     return re.sub(_CODE_OR_WORD, lambda found: found[1] or _markdown_words(found[0]), " ".join(text.split()))
 
@@ -120,7 +123,7 @@ def _markdown_word(word: str) -> str:
 
 
 def refusal(error: ValidationError) -> str:
-    """What is wrong with values that were given, a sentence for each."""
+    """Return a sentence for each invalid value."""
     sentences = []
     for fault in error.errors(include_url=False):
         if fault["type"] == "value_error":

@@ -1,6 +1,6 @@
-"""What this process may use of its machine: cores and memory, as the system and its control groups allow.
+"""Cores and memory that this process may use, as the system and its control groups allow.
 
-Files of `/proc` and `/sys` are read when a function is called, and nothing is kept.
+Files of `/proc` and `/sys` are read when a function is called, and nothing is cached.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ROOT = Path("/")
-#: Where the controllers of version 1 and the one hierarchy of version 2 are mounted; beside version 1 that is `unified`.
+#: Where the controllers of version 1 and the one hierarchy of version 2 are mounted; beside version 1 that is
+#: `unified`.
 _MOUNTS = Path("sys/fs/cgroup")
 #: Version 1 states no limit as the largest number of pages.
 _NO_LIMIT = 1 << 60
@@ -56,7 +57,8 @@ def memory_bytes(root: Path = _ROOT) -> int:
 def _folders(root: Path, controller: str) -> Iterator[Path]:
     """The control groups of this process, each with those above it, as far as they can be seen from here.
 
-    In a container the paths may be those of the host, which are not mounted; the mount itself is then the limit's place.
+    In a container the paths may be those of the host, which are not mounted; the mount itself is then the limit's
+    place.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()

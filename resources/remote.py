@@ -1,7 +1,8 @@
-"""Archives converted and lake files compacted by workers on other machines: what is sent to them, what they do, what comes back.
+"""Conversion of archives and compaction of lake files by workers on other machines.
 
-Belongs here: both sides of work that travels. Does not belong here: how it travels (`engine`), and the work (`lake`).
-Workers see the same data folder, though maybe under another path: what travels is relative to it.
+Belongs here: both sides of work that travels, and the values that they exchange. Does not belong here: its transport
+(`engine`), and the work itself (`lake`). Workers see the same data folder, maybe under another path, so paths are sent
+relative to it.
 """
 
 from __future__ import annotations
@@ -177,7 +178,7 @@ def compactor(
 
 
 def versions(record_bytes_max: int = RECORD_BYTES_MAX) -> dict[str, str]:
-    """What a worker must have in common with a run, so that the same archive gives the same file, by name."""
+    """Return the versions, by name, that a worker must share with a run to convert an archive to the same file."""
     forms = (*datasets.tables(), *COMPACTED.values())
     tables = json.dumps({table.name: version_of(table) for table in forms}, sort_keys=True)
     try:
@@ -270,16 +271,16 @@ def _archive(plain: dict[str, Any], layout: Layout) -> Archive:
 
 
 def _not_shared(landed: Iterable[Path]) -> FolderNotSharedError | None:
-    """What is wrong where a file that a worker has landed is not seen here."""
+    """Return an error if a file that a worker has landed is not visible here."""
     missing = next((path for path in landed if not _appears(path)), None)
     if missing is None:
         return None
     return FolderNotSharedError(
-        f"A worker has landed {missing.name}, and it does not appear in {missing.parent}. The file is kept where the worker "
-        "wrote it. Mount the same data folder on all machines, then run again."
+        f"A worker has landed {missing.name}, and it does not appear in {missing.parent}. The file is kept where the "
+        "worker wrote it. Mount the same data folder on all machines, then run again."
     )
 
 
 def _appears(path: Path) -> bool:
-    """Whether a file is there, also where a network file system remembers that it was not."""
+    """Return True if a file exists, even if a network file system has cached its absence."""
     return path.exists() or (path.parent.exists() and path.name in {one.name for one in path.parent.iterdir()})

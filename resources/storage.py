@@ -1,7 +1,7 @@
 """The storage of a lake: seven operations, which are all that the lake needs from a file system.
 
-Files are named by their paths as `Layout` computes them. A file appears complete or not at all, is never changed, and is
-written once: a new version has a new name. DuckDB reads the files by the same paths.
+Files are named by their paths as `Layout` computes them. A file appears complete or not at all, is never changed, and
+is written once: a new version has a new name. DuckDB reads the files by the same paths.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Storage(Protocol):
         """Return whether there is such a file."""
 
     def list(self, folder: Path, pattern: str = "**/*.*") -> list[Path]:
-        """Return the paths below a folder that match a pattern, sorted; folders of a lake have no dot in their names."""
+        """Return the sorted paths below a folder that match a pattern. Folders of a lake have no dot in their names."""
 
     def delete(self, path: Path) -> None:
         """Delete a file, if it exists, and its folder if that is empty then."""

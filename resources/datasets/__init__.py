@@ -1,8 +1,9 @@
 """The datasets: one declaration each, of what the service offers and which table it becomes.
 
 What follows from a declaration: the requests and the quota they draw on, the paths in archive and lake, conversion, the
-ledger and the loads, coverage and checks, the Dagster assets, jobs and sensors, the dictionary, and the commands that list
-and fetch. What is particular to one dataset stands in code of its own: the current articles, planning chunks within a quota.
+ledger and the loads, coverage and checks, the Dagster assets, jobs and sensors, the dictionary, and the commands that
+list and fetch. What is particular to one dataset stands in code of its own: the current articles, planning chunks
+within a quota.
 
 This package is a leaf: it imports the tables alone.
 """

@@ -1,4 +1,4 @@
-"""What a dataset is made of."""
+"""The declaration of a dataset."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ RETENTION: Final = timedelta(hours=48)
 #: An hour is published minutes after its end; one that began longer ago and is not here needs attention.
 LATE: Final = timedelta(hours=4)
 
-#: How much later than its hour, its snapshot or its lookup an event may be. A later one is a wrong date: as the newest state of its page
-#: it would hide every edit to come, so its record is rejected.
+#: How much later than its hour, its snapshot or its lookup an event may be. A later one is a wrong date: as the newest
+#: state of its page it would hide every edit to come, so its record is rejected.
 AHEAD: Final = timedelta(days=1)
 
 
@@ -53,7 +53,9 @@ _GIVEN = {
 
 @dataclass(frozen=True)
 class Uniqueness:
-    """The rule by which several rows are one: SQL over the table's columns, `title` (the name with spaces) and the warehouse's formulas.
+    """The rule by which several rows are one.
+
+    It is SQL over the columns of the table, `title` (the name with spaces) and the warehouse's formulas.
 
     Attributes:
         key: Values that the rows share; none of them is null.
@@ -83,16 +85,18 @@ class Dataset:
         is_chunked: Snapshots only: the service offers them in chunks as well.
         quota: Counter of `get-user` that a file draws on; None: files are free.
         chunk_quota: The same for a chunk.
-        bodies: The view of the published file that has the body columns, which stay in the lake; hours and snapshots may have
-            one together. None: there is none.
+        bodies: The view of the published file that has the body columns, which stay in the lake; hours and snapshots
+            may have one together. None: there is none.
         derived: What follows from `bodies`, a file of SQL each.
         native: Those of them that a load keeps as tables; the others are views.
         state: Hours and snapshots only: the table of the current state that its rows decide. None: they decide none.
         rows_stay_in_lake: DuckDB holds of its rows those alone that decide the state.
-        unique: The rule by which rows are one, in an hour's file or in all files of a snapshot. None: by the key of the table.
-        body_of: Columns of which an hour has one body per project and value, whichever of its files it is in. Empty: each row has its own.
-        places: The (project, namespace) pairs that it is of, whichever are mirrored; it is itself mirrored only where that is
-            asked for. Empty: it is of the pairs that are mirrored.
+        unique: The rule by which rows are one, in an hour's file or in all files of a snapshot. None: by the key of the
+            table.
+        body_of: Columns of which an hour has one body per project and value, whichever of its files it is in. Empty:
+            each row has its own.
+        places: The (project, namespace) pairs that it is of, whichever are mirrored; it is itself mirrored only where
+            that is asked for. Empty: it is of the pairs that are mirrored.
     """
 
     table: Table
@@ -119,7 +123,7 @@ class Dataset:
 
     @property
     def views(self) -> tuple[Table, ...]:
-        """What follows from the bodies and is parsed when it is asked."""
+        """Tables that are derived from the page text and parsed when queried."""
         return tuple(table for table in self.derived if table not in self.native)
 
     @property
@@ -137,7 +141,10 @@ class Dataset:
         return Uniqueness(key, order)
 
     def scope(self, mirrored: Iterable[tuple[str, int]], *, wikidata: bool) -> tuple[tuple[str, int], ...]:
-        """What of it is mirrored, given the mirrored (project, namespace) pairs and whether Wikidata is."""
+        """Return the (project, namespace) pairs of this dataset to mirror.
+
+        `mirrored` are the pairs that the mirror has, and `wikidata` says whether it has Wikidata.
+        """
         return tuple(mirrored) if not self.places else self.places if wikidata else ()
 
     def __post_init__(self) -> None:
@@ -149,7 +156,7 @@ class Dataset:
                 raise ValueError(f"{self.name}.{column.name} {fault}.")
 
     def _fault(self, column: Column) -> str | None:
-        """Why a column cannot be filled as it is declared."""
+        """Return the reason why a column cannot be filled as declared; None if it can."""
         table = self.table
         if any(table[name].path is None or table[name].type != column.type for name in column.first_of):
             return "is the first of columns that are in the record and have its type, and these are others"

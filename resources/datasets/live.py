@@ -1,7 +1,7 @@
 """The files of a stream: their folder, their names, and which of them count.
 
-A file has the numbers of the steps in it, one or from the first to the last; a file of several steps takes the place of theirs. Its own metadata say
-how far the stream is kept with it.
+A file has the numbers of the steps in it, one or from the first to the last; a file of several steps takes the place of
+theirs. Its own metadata say how far the stream is kept with it.
 """
 
 from __future__ import annotations
@@ -83,11 +83,12 @@ class Step:
         reject_count: Lines that are no records, or no events that can be; they lie in a file beside it.
         reset_count: Times that the offsets of a partition went back.
         offsets: By partition the offset that comes next, of all partitions from which anything ever came.
-        highest: By partition the offset behind all that ever came and the moment since when, where that is not the next one: below it, events are
-            looked for among those that are kept.
+        highest: By partition the offset behind all that ever came and the moment since when, where that is not the next
+            one: below it, events are looked for among those that are kept.
         published_at: By partition when the last of its events was published.
         since: Where partitions begin from which nothing ever came.
-        kept_since: By project and namespace, from when on its events are kept. Empty: those of all are, since the beginning.
+        kept_since: By project and namespace, from when on its events are kept. Empty: those of all are, since the
+            beginning.
         event_counts: By partition the events that were kept since the stream began.
         runs: The newest runs, the oldest first; the last is that of this step.
     """
@@ -109,7 +110,10 @@ class Step:
 
     @property
     def kept_until(self) -> datetime:
-        """The moment until which all events are kept: that of the part that is furthest behind. One from which nothing ever came is quiet."""
+        """The moment until which all events are stored: that of the part that is furthest behind.
+
+        A part that has never had an event does not count.
+        """
         reached: dict[int, datetime] = {}
         for partition, moment in self.published_at.items():
             part = partition // _PARTITIONS_OF_A_PART
@@ -121,7 +125,7 @@ COUNTS = ("row_count", "duplicate_count", "other_count", "reject_count", "reset_
 
 
 def facts_of(step: Step) -> str:
-    """What the file of a step says of itself (JSON)."""
+    """Return the metadata of a step's file (JSON)."""
     facts = {
         "since": step.since.isoformat(),
         **{name: getattr(step, name) for name in COUNTS},
@@ -175,9 +179,12 @@ def step_of(number: int, path: Path) -> Step:
 
 
 def repaired(step: Step, now: datetime) -> Step:
-    """The step without what cannot be: partitions and offsets that there are not, moments before 2001 or after tomorrow. An older version wrote them.
+    """Return the step without impossible values, which an older version wrote.
 
-    A partition whose offset is left out is read from the stream's beginning again, and its events are looked for among those that are kept.
+    Impossible are partitions and offsets out of range, and moments before 2001 or after tomorrow.
+
+    A partition whose offset is left out is read again from the stream's beginning. Its events are looked up among the
+    stored ones, so that none is stored twice.
     """
 
     def is_partition(partition: int) -> bool:
@@ -212,7 +219,7 @@ def repaired(step: Step, now: datetime) -> Step:
 
 
 def path_of(folder: Path, hour: datetime, first: int, last: int) -> Path:
-    """Where the file of these steps lies. Raises ValueError where `hour` is no start of an hour."""
+    """Return the path of the file of these steps. Raises ValueError if `hour` is not the start of an hour."""
     return folder / hour_folder(hour) / name_of(first, last)
 
 
@@ -222,7 +229,7 @@ def name_of(first: int, last: int) -> str:
 
 
 def replaced(folder: Path, seconds: float) -> list[Path]:
-    """The files of the newest hours whose steps another one has had for so long."""
+    """Return the files of the newest hours whose steps another file has had for `seconds`."""
     found = [file for _, of_hour in [*hour_folders(folder)][-_HOURS:] for file in files_in(of_hour)]
     old = [file for file in found if time.time() - file.path.stat().st_mtime > seconds]
     return [
@@ -239,7 +246,7 @@ def files_in(of_hour: Path) -> list[LiveFile]:
 
 
 def counting(files: Iterable[LiveFile]) -> list[LiveFile]:
-    """Those of which no other one has the steps, the oldest first."""
+    """Return the files whose steps no other file has, oldest first."""
     kept: list[LiveFile] = []
     for file in sorted(files, key=lambda file: (file.last, -file.first), reverse=True):
         if not kept or file.last < kept[-1].first:
@@ -248,6 +255,9 @@ def counting(files: Iterable[LiveFile]) -> list[LiveFile]:
 
 
 def files_of(folder: Path, since: datetime | None = None) -> list[LiveFile]:
-    """The files that came in the hours from `since` on (None: all), the oldest first, without those whose steps another one has."""
+    """Return the files of the hours from `since` on (None: all), oldest first.
+
+    Files whose steps are in another file as well are left out.
+    """
     hours = (of_hour for hour, of_hour in hour_folders(folder) if since is None or hour >= since)
     return counting(file for of_hour in hours for file in files_in(of_hour))

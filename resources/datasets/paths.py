@@ -1,7 +1,7 @@
 """The grammar of paths in the archive and the lake: how the names of files and of an hour's folders are made, and read.
 
-A file is named `<identifier>.<digits>.<kind>`. The digits are the first ones of a version or digest: whatever is new has a
-name of its own, so a file is written once and never replaced.
+A file is named `<identifier>.<digits>.<kind>`. The digits are the first ones of a version or digest: whatever is new
+has a name of its own, so a file is written once and never replaced.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def with_rows(path: str) -> str:
 
 
 def is_of_snapshot(name: str, identifier: str) -> bool:
-    """Whether a file is an archive or a set of this snapshot, an unfinished one or a note among them."""
+    """Return True if a file belongs to this snapshot: an archive, a set, an unfinished file or a note."""
     found = parse(name)
     if found is None or found.kind not in _OF_SNAPSHOT:
         return False
@@ -78,7 +78,7 @@ def safe(name: str) -> str:
 
 
 def hour_folder(hour: datetime) -> str:
-    """Where the files of an hour lie: `date=2026-11-19/hour=05`. Raises ValueError for what is no start of an hour."""
+    """Return the folder of an hour: `date=2026-11-19/hour=05`. Raises ValueError if `hour` does not start an hour."""
     if hour.tzinfo is None:
         raise ValueError(f"The hour {hour} has no time zone; hours are aware datetimes.")
     start = hour.astimezone(UTC)

@@ -1,7 +1,7 @@
-"""Where work runs: a function mapped over independent items, on this machine's threads.
+"""Parallel work: a function is mapped over independent items, on this machine's threads.
 
-Belongs here: running functions over items, collecting what came of each, and telling how far they are.
-Does not belong here: what the functions do. Nothing in this package knows of archives, tables or services.
+Belongs here: running functions over items, collecting their results, and reporting progress.
+Does not belong here: the functions. Nothing in this package knows of archives, tables or services.
 """
 
 from resources.engine.mapping import Engine, Outcome

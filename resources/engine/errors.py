@@ -1,4 +1,4 @@
-"""What can go wrong between a run and the workers of a cluster. An error of a task itself arrives as what it is."""
+"""Errors between a run and the workers of a cluster. An error of a task itself arrives unchanged."""
 
 from __future__ import annotations
 

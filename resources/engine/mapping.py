@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Outcome(Generic[Item, Result]):
-    """What came of one item: a result, or the error that stopped it."""
+    """The outcome of one item: a result, or the error that stopped it."""
 
     item: Item
     result: Result | None = None
@@ -54,7 +54,10 @@ class Engine:
 
     @contextmanager
     def task(self, label: str, total: float, unit: str) -> Iterator[Callable[[float], None]]:
-        """Tell of work of `total` units while it goes on; nothing is told of none. Yields what is called with each amount done."""
+        """Report progress of work of `total` units; nothing is reported if there are none.
+
+        Yields a function to call with each amount done.
+        """
         if not total:
             yield _nobody
             return
@@ -74,9 +77,9 @@ class Engine:
     ) -> list[Outcome[Item, Result]]:
         """Apply `function` to every item; outcomes come in the items' order.
 
-        An item that raises does not stop the others: its error is kept in its outcome. Where `ends` says that it would meet all,
-        items that were not begun get the same error without being tried. `workers` is how many are under way at once; default: as
-        many as the engine has. An interrupt stops the waiting at
+        An item that raises does not stop the others: its error is kept in its outcome. Where `ends` says that it would
+        meet all, items that were not begun get the same error without being tried. `workers` is how many are under way
+        at once; default: as many as the engine has. An interrupt stops the waiting at
         once: items that were not begun are dropped, those under way go on as long as the process does.
         """
         met: list[Exception] = []

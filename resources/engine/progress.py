@@ -1,4 +1,4 @@
-"""How far long work is: a reporter starts tasks, a task is advanced, whoever shows it decides how."""
+"""Progress of long work: a reporter starts tasks, tasks are advanced, and the reporter decides how to show them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ class Task(Protocol):
     """One piece of long work."""
 
     def advance(self, amount: float) -> None:
-        """Tell that `amount` more of it is done, in the units of its total. Any thread may call."""
+        """Add `amount` to the work done, in the units of the total. Any thread may call."""
 
     def finish(self) -> None:
-        """Tell that it is over, whole or not."""
+        """End the task, complete or not."""
 
 
 class Reporter(Protocol):
-    """Whoever shows progress."""
+    """Shows the progress of tasks."""
 
     def start(self, label: str, total: float, unit: str) -> Task:
         """Begin a task of `total` units (`B` for bytes, else a noun in the singular)."""
 
 
 def increments(advance: Callable[[float], None]) -> Callable[[float, float | None], None]:
-    """What hears how much is done in all, and advances by what is new."""
+    """Return a function that takes the total done so far and advances by the difference."""
     reached = 0.0
 
     def progress(done: float, _total: float | None) -> None:
@@ -86,7 +86,10 @@ class _LineTask:
                 return
             self._told = now
             share = self._done / self._total if self._total else 1.0
-            line = f"{self._label}: {share:.0%}, {amount_text(self._done, self._unit)} of {amount_text(self._total, self._unit)}"
+            line = (
+                f"{self._label}: {share:.0%}, {amount_text(self._done, self._unit)} of "
+                f"{amount_text(self._total, self._unit)}"
+            )
         self._say(line)
 
     def finish(self) -> None:

@@ -1,4 +1,4 @@
-"""What an archive is: its place on disk, and what it must hold."""
+"""Archives: their places on disk, and the content they must have."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ class LookupArchive(Archive):
 class SnapshotArchive(Archive):
     """One archive of a snapshot: the whole, or one of its chunks.
 
-    `identifier` and `version` are its own, `snapshot_id` and `snapshot_version` those of the whole. `exported_at`: when the
-    service made it.
+    `identifier` and `version` are its own, `snapshot_id` and `snapshot_version` those of the whole. `exported_at`: when
+    the service made it.
     """
 
     batch_hour: None = field(default=None, init=False)

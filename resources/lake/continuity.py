@@ -1,11 +1,12 @@
 """Events of a stream that are new, and where each partition goes on.
 
-An event is known by partition, offset and identifier. Offsets alone do not tell: the service may number a topic again, jump, or go back. An event at or
-behind the next offset of its partition is new. One before it is looked for among the last events that came, which are in memory, and then among the
-events in the files of the last days, which are read once. One that is in neither is new as well, and the partition has gone back.
+An event is known by partition, offset and identifier. Offsets alone do not tell: the service may number a topic again,
+jump, or go back. An event at or behind the next offset of its partition is new. One before it is looked for among the
+last events that came, which are in memory, and then among the events in the files of the last days, which are read
+once. One that is in neither is new as well, and the partition has gone back.
 
-The next offset errs to the side of reading again, which costs a look and adds nothing: it goes back with the first event, and it goes far ahead only
-with the second of two that follow each other.
+The next offset errs to the side of reading again, which costs a look and adds nothing: it goes back with the first
+event, and it goes far ahead only with the second of two that follow each other.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ _RECENT = 1 << 18
 _KNOWN = 5_000_000
 #: Files that are looked through, and how long a partition that went back is: the service has nothing that is older.
 _LOOK_BACK = 2 * RETENTION
-#: A partition goes ahead by so much at once, and by so much for each hour that begins between two of its events. More has to be followed by a second event.
+#: A partition goes ahead by so much at once, and by so much for each hour that begins between two of its events. More
+#: has to be followed by a second event.
 _STEP, _STEP_OF_AN_HOUR = 1_000, 10_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR = 3_600_000_000
@@ -157,15 +159,17 @@ class Continuity:
             partition, there, here = step.backward
             more = f", and {counted(step.reset_count - 1, 'time')} more" if step.reset_count > 1 else ""
             _log.warning(
-                "The offsets of partition %s of the stream went back from %s to %s%s. The events that came are kept, each once. Those that the service "
-                "does not send again are missing until the files of their hours are loaded.",
+                "The offsets of partition %s of the stream went back from %s to %s%s. The events that came are kept, "
+                "each once. Those that the service does not send again are missing until the files of their hours are "
+                "loaded.",
                 *(partition, f"{there:,}", f"{here:,}", more),
             )
         if step.forward is not None:
             partition, there, here = step.forward
             _log.warning(
-                "The offsets of partition %s of the stream jumped ahead from %s to %s. If the service began another numbering meanwhile, earlier events of it "
-                "do not come; the check `agrees_with_stream` names them once the files of their hours are loaded.",
+                "The offsets of partition %s of the stream jumped ahead from %s to %s. If the service began another "
+                "numbering meanwhile, earlier events of it do not come; the check `agrees_with_stream` names them once "
+                "the files of their hours are loaded.",
                 *(partition, f"{there:,}", f"{here:,}"),
             )
 
@@ -177,7 +181,10 @@ class Continuity:
         highest: Mapping[int, tuple[int, datetime]],
         now: datetime,
     ) -> set[int]:
-        """The keys of events that the files of the last days have, of those that may be there and are not known from memory."""
+        """Return the keys of events that the files of the last days have.
+
+        Only events that may be in these files, and are not known from memory, are looked up.
+        """
         until = dict(offsets)
         for partition, (offset, _) in highest.items():
             until[partition] = max(offset, until.get(partition, 0))
@@ -203,7 +210,8 @@ class Continuity:
                 rows = pq.read_table(file.path, columns=list(_NAMES), partitioning=None)
             except (OSError, ValueError) as error:
                 _log.warning(
-                    "The file %s of the stream cannot be read (%s). If its events come again, they are kept a second time.",
+                    "The file %s of the stream cannot be read (%s). If its events come again, they are kept a second "
+                    "time.",
                     file.path,
                     error,
                 )
@@ -215,7 +223,10 @@ class Continuity:
 
 
 def _is_near(partition: int, offset: int, at: int, offsets: Mapping[int, int], newest: Mapping[int, int]) -> bool:
-    """Return whether an offset can follow the last one of its partition; of a new partition, the furthest of the others."""
+    """Return True if an offset can follow the last one of its partition.
+
+    An offset of a new partition is compared with the furthest of the others.
+    """
     if partition not in offsets and offsets:
         partition = max(offsets, key=offsets.__getitem__)
     if partition not in offsets:

@@ -1,4 +1,4 @@
-"""What a conversion is told by, where its files lie, and what was made."""
+"""Conversions: the digest that identifies one, the paths of its files, and its result."""
 
 from __future__ import annotations
 
@@ -63,7 +63,10 @@ def digest_of(archive: Archive, bodies: frozenset[str] | None = None, record_byt
 
 
 def conversion_version(table: Table) -> str:
-    """Version of how the archives of a table are converted, short: of the declaration of its tables, and of the converter."""
+    """Return a short version of how the archives of a table are converted.
+
+    It covers the declaration of the tables and the converter.
+    """
     return hashlib.sha256(json.dumps(_made_by(table)).encode()).hexdigest()[:16]
 
 
@@ -94,9 +97,9 @@ def find_conversion(
     bodies: frozenset[str] | None = None,
     record_bytes_max: int = RECORD_BYTES_MAX,
 ) -> ConvertedFile | None:
-    """Return the earlier conversion of the archive, from the file's own metadata; None if it was not converted like this.
+    """Return the earlier conversion of an archive, from the file's own metadata; None if there is none like this.
 
-    A file that cannot be read counts as absent, so that the next conversion replaces it. Pages are not read.
+    A file that cannot be read counts as absent, so that the next conversion replaces it. Data pages are not read.
     """
     target, rejects_target = targets(archive, layout, digest_of(archive, bodies, record_bytes_max))
     try:

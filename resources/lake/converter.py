@@ -1,10 +1,10 @@
 """One archive becomes one Parquet file, and a second one of its rejects where there are any.
 
-Whoever calls `Converter.convert` gunzips and cuts blocks, and puts row groups into the file as they are done, in the order
-of the archive. The converter's workers make row groups of blocks: parse, encode, compress. All of that happens in native
-code, beside one another. One archive is read by one thread, whose blocks keep about six workers busy; several archives are
-decompressed in parallel by calling from as many threads (`readers` of them keep all workers busy, however small the archives
-are), and share the same workers and the same memory.
+Whoever calls `Converter.convert` gunzips and cuts blocks, and puts row groups into the file as they are done, in the
+order of the archive. The converter's workers make row groups of blocks: parse, encode, compress. All of that happens in
+native code, beside one another. One archive is read by one thread, whose blocks keep about six workers busy; several
+archives are decompressed in parallel by calling from as many threads (`readers` of them keep all workers busy, however
+small the archives are), and share the same workers and the same memory.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ LONG_LINE_FACTOR = 12
 #: The interpreter with its libraries, as measured.
 _BASE_BYTES = 80 << 20
 #: What a worker takes, as measured: a block, its rows, their largest column as a page before and after compression, the
-#: row group made of them, one that waits for its turn, and the unfinished line of an archive that is being read. Ten is what
-#: lines of a block's length take that do not compress; the records of encyclopedias take five.
+#: row group made of them, one that waits for its turn, and the unfinished line of an archive that is being read. Ten is
+#: what lines of a block's length take that do not compress; the records of encyclopedias take five.
 _WORKER_BYTES = 10 * BLOCK_BYTES
 #: The decoder's offsets are of 32 bits.
 _RECORD_BYTES_BOUND = 1 << 30
@@ -83,10 +83,11 @@ class Converter:
     Leaving the context ends the threads.
 
     Args:
-        workers: Threads that make row groups. Default: as many as there are cores (see `machine`), as far as the memory allows.
-        memory_bytes: Bound for the whole process, where it does nothing else and no line is longer than a block, however many
-            archives are under way. A longer line takes up to LONG_LINE_FACTOR times its length more; there is one such line
-            at a time. Default: see `default_memory_bytes`.
+        workers: Threads that make row groups. Default: as many as there are cores (see `machine`), as far as the memory
+            allows.
+        memory_bytes: Bound for the whole process, where it does nothing else and no line is longer than a block,
+            however many archives are under way. A longer line takes up to LONG_LINE_FACTOR times its length more; there
+            is one such line at a time. Default: see `default_memory_bytes`.
         level: zstd level.
         record_bytes_max: The longest line that is converted; longer ones are rejected.
 
@@ -113,8 +114,8 @@ class Converter:
         if wanted * _WORKER_BYTES > spare:
             least = _BASE_BYTES + BLOCK_BYTES + wanted * _WORKER_BYTES
             raise ConversionError(
-                f"{memory_bytes >> 20} MB are too little for {counted(wanted, 'worker')}. Allow at least {least >> 20} MB, or fewer "
-                "workers. Nothing was converted."
+                f"{memory_bytes >> 20} MB are too little for {counted(wanted, 'worker')}. Allow at least {least >> 20} "
+                "MB, or fewer workers. Nothing was converted."
             )
         self.workers = wanted
         self.memory_bytes = memory_bytes
@@ -127,7 +128,10 @@ class Converter:
 
     @property
     def readers(self) -> int:
-        """Archives to convert at a time, so that small ones keep all workers busy: some are opened, some made durable."""
+        """Number of archives to convert at a time.
+
+        There are enough to keep all workers busy with small archives: some are being opened, others flushed to disk.
+        """
         return 2 * self.workers + 1
 
     def __enter__(self) -> Self:
@@ -157,7 +161,8 @@ class Converter:
             What was made; `converted` is False if the very same conversion was there before.
 
         Raises:
-            ArchiveError: The archive is damaged, cut off, empty, holds no records, or only those of another project. Nothing was
+            ArchiveError: The archive is damaged, cut off, empty, holds no records, or only those of another project.
+            Nothing was
                 landed.
             LakeError: The archive is not there, or the files could not be written (DiskFull among the reasons). Nothing
                 was landed.
@@ -206,7 +211,8 @@ class Converter:
             if tally.line_count != rows_file.row_count + rejects_file.row_count:
                 raise ConversionError(
                     f"{archive.path.name} holds {tally.line_count:,} lines, but {rows_file.row_count:,} rows and "
-                    f"{rejects_file.row_count:,} rejects came of them. Nothing was landed. This is a defect: keep the archive."
+                    f"{rejects_file.row_count:,} rejects came of them. Nothing was landed. This is a defect: keep the "
+                    "archive."
                 )
             facts = {
                 "identifier": archive.identifier,

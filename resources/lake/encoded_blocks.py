@@ -68,11 +68,12 @@ class BlockEncoder:
 class EncodedBlocks:
     """The encoded blocks of an archive, in its order, made ahead of the consumer.
 
-    `room` bounds the blocks of all archives, from when one is read until its row group is written. Whoever finds no room
-    writes what it has itself, and waits for others only where it has nothing: so none holds what another waits for.
+    `room` bounds the blocks of all archives, from when one is read until its row group is written. Whoever finds no
+    room writes what it has itself, and waits for others only where it has nothing: so none holds what another waits
+    for.
 
-    A line that is too long for a block comes by itself, when all before it has come, to be read before the next is asked
-    for. Leaving the context waits for what is under way, and gives every buffer back.
+    A line that is too long for a block comes by itself, when all before it has come, to be read before the next is
+    asked for. Leaving the context waits for what is under way, and gives every buffer back.
     """
 
     blocks: Generator[Block | LongLine, None, None]
@@ -111,8 +112,8 @@ class EncodedBlocks:
                 if isinstance(block, LongLine):
                     while self._waiting:
                         yield from self._written()
-                    # its room is kept: its memory is free only when the next block is asked for, and others that wait for that
-                    # memory have room already
+                    # its room is kept: its memory is free only when the next block is asked for, and others that wait
+                    # for that memory have room already
                     yield block
                     continue
                 self._waiting.append((block, self.pool.submit(self.work, block)))

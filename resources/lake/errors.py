@@ -1,4 +1,4 @@
-"""What can go wrong between an archive and the lake. A line that cannot be converted is no error: it becomes a reject."""
+"""Errors between an archive and the lake. A line that cannot be converted is no error but a reject."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class LakeError(errors.MirrorError):
 class ArchiveError(LakeError):
     """The archive is damaged, empty, or not an archive of records.
 
-    `path`, `member` (None outside a member) and `offset` (bytes into that member, or into the tar) say where. The message
-    has 2,000 characters at most, whatever the archive holds.
+    `path`, `member` (None outside a member) and `offset` (bytes into that member, or into the tar) say where. The
+    message has 2,000 characters at most, whatever the archive holds.
     """
 
     def __init__(self, path: Path, what: str, *, member: str | None = None, offset: int = 0) -> None:
@@ -59,8 +59,8 @@ class DamagedFileError(LakeError):
     def __init__(self, lake_path: str, why: str) -> None:
         self.lake_path, self.why = lake_path, legible(why, _SHOWN)
         super().__init__(
-            f"The lake file {lake_path} cannot be read ({self.why}), so it was not compacted; nothing was changed. The next publication makes it "
-            "again from the archive, if the archive has it."
+            f"The lake file {lake_path} cannot be read ({self.why}), so it was not compacted; nothing was changed. The "
+            "next publication makes it again from the archive, if the archive has it."
         )
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -80,6 +80,6 @@ def landing_failed(error: OSError, path: Path) -> LakeError:
             "everything landed before is kept. Free space, then run again."
         )
     return LakeError(
-        f"{path.name} could not be written to {path.parent}: {errors.clause(error)}. The unfinished file was removed, everything "
-        "landed before is kept. Mend the cause, then run again."
+        f"{path.name} could not be written to {path.parent}: {errors.clause(error)}. The unfinished file was removed, "
+        "everything landed before is kept. Mend the cause, then run again."
     )

@@ -1,8 +1,8 @@
 """Answers of the service about single pages, kept one by one as they arrive, and packed as an archive in the end.
 
-A journal is a file of lines, each the record of a page (as the service sent it) with what was asked. A line is on disk before
-`add` returns, so that no kill loses an answer that was paid for. The journal of a run that was killed is found by its name and packed by
-the next one; what it was about to write last, half a line, is dropped.
+A journal is a file of lines, each the record of a page (as the service sent it) with what was asked. A line is on disk
+before `add` returns, so that no kill loses an answer that was paid for. The journal of a run that was killed is found
+by its name and packed by the next one; what it was about to write last, half a line, is dropped.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Journals:
 
     Args:
         layout: Where the archive lies.
-        source_at: When the run began, aware, to the second; the microseconds make it no hour's start and no other run's.
+        source_at: When the run began, aware, to the second; the microseconds make it no hour's start and no other
+            run's.
     """
 
     def __init__(self, layout: Layout, source_at: datetime) -> None:
@@ -141,7 +142,10 @@ def archives(layout: Layout) -> Iterator[LookupArchive]:
 
 
 def _pack(root: Path, journal: Path, identifier: str, source_at: datetime) -> None:
-    """Make an archive of the whole lines of a journal, with its sidecar, and remove the journal. The same bytes each time."""
+    """Pack the complete lines of a journal into an archive with a sidecar, and remove the journal.
+
+    The same journal gives the same bytes each time.
+    """
     size = _whole_lines(journal)
     if size:
         packed = journal.with_name(f".{journal.name}.tar.gz.tmp")

@@ -1,4 +1,4 @@
-"""Where files of the archive and the lake lie below a data folder: computed paths; the disk is not read."""
+"""Paths of the archive and the lake below a data folder. They are computed; the disk is not read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths below one data folder, and the storage of its lake. `resources.datasets.paths` writes and reads file names."""
+    """The paths below one data folder, and the storage of its lake.
+
+    `resources.datasets.paths` builds and parses the file names.
+    """
 
     root: Path
     storage: Storage = field(default=LOCAL, repr=False)

@@ -1,4 +1,7 @@
-"""A list of the service becomes Parquet: one JSON array of objects. Records that are not as declared are left out and reported."""
+"""Conversion of a list of the service, one JSON array of objects, to Parquet.
+
+Records that are not as declared are left out and reported.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ _UNTOUCHED = "Nothing of it was landed; fetch the list again."
 
 @dataclass(frozen=True)
 class ListConversion:
-    """The Parquet file of one list. `converted` is False where it was there already; `odd` names records that are not in it."""
+    """The Parquet file of one list.
+
+    `converted` is False if the file existed before. `odd` names records that were left out.
+    """
 
     digest: str
     path: Path

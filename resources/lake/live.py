@@ -1,11 +1,11 @@
-"""What a stream brings, as small files each of which says how far the stream is kept with it.
+"""The events of the stream as small files, each of which records the stream's position.
 
-A step lands one Parquet file: its rows are the events, its own metadata has the next offset of every partition. So the events and the
-place at which the stream goes on become durable with one rename, and an event is stored exactly once whatever is killed when: what came after the newest file comes
-again, and what a file has is passed over.
+A step lands one Parquet file. Its rows are the events, and its metadata has the next offset of every partition. So one
+rename makes both the events and the position durable. Each event is stored exactly once, even if the process is killed:
+events after the newest file are received again, and those that a file already has are skipped.
 
-Files are numbered. The number and not the clock says which is the newest. As the hour grows, files of as many steps each are written again as
-one, which takes their place.
+Files are numbered, and the highest number is the newest, whatever the clock says. As the hour grows, files of equally
+many steps are merged into one that replaces them.
 """
 
 from __future__ import annotations
@@ -65,10 +65,11 @@ _log = logging.getLogger(__name__)
 
 #: Records are rows of one row group; a step of more has several.
 _GROUP_ROWS = 8_192
-#: So many files of as many steps become one, unless it would be larger. Steps that are full when a stream is caught up are so together:
-#: they would be compressed twice, and are no small files.
+#: So many files of as many steps become one, unless it would be larger. Steps that are full when a stream is caught up
+#: are so together: they would be compressed twice, and are no small files.
 _MERGED, _MERGED_BYTES = 8, 32 << 20
-#: Files of single steps are compressed in three quarters of the time, since most of them are soon written again with others.
+#: Files of single steps are compressed in three quarters of the time, since most of them are soon written again with
+#: others.
 _STEP_LEVEL = 1
 #: Files that were merged stay so long for queries that have listed them.
 _KEEP_SECONDS = 3600.0
@@ -155,8 +156,9 @@ class LiveLake:
             self._last = repaired(last, now)
             if self._last != last:
                 _log.warning(
-                    "The file %s of the stream has partitions, offsets or dates that cannot be; they were left out. Partitions without an offset are read "
-                    "from the oldest event that the service has. Events that are kept already are recognized and not added again.",
+                    "The file %s of the stream has partitions, offsets or dates that cannot be; they were left out. "
+                    "Partitions without an offset are read from the oldest event that the service has. Events that are "
+                    "kept already are recognized and not added again.",
                     last.path,
                 )
             return self._last
@@ -176,11 +178,13 @@ class LiveLake:
         """Keep what came: one file, or none where nothing of it is new and kept.
 
         Args:
-            blocks: Records, one a line; those of a partition in their order. Each is let go of when the next is asked for.
+            blocks: Records, one a line; those of a partition in their order. Each is let go of when the next is asked
+                for.
             now: The moment, aware, by which the file is laid away.
             always: Whether a file is written only to say how far the stream is, where no event of it is kept.
             run: Whose step it is, without the counts of its events.
-            service_now: The moment by the clock of the service, where it is known: dates of events are judged by both clocks.
+            service_now: The moment by the clock of the service, where it is known: dates of events are judged by both
+                clocks.
 
         Raises:
             LakeError: The file could not be written (DiskFull among the reasons); nothing was kept of these.
@@ -222,7 +226,10 @@ class LiveLake:
         return step
 
     def _kept_since(self, before: Step) -> dict[tuple[str, int], datetime]:
-        """Since when events of each project and namespace are kept; those of one that is new, from where the stream goes on."""
+        """Return the moment from which events of each project and namespace are stored.
+
+        For a new pair, this is the current position of the stream.
+        """
         # where nothing is said, all were kept, or an older version kept the same
         reached = max(before.published_at.values(), default=before.since) if before.kept_since else before.since
         return {place: before.kept_since.get(place, reached) for place in self._scope or ()}
@@ -235,9 +242,10 @@ class LiveLake:
         return (file.path for file in files_of(self.folder))
 
     def merge(self) -> Path | None:
-        """Merge the newest files into one, if several of equally many steps follow one another, else all files of the hour before; the new file.
+        """Merge the newest files if several of equally many steps follow one another, else those of the hour before.
 
-        None: there is nothing to merge. The files stay for an hour at least, for queries that have listed them, and are then deleted together.
+        Returns the new file; None if there was nothing to merge. The merged files stay for at least an hour, for
+        queries that have listed them, and are then deleted together.
 
         Raises:
             LakeError: One cannot be read, or the new one not be written; all stay as they are.
@@ -262,7 +270,8 @@ class LiveLake:
         """Write files as one; None where they do not belong together."""
         if len(files) < 2 or sum(one.path.stat().st_size for one in files) > _MERGED_BYTES:
             return None
-        # where the clock was set back and has come here again, steps between them lie in another hour, and a file over all would take their place
+        # where the clock was set back and has come here again, steps between them lie in another hour, and a file over
+        # all would take their place
         is_gapless = all(file.first == before.last + 1 for before, file in pairwise(files))
         if not is_gapless or any(_columns(file.path) != self._table.schema.names for file in files):
             return None  # others were written before a column was declared
@@ -279,7 +288,10 @@ class LiveLake:
                 path.unlink(missing_ok=True)
 
     def trim(self) -> None:
-        """Give back memory that is no longer needed: allocators keep it, and what they keep grows for hours. It takes about 15 ms for 100 MB."""
+        """Return unused memory to the system.
+
+        Allocators retain memory, and the retained amount grows for hours. This takes about 15 ms for 100 MB.
+        """
         trim()
 
     def _land(self, step: Step, rows: pa.Table, rejects: _Rejects) -> None:
@@ -343,8 +355,8 @@ def _columns(path: Path) -> list[str]:
 
 def _not_merged(path: Path, error: Exception) -> LakeError:
     return LakeError(
-        f"The file {path} of the stream cannot be read ({clause(error)}), so it was not merged with others; all of them stay. Remove it: its events "
-        "are then missing until the files of their hours are loaded."
+        f"The file {path} of the stream cannot be read ({clause(error)}), so it was not merged with others; all of "
+        "them stay. Remove it: its events are then missing until the files of their hours are loaded."
     )
 
 
@@ -379,22 +391,23 @@ def _filtered(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
 
 
 def _is_of(rows: pa.Table, scope: Sequence[tuple[str, int]]) -> pa.ChunkedArray:
-    """Which events are of these projects and namespaces."""
+    """Return a mask of the events of these projects and namespaces."""
     known = pa.array([f"{project} {namespace}" for project, namespace in scope])
     own = pc.binary_join_element_wise(rows["project_id"], pc.cast(rows["namespace_id"], pa.string()), " ")
     return pc.is_in(own, known)
 
 
 def _read(number: int, path: Path) -> Step:
-    """What a file says of itself.
+    """Read the step that a file's metadata describe.
 
     Raises:
-        LakeError: It says nothing, or cannot be read.
+        LakeError: The file describes none, or cannot be read.
     """
     try:
         return step_of(number, path)
     except (OSError, ValueError) as error:
         raise LakeError(
-            f"The file {path} of the stream cannot be read ({clause(error)}). Nothing was changed. Remove it: if it is the newest, the stream then goes on behind "
-            "the file before, as far as the service still has it; else its events are missing until the files of their hours are loaded."
+            f"The file {path} of the stream cannot be read ({clause(error)}). Nothing was changed. Remove it: if it is "
+            "the newest, the stream then goes on behind the file before, as far as the service still has it; else its "
+            "events are missing until the files of their hours are loaded."
         ) from error

@@ -1,9 +1,10 @@
 """Converting an archive again whose file is there: a damaged file is replaced, and any other one stays.
 
-A file's name holds the digest of all that decides its rows, and the ledger, DuckDB's tables and the published file rely on its rows by
-their numbers. So no file may be replaced by one of other rows. The archive is converted beside the lake's own files, and what came of it is compared:
-the same rows leave the file where it is, a file that cannot be read is replaced by a rename, so that readers have the one or the other whole, and
-other rows are a defect that changes nothing.
+A file's name holds the digest of all that decides its rows, and the ledger, DuckDB's tables and the published file rely
+on its rows by their numbers. So no file may be replaced by one of other rows. The archive is converted beside the
+lake's own files, and what came of it is compared: the same rows leave the file where it is, a file that cannot be read
+is replaced by a rename, so that readers have the one or the other whole, and other rows are a defect that changes
+nothing.
 """
 
 from __future__ import annotations
@@ -60,9 +61,10 @@ def convert_again(
     bodies: frozenset[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[ConvertedFile, bool]:
-    """Convert an archive whether or not its file is there; answers with the conversion, and whether a damaged file was replaced.
+    """Convert an archive even if its file exists.
 
-    What was loaded from a damaged file may be damaged, too: whoever replaces one loads it again.
+    Returns the conversion, and True if a damaged file was replaced. Rows that were loaded from a damaged file may be
+    damaged too: load the new file after a replacement.
 
     Raises:
         ConversionError: The file that is there is whole and has other rows; nothing was changed.
@@ -70,7 +72,8 @@ def convert_again(
     """
     with _folder(layout) as beside:
         made = converter.convert(archive, beside, bodies=bodies, progress=progress)
-        # in the order in which they may appear: whoever sees the rows can rely on their rejects, and these on their lines
+        # in the order in which they may appear: whoever sees the rows can rely on their rejects, and these on their
+        # lines
         old, new = (
             (lines_file(rejects), rejects, rows)
             for rows, rejects in (targets(archive, place, made.digest) for place in (layout, beside))
@@ -79,9 +82,9 @@ def convert_again(
         is_there = storage.exists(old[-1])
         if is_there and (other := next((a for a, b in zip(old, new, strict=True) if _differs(a, b, storage)), None)):
             raise ConversionError(
-                f"{archive.path} was converted again and gave other rows than {other} holds, which is whole and of the same converter. "
-                "Nothing was changed. The converter was changed and its version was not: raise CONVERTER_VERSION in "
-                "resources/lake/conversion.py (a release does) and convert it again."
+                f"{archive.path} was converted again and gave other rows than {other} holds, which is whole and of the "
+                "same converter. Nothing was changed. The converter was changed and its version was not: raise "
+                "CONVERTER_VERSION in resources/lake/conversion.py (a release does) and convert it again."
             )
         landed = [a for a, b in zip(old, new, strict=True) if b.exists() and not _is_same(a, b, storage)]
         for a, b in zip(old, new, strict=True):
@@ -99,7 +102,7 @@ def convert_again(
 
 @contextmanager
 def _folder(layout: Layout) -> Iterator[_ScratchLayout]:
-    """A folder for a lake's files that nobody reads, locked while it is used, so that `sweep` removes it after a kill."""
+    """Create a scratch folder for a lake's files, locked while in use so that `sweep` removes it after a kill."""
     folder = layout.lake / f"again.{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}"
     folder.mkdir(parents=True)
     handle = os.open(folder, os.O_RDONLY)

@@ -1,7 +1,7 @@
 """The files of what was rejected: a row for each line, and beside them the lines that are too long for a row.
 
-`<name>.lines.gz` beside `<name>.parquet` holds each long line as a gzip member of its own, with its line feed: all of them by
-`zcat`, one from the place on that its row names.
+`<name>.lines.gz` beside `<name>.parquet` holds each long line as a gzip member of its own, with its line feed: all of
+them by `zcat`, one from the place on that its row names.
 """
 
 from __future__ import annotations
@@ -73,7 +73,10 @@ class RejectTable:
 
     def of_long_line(self, line: LongLine, beginning: bytes, longest: int) -> pa.RecordBatch:
         """A line that is longer than any record may be."""
-        reason = f"The line has {line.size:,} bytes; the longest record that is converted has {longest:,} (WME_MAX_RECORD_MB)."
+        reason = (
+            f"The line has {line.size:,} bytes; the longest record that is converted has {longest:,} "
+            "(WME_MAX_RECORD_MB)."
+        )
         member, number, offset = (pa.array([value]) for value in (line.member, line.number, line.offset))
         raw, size, is_long = (pa.array([value]) for value in (beginning, line.size, True))
         places = (member.dictionary_encode(), number, offset)
@@ -131,7 +134,7 @@ class RejectsFile:
 
     @property
     def has_lines(self) -> bool:
-        """Whether there are lines in a file of their own."""
+        """True if there is a separate file of long lines."""
         return self._lines is not None
 
     def add(self, rejected: Rejected) -> None:
@@ -185,7 +188,7 @@ class RejectsFile:
 
 
 def lines_file(rejects: Path) -> Path:
-    """Where the long lines of a Parquet file of rejects are, if it has any."""
+    """Return the path of the long lines of a Parquet file of rejects; the file may be absent."""
     return rejects.with_suffix(".lines.gz")
 
 

@@ -37,7 +37,7 @@ def events_in(
 
 
 def _with_places(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows with the zeros of their places, which the service leaves out, and with the hour in which each event was published."""
+    """Add the hour in which each event was published, and the zeros of places, which the service leaves out."""
     filled = {
         "batch_hour": pc.floor_temporal(batch.column("event_published_at"), unit="hour"),
         "event_partition": pc.fill_null(batch.column("event_partition"), 0),
@@ -81,7 +81,8 @@ def _outside(numbers: pa.Array, least: int, most: int) -> pa.BooleanArray:
 def pieces(blocks: Iterable[bytes]) -> Iterator[memoryview]:
     """Whole lines, about a MiB at a time: what becomes of more takes much memory, if they are small.
 
-    Connections bring an event or two at a time, and the rows of each would have buffers of their own for every column. Large blocks are not copied.
+    Connections bring an event or two at a time, and the rows of each would have buffers of their own for every column.
+    Large blocks are not copied.
     """
     held, size = list[bytes](), 0
     for block in blocks:

@@ -105,10 +105,8 @@ class Settings(BaseModel):
     data: Folder = Field(
         "data",  # type: ignore[assignment]  # made absolute when it is read
         description="Data folder, for everything that is fetched and made. A relative path starts at the folder of "
-        "`.env` "
-        "(or `--env-file`), wherever a command is run; `~/` is the home folder; `*`, `?` and `[` are not allowed. "
-        "Default: "
-        "`data`.",
+        "`.env` (or `--env-file`), wherever a command is run; `~/` is the home folder; `*`, `?` and `[` are not "
+        "allowed. Default: `data`.",
         examples=["data"],
     )
     contact: str | None = Field(
@@ -134,14 +132,12 @@ class Settings(BaseModel):
         Field(ge=16, le=1024),
         Write(
             "the MiB of the longest record to convert, a whole number from 16 to 1024. A line of that length takes "
-            "twelve "
-            "times as much memory"
+            "twelve times as much memory"
         ),
     ] = Field(
         64,
         description="Longest record (MiB) to convert, from 16 to 1024; longer lines are rejected, whole. A line of "
-        "this "
-        "length takes twelve times as much memory. Default: `64`.",
+        "this length takes twelve times as much memory. Default: `64`.",
         examples=["64"],
     )
     engine: Annotated[
@@ -151,8 +147,7 @@ class Settings(BaseModel):
     ] = Field(
         "threads",
         description="Where archives are converted and lake files compacted: `threads` of each process, or the workers "
-        "of a "
-        "Dask scheduler (`dask://host:8786`). Default: `threads`.",
+        "of a Dask scheduler (`dask://host:8786`). Default: `threads`.",
         examples=["dask://127.0.0.1:8786"],
     )
     workers: Annotated[int, Field(ge=1, le=64), Write("a whole number from 1 to 64")] = Field(
@@ -168,15 +163,13 @@ class Settings(BaseModel):
     ] = Field(
         None,
         description="Memory (MiB) that a process may take while it converts; the number of its workers follows. "
-        "Default: a "
-        "quarter of what it may use (machine, control groups), 512 at least.",
+        "Default: a quarter of what it may use (machine, control groups), 512 at least.",
         examples=["2048"],
     )
     first_hour: Annotated[datetime | None, of_text(hour), Write("an hour in UTC, for example 2026-11-20T05")] = Field(
         None,
         description="First hour (UTC) that the Dagster UI shows; archived hours are always shown. Default: the oldest "
-        "hour "
-        "that the service had when the data folder was first used.",
+        "hour that the service had when the data folder was first used.",
         examples=["2026-11-20T05"],
     )
     grace_hours: Hours = Field(
@@ -191,15 +184,13 @@ class Settings(BaseModel):
     ] = Field(
         None,
         description="Requests a second that the account may make, if the vendor has stated it; the limit is applied in "
-        "each "
-        "process by itself. Default: adjusted to the service's refusals (429).",
+        "each process by itself. Default: adjusted to the service's refusals (429).",
         examples=["10"],
     )
     watchlist: Annotated[Path | None, of_text(file)] = Field(
         None,
         description="File of pages to look up when they change: a project, a space and a title on each line. A "
-        "relative path "
-        "starts at the folder of `.env`. Default: none.",
+        "relative path starts at the folder of `.env`. Default: none.",
         examples=["watchlist.txt"],
     )
     lookups_per_day: Annotated[int, Field(ge=0, le=LARGEST), COUNT] = Field(
@@ -210,8 +201,7 @@ class Settings(BaseModel):
     check_pages: Annotated[int | None, Field(ge=0, le=LARGEST), COUNT] = Field(
         None,
         description="Pages of `articles` that a check looks up each day and compares. Default: 10 with a paid account, "
-        "else "
-        "none.",
+        "else none.",
         examples=["10"],
     )
     publish_every: Annotated[
@@ -222,8 +212,7 @@ class Settings(BaseModel):
         timedelta(0),
         validation_alias="WME_PUBLISH",
         description="When runs publish: `run` (every run), a number of minutes (at most that often), or `off`. "
-        "Default: "
-        "`run`.",
+        "Default: `run`.",
         examples=["run"],
     )
     storage_version: Annotated[
@@ -232,8 +221,7 @@ class Settings(BaseModel):
     ] = Field(
         None,
         description="File format of the DuckDB files: `v1.5.0` for DuckDB 1.5 and later, or `v2.0.0`. It can be "
-        "raised, "
-        "never lowered. Default: unchanged; `v1.5.0` for new files.",
+        "raised, never lowered. Default: unchanged; `v1.5.0` for new files.",
         examples=["v1.5.0"],
     )
     ui_hosts: Annotated[
@@ -241,15 +229,13 @@ class Settings(BaseModel):
         of_text(split),
         Write(
             "host names as a browser's address bar shows them, without https:// and without a path, separated by "
-            "commas: "
-            "mirror.example.org or mirror.example.org:8443"
+            "commas: mirror.example.org or mirror.example.org:8443"
         ),
     ] = Field(
         (),
         description="Public host names of the Dagster UI behind a proxy, separated by commas, with the port unless it "
-        "is 80 "
-        "or 443. The UI refuses requests under other names; `localhost` and `127.0.0.1` are always allowed. Default: "
-        "none.",
+        "is 80 or 443. The UI refuses requests under other names; `localhost` and `127.0.0.1` are always allowed. "
+        "Default: none.",
         examples=["mirror.example.org"],
     )
     on_failure: Annotated[
@@ -261,8 +247,7 @@ class Settings(BaseModel):
     ] = Field(
         None,
         description="Hook for failed runs in Dagster: an `http(s)://` address, to which a JSON document is sent by "
-        "POST, or a "
-        "program, which gets it on its standard input. Default: none.",
+        "POST, or a program, which gets it on its standard input. Default: none.",
         examples=["https://ops.example.org/hooks/mirror"],
     )
     auth_url: Url = Field(
@@ -275,8 +260,7 @@ class Settings(BaseModel):
     allow_http: Flag = Field(
         False,
         description="`1`: allow these addresses to be `http://` ones of other machines. Anyone on the way can then "
-        "read "
-        "passwords and tokens. Default: `0`; `http://` only to this machine.",
+        "read passwords and tokens. Default: `0`; `http://` only to this machine.",
         examples=["1"],
     )
 

@@ -43,11 +43,11 @@ class SettingsError(MirrorError, ValueError):
 
 @dataclass(frozen=True)
 class Write:
-    """What to write for a setting, for the error about a value that cannot be used.
+    """The advice for an invalid value of a setting.
 
     Attributes:
-        words: What to write.
-        hidden: The value is not repeated, because people put passwords and keys into it.
+        words: Description of a valid value.
+        hidden: The value is not repeated, because people enter passwords and keys.
     """
 
     words: str

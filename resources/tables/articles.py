@@ -23,7 +23,7 @@ from resources.tables.declaration import BOOL, DOUBLE, INT, TEXT, TIMESTAMP, Col
 
 
 class ChangeType(enum.StrEnum):
-    """What an event did to a page (`event.type` of the service)."""
+    """The effect of an event on a page (`event.type` of the service)."""
 
     UPDATE = "update"
     DELETE = "delete"
@@ -31,7 +31,7 @@ class ChangeType(enum.StrEnum):
 
 
 class Purpose(enum.StrEnum):
-    """Why a page was looked up."""
+    """The reason for which a page was looked up."""
 
     WATCH = "watch"  # it is on the watch list
     REPAIR = "repair"  # a lost hour or a rejected line made it uncertain
@@ -67,7 +67,8 @@ _COLUMNS = (
     Column(
         "event_at",
         TIMESTAMP,
-        "Moment of the change: event_published_at, else event_created_at, else modified_at. Orders the states of a page.",
+        "Moment of the change: event_published_at, else event_created_at, else modified_at. Orders the states of a "
+        "page.",
         required=True,
         first_of=("event_published_at", "event_created_at", "modified_at"),
     ),
@@ -298,8 +299,8 @@ _COLUMNS = (
     Column(
         "extra",
         TEXT,
-        "JSON object of every field that this declaration does not know (has_parts among them), under its own path; also of "
-        "times without a zone, which are read as UTC.",
+        "JSON object of every field that this declaration does not know (has_parts among them), under its own path; "
+        "also of times without a zone, which are read as UTC.",
     ),
     Column("html", TEXT, "Parsoid HTML of the page.", "article_body.html", body=True),
     Column("wikitext", TEXT, "Wikitext of the page.", "article_body.wikitext", body=True),
@@ -314,7 +315,8 @@ ARTICLE_CHANGES = Table(
 )
 VISIBILITY_CHANGES = Table(
     "visibility_changes",
-    "Changes of visibility in hours whose files are loaded. Files lack them; the realtime stream had them. `article_changes` shows them as well.",
+    "Changes of visibility in hours whose files are loaded. Files lack them; the realtime stream had them. "
+    "`article_changes` shows them as well.",
     tuple(column for column in _COLUMNS if not column.body),
     key=("batch_hour", "event_id", "name"),
 )
@@ -326,14 +328,16 @@ ARTICLES = Table(
 )
 SNAPSHOT_ARTICLES = Table(
     "snapshot_articles",
-    "The pages as the kept snapshots hold them, several versions of one snapshot among them; `snapshots` says which is newest.",
+    "The pages as the kept snapshots hold them, several versions of one snapshot among them; `snapshots` says which is "
+    "newest.",
     (*SNAPSHOT_VERSION, *_COLUMNS[1:]),
     key=("snapshot_id", "snapshot_version", "article_id", "version_id"),
 )
 LOOKUPS = Table(
     "lookups",
-    "The service's answers about single pages that were looked up: pages of the watch list, pages that a lost hour or a rejected line left "
-    "uncertain (repair), and samples (check). Answers for repairs and checks count in `articles` as well.",
+    "The service's answers about single pages that were looked up: pages of the watch list, pages that a lost hour or "
+    "a rejected line left uncertain (repair), and samples (check). Answers for repairs and checks count in `articles` "
+    "as well.",
     (
         SOURCE_AT,
         Column("asked_name", TEXT, "Title that was asked for.", "lookup.name", required=True),
@@ -367,7 +371,8 @@ LOOKUPS = Table(
 )
 ARTICLE_BODIES = Table(
     "article_bodies",
-    "HTML and wikitext of every kept change and snapshot; join `articles` on project_id, article_id, version_id and source_at.",
+    "HTML and wikitext of every kept change and snapshot; join `articles` on project_id, article_id, version_id and "
+    "source_at.",
     (
         *(ARTICLE_CHANGES[name] for name in ("project_id", "article_id", "version_id")),
         SOURCE_AT,

@@ -10,8 +10,9 @@ BATCH_HOUR = Column(
 SOURCE_AT = Column(
     "source_at",
     TIMESTAMP,
-    "Identifies the file this row came from: the batch_hour of an hourly file, the source_at of a snapshot's version in `snapshots`, "
-    "or the moment at which a run of lookups began; the latter two are never a full hour. Count by event_at.",
+    "Identifies the file this row came from: the batch_hour of an hourly file, the source_at of a snapshot's version "
+    "in `snapshots`, or the moment at which a run of lookups began; the latter two are never a full hour. Count by "
+    "event_at.",
     required=True,
 )
 BATCH_HOUR_OR_NULL = Column(

@@ -1,7 +1,7 @@
-"""What compacted files hold: the rows of many lake files. Their key is the order in which they lie there.
+"""Tables of compacted files, which hold the rows of many lake files, ordered by their key.
 
-Those of hours, of which there are ever more, have their bodies in a file beside: whoever looks for one reads the footers of a dozen columns
-and not of a hundred.
+Compacted hours grow in number, so their page text is in separate files: a lookup of one row then reads footers of a
+dozen columns and not of a hundred.
 """
 
 from __future__ import annotations
@@ -81,9 +81,10 @@ class CompactionSource:
 
 @dataclass(frozen=True)
 class CompactedFile:
-    """A file that a compaction has written: all its rows have a project from `first_project_id` to `last_project_id`.
+    """A file that a compaction has written.
 
-    `lake_path` is relative to the lake; `lake_bytes` counts the file beside it with its bodies (`with_bodies`) as well.
+    All its rows have a project from `first_project_id` to `last_project_id`. `lake_path` is relative to the lake.
+    `lake_bytes` includes the separate file with its page text (`with_bodies`), if there is one.
     """
 
     lake_path: str

@@ -1,4 +1,4 @@
-"""What a declaration is made of: Arrow types, columns, tables, macros."""
+"""Building blocks of declarations: Arrow types, columns, tables and macros."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ DOUBLE = pa.float64()
 class Column:
     """One column.
 
-    `path` is the dotted place of the value in the service's JSON record. Without one the value comes from `first_of`, or
-    from the archive, which knows its hour, project, namespace and snapshot; `extra` is the rest of the record. Where both
-    record and archive know a value, a record that contradicts its archive is rejected.
-    `first_of` names the columns of which the first that is not null gives the value.
-    `default` stands where the record has no value, and `values` are those that it may have (empty: any).
-    `wire` is the type to parse the JSON value as where it differs from `type` (the cast must be lossless).
-    `required`: a record without the value is rejected; a text must not be empty either where it is a `lookup`.
-    `json`: the value, whatever it is, is kept as JSON text, exactly as the record has it.
-    `body` marks the large text columns: stored last, without statistics, in the lake only.
-    `rising` marks whole numbers that mostly rise from row to row: files hold their differences.
-    `lookup` marks the columns by whose values single rows are asked for: lake files can tell without reading where a
-    value does not stand.
+    Attributes:
+        path: Dotted place of the value in the service's JSON record. Without a path the value comes from `first_of` or
+            from the archive, which knows its hour, project, namespace and snapshot; `extra` is the rest of the record.
+            A record that contradicts its archive is rejected.
+        first_of: Columns of which the first that is not null gives the value.
+        default: Value if the record has none.
+        values: Allowed values (empty: any).
+        wire: Type to parse the JSON value as, where it differs from `type`; the cast must be lossless.
+        required: A record without the value is rejected. The text of a `lookup` must not be empty either.
+        json: The value is stored as JSON text, exactly as in the record, whatever it is.
+        body: A large text column: stored last, without statistics, in the lake only.
+        rising: Whole numbers that mostly rise from row to row: files store their differences.
+        lookup: Single rows are queried by this column: lake files rule out absent values without reading the column.
     """
 
     name: str

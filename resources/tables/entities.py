@@ -1,7 +1,8 @@
 """The tables of Wikidata: what changed, what is, what the snapshots hold, and what is derived from an entity's parts.
 
-Source of the record's fields: the service's interface description of 2026 (`wikidata_article`, `entity`, statements). Where it
-leaves a form open, docs/decisions/0031 says what was chosen. Maps and statements are kept as they are in the record.
+Source of the record's fields: the service's interface description of 2026 (`wikidata_article`, `entity`, statements).
+Where it leaves a form open, docs/decisions/0031 says what was chosen. Maps and statements are kept as they are in the
+record.
 """
 
 from __future__ import annotations
@@ -93,29 +94,29 @@ _COLUMNS = (
 )
 ENTITY_CHANGES = Table(
     "entity_changes",
-    "Every change of an item or property of Wikidata, hour by hour, as the service published it. Hour files overlap: the same "
-    "event can be in two of them, so count events by event_at.",
+    "Every change of an item or property of Wikidata, hour by hour, as the service published it. Hour files overlap: "
+    "the same event can be in two of them, so count events by event_at.",
     _COLUMNS,
     key=("batch_hour", "entity_id", "change_type", "event_at"),
 )
 SNAPSHOT_ENTITIES = Table(
     "snapshot_entities",
-    "The items and properties as they are in the kept snapshots of Wikidata, of which one can have several versions; `snapshots` "
-    "shows which is newest.",
+    "The items and properties as they are in the kept snapshots of Wikidata, of which one can have several versions; "
+    "`snapshots` shows which is newest.",
     (*SNAPSHOT_VERSION, *_COLUMNS[1:]),
     key=("snapshot_id", "snapshot_version", "entity_id"),
 )
 ENTITIES = Table(
     "entities",
-    "The items and properties of Wikidata as they are now: for each, the row of the change or of the snapshot that is its newest state. "
-    "Labels, statements and so on are in tables of their own.",
+    "The items and properties of Wikidata as they are now: for each, the row of the change or of the snapshot that is "
+    "its newest state. Labels, statements and so on are in tables of their own.",
     (SOURCE_AT, *(column for column in _COLUMNS[1:] if not column.body)),
     key=("project_id", "entity_id"),
 )
 ENTITY_BODIES = Table(
     "entity_bodies",
-    "Labels, descriptions, aliases, sitelinks and statements of every kept update and snapshot, as served; join `entities` on "
-    "project_id, entity_id, event_at and source_at.",
+    "Labels, descriptions, aliases, sitelinks and statements of every kept update and snapshot, as served; join "
+    "`entities` on project_id, entity_id, event_at and source_at.",
     (
         *(ENTITY_CHANGES[name] for name in ("project_id", "namespace_id", "entity_id", "event_at")),
         SOURCE_AT,
@@ -170,7 +171,8 @@ ENTITY_STATEMENTS = Table(
         Column(
             "rank",
             TEXT,
-            "preferred, normal or deprecated. `best_statements` has the preferred ones if there are any, else the normal ones.",
+            "preferred, normal or deprecated. `best_statements` has the preferred ones if there are any, else the "
+            "normal ones.",
         ),
         Column("value_type", TEXT, "value; somevalue: there is one, but it is unknown; novalue: there is none."),
         Column("data_type", TEXT, "Kind of values that the property has, for example wikibase-item, time or quantity."),
@@ -195,8 +197,8 @@ ENTITY_STATEMENTS = Table(
 )
 BEST_STATEMENTS = Table(
     "best_statements",
-    "The best-ranked statements about the current entities: of each entity and property the preferred ones if there are any, else the "
-    "normal ones, never deprecated ones.",
+    "The best-ranked statements about the current entities: of each entity and property the preferred ones if there "
+    "are any, else the normal ones, never deprecated ones.",
     ENTITY_STATEMENTS.columns,
     key=ENTITY_STATEMENTS.key,
 )
@@ -212,5 +214,6 @@ ENTITY_VIEWS = (
 ENTITIES_AT = Macro(
     "entities_at",
     ("moment",),
-    "The entities as they were at a moment, by the changes and snapshots before it. Join `entity_bodies` for labels and statements.",
+    "The entities as they were at a moment, by the changes and snapshots before it. Join `entity_bodies` for labels "
+    "and statements.",
 )

@@ -1,4 +1,4 @@
-"""What the mirror knows of itself: files loaded, snapshots kept, hours covered, lines rejected, how exact it is."""
+"""Tables about the mirror itself: loaded files, stored snapshots, covered hours, rejected records and exactness."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from resources.tables.declaration import INT, TEXT, TIMESTAMP, Column, Table
 
 
 class HourState(enum.StrEnum):
-    """What is known of one hour of one project and namespace."""
+    """The state of one hour of one project and namespace."""
 
     LOADED = "loaded"  # its file is in `article_changes`
     EMPTY = "empty"  # its file was there and held no record
@@ -31,8 +31,8 @@ class HourState(enum.StrEnum):
 
 #: The states of an hour of which nothing more is to come.
 COVERED = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT})
-#: When a project that a batch listing did not name is looked for again, after its hour began: the export may have been repeated. After
-#: the last time nobody asks any more.
+#: When a project that a batch listing did not name is looked for again, after its hour began: the export may have been
+#: repeated. After the last time nobody asks any more.
 RECHECKS = (timedelta(hours=3), timedelta(hours=47))
 #: What is to be said of a project and namespace without a snapshot underneath, whoever says it.
 NO_SNAPSHOT = "no snapshot: only changed pages are known. `wme run --snapshots` fetches it, if the service has one"
@@ -76,8 +76,8 @@ LOADS = Table(
 )
 COMPACTED_FILES = Table(
     "compacted_files",
-    "Files of the lake into which the rows of many files of hours, or of the chunks of a snapshot, were written together, sorted by page. `loads` "
-    "says which files those are.",
+    "Files of the lake into which the rows of many files of hours, or of the chunks of a snapshot, were written "
+    "together, sorted by page. `loads` says which files those are.",
     (
         _TABLE_NAME,
         Column(
@@ -86,7 +86,8 @@ COMPACTED_FILES = Table(
         Column(
             "span",
             TEXT,
-            "Length of time whose hours were compacted together, for example `day`; `snapshot`: a version of a snapshot.",
+            "Length of time whose hours were compacted together, for example `day`; `snapshot`: a version of a "
+            "snapshot.",
             required=True,
         ),
         Column("first_hour", TIMESTAMP, "First hour of its span; null for a snapshot."),
@@ -102,8 +103,9 @@ COMPACTED_FILES = Table(
 )
 SNAPSHOTS = Table(
     "snapshots",
-    "The kept versions of each snapshot. Of `snapshot_articles` the one with the greatest boundary_at (then exported_at) lies underneath "
-    "`articles`; replaced ones stay for a while, for the pages as they were. Other datasets keep the version loaded last.",
+    "The kept versions of each snapshot. Of `snapshot_articles` the one with the greatest boundary_at (then "
+    "exported_at) lies underneath `articles`; replaced ones stay for a while, for the pages as they were. Other "
+    "datasets keep the version loaded last.",
     (
         _TABLE_NAME,
         *SNAPSHOT_VERSION,
@@ -111,14 +113,14 @@ SNAPSHOTS = Table(
         Column(
             "boundary_at",
             TIMESTAMP,
-            "newest_event_at less ten minutes: older changes are in the snapshot, and their updates no longer count. Null where the dataset "
-            "has no event_at.",
+            "newest_event_at less ten minutes: older changes are in the snapshot, and their updates no longer count. "
+            "Null where the dataset has no event_at.",
         ),
         Column(
             "source_at",
             TIMESTAMP,
-            "The source_at of the rows that came from this version: within a second of boundary_at (else of exported_at), never a full "
-            "hour, and different from every other version's.",
+            "The source_at of the rows that came from this version: within a second of boundary_at (else of "
+            "exported_at), never a full hour, and different from every other version's.",
             required=True,
         ),
         Column("newest_event_at", TIMESTAMP, "Greatest event_at of its rows; null where the dataset has none."),
@@ -180,19 +182,21 @@ PROJECT_STATE = Table(
         Column(
             "base_snapshot",
             TEXT,
-            "Version of the base snapshot; null: only pages that changed in the loaded hours are known, and no moment is exact.",
+            "Version of the base snapshot; null: only pages that changed in the loaded hours are known, and no moment "
+            "is exact.",
         ),
         Column("base_boundary_at", TIMESTAMP, "Boundary of that snapshot."),
         Column(
             "first_gap_at",
             TIMESTAMP,
-            "First hour, from the base snapshot on (without one, from the first loaded hour on), that is neither loaded, empty nor absent; null: none.",
+            "First hour, from the base snapshot on (without one, from the first loaded hour on), that is neither "
+            "loaded, empty nor absent; null: none.",
         ),
         Column(
             "exact_from_at",
             TIMESTAMP,
-            "Earliest exact moment: just after newest_event_at of the oldest kept snapshot from which hours follow unbroken. Exact means: complete "
-            "as far as the service's files are. Null without a snapshot.",
+            "Earliest exact moment: just after newest_event_at of the oldest kept snapshot from which hours follow "
+            "unbroken. Exact means: complete as far as the service's files are. Null without a snapshot.",
         ),
         Column(
             "exact_until_at",
@@ -203,20 +207,22 @@ PROJECT_STATE = Table(
         Column(
             "absent_count",
             INT,
-            f"Hours of the exact range that the batch listing did not name and that were last looked for less than {RECHECKS[-1] // timedelta(hours=1)} hours after they "
-            "began: a quiet project, or an export that failed and may still be repeated. Null without an exact range.",
+            "Hours of the exact range that the batch listing did not name and that were last looked for less than "
+            f"{RECHECKS[-1] // timedelta(hours=1)} hours after they began: a quiet project, or an "
+            "export that failed and may still be repeated. Null without an exact range.",
         ),
         Column(
             "reject_count",
             INT,
-            "Records of the exact range, of its hours and snapshots, that could not be converted: they are in `rejects`, and `articles` lacks "
-            "them. Null without an exact range.",
+            "Records of the exact range, of its hours and snapshots, that could not be converted: they are in "
+            "`rejects`, and `articles` lacks them. Null without an exact range.",
         ),
         Column(
             "uncertain_count",
             INT,
-            "Pages of `articles` that may have changed in an hour that is lost for good: no later change of them is known, and no lookup has found them "
-            "since. 0: none. Pages that were created in that hour and have not changed since are not in `articles` and not counted.",
+            "Pages of `articles` that may have changed in an hour that is lost for good: no later change of them is "
+            "known, and no lookup has found them since. 0: none. Pages that were created in that hour and have not "
+            "changed since are not in `articles` and not counted.",
         ),
         Column("repaired_count", INT, "Pages that a repair has looked up since the last lost hour."),
     ),

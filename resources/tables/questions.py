@@ -43,7 +43,8 @@ ACTIVITY = Table(
         Column(
             "added_character_count",
             INT,
-            "Characters more than in the revisions before. A creation counts in full, a move not at all. Null beyond 64 bits.",
+            "Characters more than in the revisions before. A creation counts in full, a move not at all. Null beyond "
+            "64 bits.",
         ),
         Column("article_count", INT, "Different pages.", required=True),
     ),
@@ -73,8 +74,8 @@ NEWEST_ARTICLES = Table(
 )
 DELETED_ARTICLES = Table(
     "deleted_articles",
-    "Pages that are gone, last gone first: deleted, turned into a redirect, or moved to a namespace that is not mirrored. The service sends "
-    "the same event for all three.",
+    "Pages that are gone, last gone first: deleted, turned into a redirect, or moved to a namespace that is not "
+    "mirrored. The service sends the same event for all three.",
     (
         *_PAGE,
         Column("version_id", INT, "Its last revision, as the event names it.", required=True),
@@ -103,8 +104,8 @@ ACTUAL_REVERTS = Table(
         Column(
             "revert_method",
             TEXT,
-            "How it reverts earlier revisions: rollback, undo or manual-revert (tags mw-rollback, mw-undo, mw-manual-revert); null: "
-            "it does not.",
+            "How it reverts earlier revisions: rollback, undo or manual-revert (tags mw-rollback, mw-undo, "
+            "mw-manual-revert); null: it does not.",
         ),
         *(
             ARTICLES[name]
@@ -124,8 +125,8 @@ BREAKING_NEWS = Table(
 )
 VANDALISM_CANDIDATES = Table(
     "vandalism_candidates",
-    "Changes by people with at least two of five signs: predicted to be reverted or damaging; predicted not to be in good "
-    "faith; no account or fewer than ten edits; half of a long text gone; no summary although not minor.",
+    "Changes by people with at least two of five signs: predicted to be reverted or damaging; predicted not to be in "
+    "good faith; no account or fewer than ten edits; half of a long text gone; no summary although not minor.",
     (
         *_REVISION,
         Column("sign_count", INT, "How many of the signs.", required=True),
@@ -191,15 +192,15 @@ MACROS = (
     Macro(
         "articles_at",
         ("moment", "project", "inexact"),
-        "The pages as they were at a moment, with the columns of `articles`; `project := 'enwiki'` for one project alone, which "
-        "is faster, and an error where it is not mirrored. A moment before exact_from_at of `project_state` is an error too, unless "
-        "`inexact := true`: then pages may be missing.",
+        "The pages as they were at a moment, with the columns of `articles`; `project := 'enwiki'` for one project "
+        "alone, which is faster, and an error where it is not mirrored. A moment before exact_from_at of "
+        "`project_state` is an error too, unless `inexact := true`: then pages may be missing.",
     ),
     Macro(
         "article_history",
         ("project", "page"),
-        "Everything known of a page, oldest first, each event once: by its page id (a number) or a title it has had (a text). Where "
-        "only the case of the title differs, the error names the existing titles.",
+        "Everything known of a page, oldest first, each event once: by its page id (a number) or a title it has had (a "
+        "text). Where only the case of the title differs, the error names the existing titles.",
     ),
     Macro(
         "changes_between",
@@ -209,14 +210,14 @@ MACROS = (
     Macro(
         "find_article",
         ("project", "title"),
-        "The current page with a title, or the one that the title redirects to. Where only the case differs, the error names the "
-        "existing titles.",
+        "The current page with a title, or the one that the title redirects to. Where only the case differs, the error "
+        "names the existing titles.",
     ),
     Macro(
         "article_text",
         ("project", "title"),
-        "The text of a current page by its title, or by one that redirects to it: wikitext and HTML of its newest revision. Where only "
-        "the case differs, the error names the existing titles.",
+        "The text of a current page by its title, or by one that redirects to it: wikitext and HTML of its newest "
+        "revision. Where only the case differs, the error names the existing titles.",
     ),
     Macro(
         "infobox_values",
@@ -228,19 +229,20 @@ MACROS = (
     Macro(
         "links_to",
         ("project", "title"),
-        "The links to a page from the structured contents of its project, also those to a title that redirects to it (`is_redirect`). "
-        "An error where no structured contents of the project are here.",
+        "The links to a page from the structured contents of its project, also those to a title that redirects to it "
+        "(`is_redirect`). An error where no structured contents of the project are here.",
     ),
     Macro(
         "other_languages",
         ("project", "title"),
-        "The pages about the same Wikidata item in other languages. `article_id` is null where the page is not mirrored: then its title "
-        "comes from the item.",
+        "The pages about the same Wikidata item in other languages. `article_id` is null where the page is not "
+        "mirrored: then its title comes from the item.",
     ),
     Macro(
         "project_size",
         ("project",),
-        "Pages, bytes and characters of wikitext of a project at the end of each covered hour of its exact range, by namespace.",
+        "Pages, bytes and characters of wikitext of a project at the end of each covered hour of its exact range, by "
+        "namespace.",
     ),
     ENTITIES_AT,
 )

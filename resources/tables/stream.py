@@ -10,19 +10,27 @@ from resources.tables.declaration import DOUBLE, INT, TIMESTAMP, Column, Table
 LIVE_CHANGES = replace(
     ARTICLE_CHANGES,
     name="live_changes",
-    description="Events of the realtime stream whose hours have no file yet, with the page text. An event is here seconds after it happened, until the "
-    "file of its hour is published; then it is in `article_changes`. No row: no stream is kept.",
+    description=(
+        "Events of the realtime stream whose hours have no file yet, with the page text. An event is here seconds "
+        "after it happened, until the file of its hour is published; then it is in `article_changes`. No row: no "
+        "stream is kept."
+    ),
 )
 CHANGES_LIVE = replace(
     ARTICLE_CHANGES.narrow,
     name="changes_live",
-    description="`article_changes` and `live_changes` together: every change up to the newest event of the stream. `event_partition` is not null in rows "
-    "of the stream.",
+    description=(
+        "`article_changes` and `live_changes` together: every change up to the newest event of the stream. "
+        "`event_partition` is not null in rows of the stream."
+    ),
 )
 ARTICLES_LIVE = replace(
     ARTICLES,
     name="articles_live",
-    description="The pages as of the newest event of the realtime stream, by the rule of `articles`. Without a stream it equals `articles`.",
+    description=(
+        "The pages as of the newest event of the realtime stream, by the rule of `articles`. Without a stream it "
+        "equals `articles`."
+    ),
 )
 
 STREAM_STATE = Table(
@@ -45,7 +53,8 @@ STREAM_STATE = Table(
         Column(
             "lag_seconds",
             DOUBLE,
-            "Seconds since then, at the moment of the question. A partition without events grows older as well: judge by the smallest of a part.",
+            "Seconds since then, at the moment of the question. A partition without events grows older as well: judge "
+            "by the smallest of a part.",
         ),
     ),
     key=("partition",),

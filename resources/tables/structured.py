@@ -1,8 +1,8 @@
 """The tables of structured contents: a page as the service parsed it, and what is derived from its recursive parts.
 
 Source of the record's fields: the service's data dictionary for structured contents, the names before March 2025
-(`infobox`, `article_sections`), and recorded answers. Of a page that the service could not parse it gives the article record
-instead, so that all columns of an article are here as well.
+(`infobox`, `article_sections`), and recorded answers. Of a page that the service could not parse it gives the article
+record instead, so that all columns of an article are here as well.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _OF_ARTICLE = tuple(
 )
 STRUCTURED_ARTICLES = Table(
     "structured_articles",
-    "The pages as they are in the newest loaded snapshots of structured contents, each once. Infoboxes, sections, references and "
-    "tables are in `structured_bodies` as served, and in tables of their own.",
+    "The pages as they are in the newest loaded snapshots of structured contents, each once. Infoboxes, sections, "
+    "references and tables are in `structured_bodies` as served, and in tables of their own.",
     (
         *SNAPSHOT_VERSION,
         *(column for column in _OF_ARTICLE if not column.body and column.name != "extra"),
@@ -82,8 +82,8 @@ _PAGE = (
 )
 STRUCTURED_BODIES = Table(
     "structured_bodies",
-    "The large values of `structured_articles`, which stay in the lake: JSON texts exactly as served, and the bodies of pages that "
-    "came as article records. Join on project_id and article_id.",
+    "The large values of `structured_articles`, which stay in the lake: JSON texts exactly as served, and the bodies "
+    "of pages that came as article records. Join on project_id and article_id.",
     (
         *_PAGE,
         Column("version_id", INT, "Revision id.", required=True),

@@ -1,4 +1,4 @@
-"""What a lake file is told by, besides its archive: the declaration of its tables."""
+"""The version of a table's declaration, which identifies lake files together with their archive."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from resources.tables.declaration import Table
 
-#: The tables as they were declared while declarations were counted, at number 1, and those whose files are loaded like theirs.
-#: Files made then are found again.
+#: The tables as they were declared while declarations were counted, at number 1, and those whose files are loaded like
+#: theirs. Files made then are found again.
 _FIRST = frozenset({
     "3c20494b584653cb0f541f06564d4994f173f70ad38dfde791c56ec60971527b",  # article_changes
     "5db9eb0e47139e6efc556deb3213cf1cfc48efa7d045c1251f73ceb977f93d64",  # snapshot_articles
     "f6245de24ce81e1691958d92cb4d5d4a8985c4a175756bcd75792239d6d1a544",  # rejects
-    "9ceb2cc019c147037d0765271938bd6e50ff4866f45c3dd31cb0e17e1520b91b",  # rejects, whose hour may be null: loads take it from the ledger
+    # rejects, whose hour may be null: loads take it from the ledger
+    "9ceb2cc019c147037d0765271938bd6e50ff4866f45c3dd31cb0e17e1520b91b",
     "e43b89c1820e4c5d305fcb1ca1220dbc460620283f4e3ca56803836dc3a06eda",  # codes
     "1acc9690859a1feed86f4bd425379e9f23385a92475f603e7850cde1108d010d",  # languages
     "7dafed225671158848e285ac73c669e5195fd8d180e9837eaceb5f50bfa16b46",  # projects
@@ -22,6 +23,6 @@ _FIRST = frozenset({
 
 
 def version_of(*tables: Table) -> int | str:
-    """The version of what is made of these tables: it changes with their declarations, descriptions aside."""
+    """Return a version of these tables. It changes with their declarations, but not with descriptions."""
     found = [table.fingerprint for table in tables]
     return 1 if _FIRST.issuperset(found) else ".".join(found)

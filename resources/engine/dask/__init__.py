@@ -1,7 +1,7 @@
 """Work given to the workers of a Dask cluster, which see the same folder. The only place that knows Dask.
 
-Belongs here: a client of the scheduler that maps a function over calls, and the worker that runs them. Does not belong here: what
-the functions do. Dask's own dashboard, memory management and profiler are not used.
+Belongs here: a client of the scheduler that maps a function over calls, and the worker that runs them. Does not belong
+here: what the functions do. Dask's own dashboard, memory management and profiler are not used.
 
 Importing it raises ExtraMissingError where Dask is not installed.
 """
@@ -12,8 +12,8 @@ try:
     import distributed as _  # noqa: F401  looked for before the modules below need it
 except ModuleNotFoundError as missing:
     raise ExtraMissingError(
-        f"A Dask cluster is asked for, and the package {missing.name} is not installed. Nothing was begun. Install the extra with "
-        "`pip install -e '.[dask]'`, or set WME_ENGINE=threads."
+        f"A Dask cluster is asked for, and the package {missing.name} is not installed. Nothing was begun. Install the "
+        "extra with `pip install -e '.[dask]'`, or set WME_ENGINE=threads."
     ) from None
 
 from resources.engine.dask.cluster import Cluster, Member, Patience

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 #: Names of probe files; the sweep of the lake removes those of killed processes.
 _PROBE = "probe.unfinished"
-#: Calls that the scheduler is given ahead, for each place of a worker: few, because all those of a worker that dies are suspected.
+#: Calls that the scheduler is given ahead, for each place of a worker: few, because all those of a worker that dies are
+#: suspected.
 _AHEAD = 2
 #: How often a result may be lost with its worker before it was fetched.
 _FETCHES = 4
@@ -86,10 +87,12 @@ class Cluster:
     def map(
         self, function: Callable[..., Any], calls: Sequence[Call], done: Callable[[Outcome[Call, Any]], None]
     ) -> list[Outcome[Call, Any]]:
-        """Run a function of a module over calls; outcomes come in the calls' order, and `done` hears of each as soon as it is there.
+        """Run a function of a module over calls.
+
+        Outcomes are returned in the order of the calls. `done` is called with each outcome as soon as it is there.
 
         Raises:
-            EngineError: The cluster cannot be used, or was lost. Asked again within the same connection, whoever was refused
+            EngineError: The cluster cannot be used, or was lost. Within the same connection, a cluster that was refused
                 is refused again at once.
         """
         client, probe = self._connected()
@@ -109,9 +112,10 @@ class Cluster:
                     deserted_since = None if fit else deserted_since or looked
                     if deserted_since is not None and looked - deserted_since > self._patience.workers:
                         raise errors.NoWorkerError(
-                            f"The last worker at {self.address} is gone, and none came back within {self._patience.workers:g} s. "
-                            f"{counted(len(calls) - len(outcomes), 'task')} of {len(calls):,} were not done; what was done is "
-                            "kept. Start workers with `wme worker`, then run again."
+                            f"The last worker at {self.address} is gone, and none came back within "
+                            f"{self._patience.workers:g} s. {counted(len(calls) - len(outcomes), 'task')} of "
+                            f"{len(calls):,} were not done; what was done is kept. Start workers with "
+                            "`wme worker`, then run again."
                         )
                 while waiting and len(under_way) < _AHEAD * max(1, places):
                     call = waiting.popleft()
@@ -153,7 +157,7 @@ class Cluster:
         return self._members(self._client)
 
     def differences(self, member: Member) -> str:
-        """What a worker has in other versions than this process, for people; empty where nothing is."""
+        """Describe the versions in which a worker differs from this process; empty if none."""
         if not member.versions:
             return "it was not started by `wme worker`"
         names = [*self._versions, *(name for name in member.versions if name not in self._versions)]
@@ -206,9 +210,9 @@ class Cluster:
             )
         except (OSError, TimeoutError, ValueError, asyncio.CancelledError) as error:
             raise errors.EngineUnreachableError(
-                f"Nobody answers at {self.address} within {self._patience.answer:g} s ({type(error).__name__}: {short(error)}). Nothing was "
-                "converted; what is archived is kept. Start `dask scheduler` there (with the same TLS settings), correct WME_ENGINE, or "
-                "set WME_ENGINE=threads; then run again."
+                f"Nobody answers at {self.address} within {self._patience.answer:g} s ({type(error).__name__}: "
+                f"{short(error)}). Nothing was converted; what is archived is kept. Start `dask scheduler` there (with "
+                "the same TLS settings), correct WME_ENGINE, or set WME_ENGINE=threads; then run again."
             ) from None
         client.subscribe_topic("all", self._hear)
         return client
@@ -246,12 +250,13 @@ class Cluster:
             return fit
         if others:
             raise errors.WorkersDifferError(
-                f"No worker at {self.address} is of the versions of this process: {'; '.join(others)}. Nothing was done; what is "
-                "archived is kept. Install the same version on all machines, start the workers again with `wme worker`, then run again."
+                f"No worker at {self.address} is of the versions of this process: {'; '.join(others)}. Nothing was "
+                "done; what is archived is kept. Install the same version on all machines, start the workers again "
+                "with `wme worker`, then run again."
             )
         raise errors.NoWorkerError(
-            f"The scheduler at {self.address} has no worker. Nothing was done; what is archived is kept. Start workers with "
-            "`wme worker`, then run again."
+            f"The scheduler at {self.address} has no worker. Nothing was done; what is archived is kept. Start workers "
+            "with `wme worker`, then run again."
         )
 
     def _see(self, client: distributed.Client, fit: Sequence[Member]) -> Probe:
@@ -276,8 +281,9 @@ class Cluster:
             else:
                 why = short(answer) if isinstance(answer, Exception) else "it does not answer"
             raise errors.FolderNotSharedError(
-                f"The worker {member.name} on {member.host} does not share the folder {self._folder}: {why}. Nothing was done; what "
-                "is archived is kept. Mount the data folder of this machine there, name it with `wme worker --data`, then run again."
+                f"The worker {member.name} on {member.host} does not share the folder {self._folder}: {why}. Nothing "
+                "was done; what is archived is kept. Mount the data folder of this machine there, name it with `wme "
+                "worker --data`, then run again."
             )
         return probe
 
@@ -286,7 +292,7 @@ class Cluster:
     def _outcome(
         self, client: distributed.Client, future: distributed.Future[Answer], call: Call
     ) -> Outcome[Call, Any] | None:
-        """What came of a call; None if its result was lost and it must run again."""
+        """Return the outcome of a call; None if its result was lost and it must run again."""
         if future.status == "finished":
             try:
                 answer: Answer = future.result(timeout=self._patience.answer)
@@ -309,8 +315,8 @@ class Cluster:
     def _connection_lost(self) -> errors.EngineUnreachableError:
         self.close()
         return errors.EngineUnreachableError(
-            f"The scheduler at {self.address} is gone, or the connection to it was lost. What the workers had done is kept and is not "
-            "done again. See that `dask scheduler` runs there, then run again: a retry helps."
+            f"The scheduler at {self.address} is gone, or the connection to it was lost. What the workers had done is "
+            "kept and is not done again. See that `dask scheduler` runs there, then run again: a retry helps."
         )
 
     def _hear(self, event: tuple[float, Any]) -> None:
@@ -327,6 +333,7 @@ class Cluster:
 
 def _lost(call: Call, times: int) -> errors.TaskLostError:
     return errors.TaskLostError(
-        f"{call.label}: the worker that it was given to died {counted(times, 'time')}. Nothing of it was landed; the others are done. See in the "
-        "workers' logs what killed them (most often too little memory), then run again, or run with WME_ENGINE=threads."
+        f"{call.label}: the worker that it was given to died {counted(times, 'time')}. Nothing of it was landed; the "
+        "others are done. See in the workers' logs what killed them (most often too little memory), then run again, or "
+        "run with WME_ENGINE=threads."
     )

@@ -1,4 +1,4 @@
-"""What a run and its workers have in common: the address, the versions, the calls and their answers."""
+"""The interface of a run and its workers: address, versions, calls and their answers."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class Probe:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of a call."""
+    """The result of a call, or the error that it raised."""
 
     value: Any = None
     error: Exception | None = None
 
 
 def own_versions() -> dict[str, str]:
-    """The versions of what runs here that both sides must share to understand each other."""
+    """Return the versions of the local software that both sides must share."""
     return {
         "Python": ".".join(platform.python_version_tuple()[:2]),
         "distributed": str(vars(distributed)["__version__"]),
@@ -63,7 +63,10 @@ def resource_of(versions: Mapping[str, str], *, alone: bool = False) -> str:
 
 
 def url(address: str) -> str:
-    """Dask's own address: encrypted where its configuration names an authority (DASK_DISTRIBUTED__COMM__TLS__CA_FILE)."""
+    """Return Dask's own form of an address.
+
+    Connections are encrypted if Dask's configuration names an authority (DASK_DISTRIBUTED__COMM__TLS__CA_FILE).
+    """
     place = address.removeprefix("dask://")
     has_tls = dask.config.get("distributed.comm.tls.ca-file", None) or dask.config.get(
         "distributed.comm.require-encryption", None

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-#: What this process works on, where it is a worker: the folder that it shares with the runs, and what it has seen in it.
+#: What this process works on, where it is a worker: the folder that it shares with the runs, and what it has seen in
+#: it.
 _folder: Path | None = None
 _seen: set[str] = set()
 
@@ -71,8 +72,8 @@ async def serve(
             await worker
         except (OSError, TimeoutError, ValueError, asyncio.CancelledError) as error:
             raise errors.EngineUnreachableError(
-                f"Nobody answers at {address} within 30 s ({type(error).__name__}: {short(error)}). The worker was not started. Start "
-                "`dask scheduler` there (with the same TLS settings), then start the worker again."
+                f"Nobody answers at {address} within 30 s ({type(error).__name__}: {short(error)}). The worker was not "
+                "started. Start `dask scheduler` there (with the same TLS settings), then start the worker again."
             ) from None
         started(Worker(worker, asyncio.get_running_loop()))
         await worker.finished()
@@ -87,11 +88,14 @@ class Worker:
 
     @property
     def address(self) -> str:
-        """Where others reach it."""
+        """Address at which other machines reach this worker."""
         return str(self._worker.address)
 
     def leave(self) -> None:
-        """Tell the scheduler that its tasks are to run elsewhere, without a suspicion. From another thread; takes a second at most."""
+        """Tell the scheduler to run this worker's tasks elsewhere, and not to suspect them.
+
+        May be called from another thread; takes at most a second.
+        """
 
         async def unregister() -> None:
             await self._worker.scheduler.unregister(
@@ -102,7 +106,10 @@ class Worker:
 
 
 def run(function: Callable[..., Any], arguments: tuple[Any, ...], probe: Probe) -> Answer:
-    """What a worker does with a call. Errors travel as values: they arrive whole, and no worker logs them as its own."""
+    """Run a call on a worker and return its answer.
+
+    An error is returned as a value, so that it arrives complete and no worker logs it as its own.
+    """
     try:
         _check_probe(probe)
         return Answer(value=function(*arguments))
@@ -132,8 +139,9 @@ def _check_probe(probe: Probe) -> None:
         same = (_folder / probe.name).read_text() == probe.secret
     except OSError as error:
         raise errors.FolderNotSharedError(
-            f"The worker on {socket.gethostname()} does not see the data folder of the run in {_folder}: {error.strerror}. Nothing of the "
-            "task was done. Mount that folder there, name it with `wme worker --data`, then run again."
+            f"The worker on {socket.gethostname()} does not see the data folder of the run in {_folder}: "
+            f"{error.strerror}. Nothing of the task was done. Mount that folder there, name it with "
+            "`wme worker --data`, then run again."
         ) from None
     if not same:
         raise errors.FolderNotSharedError(f"{_folder} is not the data folder of the run.")

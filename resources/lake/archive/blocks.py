@@ -1,7 +1,7 @@
 """The lines of an archive as blocks of whole lines, read ahead of whoever converts them.
 
-The archive is read once, as a stream, into buffers that are used again and again. A buffer holds lines of as many members as
-there is room for. Only the unfinished line at its end is ever copied.
+The archive is read once, as a stream, into buffers that are used again and again. A buffer holds lines of as many
+members as there is room for. Only the unfinished line at its end is ever copied.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from resources.lake.archive.buffers import Buffers, Loan
 
 #: Bytes of NDJSON in a buffer. A block, which becomes a row group, is as much of it as there are whole lines: bodies of
-#: megabytes make a bound in rows meaningless. Smaller ones cost time per column, larger ones memory, and time at the end
-#: of an archive, where the last blocks leave cores idle.
+#: megabytes make a bound in rows meaningless. Smaller ones cost time per column, larger ones memory, and time at the
+#: end of an archive, where the last blocks leave cores idle.
 BLOCK_BYTES = 16 << 20
 #: A buffer of short lines makes several blocks, since every row takes its place in every column.
 BLOCK_LINES_MAX = 32_768
 #: Lines are looked for, and long lines are read, in steps of so many bytes.
 _STRIDE, _STEP = 1 << 16, 1 << 20
-#: Read of the file at a time. With 1 MiB, new memory for it took a third of the time to read an archive of 2 MB; a large one
-#: is read no faster.
+#: Read of the file at a time. With 1 MiB, new memory for it took a third of the time to read an archive of 2 MB; a
+#: large one is read no faster.
 _READ_BYTES = 1 << 17
 #: Leaps from line feed to line feed in a stride; where there are more, counting them is faster.
 _LEAPS = 64
@@ -85,7 +85,7 @@ class _Cutter:
             self._filled += 1
 
     def rest(self) -> Iterator[Block]:
-        """What is left behind the last member."""
+        """Yield the lines that remain after the last member."""
         yield from self._cut()
         self.close()
 
@@ -182,7 +182,10 @@ class _Cutter:
         self._spans.append(Span(span.member, 0, 0, span.offset + end + 1, span.number + 1))
 
     def _read_long(self, memory: mmap.mmap) -> tuple[int, int]:
-        """Read until the line ends, or is too long. Where it ends (`filled` where it does not), and how much is filled."""
+        """Read until the line ends or is too long.
+
+        Returns the end of the line (`filled` if it has not ended) and the number of bytes filled.
+        """
         filled, end = self._filled - self._start, -1
         with memoryview(self._memory) as view:
             memory[:filled] = view[self._start : self._filled]
@@ -212,9 +215,9 @@ class _Cutter:
 
 
 def _lines(memory: mmap.mmap, start: int, stop: int, most: int) -> tuple[int, int]:
-    """How many lines there are between two places, and where the last of them ends; a stride more than `most` at most.
+    """Count the lines between two places, up to a stride more than `most`, and find the end of the last one.
 
-    `find` leaps from line to line, seven times as fast as `count` looks at bytes.
+    `find` jumps from line to line, seven times as fast as `count` examines bytes.
     """
     count, end = 0, start
     while start < stop and count < most:

@@ -1,6 +1,7 @@
 """Memory for lines, lent and given back between threads, and the blocks of lines that lie in it.
 
-The number of buffers is fixed: that is the memory bound, and it makes the reader wait when those who convert are slower.
+The number of buffers is fixed: that is the memory bound, and it makes the reader wait when those who convert are
+slower.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ NOTHING = mmap.mmap(-1, 1)
 class Buffers:
     """A fixed number of buffers, lent and given back between threads: whoever reads waits for whoever converts.
 
-    Each is made when it is first needed, of pages that the system provides when they are first written: most archives of
-    an hour are much smaller than a buffer. The one used last is lent first, since its pages are at hand.
+    Each is made when it is first needed, of pages that the system provides when they are first written: most archives
+    of an hour are much smaller than a buffer. The one used last is lent first, since its pages are at hand.
 
-    A line that is longer than a buffer gets memory of its own, up to the longest record. There is one such line at a time
-    in all the archives that share the buffers, from when it is read until the last of it is done with.
+    A line that is longer than a buffer gets memory of its own, up to the longest record. There is one such line at a
+    time in all the archives that share the buffers, from when it is read until the last of it is done with.
     """
 
     def __init__(self, count: int, size: int, longest: int = RECORD_BYTES_MAX) -> None:
@@ -54,7 +55,7 @@ class Buffers:
         return Loan(mmap.mmap(-1, self.longest + spare), lambda _: self._long.release(), is_long=True)
 
     def forget_long(self) -> bool:
-        """Whether there was a long line since this was asked last."""
+        """Return True if there was a long line since the last call."""
         was_long, self._was_long = self._was_long, False
         return was_long
 
@@ -93,7 +94,8 @@ class Loan:
 class Span:
     """Lines of one member in a block, or in a buffer.
 
-    Byte `place` and line `line` of the block (from 0) are byte `offset` (from 0) and line `number` (from 1) of the member.
+    Byte `place` and line `line` of the block (from 0) are byte `offset` (from 0) and line `number` (from 1) of the
+    member.
     """
 
     member: str
@@ -123,7 +125,10 @@ class Block:
     _loan: Loan | None
 
     def where(self, lines: pa.Int64Array, places: pa.Int64Array) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """Members, line numbers (from 1) and offsets (from 0) of the lines with these numbers (from 0) that begin at these places, in order."""
+        """Return the members, line numbers (from 1) and offsets (from 0) of lines of the block, in order.
+
+        `lines` are their numbers in the block (from 0), and `places` the offsets at which they begin.
+        """
         if len(self.spans) == 1:
             (span,) = self.spans
             members, numbers, offsets = (
@@ -142,7 +147,7 @@ class Block:
         return members.take(of), pc.add(lines, numbers), pc.add(places, offsets)
 
     def release(self) -> None:
-        """The lines have been read, and `view` must not be used any more."""
+        """Release `view` after the lines have been read; it must not be used any more."""
         self.view.release()
         if self._loan is None:
             return
@@ -153,7 +158,7 @@ class Block:
             self._loan = None
 
     def done(self) -> None:
-        """What was to be made of the lines is made, or will not be."""
+        """Return the buffer: the lines are converted, or will not be."""
         self.release()
         if self._loan is not None:
             self._loan.drop()

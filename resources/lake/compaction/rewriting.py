@@ -1,7 +1,8 @@
 """The rows of several lake files written again into few, sorted files.
 
-A job is plain data and its result too, so that any engine can run it, on another machine as well: its paths are relative to the lake. It
-holds no lock and changes nothing that is there: the files that it writes are read by nobody until the ledger names them.
+A job is plain data and its result too, so that any engine can run it, on another machine as well: its paths are
+relative to the lake. It holds no lock and changes nothing that is there: the files that it writes are read by nobody
+until the ledger names them.
 """
 
 from __future__ import annotations
@@ -35,10 +36,12 @@ if TYPE_CHECKING:
     from resources.storage import Storage
     from resources.tables import Table
 
-    #: Values of the columns that an archive knows (`Dataset.given`): an hour, project and namespace, or a snapshot's version and these.
+    #: Values of the columns that an archive knows (`Dataset.given`): an hour, project and namespace, or a snapshot's
+    #: version and these.
     Part = tuple[Any, ...]
 
-#: Without their bodies, the rows of so many row groups become one, unless they are larger. So the footer of their hundred columns is short.
+#: Without their bodies, the rows of so many row groups become one, unless they are larger. So the footer of their
+#: hundred columns is short.
 _TOGETHER = 16
 _TOGETHER_BYTES = 32 << 20
 _READ_BYTES = 4 << 20
@@ -46,18 +49,18 @@ _READ_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class CompactionJob:
-    """What to rewrite, and how.
+    """The files to rewrite, and the options for it.
 
     Attributes:
-        table_name: Dataset whose rows they are.
+        table_name: Dataset of the rows.
         sources: Files as a conversion or another compaction left them.
-        name: What their names begin with.
+        name: Beginning of the new files' names.
         digest: Digest (hex) over all that decides their rows.
-        file_bytes: Bytes after which another file is begun.
-        group_bytes: Bytes of rows and bodies, unpacked, after which another row group is begun.
-        memory_bytes: What the rows may take in memory.
-        level: Of zstd's compression.
-        threads: That compress.
+        file_bytes: Bytes after which the next file begins.
+        group_bytes: Unpacked bytes of rows and page text after which the next row group begins.
+        memory_bytes: Most memory for the rows.
+        level: Level of zstd's compression.
+        threads: Threads that compress.
     """
 
     table_name: str
@@ -73,23 +76,24 @@ class CompactionJob:
 
 @dataclass(frozen=True)
 class Compaction:
-    """What a job made: files, and the rows of each part in them."""
+    """The files that a job wrote, and the number of rows of each part in them."""
 
     files: tuple[CompactedFile, ...]
     row_counts: dict[Part, int]
 
 
 def _nobody(_count: int) -> None:
-    """Progress that nobody wants to hear of."""
+    """Ignore the progress."""
 
 
 def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] = _nobody) -> Compaction:
-    """Rewrite the files of a job in the lake of a data folder; `progress` hears the bytes of each file when it was read.
+    """Rewrite the files of a job in the lake of a data folder.
 
-    Memory is bounded by the job's, whatever the size and number of the files.
+    `progress` is called with the bytes of each file after it was read. Memory is bounded by `memory_bytes` of the job,
+    whatever the size and number of the files.
 
     Raises:
-        LakeError: A file is gone, damaged or does not hold what the ledger says, or there is no room.
+        LakeError: A file is missing, damaged or does not hold what the ledger says, or there is no room.
     """
     table = COMPACTED[job.table_name]
     counts: Counter[Part] = Counter()
@@ -146,7 +150,7 @@ def _rows(
 def _opened(
     stack: ExitStack, path: Path, storage: Storage, lake_path: str, source: CompactionSource, table: Table
 ) -> pq.ParquetFile:
-    """A lake file whose pages are compared with their checksums as they are read, so that damage never reaches another file."""
+    """Open a lake file whose pages are checked against their checksums, so that damage never reaches another file."""
     with _reading(lake_path):
         opened = stack.enter_context(storage.open(path))
         file = stack.enter_context(pq.ParquetFile(opened, buffer_size=_READ_BYTES, page_checksum_verification=True))
@@ -156,8 +160,9 @@ def _opened(
     known = {column.name: column.type for column in table}
     if wrong := [field.name for field in file.schema_arrow if known.get(field.name) != field.type]:
         raise LakeError(
-            f"The lake file {lake_path} has columns that are not declared ({', '.join(wrong)}), so it was not compacted; nothing was changed. "
-            "Remove it: the next publication makes it again from the archive, if the archive has it."
+            f"The lake file {lake_path} has columns that are not declared ({', '.join(wrong)}), so it was not "
+            "compacted; nothing was changed. Remove it: the next publication makes it again from the archive, if the "
+            "archive has it."
         )
     return file
 
@@ -169,8 +174,8 @@ def _reading(lake_path: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise LakeError(
-            f"The lake file {lake_path} is gone, so it was not compacted; nothing was changed. The next publication makes it again from "
-            "the archive, if the archive has it."
+            f"The lake file {lake_path} is gone, so it was not compacted; nothing was changed. The next publication "
+            "makes it again from the archive, if the archive has it."
         ) from error
     except UNREADABLE as error:
         if is_damage(error):
@@ -181,7 +186,10 @@ def _reading(lake_path: str) -> Iterator[None]:
 
 
 def _side_by_side(files: list[pq.ParquetFile], names: list[str]) -> Iterator[tuple[pa.RecordBatch, ...]]:
-    """The same rows of each file, some megabytes at a time; the files have as many. A reader may give fewer rows at once than it was asked for."""
+    """Yield the same rows of each file, some megabytes at a time.
+
+    All files have the same number of rows. A reader may return fewer rows at a time than requested.
+    """
     rows = min(rows_at_once(file.metadata, _READ_BYTES, GROUP_ROWS) for file in files)
     readers = [_batches(file, rows, name) for file, name in zip(files, names, strict=True)]
     held = [next(reader, None) for reader in readers]
@@ -243,7 +251,7 @@ def _count(batch: pa.RecordBatch, given: tuple[str, ...], counts: Counter[Part])
 
 @dataclass(frozen=True)
 class _Group:
-    """A row group of one of the files that its rows go to (`place`: which of `_forms`), with its first and last project."""
+    """A row group, the file that it belongs to (`place`: index into `_forms`), and its first and last project."""
 
     place: int
     encoded: footer.Group

@@ -1,7 +1,7 @@
 """Rows in order, whatever their number: sorted in pieces that fit into memory, and merged.
 
-Pieces that do not fit lie on disk in the meantime, beside the file that is to be written; what a kill leaves of them is swept with
-other unfinished files.
+Pieces that do not fit lie on disk in the meantime, beside the file that is to be written; what a kill leaves of them is
+swept with other unfinished files.
 """
 
 from __future__ import annotations
@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-#: A piece of this share of the memory is sorted at once. Sorting needs a copy, and so do the row groups that are being encoded.
+#: A piece of this share of the memory is sorted at once. Sorting needs a copy, and so do the row groups that are being
+#: encoded.
 _SHARE = 4
 #: Most rows of a row group. Readers skip row groups by statistics and Bloom filters, but each adds kilobytes to the
 #: footer. Long page text makes row groups smaller (`group_bytes`), as a reader of one row decompresses its neighbours.
 GROUP_ROWS = 8192
-#: What is read back of a piece at once is so small a part of it, two of them at a time, that as many pieces as are merged at once
-#: have the room of one.
+#: What is read back of a piece at once is so small a part of it, two of them at a time, that as many pieces as are
+#: merged at once have the room of one.
 _SLICES = 128
-#: Pieces that are merged at once. Where there are more, so many become one each time: memory and open files stay bounded.
+#: Pieces that are merged at once. Where there are more, so many become one each time: memory and open files stay
+#: bounded.
 _AT_ONCE = 64
 
 
@@ -80,7 +82,10 @@ def _slices(piece: list[pa.RecordBatch], key: Sequence[str], piece_bytes: int) -
 
 
 class _Pieces:
-    """Sorted pieces on disk, until the stack is closed. A level has pieces of as many rows; the pieces of a full one become one of the next."""
+    """Sorted pieces on disk, until the stack is closed.
+
+    All pieces of a level have the same number of rows. A full level is merged into one piece of the next.
+    """
 
     def __init__(self, stack: contextlib.ExitStack, key: Sequence[str], beside: Path, slice_bytes: int) -> None:
         self._stack, self._key, self._beside, self._slice_bytes = stack, key, beside, slice_bytes
@@ -140,7 +145,7 @@ def _read(path: Path) -> Iterator[pa.Table]:
 
 
 class _Cursor:
-    """How far the rows of a sorted piece have been taken."""
+    """The position in the rows of a sorted piece."""
 
     def __init__(self, tables: Iterator[pa.Table], key: Sequence[str]) -> None:
         self._tables, self._key = tables, key
@@ -151,7 +156,7 @@ class _Cursor:
         self.advance()
 
     def advance(self) -> None:
-        """Go on to the next rows where all that are there were taken."""
+        """Load the next rows once all loaded ones were taken."""
         if self._table is None or self._taken == len(self._table):
             self._table, self._next = self._next, next(self._tables, None)
             self._taken = 0
@@ -163,7 +168,7 @@ class _Cursor:
 
     @property
     def is_last(self) -> bool:
-        """Whether nothing comes after the rows that are there."""
+        """True if no rows follow the loaded ones."""
         return self._next is None
 
     def last(self) -> tuple[Any, ...]:

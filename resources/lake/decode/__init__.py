@@ -1,4 +1,5 @@
-"""Lines become rows: natively (native, tree, decode.c), by pyarrow's parser, or one by one where a line needs a closer look.
+"""Conversion of lines to rows: natively, by pyarrow's parser, or one by one for difficult lines.
 
-`records` brings the three together; `examine` is the closer look, and `strict_json` what it takes for JSON.
+`native`, `tree` and decode.c are the native path. `records` combines the three paths. `strict` examines single lines,
+and `strict_json` decides which of them are JSON.
 """

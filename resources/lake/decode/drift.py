@@ -63,13 +63,13 @@ class DriftCount:
             seen.line, seen.example = line, _cut(text_of(value))
 
     def _forget(self, limit: int) -> None:
-        """Keep the first paths only, if there are more than `limit`: whatever comes, none of the others will be one of them."""
+        """Keep only the first paths if there are more than `limit`. No later path can bring back a dropped one."""
         if len(self._seen) > limit:
             for path in sorted(self._seen)[PATHS_MAX:]:
                 self._others += self._seen.pop(path).count
 
     def result(self) -> list[Drift]:
-        """What was seen, by path."""
+        """Return the unknown fields by path."""
         self._forget(PATHS_MAX)
         found = [Drift(path, seen.count, seen.example) for path, seen in sorted(self._seen.items())]
         return [*found, Drift(OTHERS, self._others, '"…"')] if self._others else found

@@ -42,7 +42,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Fields of one row that go beyond the declaration: its line (from 0), where that is in the block, and (way, name, value) of each in order."""
+    """Fields of one row that the table does not declare.
+
+    `line` is its number (from 0); `start` and `end` are its bounds in the block. `fields` are (path, name, value) in
+    order.
+    """
 
     line: int
     start: int
@@ -53,9 +57,10 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What the decoder made of a block: the rows in the order of the lines, and what it leaves to others.
+    """The decoder's result for a block: rows in the order of the lines, and the lines that it leaves to others.
 
-    `left` and `unknown` are read before the decoder takes another block. The rows of lines that are BROKEN are in the batch.
+    `left` and `unknown` must be read before the decoder takes another block. The batch includes the rows of BROKEN
+    lines.
     """
 
     batch: pa.RecordBatch

@@ -23,8 +23,8 @@ EXACT_DOUBLE = 2**53
 class Node:
     """One place in a record: an object with known fields, a list, or a leaf.
 
-    Exactly one of `fields`, `element`, `leaf` and `json` is set. `whole` marks a leaf that is parsed as a double but must be a
-    whole number. `json` is any value, kept as it is written.
+    Exactly one of `fields`, `element`, `leaf` and `json` is set. `whole` marks a leaf that is parsed as a double but
+    must be a whole number. `json` is any value, kept as it is written.
     """
 
     fields: dict[str, Node] | None = None
@@ -51,9 +51,11 @@ class Node:
 
 @dataclass(frozen=True)
 class RecordSchema:
-    """How records become rows of one table: `schema` is that of records, and `plain` that of the plainest ones.
+    """The mapping from records to the rows of one table.
 
-    No record has fewer bytes than `least_bytes`: it would lack something required. `paths` are those of the columns that are parsed, `json` those of the columns that are kept as they are written.
+    `schema` is the schema of records, and `plain` that of the simplest ones. No record has fewer than `least_bytes`
+    bytes: a required value would be missing. `paths` are the places of the columns that are parsed, and `json` those of
+    the columns that are stored as JSON text.
     """
 
     table: Table
@@ -84,7 +86,10 @@ class RecordSchema:
 
 
 def _inside(objects: dict[tuple[str, ...], dict[str, pa.Array]], path: tuple[str, ...]) -> dict[str, pa.Array]:
-    """The members of the object at a path. No closure: one that calls itself keeps all arrays until the next garbage collection."""
+    """Return the members of the object at a path.
+
+    This is no closure, because a recursive closure keeps all arrays until the next garbage collection.
+    """
     if path not in objects:
         parent = _inside(objects, path[:-1])[path[-1]]
         # flatten() carries the parent's nulls into the children

@@ -1,8 +1,8 @@
 """A block of lines becomes rows.
 
-The native decoder takes what is plainly as declared, and gives its verdict on lines that are certainly bad; the others go
-through the careful path. Where the decoder is not built, pyarrow's parser takes whole blocks, or leaves them whole. The rows,
-rejects and unknown fields are the same.
+The native decoder takes what is plainly as declared, and gives its verdict on lines that are certainly bad; the others
+go through the careful path. Where the decoder is not built, pyarrow's parser takes whole blocks, or leaves them whole.
+The rows, rejects and unknown fields are the same.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _TINY = re.compile(rb"[0-9][eE]-[0-9]{3}|0{200}")
 
 @dataclass
 class Rows:
-    """What one block gave. `line_count` counts its lines without the blank ones: rows and rejects add up to it."""
+    """The result of one block. `line_count` does not count blank lines: it equals rows plus rejects."""
 
     batch: pa.RecordBatch
     line_count: int
@@ -100,7 +100,10 @@ class _Block:
 
 @dataclass
 class _Examined:
-    """What the careful path made of lines: rows (with the number of rows before each), bad lines, and rejects with a reason of their own."""
+    """The result of examining lines one by one.
+
+    It has rows (with the number of rows before each), bad lines, and rejects with a reason of their own.
+    """
 
     batch: pa.RecordBatch
     rows: list[int]
@@ -127,9 +130,9 @@ class _Line:
 class RecordReader:
     """Turns lines of one archive into rows of `table`.
 
-    `given` are the columns that the archive knows: they have that value in all rows, and a record that says another one is
-    rejected. `bodies` names the body columns to keep; the others stay in the table as nulls. `latest`: a record whose event
-    is later is rejected.
+    `given` are the columns that the archive knows: they have that value in all rows, and a record that says another one
+    is rejected. `bodies` names the body columns to keep; the others stay in the table as nulls. `latest`: a record
+    whose event is later is rejected.
     """
 
     table: Table
@@ -158,7 +161,8 @@ class RecordReader:
     def read(self, view: memoryview, member: str, first_line: int, offset: int, line_count: int | None = None) -> Rows:
         """The rows of a block of whole lines that starts at `offset` of `member` with line `first_line`.
 
-        `line_count`: its lines, where they were counted already; the decoder counts them itself. May be called from several threads at once.
+        `line_count`: its lines, where they were counted already; the decoder counts them itself. May be called from
+        several threads at once.
         """
         block = _Block(view, member, first_line, offset)
         with decoding(self.table, self.bodies) as decoder:
@@ -194,7 +198,7 @@ class RecordReader:
         return batch
 
     def _join(self, decoded: Decoded, block: _Block) -> Rows:
-        """What the decoder took, and between it what the careful path makes of the rest."""
+        """Combine the decoder's rows with those of the lines that were examined one by one."""
         batch, drift, left = self._filled(decoded.batch), DriftCount(), decoded.left.by_verdict()
         rejects: list[Rejects] = []
         removed = pa.array([], pa.int64())

@@ -1,4 +1,4 @@
-"""Lines of a block in columns, and those of them that could not be converted: there may be a million of two bytes each."""
+"""Lines of a block, and the rejected ones among them, in columns: there may be a million of two bytes each."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 REASON_MAX = 500
 
 
-#: Verdicts on a line that is no good row, as decode.c gives them. What is UNDECIDED is read in Python. SHORT: it has fewer bytes
-#: than any record. NO_OBJECT: it is not one JSON object, as `read_record` reads it. MISTYPED: one of its values is not as declared.
-#: BROKEN: it is as declared, and breaks a rule.
+#: Verdicts on a line that is no good row, as decode.c gives them. What is UNDECIDED is read in Python. SHORT: it has
+#: fewer bytes than any record. NO_OBJECT: it is not one JSON object, as `read_record` reads it. MISTYPED: one of its
+#: values is not as declared. BROKEN: it is as declared, and breaks a rule.
 UNDECIDED, SHORT, NO_OBJECT, MISTYPED, BROKEN = range(5)
 
 
@@ -108,7 +108,7 @@ def reasons_of(reasons: Iterable[str]) -> pa.DictionaryArray:
 
 @dataclass(frozen=True)
 class Reject:
-    """A line that could not be converted: its place (line from 1, byte from 0, both in the member), why, and its bytes."""
+    """A line that could not be converted: its place in the member (line from 1, byte from 0), reason and bytes."""
 
     member: str
     line_number: int

@@ -88,8 +88,8 @@ class Rules:
             column = self.table[name]
             mark(
                 pc.greater(columns[name], pa.scalar(self.latest, column.type)),
-                f"The first of {', '.join(self._paths(column))} is after {self.latest:%Y-%m-%d %H:%M:%S} UTC, more than a day "
-                "later than the record's archive or arrival.",
+                f"The first of {', '.join(self._paths(column))} is after {self.latest:%Y-%m-%d %H:%M:%S} UTC, more "
+                "than a day later than the record's archive or arrival.",
             )
         for name, array in columns.items():
             for values in _leaves(array, pa.types.is_timestamp):

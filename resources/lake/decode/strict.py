@@ -71,10 +71,12 @@ def extra_text(extra: Any) -> str | None:
 
 
 def json_texts(line: bytes, record: dict[str, Any], wanted: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
-    """The values of a record that are kept as JSON, by their ways, as they are written; null and absent ones are left out.
+    """Return the values of a record that are stored as JSON, by path, exactly as written.
+
+    Null and absent values are left out.
 
     Raises:
-        Bad: A text in one of them is no Unicode (half a surrogate pair): nobody could read it.
+        Bad: A text in one of them is not Unicode (half a surrogate pair), so that no client could read it.
     """
     found: dict[tuple[str, ...], str] = {}
     objects: dict[tuple[str, ...], dict[str, str]] = {}
@@ -90,7 +92,10 @@ def json_texts(line: bytes, record: dict[str, Any], wanted: Iterable[tuple[str, 
 
 
 def _members(line: bytes, objects: dict[tuple[str, ...], dict[str, str]], way: tuple[str, ...]) -> dict[str, str]:
-    """The members of the object at the end of a way. No closure: one that calls itself keeps the line until the next garbage collection."""
+    """Return the members of the object at a path.
+
+    This is no closure, because a recursive closure keeps the line until the next garbage collection.
+    """
     if way not in objects:
         objects[way] = members_of(_members(line, objects, way[:-1])[way[-1]].encode() if way else line)
     return objects[way]
@@ -105,7 +110,7 @@ def value_at(record: Mapping[str, Any], way: Iterable[str]) -> Any:
 
 
 def declared_text(record: dict[str, Any], root: Node) -> str:
-    """What a record without a fault holds of the declared form, as JSON of ASCII; without what is kept as JSON."""
+    """Return the declared fields of a valid record as ASCII JSON, without those that are stored as JSON text."""
     return text_of(_declared(record, root), ascii_only=True)
 
 
@@ -187,7 +192,7 @@ def _beyond(value: Any, node: Node, path: str) -> Any:
 
 
 def _text_fault(value: Any, node: Node) -> str | None:
-    """What was expected instead of a value that is no number; None where it is right."""
+    """Return the kind of value expected instead of one that is no number; None if it is valid."""
     declared = node.leaf
     if pa.types.is_string(declared):
         return None if isinstance(value, str) else "text"
@@ -210,7 +215,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _number_fault(value: float | Number, node: Node) -> str | None:
-    """What was expected instead of a number; None where it is right."""
+    """Return the kind of value expected instead of a number; None if it is valid."""
     declared = node.leaf
     if pa.types.is_integer(declared):
         return None if _is_int64(value) else "a whole number of at most 64 bits"
@@ -231,7 +236,7 @@ def _is_int64(value: float | Number) -> bool:
 
 
 def _is_exact(value: float | Number) -> bool:
-    """Whether it is a whole number that a double holds, and tells from all others."""
+    """Return True for a whole number that a double represents and distinguishes from all others."""
     try:
         number = Decimal(value.text if isinstance(value, Number) else value)
         return abs(number) < EXACT_DOUBLE and number == number.to_integral_value()

@@ -35,7 +35,7 @@ class Number:
 
     @property
     def vanishes(self) -> bool:
-        """Whether it is not zero, and the nearest double is."""
+        """True if the number is not zero but its nearest double is."""
         return not self.double and any(digit in "123456789" for digit in self.text.lower().partition("e")[0])
 
 
@@ -77,7 +77,7 @@ def _behind_blanks(text: str, place: int) -> int:
 
 
 def is_crowded(data: bytes) -> bool:
-    """Whether a line holds more values than VALUES_MAX: its commas and opening brackets, outside of texts."""
+    """Return True if a line holds more than VALUES_MAX values, by its commas and opening brackets outside of texts."""
 
     def count(part: bytes) -> int:
         return sum(map(part.count, (b",", b"[", b"{")))
@@ -150,7 +150,10 @@ def _write(value: Any, put: Callable[[str], None], encoder: json.JSONEncoder) ->
 
 
 def shown(text: str) -> str:
-    """The beginning of a text that came from outside, for a sentence: it may be as long as a line, and not be Unicode."""
+    """Return the beginning of a text from outside, for a message.
+
+    The text may be as long as a line, and need not be Unicode.
+    """
     short = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
     return short.encode("utf-8", "backslashreplace").decode()
 

@@ -123,10 +123,10 @@ def _kind(node: Node) -> int:
 
 @cache
 def is_known(table: Table) -> bool:
-    """Whether the decoder can make the table.
+    """Return True if the decoder can build the rows of a table.
 
-    It cannot where a field has another type than those in `_KINDS` or a name of more than 48 bytes, and where an object or a
-    list is the first of several.
+    It cannot if a field has a type outside `_KINDS` or a name of more than 48 bytes, or if a column takes an object or
+    a list as the first of several.
     """
     return all(
         (column.wire is None or (column.wire, column.type) == (pa.float64(), pa.int64()))

@@ -1,8 +1,8 @@
 """Joining row groups that were encoded apart into one Parquet file: the arithmetic of footers.
 
-pyarrow encodes a row group only as part of a file, and a file only in one thread. So each row group is encoded as a file
-of its own, in memory and beside others, and its pages are put behind those of the row group before. All that changes is the
-distance from the start of the file, which the footer tells for every column.
+pyarrow encodes a row group only as part of a file, and a file only in one thread. So each row group is encoded as a
+file of its own, in memory and beside others, and its pages are put behind those of the row group before. All that
+changes is the distance from the start of the file, which the footer tells for every column.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Frame:
-    """What the footers of all row groups of one schema share: what stands before the rows, and behind the groups."""
+    """The common parts of the footers of one schema: before the number of rows, and after the row groups."""
 
     head: bytes
     tail: bytes
@@ -120,10 +120,10 @@ def split(file: memoryview) -> tuple[memoryview, bytes]:
 
 
 def _chunks(words: bytes, leaves: Sequence[Leaf]) -> list[int]:
-    """Where the words about each of the columns of the only row group begin in a footer, and where the last end.
+    """Return the places at which the column chunks of a footer's only row group begin, and the end of the last one.
 
-    Reading them takes longer than writing the columns, so each is looked for by its path. Were a path to stand in a value
-    of the statistics as well, it would be there twice: then they are read.
+    Parsing the footer takes longer than writing the columns, so each chunk is found by its path. A path that occurs
+    twice, for example in a value of the statistics, makes the search ambiguous: the footer is parsed then.
     """
     places, place = [], 0
     for leaf in leaves:
@@ -136,7 +136,7 @@ def _chunks(words: bytes, leaves: Sequence[Leaf]) -> list[int]:
 
 
 def _read_chunks(words: bytes) -> list[int]:
-    """The same, by reading the footer from its beginning."""
+    """Return the same places by parsing the footer from its beginning."""
     spans = {field: start for field, _, start, _ in thrift.fields(words, 0)}
     _, _, group = thrift.list_header(words, spans[_FILE_GROUPS])
     spans = {field: start for field, _, start, _ in thrift.fields(words, group)}

@@ -25,9 +25,9 @@ CHUNK_HEAD = b"\x26\x00\x1c\x15"
 class Leaf:
     """A Parquet column.
 
-    `path` is its dotted path in the schema. `marker` is the path as the footer's words about the column have it, with the
-    header of the codec behind it: it stands there once. `head` are those words up to the codec, where there is no value.
-    `repeated` tells whether it lies in a list.
+    `path` is its dotted path in the schema. `marker` is the path as the footer's words about the column have it, with
+    the header of the codec behind it: it stands there once. `head` are those words up to the codec, where there is no
+    value. `repeated` tells whether it lies in a list.
     """
 
     path: str
@@ -46,7 +46,7 @@ class Leaf:
 
 
 class Nulls:
-    """What so many rows without a value take: `page` and `chunk` of a leaf."""
+    """Data pages (`page`) and column chunks (`chunk`) of columns without a value, for a number of rows."""
 
     def __init__(self, row_count: int) -> None:
         self._pages = tuple(_page(row_count, level_count) for level_count in (1, 2))

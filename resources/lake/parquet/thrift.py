@@ -36,7 +36,7 @@ def list_header(data: bytes, position: int) -> tuple[int, int, int]:
 
 
 def end(data: bytes, position: int, kind: int) -> int:
-    """Where the value of this type that starts at `position` ends. Raises ValueError for a type that footers lack."""
+    """Return the end of the value of this type at `position`. Raises ValueError for a type that footers lack."""
     if I16 <= kind <= I64:
         while data[position] & 0x80:
             position += 1
@@ -62,7 +62,7 @@ def end(data: bytes, position: int, kind: int) -> int:
 
 
 def varint_end(data: bytes, position: int) -> int:
-    """Where the number that starts at `position` ends."""
+    """Return the end of the number at `position`."""
     while data[position] & 0x80:
         position += 1
     return position + 1

@@ -1,7 +1,7 @@
 """Lake files: written under a name nobody reads, made durable, then given their final name.
 
-Row groups are encoded by whoever made the rows, on as many threads as there are (`encode`), and put into the file by one
-(`ParquetFile.write`), in order. Nothing of a row group is looked at twice but its footer, which is moved.
+Row groups are encoded by whoever made the rows, on as many threads as there are (`encode`), and put into the file by
+one (`ParquetFile.write`), in order. Nothing of a row group is looked at twice but its footer, which is moved.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ UNFINISHED = ".unfinished"
 class Unfinished:
     """A file that is being written. It has a name of its own until `land`, and is removed unless it lands.
 
-    While it is written it is locked, so that `sweep` can tell it from one whose writer was killed. `size` is that of what was
-    written. What the system refuses is a LakeError, DiskFull among them.
+    While it is written it is locked, so that `sweep` can tell it from one whose writer was killed. `size` is that of
+    what was written. What the system refuses is a LakeError, DiskFull among them.
     """
 
     def __init__(self, target: Path, storage: Storage = LOCAL) -> None:
@@ -90,7 +90,10 @@ class Unfinished:
 
 
 def sweep(layout: Layout) -> tuple[Path, ...]:
-    """Remove the unfinished files and folders of writers that were killed; those of writers at work stay. Returns what was removed."""
+    """Remove the unfinished files and folders of killed writers, and return their paths.
+
+    Files of running writers stay.
+    """
     removed = []
     for path in sorted(layout.lake.glob(f"**/*{UNFINISHED}")):
         try:
@@ -112,10 +115,10 @@ def sweep(layout: Layout) -> tuple[Path, ...]:
 def encode(batch: pa.RecordBatch | pa.Table, table: Table, *, level: int = COMPRESSION_LEVEL) -> footer.Group:
     """One row group of `table`, of one row at least, encoded and compressed. The same rows give the same bytes.
 
-    Body columns have neither dictionary nor statistics. Pages carry checksums. The columns that single rows are looked up by
-    have a Bloom filter: rows lie in the order of the archive, so every row group spans most of the titles. Columns without a
-    value do not go through pyarrow's writer, which takes as long for them as for others (see `nulls`). A column may come as a
-    dictionary of its values, and has no statistics then.
+    Body columns have neither dictionary nor statistics. Pages carry checksums. The columns that single rows are looked
+    up by have a Bloom filter: rows lie in the order of the archive, so every row group spans most of the titles.
+    Columns without a value do not go through pyarrow's writer, which takes as long for them as for others (see
+    `nulls`). A column may come as a dictionary of its values, and has no statistics then.
     """
     if not batch.schema.equals(table.schema) and not _plain(batch.schema).equals(table.schema):
         raise ValueError(f"These rows are not of {table.name}.")
@@ -179,7 +182,7 @@ class _Column:
 
 @dataclass(frozen=True)
 class _Form:
-    """What all files of a table share: the frame of their footers, and their columns."""
+    """The common parts of all files of a table: the frame of their footers, and their columns."""
 
     frame: footer.Frame
     columns: tuple[_Column, ...]

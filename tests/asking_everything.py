@@ -1,6 +1,7 @@
 """Every view and macro of a published file, found in its own catalog and queried to the last row and column.
 
-A program as well, for another DuckDB: `python tests/asking_everything.py FILE [CALLS]` prints the answers as JSON. It imports DuckDB alone.
+A program as well, for another DuckDB: `python tests/asking_everything.py FILE [CALLS]` prints the answers as JSON. It
+imports DuckDB alone.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ TITLES = [
     "'{'",
 ]
 MOMENTS = [
-    *("'2026-11-19 06:00:00+00'", "now()", "NULL", "'infinity'", "'-infinity'", "'0001-01-01'", "'9999-12-31'", "DATE '2026-11-19'"),
+    *("'2026-11-19 06:00:00+00'", "now()", "NULL", "'infinity'", "'-infinity'", "'0001-01-01'", "'9999-12-31'",
+      "DATE '2026-11-19'"),
     *("TIMESTAMPTZ '290309-12-22 (BC) 00:00:00+00'", "TIMESTAMP '294247-01-10 04:00:54'"),
 ]  # fmt: skip
 VALUES = {
@@ -37,7 +39,8 @@ VALUES = {
     "inexact": ["true", "false", "NULL"],
     **dict.fromkeys(("moment", "since", "until"), MOMENTS),
 }
-#: Answers of macros to a title or project that is not there, or to a moment that is not exact: errors on purpose, which the data dictionary describes.
+#: Answers of macros to a title or project that is not there, or to a moment that is not exact: errors on purpose, which
+#: the data dictionary describes.
 ON_PURPOSE = (
     *("is not mirrored here", "is known by the title", "articles_at is not exact at"),
     "No structured contents of",
@@ -47,11 +50,12 @@ ON_PURPOSE = (
 def queries(connection: duckdb.DuckDBPyConnection, calls_max: int) -> list[str]:
     """A query for each view, and up to `calls_max` calls of each macro: the usual one first."""
     views = connection.execute(
-        "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal AND database_name = current_database() ORDER BY ALL"
+        "SELECT schema_name, view_name FROM duckdb_views() WHERE NOT internal AND database_name = current_database() "
+        "ORDER BY ALL"
     ).fetchall()
     macros = connection.execute(
-        "SELECT function_name, parameters FROM duckdb_functions() WHERE NOT internal AND database_name = current_database() "
-        "AND function_type IN ('macro', 'table_macro') ORDER BY ALL"
+        "SELECT function_name, parameters FROM duckdb_functions() WHERE NOT internal AND database_name = "
+        "current_database() AND function_type IN ('macro', 'table_macro') ORDER BY ALL"
     ).fetchall()
     found = [f'FROM "{schema}"."{name}"' for schema, name in views]
     for name, parameters in macros:

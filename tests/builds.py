@@ -1,7 +1,7 @@
-"""Build files of a warehouse: those in which nothing is loaded, made once for all tests of a process, and looks into any.
+"""Build files of a warehouse without data, made once for all tests of a process, and queries of any build file.
 
-A new one takes a thousand statements, half of them for its first publication: hundreds of tests are not about that. Those of
-processes begin without one, as people do.
+A new one takes a thousand statements, half of them for its first publication, and hundreds of tests are about something
+else. The tests of processes begin without one, as users do.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from resources.warehouse import Warehouse
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Begins a program for `python -c` that asks DuckDB and prints the answers: where Python was started without a file, a bar is drawn
-#: among them as soon as a question takes two seconds.
+#: Begins a program for `python -c` that asks DuckDB and prints the answers: where Python was started without a file, a
+#: bar is drawn among them as soon as a question takes two seconds.
 NO_BAR = "__file__ = 'program'\n"
 
 
@@ -52,7 +52,10 @@ def _instance() -> duckdb.DuckDBPyConnection:
 
 @contextlib.contextmanager
 def looking(warehouse: Warehouse) -> Iterator[duckdb.DuckDBPyConnection]:
-    """The build file, to be read. All looks share an instance of DuckDB: making one for each costs more than most questions."""
+    """The build file, to be read.
+
+    All looks share an instance of DuckDB: making one for each costs more than most questions.
+    """
     _instance().execute(f"ATTACH '{warehouse.build_path}' AS warehouse (READ_ONLY)")
     try:
         with _instance().cursor() as connection:

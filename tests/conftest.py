@@ -1,7 +1,9 @@
-"""What every test starts from: no account, no telemetry, no address but loopback's, and folders in memory where there is
-room. And what every failed test ends with: no process of it goes on.
+"""The initial and the final state of every test.
 
-Belongs here: the environment of the whole suite. Does not belong here: fixtures, which are beside the tests of a part.
+A test starts without an account, telemetry and addresses outside loopback, with folders in memory if there is room. A
+failed test ends with none of its processes alive.
+
+Belongs here: the environment of the whole suite. Does not belong here: fixtures, which are next to the tests of a part.
 """
 
 from __future__ import annotations
@@ -48,8 +50,9 @@ _ROOM_BYTES = 4 << 30
 def _prefer_memory() -> None:
     """Have temporary folders in memory, unless TMPDIR names a place.
 
-    Most of the waiting is for `fsync`: a run in a new folder asks for it 1,300 times, nearly all for Dagster's history. What the
-    tests kill are processes, and these leave the same behind on either; a machine that stops is not among the tests.
+    Most of the waiting is for `fsync`: a run in a new folder asks for it 1,300 times, nearly all for Dagster's history.
+    What the tests kill are processes, and these leave the same behind on either; a machine that stops is not among the
+    tests.
     """
     if "TMPDIR" in os.environ or not os.access(_MEMORY, os.W_OK | os.X_OK):
         return
@@ -68,7 +71,10 @@ _read_scripts = ScriptDirectory.from_config
 
 
 def _scripts_once(config: Config) -> ScriptDirectory:
-    """Alembic's fifty scripts of revisions: Dagster reads them twice for a history in memory, which is three quarters of its cost."""
+    """Alembic's fifty scripts of revisions.
+
+    Dagster reads them twice for a history in memory, which is three quarters of its cost.
+    """
     key = config.config_file_name, config.get_main_option("script_location")
     if key not in _scripts:
         _scripts[key] = _read_scripts(config)
@@ -83,7 +89,10 @@ gc.disable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the units, have those of the warehouse run first: they take longest, and none of them shall be alone at the end."""
+    """Of the units, have those of the warehouse run first.
+
+    They take longest, and none of them shall be alone at the end.
+    """
     unit = Path(__file__).parent / "unit"
     items.sort(key=lambda item: (unit in item.path.parents) + (unit / "warehouse" not in item.path.parents))
 

@@ -31,8 +31,8 @@ this project. `python -m tests.endpoints > docs/endpoints.md` makes this page; t
 description or the code.
 
 *Client* is a method, as reached from an `EnterpriseClient`, *command* the command that uses it, *assets* those that
-send requests to the endpoint, *sandbox* a module of `resources/sandbox/api`, *test* a function below `tests`. A cell that
-begins with a dash gives the reason why there is none.
+send requests to the endpoint, *sandbox* a module of `resources/sandbox/api`, *test* a function below `tests`. A cell
+that begins with a dash gives the reason why there is none.
 
 | endpoint | client | command | assets | sandbox | test |
 |---|---|---|---|---|---|

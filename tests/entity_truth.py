@@ -1,7 +1,7 @@
-"""The truth of the sandbox's Wikidata beside what a mirror holds: entities, their texts and statements, as the world has them.
+"""The truth of the sandbox's Wikidata compared with a mirror: entities, their texts and statements.
 
-The truth is read from the world's pages, never folded from records. Expected rows are made here from the wire form by plain
-Python, so that nothing of the converter or of the views is trusted.
+The truth is read from the world's pages, never folded from records. Plain Python makes the expected rows from the wire
+form, so that nothing of the converter or of the views is trusted.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ COLUMNS = [(c.name, None if c.path is None else c.path.split("."), plain(c.type)
 
 
 def expected_row(record: Any) -> Row:
-    """The row of `entities` that a record must become, and its parts as JSON; `source_at` is not the record's to tell."""
+    """The row of `entities` that a record must become, and its parts as JSON.
+
+    `source_at` is not the record's to tell.
+    """
     row: Row = {name: of(dig(record, path)) for name, path, of in COLUMNS if path is not None}
     row["namespace_id"] = record["namespace"]["identifier"]
     row["event_at"] = moment(record["event"]["date_published"])

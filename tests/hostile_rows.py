@@ -1,7 +1,7 @@
 """Hostile records of every dataset, on the real path: NDJSON, converter, Parquet, load, publication.
 
-Records are drawn from a seed. Typed fields get odd values of their type most of the time, because the converter rejects others; fields
-that are kept as JSON get anything. Only rows count, never rejects.
+Records are drawn from a seed. Typed fields get odd values of their type most of the time, because the converter rejects
+others; fields that are kept as JSON get anything. Only rows count, never rejects.
 """
 
 from __future__ import annotations
@@ -53,17 +53,23 @@ def encode(value: Any) -> str:
 
 
 TEXTS = [
-    *("", " ", "_", "%", "*", "$", "$.a[*]", "a.b", "'", '"', "\\", "?", "\x00", "a\x00b", "\u202e", "\x1b[31m", "\x9b", "İ", "ß"),
-    *("{", "[", '{"a":', '{"time":1}', "[1]", "null", "true", "str", "1e999", "-1", "NaN", "99999999999999999999", "https://x/q5"),
-    *("infinity", "-infinity", "epoch", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "10000-01-01", "2026-02-30T00:00:00Z"),
-    *("+9999-12-31T23:59:59Z", "+0000-00-00T00:00:00Z", "-13800000000-00-00T00:00:00Z", "+2001-99-99T99:99:99Z", "+2001-02-30T24:00:00Z"),
+    *("", " ", "_", "%", "*", "$", "$.a[*]", "a.b", "'", '"', "\\", "?", "\x00", "a\x00b", "\u202e", "\x1b[31m", "\x9b",
+      "İ", "ß"),
+    *("{", "[", '{"a":', '{"time":1}', "[1]", "null", "true", "str", "1e999", "-1", "NaN", "99999999999999999999",
+      "https://x/q5"),
+    *("infinity", "-infinity", "epoch", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "10000-01-01",
+      "2026-02-30T00:00:00Z"),
+    *("+9999-12-31T23:59:59Z", "+0000-00-00T00:00:00Z", "-13800000000-00-00T00:00:00Z", "+2001-99-99T99:99:99Z",
+      "+2001-02-30T24:00:00Z"),
     *("x" * 70_000, "{" * 3000, "Page 1", "page 1", "Page_1", "enwiki", "mw-reverted", "mw-undo"),
 ]  # fmt: skip
 NUMBERS = [0, -1, 1, 7, 2**31, 2**53 + 1, 2**63 - 1, -(2**63), 0.5, -0.0]
 ODD_NUMBERS = [2**63, 2**64, 10**30, -(10**400), 1e308, -1e308, Raw("1e999"), Raw("1E+2"), Raw("1.0")]
 KEYS = [
-    *("value", "values", "type", "name", "has_parts", "links", "citations", "url", "text", "Text", "identifier", "metadata", "title", "en"),
-    *("", "a.b", '"', "'", "$", "*", "a\x00", "P1", "time", "TIME", "content", "content_data", "property", "rank", "\u0130", "0", "[0]"),
+    *("value", "values", "type", "name", "has_parts", "links", "citations", "url", "text", "Text", "identifier",
+      "metadata", "title", "en"),
+    *("", "a.b", '"', "'", "$", "*", "a\x00", "P1", "time", "TIME", "content", "content_data", "property", "rank",
+      "\u0130", "0", "[0]"),
 ]  # fmt: skip
 RAW = [
     Raw("[" * TOO_DEEP + "]" * TOO_DEEP),
@@ -135,7 +141,10 @@ class Draw:
     # --- records
 
     def record(self, dataset: Dataset, number: int, **fixed: Any) -> Raw:
-        """A record of a dataset, drawn from the declaration of its table. `fixed`: columns that have a certain value."""
+        """A record of a dataset, drawn from the declaration of its table.
+
+        `fixed`: columns that have a certain value.
+        """
         record: dict[str, Any] = {}
         for column in dataset.table:
             if column.path is None or (column.name in fixed and fixed[column.name] is None):
@@ -285,7 +294,10 @@ class HostileMirror:
         exported_at: datetime | None = None,
         **known: Any,
     ) -> None:
-        """Convert and load an archive of a dataset with these records; without `exported_at`, a snapshot as older versions took it."""
+        """Convert and load an archive of a dataset with these records.
+
+        Without `exported_at`, a snapshot as older versions took it.
+        """
         project, namespace = place
         data = "".join(f"{line}\n" for line in lines).encode()
         packed = gzip.compress(tar_bytes([("records_0.ndjson", data)]), 1, mtime=0)
@@ -312,7 +324,10 @@ class HostileMirror:
             self.warehouse.load_snapshot(snapshot)
 
     def bring_list(self, dataset: Dataset, count: int) -> None:
-        """Convert and load a list; one with a record that does not fit is refused as a whole, so each is tried alone."""
+        """Convert and load a list.
+
+        One with a record that does not fit is refused as a whole, so each is tried alone.
+        """
         kept = []
         for number in range(count):
             record = self.draw.record(dataset, number)

@@ -1,6 +1,7 @@
-"""A way to a server on loopback that can be cut and mended: bytes go through until a request matches, then nothing does.
+"""A relay to a server on loopback that can be cut and repaired.
 
-Belongs here: a network that fails. Does not belong here: what tests expect of whoever uses it.
+Bytes pass until a request matches, then nothing does. Belongs here: a network that fails. Does not belong here: what
+tests expect of its users.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The truth of the sandbox beside what a mirror holds: rows of `articles` as the world's own page table has them.
 
-The truth is read from the world's pages, never folded from records. Expected rows are made here from the wire form by plain
-Python, so that nothing of the converter is trusted. Compared: every column of `articles` and a digest of both bodies, in
-both directions.
+The truth is read from the world's pages, never folded from records. Expected rows are made here from the wire form by
+plain Python, so that nothing of the converter is trusted. Compared: every column of `articles` and a digest of both
+bodies, in both directions.
 
 Belongs here: both sides of that comparison. Does not belong here: how a mirror comes to hold its rows.
 """
@@ -41,7 +41,10 @@ def moment(text: str) -> datetime:
 
 @cache
 def plain(kind: pa.DataType) -> Callable[[Any], Any]:
-    """What makes a value of JSON, or of the warehouse, plain as the column's type; absent, null and empty are the same."""
+    """What makes a value of JSON, or of the warehouse, plain as the column's type.
+
+    Absent, null and empty are the same.
+    """
     read: Callable[[Any], Any]
     if kind == TIMESTAMP:
         read = lambda value: value if isinstance(value, datetime) else moment(value)  # noqa: E731
@@ -176,7 +179,10 @@ class Published:
         self._connection.close()
 
     def rows(self, source: str, *parameters: Any, source_at: bool = False) -> Rows:
-        """Rows by (project, page) of a table or macro, with a digest of their bodies; `source_at` is left out unless asked for."""
+        """Rows by (project, page) of a table or macro, with a digest of their bodies.
+
+        `source_at` is left out unless asked for.
+        """
         run = self._connection.execute
         run(
             f"CREATE OR REPLACE TEMP TABLE asked AS SELECT *, md5(one::VARCHAR) AS mark FROM {source} AS one",
@@ -200,7 +206,10 @@ class Published:
         return found
 
     def assert_changes(self, expected: Iterable[Row]) -> None:
-        """See that `article_changes` holds these rows and no other, and that the bodies of each page, revision and hour are those of one of them."""
+        """Assert that `article_changes` holds these rows and no other.
+
+        The bodies of each page, revision and hour must be those of one of them.
+        """
         page = ("project_id", "article_id", "version_id", "batch_hour")
         truth: dict[tuple[Any, ...], Row] = {}
         bodies: dict[tuple[Any, ...], set[str]] = {}

@@ -1,7 +1,7 @@
 """What the processes of a campaign do: bring in, spoil, compact, publish, read. Each reports in lines how far it is.
 
-Belongs here: the product's own work, with the moment and the small bounds of a test. Does not belong here: starting, killing, and what must
-hold at the end.
+Belongs here: the product's own work, with the moment and the small bounds of a test. Does not belong here: starting,
+killing, and what must hold at the end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from tests.spoiling import spoil as spoil_hour
 if TYPE_CHECKING:
     import click
 
-#: So little that the rows of a month are sorted in pieces on the disk; much less makes many pieces, which take a minute to merge.
+#: So little that the rows of a month are sorted in pieces on the disk; much less makes many pieces, which take a minute
+#: to merge.
 MEMORY_BYTES = 1 << 25
 #: Where each phase of a compaction is entered.
 COMPACTION_PHASES = (
@@ -72,7 +73,10 @@ def publish(pipe: int, environ: dict[str, str], now: str) -> None:
 
 
 def compact(pipe: int, environ: dict[str, str], now: str) -> None:
-    """Run `wme compact` at a moment, to which the window of the changes is moved as well: each day is settled when it ends."""
+    """Run `wme compact` at a moment, to which the window of the changes is moved as well.
+
+    Each day is settled when it ends.
+    """
     moment = datetime.fromisoformat(now)
     tell = functools.partial(_tell, pipe)
     assert compaction.compact_lake.__kwdefaults__ is not None
@@ -106,9 +110,9 @@ def spoil(pipe: int, data: str, hour: str, projects: list[str], namespaces: list
 
 
 def read(pipe: int, questions: int, data: str, seed: int, keep: bool) -> None:
-    """Answer a question for each byte: in an open file, what was found there before; and once in one that is opened anew.
+    """Answer a query for each byte: in a file that stays open, with its first answer, and in a newly opened one.
 
-    Files stay open for a drawn while; with `keep`, the first one until the end.
+    Files stay open for a random time; with `keep`, the first one until the end.
     """
     chance = random.Random(seed)
     held: list[tuple[duckdb.DuckDBPyConnection, tuple[Any, ...]]] = []

@@ -1,4 +1,7 @@
-"""The notebook of the analyst's guide, as a script without a published file, then with one: writes what it said and defined as JSON."""
+"""The notebook of the analyst's guide, as a script without a published file, then with one.
+
+Writes what it said and defined as JSON.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""A campaign: hours, snapshots, compaction, publication and readers side by side over one data folder, each killed now and again.
+"""A campaign: hours, snapshots, compaction, publication and readers over one data folder, each killed repeatedly.
 
-Everything is driven by what the processes report: one is begun when there is work, killed a drawn while after it has entered a drawn phase, and
-begun again at once; readers are asked one question at a time, while something is being published.
+The processes' reports drive everything. A process starts when there is work, is killed at a random time after it has
+entered a random phase, and starts again at once. Readers receive one query at a time, during a publication.
 
-Belongs here: who is begun and killed when, and the counts. Does not belong here: what they do (tests/e2e/actors.py), what must hold at the end.
+Belongs here: the starts and kills, and their counts. Does not belong here: the work of the processes
+(tests/e2e/actors.py), and the conditions that must hold at the end.
 """
 
 from __future__ import annotations
@@ -73,7 +74,10 @@ class Stage:
 
 @dataclass
 class Kind(ABC):
-    """One kind of process, of which one is there at a time. `wanted`: kills so far that are to be reached before the day ends."""
+    """One kind of process, of which one is there at a time.
+
+    `wanted`: kills so far that are to be reached before the day ends.
+    """
 
     stage: Stage
     wanted: int = 0
@@ -289,8 +293,10 @@ class Readers(Kind):
 
 @dataclass
 class Campaign:
-    """All kinds side by side. `curious`: how likely readers are asked when a publication begins, and when it is there. `cuts`: how
-    likely a kill strikes all at once, as a loss of power does. `has_share`: whether enough was done between the kills.
+    """All kinds of processes at the same time.
+
+    `curious`: how likely readers are queried when a publication begins, and when it is there. `cuts`: how likely a kill
+    strikes all at once, like a power failure. `has_share`: whether enough was done between the kills.
     """
 
     hours: Hours
@@ -312,7 +318,10 @@ class Campaign:
         return sum(kind.kills for kind in self.kinds)
 
     def play(self) -> None:
-        """Go on until hours and snapshots are done, every kind was struck as often as wanted, and enough was done in between."""
+        """Run until all work is done and every kind was killed often enough.
+
+        Hours and snapshots must be complete, and enough must be done between the kills.
+        """
         loops = self.compactions, self.publications
         while True:
             is_struck = all(kind.kills >= kind.wanted for kind in self.kinds if kind is not self.hours)

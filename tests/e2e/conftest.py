@@ -247,8 +247,9 @@ class Runner:
     def start(self, environ: dict[str, str], hours: Sequence[datetime], **more: Any) -> Run:
         """Start a run over `hours`.
 
-        `more`: `reference=True` pulls the reference lists first; `snapshots` names those to have in their newest version;
-        `history=False` keeps Dagster's history in memory; `now` (ISO 8601) is the moment of a clock that stands still.
+        `more`: `reference=True` pulls the reference lists first; `snapshots` names those to have in their newest
+        version; `history=False` keeps Dagster's history in memory; `now` (ISO 8601) is the moment of a clock that
+        stands still.
         """
         reading, writing = os.pipe()
         request = json.dumps({"environ": environ, "hours": [hour.isoformat() for hour in hours], **more})
@@ -257,7 +258,10 @@ class Runner:
         return Run(int(self._answers.readline()), reading)
 
     def call(self, module: str, function: str, *arguments: Any, asked: bool = False) -> Run:
-        """Call a function of a module in a process of its own, with the pipe to report on; with `asked`, behind it one of questions."""
+        """Call a function of a module in a process of its own, with the pipe to report on.
+
+        With `asked`, behind it one of questions.
+        """
         reading, writing = os.pipe()
         asking = os.pipe() if asked else ()
         request = json.dumps({"call": [module, function], "arguments": arguments})
@@ -270,8 +274,8 @@ class Runner:
     def program(self, text: str, *arguments: str, environ: dict[str, str]) -> Program:
         """Start a program as `python -c TEXT ARGUMENTS` would, but with everything imported already.
 
-        For what is not about starting, nor about Dagster's definitions, which have the settings of those who import them.
-        `environ` is all of its environment.
+        For what is not about starting, nor about Dagster's definitions, which have the settings of those who import
+        them. `environ` is all of its environment.
         """
         ours, theirs = zip(*(os.pipe() for _ in range(3)), strict=True)
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -310,7 +314,8 @@ def bare() -> dict[str, str]:
 
 
 def _start(arguments: Sequence[str], environ: dict[str, str], **pipes: Any) -> subprocess.Popen[str]:
-    # and not `-c`: where Python was started without a file, DuckDB draws a bar into the answer to a question that takes two seconds
+    # and not `-c`: where Python was started without a file, DuckDB draws a bar into the answer to a question that takes
+    # two seconds
     command = [sys.executable, "-m", "pipelines", *arguments]
     return subprocess.Popen(command, cwd=ROOT, env=bare() | environ, text=True, **pipes)
 
@@ -362,7 +367,8 @@ def mounted(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
         return folder
 
     yield mount
-    # lazily: where a test has failed, a process of it may still have the place in use, and the next run's clean-up would stumble over it
+    # lazily: where a test has failed, a process of it may still have the place in use, and the next run's clean-up
+    # would stumble over it
     subprocess.run(["umount", "--lazy", str(folder)], capture_output=True, check=False)
 
 

@@ -6,8 +6,8 @@ at last, what failed. Whoever holds the read end knows of a killed run exactly w
 
 Another request names a function of a module, which is called with the pipe and its arguments.
 
-A program is a text in Python with arguments, as after `python -c`, and has an environment and standard streams of its own. On
-its pipe stands, when it has ended, its exit status as `subprocess` has it.
+A program is a text in Python with arguments, as after `python -c`, and has an environment and standard streams of its
+own. On its pipe stands, when it has ended, its exit status as `subprocess` has it.
 
 Belongs here: telling phases apart from outside of the product. Does not belong here: killing, and what to expect then.
 """
@@ -61,7 +61,10 @@ PHASES: tuple[tuple[Any, str, str], ...] = (
 
 
 def watch(tell: Callable[[str], None], phases: tuple[tuple[Any, str, str], ...] = PHASES) -> None:
-    """Have every phase tell when it is entered and left. At the first one that `STOP_AT` of the environment names, the process stops itself."""
+    """Have every phase tell when it is entered and left.
+
+    At the first one that `STOP_AT` of the environment names, the process stops itself.
+    """
     for owner, name, phase in phases:
         original = getattr(owner, name)
 
@@ -86,7 +89,10 @@ def stand_still(now: datetime) -> None:
 
 @contextmanager
 def _without_history(home: Path) -> Iterator[dg.DagsterInstance]:
-    """Dagster's history in memory: it costs three quarters of a run over small files, and is not what most kills are about."""
+    """Dagster's history in memory.
+
+    It costs three quarters of a run over small files, and is not what most kills are about.
+    """
     home.mkdir(parents=True, exist_ok=True)
     with dg.DagsterInstance.ephemeral(tempdir=str(home)) as instance:
         yield instance
@@ -166,7 +172,10 @@ def keep(request: dict[str, Any], descriptors: list[int]) -> None:
 
 
 def warm_up() -> None:
-    """Run nothing, once: Dagster imports five hundred modules for its first run, which each forked run would do again."""
+    """Run nothing, once.
+
+    Dagster imports five hundred modules for its first run, which each forked run would do again.
+    """
 
     @dg.op
     def nothing() -> None:

@@ -1,6 +1,6 @@
-"""The code location with sensors that look every second, at the last few hours only: a test cannot wait for ten minutes.
+"""The code location with sensors that run every second, over the last few hours only.
 
-Belongs here: what makes it quick. What it does is the product's own.
+A test cannot wait for ten minutes. Belongs here: the shorter intervals. All else is the product's own.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """SIGKILL for a run of the main job, at a drawn moment of a drawn phase, and what must hold whenever one has landed.
 
-A kill lands where it lands: it is counted for the phase in which the process really was, as the process itself told before
-it died.
+A kill lands where it lands: it is counted for the phase in which the process really was, as the process itself told
+before it died.
 
-Belongs here: where and when to strike, and counting the hits. Does not belong here: what to run, what to expect at the end.
+Belongs here: where and when to strike, and counting the hits. Does not belong here: what to run, what to expect at the
+end.
 """
 
 from __future__ import annotations
@@ -114,7 +115,10 @@ def _let_go_on(run: Any, phase: str, seconds: float, until: Callable[[], bool] =
 
 
 def whole_loads_only(data: Path) -> None:
-    """What analysts see at this moment: of each hour and snapshot all files of the ledger, with all their rows, or none."""
+    """What analysts see at this moment.
+
+    Of each hour and snapshot all files of the ledger, with all their rows, or none.
+    """
     published = data / "warehouse.duckdb"
     if not published.exists():
         return

@@ -1,4 +1,7 @@
-"""`wme auth` against the sandbox: every flow of passwords and tokens, what is told of it, and where secrets may come from."""
+"""`wme auth` against the sandbox.
+
+Every flow of passwords and tokens, what is told of it, and where secrets may come from.
+"""
 
 from __future__ import annotations
 
@@ -134,7 +137,7 @@ def test_ninety_uses_are_counted(auth, environ, service, account):
     assert [seen.path for seen in service.requests] == []
 
 
-# --- passwords ---------------------------------------------------------------------------------------------------------
+# --- passwords --------------------------------------------------------------------------------------------------------
 
 
 def test_a_forgotten_password(auth, account, service):
@@ -238,7 +241,7 @@ def test_a_weak_password_does_not_spend_the_challenge(invited, service):
     assert sessions(service) == 0
 
 
-# --- where secrets come from ---------------------------------------------------------------------------------------------
+# --- where secrets come from ------------------------------------------------------------------------------------------
 
 
 def test_no_option_takes_a_secret():

@@ -1,5 +1,7 @@
-"""A backfill as an operator does it: Dagster's pages in a real browser, the sandbox as the service, each in processes of
-their own. Two days are launched by clicking, one after the other; the second has an hour whose file is damaged.
+"""A backfill as an operator runs it: the Dagster UI in a real browser, the sandbox as the service.
+
+Each is a separate process. Two days are launched by clicking, one after the other; the second has an hour whose file is
+damaged.
 """
 
 from __future__ import annotations
@@ -251,8 +253,10 @@ class Backfill:
 
 @pytest.fixture(scope="module")
 def backfills(mirror: Mirror, page: Page) -> dict[str, Backfill]:
-    """Both days, launched by hand. They share the daemon's ticks, which come every 30 seconds; they wait for each other's
-    warehouse."""
+    """Both days, launched by hand.
+
+    They share the daemon's ticks, which come every 30 seconds, and wait for each other's warehouse.
+    """
     mirror.fault(DAMAGED, "frwiki", kind="flip", count=None)
     launched = {"whole": launch_backfill(page, mirror, WHOLE), "broken": launch_backfill(page, mirror, BROKEN)}
     page.goto("about:blank")  # an open page asks the server all the time, and so would we without a pause

@@ -1,4 +1,7 @@
-"""A day's backfill, launched as the Dagster UI launches it, with a Dask scheduler and two workers converting the hours."""
+"""A day's backfill, launched as the Dagster UI launches it.
+
+A Dask scheduler and two workers convert the hours.
+"""
 
 from __future__ import annotations
 

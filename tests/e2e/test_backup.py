@@ -1,4 +1,7 @@
-"""Backups of a mirror that is used meanwhile: killed on the way, taken again, restored elsewhere and compared row by row."""
+"""Backups of a mirror that is used meanwhile.
+
+Killed on the way, taken again, restored elsewhere and compared row by row.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +40,16 @@ MOMENTS = ("loaded_at", "applied_at", "checked_at", "compacted_at")
 
 
 def digests(data: Path, *, moments: bool = True) -> dict[str, Any]:
-    """Number and digest of all rows of every published table, bodies included, but for what is said of the publication."""
+    """Number and digest of all rows of every published table, bodies included.
+
+    Details of the publication itself are left out.
+    """
     with Warehouse(data).connect_published() as connection:
         columns = connection.execute(
-            "SELECT table_name, list(column_name) FROM duckdb_columns() WHERE schema_name = 'main' AND database_name = current_database() "
-            "AND table_name IN (SELECT table_name FROM duckdb_tables() UNION SELECT 'article_changes' UNION SELECT 'article_bodies' UNION SELECT 'snapshot_articles') "
-            "AND table_name != 'about' GROUP BY ALL ORDER BY ALL"
+            "SELECT table_name, list(column_name) FROM duckdb_columns() WHERE schema_name = 'main' AND database_name = "
+            "current_database() AND table_name IN (SELECT table_name FROM duckdb_tables() UNION SELECT "
+            "'article_changes' UNION SELECT 'article_bodies' UNION SELECT 'snapshot_articles') AND table_name != "
+            "'about' GROUP BY ALL ORDER BY ALL"
         ).fetchall()
         found = {}
         for name, of in columns:
@@ -165,8 +172,8 @@ def test_what_is_damaged_is_left_out_and_named(
         in told.err
     )
     assert (
-        f"1 lake file that the warehouse names is missing or of another size in the data folder ({lake.relative_to(data / 'lake')})"
-        in told.err
+        "1 lake file that the warehouse names is missing or of another size in the data folder "
+        f"({lake.relative_to(data / 'lake')})" in told.err
     )
     archive.write_bytes(whole)
     aside.rename(lake)

@@ -1,4 +1,7 @@
-"""Hours, snapshots, compaction, publication and readers at the same time, killed again and again; and the truth, row by row."""
+"""Hours, snapshots, compaction, publication and readers at the same time, killed again and again.
+
+And the truth, row by row.
+"""
 
 from __future__ import annotations
 
@@ -144,7 +147,10 @@ def check_order(warehouse: Warehouse, wanted: list[datetime], data: Path, unfini
     housekeeping.clean(layout, warehouse, now=later + timedelta(days=3))
     assert unfinished(data) == []
     with warehouse._connector.build("look") as build:
-        named = "SELECT lake_path FROM compacted_files UNION SELECT lake_path FROM loads WHERE compaction_id IS NULL AND row_count > 0"
+        named = (
+            "SELECT lake_path FROM compacted_files UNION SELECT lake_path FROM loads WHERE compaction_id IS NULL AND "
+            "row_count > 0"
+        )
         loaded = {path for (rows,) in build.execute(named).fetchall() for path in (rows, with_bodies(rows))}
     held = {path.relative_to(layout.lake).as_posix() for path in layout.lake.rglob("*.parquet")}
     assert loaded - held == set()

@@ -35,7 +35,10 @@ def environ(account, tmp_path):
 
 @pytest.fixture
 def begun(account, tmp_path):
-    """The same of a data folder that has its files of DuckDB, with nothing in them: to make these takes most of a second."""
+    """The same of a data folder that has its files of DuckDB, with nothing in them.
+
+    To make these takes most of a second.
+    """
     return account.environ(lay(tmp_path / "data"))
 
 

@@ -1,4 +1,7 @@
-"""What services are started from: units for systemd, the image of containers. What they start exists and takes these words; linters find nothing wrong."""
+"""What services are started from.
+
+Units for systemd, the image of containers. What they start exists and takes these words; linters find nothing wrong.
+"""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ def test_a_disk_mounted_for_reading_is_called_so(account: Any, call: Any, mounte
     told = call(*words, environ=account.environ(disk / "data"))
     assert told.code == 1
     assert told.err.splitlines()[-1] == (
-        f"The folder {disk}/data{'/dagster' if words[0] == 'publish' else ''} cannot be written (Read-only file system). Nothing was "
-        "changed. Mount its file system for writing, or set WME_DATA to another folder."
+        f"The folder {disk}/data{'/dagster' if words[0] == 'publish' else ''} cannot be written (Read-only file "
+        "system). Nothing was changed. Mount its file system for writing, or set WME_DATA to another folder."
     )
 
 

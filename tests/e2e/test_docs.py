@@ -98,7 +98,8 @@ def mirror(filled, service, call, hours, tmp_path_factory):
     assert told.code == 0, told.err
     data = shutil.copytree(environ["WME_DATA"], tmp_path_factory.mktemp("mirror") / "data")
     environ = environ | {"WME_DATA": str(data)}
-    # snapshots as of the first of the hours: after those of midnight there may be a day of hours, or midnight may be among the hours
+    # snapshots as of the first of the hours: after those of midnight there may be a day of hours, or midnight may be
+    # among the hours
     service.clock.set(hours[0] + HOUR / 2)
     for identifier in service.exports.identifiers():
         service.exports.export(identifier)
@@ -141,7 +142,8 @@ def test_sql_answers_with_rows(published, settings_before, statement, ending):
         assert rows, "the documents promise rows here"
 
 
-#: What another DuckDB answers; `json.loads(sys.stdin.read())` are the blocks, each the settings before a query and the query.
+#: What another DuckDB answers; `json.loads(sys.stdin.read())` are the blocks, each the settings before a query and the
+#: query.
 ASKING = """
 import duckdb, json, sys
 answers = [duckdb.__version__]
@@ -208,7 +210,8 @@ def test_constant_condition_on_the_hour_opens_its_files_alone(published, column)
     with duckdb.connect(published, read_only=True) as connection:
         connection.execute("SET VARIABLE newest = (SELECT max(batch_hour) FROM hours WHERE state = 'loaded')")
         (told,) = connection.execute(
-            f"EXPLAIN (ANALYZE, FORMAT json) SELECT count(wikitext) FROM article_bodies WHERE {column} = getvariable('newest')"
+            f"EXPLAIN (ANALYZE, FORMAT json) SELECT count(wikitext) FROM article_bodies WHERE {column} = "
+            "getvariable('newest')"
         ).fetchall()
         ((hours,),) = connection.execute(
             "SELECT count(*) FROM hours WHERE state = 'loaded' AND table_name = 'article_changes'"
@@ -233,7 +236,10 @@ def test_python_of_the_data_engineers_guide_runs(workplace, capsys):
 
 @pytest.fixture(scope="module")
 def asked(published, tmp_path_factory):
-    """What the notebook printed, and what `asking.py` wrote of it: the answers, the plots, the sentence without a published file."""
+    """What the notebook printed, and what `asking.py` wrote of it.
+
+    The answers, the plots, the sentence without a published file.
+    """
     folder = tmp_path_factory.mktemp("asked")
     words = [NOTEBOOK, folder / "empty", published.parent, folder / "answers.json"]
     done = subprocess.run(
@@ -498,7 +504,11 @@ def read_variables():
 
 
 def read_switches():
-    """What is read elsewhere: by the reader of the settings file; by the converter, of whoever compares or mends; by `wme auth`, a secret that is on its way; by `make test-live`."""
+    """What is read elsewhere.
+
+    By the reader of the settings file; by the converter, of whoever compares or mends; by `wme auth`, a secret that is
+    on its way; by `make test-live`.
+    """
     modules = (native, account_commands, contract, types)
     return {name for module in modules for name in re.findall(r'"(WME_[A-Z_]+)"', Path(module.__file__).read_text())}
 

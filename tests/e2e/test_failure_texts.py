@@ -1,4 +1,7 @@
-"""Failures as `wme run` reports them: counted as the table shows the hours, each once, with the dataset where there are several."""
+"""Failures as `wme run` reports them.
+
+Counted as the table shows the hours, each once, with the dataset where there are several.
+"""
 
 from __future__ import annotations
 

@@ -71,7 +71,10 @@ def test_another_settings_file_takes_the_place_of_the_projects(project, way):
     # children of Dagster's, which run in other folders, are named the same file
     program = [
         "-c",
-        "from pipelines.definitions import defs; defs(); import os; print(os.environ['WME_ENV_FILE'], os.environ.get('WME_USERNAME'))",
+        (
+            "from pipelines.definitions import defs; defs(); import os; "
+            "print(os.environ['WME_ENV_FILE'], os.environ.get('WME_USERNAME'))"
+        ),
     ]
     assert told(project, program, project, WME_ENV_FILE="../elsewhere/other.env") == f"{named} None\n"
 
@@ -103,12 +106,13 @@ import dagster, duckdb, jinja2, pyarrow.parquet, requests, uvicorn
 from dagster._core.instance import factory
 
 def state():
-    return (dict(os.environ), gc.isenabled(), gc.get_freeze_count(), factory.create_instance_from_ref, list(warnings.filters),
-            signal.getsignal(signal.SIGINT), threading.active_count(), list(sys.path))
+    return (dict(os.environ), gc.isenabled(), gc.get_freeze_count(), factory.create_instance_from_ref,
+            list(warnings.filters), signal.getsignal(signal.SIGINT), threading.active_count(), list(sys.path))
 
 before, seen, is_building = state(), [], False
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-ACTS = ("socket.", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "subprocess.", "os.posix_spawn", "os.fork", "tempfile.", "sqlite3.", "duckdb.")
+ACTS = ("socket.", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "subprocess.", "os.posix_spawn", "os.fork",
+        "tempfile.", "sqlite3.", "duckdb.")
 
 def watch(event, arguments):
     if event == "open":
@@ -125,11 +129,13 @@ from pipelines.definitions import build_defs, hourly_partitions
 from resources.settings import Settings, read
 assert state() == before, (state(), before)
 is_building = True
-settings = read({"WME_USERNAME": "you", "WME_PASSWORD": "sesame", "WME_PROJECTS": "enwiki", "WME_DATA": "/nowhere/data"})
+settings = read({"WME_USERNAME": "you", "WME_PASSWORD": "sesame", "WME_PROJECTS": "enwiki",
+                 "WME_DATA": "/nowhere/data"})
 built = build_defs(settings, prefix="encyclopedia")
 found = list(seen)
 used = dagster.build_resources({"one": built.resources["encyclopedia_enterprise"]}).__enter__().one.settings
-print(found, used.username, used.password.get_secret_value(), used.sandbox, Settings(username="you", password="sesame").sandbox)
+print(found, used.username, used.password.get_secret_value(), used.sandbox,
+      Settings(username="you", password="sesame").sandbox)
 """
 
 

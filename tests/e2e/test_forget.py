@@ -61,7 +61,10 @@ def files(data: Path, name: str = "") -> dict[str, str]:
 def mirrored(
     filled: tuple[dict[str, str], Any], call: Any, hours: list[datetime], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, str]:
-    """The environment of a folder with hours of two projects, a snapshot of one, and an hour that the other does not have."""
+    """The environment of a folder with hours of two projects.
+
+    One project has a snapshot, and an hour that the other does not have.
+    """
     environ = filled[0] | {"WME_DATA": str(tmp_path_factory.mktemp("mirrored") / "data"), "WME_PROJECTS": "frwiki"}
     shutil.copytree(filled[0]["WME_DATA"], environ["WME_DATA"])
     told = call("run", "--snapshots", "--from", f"{hours[2]:%Y-%m-%dT%H}", "--no-reference", environ=environ)
@@ -166,7 +169,10 @@ def test_kills_on_the_way_are_made_good_by_calling_it_again(
     Warehouse(data).record_statuses([HourStatus(hours[2], "enwiki", 0, HourState.ABSENT, "Quiet.")])
     everything = files(data)
     kept = {name: digest for name, digest in everything.items() if "frwiki" not in name}
-    pages = "SELECT count(*), count(html) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
+    pages = (
+        "SELECT count(*), count(html) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, "
+        "source_at)"
+    )
     left = []
     # before, while and after it publishes: a publication removes and renames some files of its own
     for at in (0, 9, 22):

@@ -1,7 +1,7 @@
 """Ctrl-C at any moment of `wme run`: one sentence, exit code 130, nothing that the next run does not mend by itself.
 
-A moment is a number of audit events (imports, opened files, connections, ...) that the run itself counts, and a drawn while after
-it. The signal goes to the whole process group, as a terminal sends it.
+A moment is a number of audit events (imports, opened files, connections, ...) that the run itself counts, and a drawn
+while after it. The signal goes to the whole process group, as a terminal sends it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ENDED = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.CANCELED}
-#: Tells on a pipe that it has seen so many audit events since the command line's own imports began, or at the end how many.
+#: Tells on a pipe that it has seen so many audit events since the command line's own imports began, or at the end how
+#: many.
 COUNTING = """
 import atexit, itertools, os, signal, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # as in a terminal, even where the tests run without one
@@ -207,7 +208,10 @@ def test_signals_that_were_ignored_stay_so() -> None:
 
 
 def test_an_ignored_interrupt_stays_ignored_while_dagster_has_a_handler_of_its_own() -> None:
-    """It installs one for each step of a run, whatever was there before; of Ctrl-C a script's background knows nothing."""
+    """It installs one for each step of a run, whatever was there before.
+
+    Of Ctrl-C a script's background knows nothing.
+    """
     code = (
         "import os, signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         "from pipelines.process import interrupts; interrupts.watch()\n"

@@ -1,7 +1,7 @@
 """SIGKILL in every phase: the next run ends where an undisturbed one would, and nothing is left lying about.
 
-Each campaign has a data folder of its own and is killed several times, at seeded moments of seeded phases, each time in the
-run that goes on from what the one before left; then a run is let through.
+Each campaign has a data folder of its own and is killed several times, at seeded moments of seeded phases, each time in
+the run that goes on from what the one before left; then a run is let through.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Lookups and single records from the command line: for people, for machines, and what is refused before it costs a unit."""
+"""Lookups and single records from the command line.
+
+For people, for machines, and what is refused before it costs a unit.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The first minutes of a newcomer whose machine is not as expected: a sentence that says what to do, and no traceback."""
+"""The first minutes of a newcomer whose machine is not as expected.
+
+A sentence that says what to do, and no traceback.
+"""
 
 from __future__ import annotations
 

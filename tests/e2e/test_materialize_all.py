@@ -1,4 +1,7 @@
-"""A backfill of every hour of a new mirror, as the pages launch it: it succeeds, and says which hours nobody can bring in."""
+"""A backfill of every hour of a new mirror, as the pages launch it.
+
+It succeeds, and says which hours nobody can bring in.
+"""
 
 from __future__ import annotations
 

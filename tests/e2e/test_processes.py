@@ -1,4 +1,7 @@
-"""Several processes over one data folder: they share tokens, wait for each other where they must, and readers never do."""
+"""Several processes over one data folder.
+
+They share tokens, wait for each other where they must, and readers never do.
+"""
 
 from __future__ import annotations
 

@@ -128,7 +128,8 @@ def agree(environ: dict[str, str]) -> None:
     """Ledger, coverage, rows and lake files say the same of every hour."""
     wrong = ask(
         environ,
-        "SELECT batch_hour, project_id FROM loads l JOIN hours h USING (batch_hour, project_id) WHERE h.state <> 'loaded' "
+        "SELECT batch_hour, project_id FROM loads l JOIN hours h USING (batch_hour, project_id) WHERE h.state <> "
+        "'loaded' "
         "OR h.reject_count <> l.reject_count OR h.row_count <> l.row_count - l.duplicate_count OR l.applied_at IS NULL "
         "OR h.row_count <> (SELECT count(*) FROM article_changes c "
         "WHERE (c.batch_hour, c.project_id) = (l.batch_hour, l.project_id)) "

@@ -44,7 +44,8 @@ def test_it_is_readable_and_has_no_barriers(path, width, height, scheme):
             assert 0 <= box["x"] <= box["x"] + box["width"] <= width
             assert box["height"] > 20
         letters = page.evaluate(
-            "[...document.querySelectorAll('svg text')].map(one => [one.getBoundingClientRect(), one.closest('svg').getBoundingClientRect()])"
+            "[...document.querySelectorAll('svg text')].map(one => [one.getBoundingClientRect(), "
+            "one.closest('svg').getBoundingClientRect()])"
             ".filter(([own, all]) => own.left < all.left - 1 || own.right > all.right + 1).length"
         )
         assert letters == 0  # none is cut

@@ -1,8 +1,8 @@
-"""Passwords, tokens and signed addresses appear nowhere but in the token store, whatever goes wrong and however much is logged.
+"""Passwords, tokens and signed URLs appear nowhere but in the token store, whatever fails or is logged.
 
-Real processes run with every logger at its most talkative while the service misbehaves, and even repeats the secrets it was
-sent in its own error messages. Afterwards everything they left is searched: their output, the history and logs of Dagster,
-compressed or not, and every other file of the data folder.
+Real processes run with every logger at its most verbose level while the service misbehaves, and even repeats the
+secrets it was sent in its own error messages. Afterwards everything they left is searched: their output, the history
+and logs of Dagster, compressed or not, and every other file of the data folder.
 """
 
 from __future__ import annotations
@@ -211,7 +211,10 @@ def test_no_secret_is_ever_shown_or_stored(
 def test_no_password_code_or_session_is_shown_or_stored(
     account: Any, secrets: Secrets, talkative: Any, tmp_path: Path
 ) -> None:
-    """Every flow of passwords, refused and done, with variables as their source; the service repeats what it was sent."""
+    """Every flow of passwords, refused and done, with variables as their source.
+
+    The service repeats what it was sent.
+    """
     accounts, add = account.sandbox.accounts, account.sandbox.faults.add
     names = (
         "Weak-but-secret",

@@ -1,4 +1,7 @@
-"""The service and the data folder of a command: where they come from, which commands name them, and which need neither."""
+"""The service and the data folder of a command.
+
+Where they come from, which commands name them, and which need neither.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from pipelines import cli
 from pipelines.cli import options
 from tests.e2e.conftest import PATIENCE_SECONDS
 
-#: Commands that write nothing into the data folder but tokens; `sandbox` and `worker`, which may have another folder, name it themselves.
+#: Commands that write nothing into the data folder but tokens; `sandbox` and `worker`, which may have another folder,
+#: name it themselves.
 READING = {
     ("article",),
     ("auth", "status"),

@@ -63,7 +63,8 @@ def test_every_event_is_kept_once_whatever_ends(wme, account, tmp_path):
     def kept():
         return ds.dataset([str(path) for path in lake.files()])
 
-    # how many connections one needs, and what they bring, depends on the machine: it goes on until there was enough of both
+    # how many connections one needs, and what they bring, depends on the machine: it goes on until there was enough of
+    # both
     for number, ending in enumerate(itertools.chain(endings, itertools.repeat(signal.SIGINT, 25))):
         enough = number >= len(endings) and sum(fault.hits for fault in faults.active()) >= 10
         if enough and kept().count_rows() > 100:

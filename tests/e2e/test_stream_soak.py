@@ -1,6 +1,7 @@
-"""`wme stream` through everything at once: cuts, SIGKILLs, a sandbox that begins anew, a full disk, a clock that is set back.
+"""`wme stream` through everything at once.
 
-Each event of the service is in the lake once at the end, and `articles_live` is the truth.
+There are cuts, SIGKILLs, a sandbox that begins anew, a full disk, and a clock that is set back. Each event of the
+service is in the lake once at the end, and `articles_live` is the truth.
 """
 
 from __future__ import annotations
@@ -78,7 +79,10 @@ class House:
 
 
 class Siege:
-    """One data folder whose stream is kept by one process after another. `kept`: events that were told; kills leave some untold."""
+    """One data folder whose stream is kept by one process after another.
+
+    `kept`: events that were told; kills leave some untold.
+    """
 
     def __init__(self, house: House, data: Path, runner: Any, chance: random.Random, options: tuple[str, ...]) -> None:
         self.house, self.data, self._runner, self._chance, self._options = house, lay(data), runner, chance, options
@@ -130,7 +134,8 @@ class Siege:
     def fill_disk(self, disk: Path, moment: datetime) -> None:
         """Let the disk be full when more happens, until `moment`: it ends with a sentence. Then make room.
 
-        It stays full: a publication that ends meanwhile makes room by what it had put on disk, perhaps enough for all that is to come.
+        It stays full: a publication that ends meanwhile makes room by what it had put on disk, perhaps enough for all
+        that is to come.
         """
         with (disk / "ballast").open("wb", buffering=0) as ballast, ThreadPoolExecutor(1) as pool:
             _fill(ballast)
@@ -216,7 +221,8 @@ def check(
         deeds = ["kill"] * kills + ["restart"] * restarts + ["fill", "set back"]
         chance.shuffle(deeds)
         shares = sorted(chance.uniform(0.02, 0.7) for _ in deeds)
-        # so much has happened before each of them, and after the last: however fast it is kept, there is always more to come
+        # so much has happened before each of them, and after the last: however fast it is kept, there is always more to
+        # come
         happened = [settings.now - timedelta(hours=hours) * (1 - share) for share in (*shares[1:], 0.8, 1)]
         # each process has some from its beginning
         each = cuts // (kills + 3)
@@ -252,7 +258,10 @@ def check(
             rows = {key: row | places for key, row in published.rows("articles_live").items()}
             assert_same(rows, truth.at(lambda _project: settings.now, since=since))
         opened = sum(request.path == STREAM for request in house.sandbox.requests)
-        told = f"{len(found):,} events in {len(files)} files, {siege.lives} lives, {siege.hits} cuts, {opened} connections since the last restart"
+        told = (
+            f"{len(found):,} events in {len(files)} files, {siege.lives} lives, {siege.hits} cuts, "
+            f"{opened} connections since the last restart"
+        )
         sys.stdout.write(f"\nseed {seed}: {told}; {len(rows):,} pages are the truth.\n")
         return siege
 

@@ -1,10 +1,10 @@
-"""From an empty folder: snapshots, then hours of changes, brought in by runs that are killed; and the truth, row by row.
+"""The truth after kills: snapshots, then hours of changes, loaded by killed runs into an empty folder.
 
-The runs are processes of their own over one data folder. Their hours come shuffled, repeated and redone, the snapshots
-before or after the hours that they overlap, and SIGKILL strikes at drawn moments of drawn phases (several processes at the same time:
-tests/e2e/test_campaign.py). At the end `articles` is
-compared with the sandbox's own pages, and so is `articles_at` at past moments. With Wikidata, `entities` and what is derived from
-it are compared as well.
+The runs are separate processes over one data folder. Their hours come shuffled, repeated and redone, the snapshots
+before or after the hours that they overlap, and SIGKILL strikes at random moments of random phases (several processes
+at the same time: tests/e2e/test_campaign.py). At the end `articles` is compared row by row with the sandbox's own
+pages, and so is `articles_at` at past moments. With Wikidata, `entities` and what is derived from it are compared as
+well.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""`wme ui` as a script starts it: one for each data folder, runs that say what is wrong with them, and an end that leaves nothing."""
+"""`wme ui` as a script starts it.
+
+One for each data folder, runs that say what is wrong with them, and an end that leaves nothing.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,8 @@ class Ui:
 
         def look() -> dict[str, Any] | None:
             found: dict[str, Any] = self.ask(
-                f'{{ runOrError(runId: "{identifier}") {{ ... on Run {{ status tags {{ key }} eventConnection {{ events {{ '
+                f'{{ runOrError(runId: "{identifier}") {{ ... on Run {{ status tags {{ key }} '
+                "eventConnection { events { "
                 "... on ExecutionStepFailureEvent { failureMetadata { description } } } } } } }"
             )["runOrError"]
             return found if found["status"] == status else None

@@ -81,7 +81,8 @@ def test_the_main_job_runs_from_a_wheel_in_any_folder(place):
     assert str(place / "mirror" / "warehouse.duckdb") in told.stdout
     with duckdb.connect(str(place / "mirror" / "warehouse.duckdb"), read_only=True) as connection:
         [(articles, bodies)] = connection.sql(
-            "SELECT count(*), count(wikitext) FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
+            "SELECT count(*), count(wikitext) FROM articles JOIN article_bodies USING (project_id, article_id, "
+            "version_id, source_at)"
         ).fetchall()
     assert articles == bodies > 500
     told = call(place, "wme", "report")
@@ -103,11 +104,17 @@ def test_dagster_finds_the_code_location_of_a_wheel(place):
     for name, original in (("dagster.yaml", "dagster.example.yaml"), ("workspace.yaml", "workspace.yaml")):
         assert (place / "mirror" / "dagster" / name).read_bytes() == (ROOT / original).read_bytes()
     [entry] = yaml.safe_load((place / "mirror" / "dagster" / "workspace.yaml").read_text())["load_from"]
-    program = f"from {entry['python_module']['module_name']} import defs; print(defs().resolve_job_def('hour_to_published').name)"
+    program = (
+        f"from {entry['python_module']['module_name']} import defs; "
+        "print(defs().resolve_job_def('hour_to_published').name)"
+    )
     told = call(place, "python", "-c", program)
     assert told.stdout == "hour_to_published\n", told.stderr
 
 
 def test_the_package_says_that_it_has_types(place):
-    program = "import pathlib, pipelines, assets, resources; print(*[(pathlib.Path(one.__file__).parent / 'py.typed').exists() for one in (pipelines, assets, resources)])"
+    program = (
+        "import pathlib, pipelines, assets, resources; print(*[(pathlib.Path(one.__file__).parent / "
+        "'py.typed').exists() for one in (pipelines, assets, resources)])"
+    )
     assert call(place, "python", "-c", program).stdout.split() == ["True"] * 3

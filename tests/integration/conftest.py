@@ -84,7 +84,10 @@ def client(make_client: Callable[..., EnterpriseClient]) -> EnterpriseClient:
 
 @pytest.fixture
 def make_mirror(sandbox: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Mirror]]:
-    """Mirrors of the shared sandbox, each with an empty data folder and an account of its own; takes Mirror's options."""
+    """Mirrors of the shared sandbox, each with an empty data folder and an account of its own.
+
+    Takes Mirror's options.
+    """
 
     made: list[Mirror] = []
 

@@ -161,7 +161,10 @@ class Mirror:
     def take_snapshots(
         self, identifiers: Iterable[str] | None = None, dataset: Dataset = SNAPSHOT_ARTICLES, **overrides: Any
     ) -> list[Made]:
-        """Materialize the three layers of snapshots, each in a run of its own; default: those of all that is mirrored."""
+        """Materialize the three layers of snapshots, each in a run of its own.
+
+        Default: those of all that is mirrored.
+        """
         with self.client() as client:
             listed = sorted(record.identifier for record in client.snapshots.listing(dataset).records)
         scope = {f"{project}_namespace_{number}" for project, number in self.settings.scope_of(dataset)}

@@ -1,7 +1,7 @@
-"""A data folder with everything that a mirror can hold, the same each time, and a digest of each answer that its published file gives.
+"""A data folder with everything that a mirror can hold, and a digest of each answer of its published file.
 
-A program as well: `python -m tests.integration.recorded FOLDER > tests/integration/recorded.json` records such a folder, and the digests that
-`test_recorded.py` expects.
+The folder is the same each time. A program as well: `python -m tests.integration.recorded FOLDER >
+tests/integration/recorded.json` records such a folder, and the digests that `test_recorded.py` expects.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 NOW = datetime(2026, 2, 3, 5, 40, tzinfo=UTC)
 PROJECTS = ("enwiki", "frwiki")
 NAMESPACES = (0, 10)
-#: Columns that say when, from where or in how many bytes something was done here. They differ from one recording to the next.
+#: Columns that say when, from where or in how many bytes something was done here. They differ from one recording to the
+#: next.
 _OF_THE_WORK = (
     r"^(.*_path|.*_seconds|.*_bytes|.*_size|loaded_at|checked_at|published_at|downloaded_at|converted_at|looked_up_at|"
     r"compared_at|compacted_at|began_at|ended_at|recorded_at|taken_in_at|run_id)$"
@@ -49,9 +50,10 @@ _LEFT_OUT = ("about", "stream_runs")
 
 @contextmanager
 def recorded(folder: Path, environment: pytest.MonkeyPatch) -> Iterator[Mirror]:
-    """Fill a data folder: hours, one of them exported again, snapshots, Wikidata, structured contents, a stream and a compaction.
+    """Fill a data folder with every kind of data, and publish it.
 
-    Everything is published then. Lookups are left out: their moments become part of `articles`.
+    It has hours, one of them exported again, snapshots, Wikidata, structured contents, a stream and a compaction.
+    Lookups are left out: their moments become part of `articles`.
     """
     settings = Settings(
         state=folder / "sandbox",
@@ -128,7 +130,8 @@ def digests(data: Path) -> dict[str, str]:
     with closing(Warehouse(data, clock=lambda: NOW).connect_published()) as connection:
         connection.execute("SET TimeZone = 'UTC'")
         tables = connection.execute(
-            "SELECT table_name FROM duckdb_tables() WHERE NOT internal AND schema_name = 'main' AND database_name = current_database()"
+            "SELECT table_name FROM duckdb_tables() WHERE NOT internal AND schema_name = 'main' AND database_name = "
+            "current_database()"
         ).fetchall()
         asked = [f'FROM "main"."{name}"' for (name,) in tables] + queries(connection, 3)
         for query in asked + [_of_a_page(connection, query) for query in asked if query.endswith(")")]:

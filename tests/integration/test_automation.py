@@ -362,8 +362,8 @@ def test_discovery_leaves_alone_what_is_under_way_and_for_a_while_what_has_faile
         again = without_busy([half, hours[-1]], fresh.instance, now)
         assert again.waiting == waiting
         assert again.sentence == (
-            f"2 hours missing: 1 under way, 1 failed, and no run is requested before {moment_text(waiting[half])} UTC (runs that are started by hand "
-            "do not change that)."
+            f"2 hours missing: 1 under way, 1 failed, and no run is requested before {moment_text(waiting[half])} UTC "
+            "(runs that are started by hand do not change that)."
         )
         assert half not in wanted(now), number
         assert wanted(now) == hours[: hours.index(half)]

@@ -1,4 +1,7 @@
-"""Backups of a mirror that has everything, after a compaction and in the middle of loads: what is restored answers every question alike."""
+"""Backups of a mirror that has everything, after a compaction and in the middle of loads.
+
+What is restored answers every question alike.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,19 @@ QUIET = LineReporter(lambda _: None)
 
 
 def digests(warehouse):
-    """Number and digest of the rows of every table and view that analysts see, but for what is said of the publication."""
+    """Number and digest of the rows of every table and view that analysts see.
+
+    Details of the publication itself are left out.
+    """
     with closing(warehouse.connect_published()) as connection:
         names = connection.execute(
-            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main' AND table_catalog = current_database()"
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main' AND table_catalog = "
+            "current_database()"
         ).fetchall()
         return {
             name: connection.execute(
-                f"SELECT count(*), sum(hash(t)), bit_xor(hash(t)) FROM (SELECT COLUMNS(lambda c: c != 'lag_seconds') FROM {name}) AS t"
+                "SELECT count(*), sum(hash(t)), bit_xor(hash(t)) FROM (SELECT COLUMNS(lambda c: c != 'lag_seconds') "
+                f"FROM {name}) AS t"
             ).fetchone()
             for (name,) in names
             if name != "about"

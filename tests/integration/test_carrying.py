@@ -1,4 +1,7 @@
-"""Layers that follow the one before them, evaluated as the automation sensors do, on a real instance and a real mirror."""
+"""Layers that follow the one before them, evaluated as the automation sensors do.
+
+The instance and the mirror are real.
+"""
 
 from __future__ import annotations
 

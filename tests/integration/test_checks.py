@@ -1,4 +1,7 @@
-"""The checks of snapshots, current states and lists: each passes on good data, and fails on exactly what it is there for, by itself too."""
+"""The checks of snapshots, current states and lists.
+
+Each passes on good data, and fails on exactly what it is there for, by itself too.
+"""
 
 from __future__ import annotations
 
@@ -192,7 +195,8 @@ def test_a_page_and_an_entity_that_are_there_twice_are_found_in_any_part(mirror,
 def test_what_a_state_did_not_take_in_is_found(mirror, state, changes, key):
     newest = f"(SELECT max(event_at) FROM {state.table.name})"
     [(name, project)] = mirror.rows(
-        f"SELECT {'name' if changes == 'article_changes' else 'entity_id'}, project_id FROM {state.table.name} WHERE event_at = {newest}"
+        f"SELECT {'name' if changes == 'article_changes' else 'entity_id'}, project_id FROM {state.table.name} WHERE "
+        f"event_at = {newest}"
     )
     name = name.replace("_", " ")
     # it was deleted a second later, which the state passed over
@@ -214,7 +218,8 @@ def test_what_a_state_did_not_take_in_is_found(mirror, state, changes, key):
     # nothing of all that changed is there: so many are named, and all are counted
     alter(
         mirror,
-        f"DELETE FROM {state.table.name} WHERE {key} IN (SELECT {key} FROM {state.table.name} SEMI JOIN {changes} USING (project_id, {'name' if key == 'title_key' else key}))",
+        f"DELETE FROM {state.table.name} WHERE {key} IN (SELECT {key} FROM {state.table.name} SEMI JOIN {changes} "
+        f"USING (project_id, {'name' if key == 'title_key' else key}))",
     )
     told = ask(mirror, state.key)
     assert failed(told) == {"changes_taken_in"}

@@ -77,7 +77,7 @@ def test_a_batch_past_its_retention_is_gone_for_good(client, hour, record, targe
     assert not target.exists()
 
 
-# --- faults -------------------------------------------------------------------------------------------------------------
+# --- faults -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_faults_that_stay_land_nothing(client, sandbox, hour, record, target, fa
     assert list(target.parent.iterdir()) == rest
 
 
-# --- the account ----------------------------------------------------------------------------------------------------------
+# --- the account ------------------------------------------------------------------------------------------------------
 
 
 def test_groups_decide(client, sandbox, account, hour):

@@ -151,7 +151,8 @@ def graph_text(defs: dg.Definitions) -> str:
     ]
     lines += ["", "sensors"]
     lines += [
-        f"  {s.name}: every {s.minimum_interval_seconds} s -> {', '.join(sorted(t.job_name for t in s.targets))}, {s.default_status.value}"
+        f"  {s.name}: every {s.minimum_interval_seconds} s -> {', '.join(sorted(t.job_name for t in s.targets))}, "
+        f"{s.default_status.value}"
         for s in sorted(repository.sensor_defs, key=lambda s: s.name)
     ]
     return "\n".join(lines) + "\n"
@@ -281,7 +282,10 @@ def test_of_a_sandbox_its_address_is_shown_while_it_runs_and_nothing_starts_one(
 
 
 def test_definitions_with_the_sandbox_load_without_its_server(clean):
-    program = "import sys; from pipelines.definitions import defs; defs(); print(*(name for name in sys.modules if name.startswith('resources.sandbox.')))"
+    program = (
+        "import sys; from pipelines.definitions import defs; defs(); print(*(name for name in sys.modules if "
+        "name.startswith('resources.sandbox.')))"
+    )
     told = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, env=clean, capture_output=True, text=True, timeout=400, check=True
     )

@@ -1,4 +1,7 @@
-"""What Dagster does that would surprise whoever runs this: each is pinned here, so that an upgrade which changes it shows."""
+"""What Dagster does that would surprise whoever runs this.
+
+Each is pinned here, so that an upgrade which changes it shows.
+"""
 
 from __future__ import annotations
 
@@ -226,7 +229,10 @@ def test_a_dagster_yaml_of_the_operator_is_kept(tmp_path):
 
 # --- runs of the past ------------------------------------------------------------------------------------------------
 
-LAUNCH_RUN = """mutation ($p: ExecutionParams!) { launchRun(executionParams: $p) { __typename ... on LaunchRunSuccess { run { runId } } } }"""
+LAUNCH_RUN = (
+    "mutation ($p: ExecutionParams!) { launchRun(executionParams: $p) "
+    "{ __typename ... on LaunchRunSuccess { run { runId } } } }"
+)
 REPEAT = """
 mutation ($p: ReexecutionParams!) { launchRunReexecution(reexecutionParams: $p) { __typename
   ... on RunConfigValidationInvalid { errors { message } } ... on PythonError { message } } }

@@ -1,4 +1,7 @@
-"""Conversion and compaction by workers of a real Dask cluster: the same files as on threads, whoever dies; and who is refused, and how."""
+"""Conversion and compaction by workers of a real Dask cluster.
+
+The same files as on threads, whoever dies; and who is refused, and how.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +151,8 @@ def test_workers_of_other_versions_get_nothing_and_are_named(shared):
         others,
         pytest.raises(
             errors.WorkersDifferError,
-            match=r"worker-[01] on 127\.0\.0\.1: package 0\.1\.0 instead of 0\.0\.1, converter \d+ instead of 99.*same version",
+            match=r"worker-[01] on 127\.0\.0\.1: package 0\.1\.0 instead of 0\.0\.1, "
+            r"converter \d+ instead of 99.*same version",
         ),
     ):
         others.map(tasks.double, calls((1,)), print)
@@ -196,7 +200,10 @@ def test_nobody_at_the_address_is_said_within_the_time_allowed(tmp_path):
 
 
 def test_a_missing_extra_is_named():
-    code = "import sys; sys.modules['distributed'] = None\nfrom resources.errors import MirrorError\ntry:\n import resources.engine.dask\nexcept MirrorError as e:\n print(e)"
+    code = (
+        "import sys; sys.modules['distributed'] = None\nfrom resources.errors import MirrorError\ntry:\n import "
+        "resources.engine.dask\nexcept MirrorError as e:\n print(e)"
+    )
     told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=ROOT).stdout
     assert "pip install -e '.[dask]'" in told
     assert "WME_ENGINE=threads" in told
@@ -381,7 +388,10 @@ MEGABYTES = 300
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
 def test_large_archives_with_a_killed_worker_and_a_killed_scheduler_equal_threads(tmp_path):
-    """12 archives of 300 MB. A worker is killed after the third result; the scheduler after the seventh; then it goes on."""
+    """12 archives of 300 MB.
+
+    A worker is killed after the third result; the scheduler after the seventh; then it goes on.
+    """
     megabytes = float(os.environ.get("SOAK_MEGABYTES", MEGABYTES))
     built = build(tmp_path, megabytes)
     data = tmp_path / "data"

@@ -1,4 +1,7 @@
-"""A declaration is all that a dataset takes: three that exist nowhere else, from a service on loopback to DuckDB and the terminal."""
+"""A declaration is all that a dataset takes.
+
+Three that exist nowhere else, from a service on loopback to DuckDB and the terminal.
+"""
 
 from __future__ import annotations
 

@@ -73,7 +73,10 @@ def stock(warehouse: dg.ResourceParam[list[str]]) -> dg.MaterializeResult:
 
 
 class Project:
-    """Another project, which has an executor, a job `report` and a resource `warehouse`, and into which the guide's code merges the mirror."""
+    """Another project, into which the guide's code merges the mirror.
+
+    It has an executor, a job `report` and a resource `warehouse`.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.shelf = Shelf()
@@ -168,7 +171,8 @@ def test_downstream_asset_of_another_project_follows_the_mirror_hour_by_hour(set
     before, *hours = offered(service, datetime.now(UTC))[-3:]
     ours = [dg.AssetKey([PREFIX, *path.split("/")]) for path in HOURLY]
     everything, edits = project.defs.resolve_implicit_global_asset_job_def(), dg.AssetKey("edits_by_project")
-    # one hour in two runs, by the mirror's own job and the project's asset alone; the other in one, as "Materialize selected" does
+    # one hour in two runs, by the mirror's own job and the project's asset alone; the other in one, as "Materialize
+    # selected" does
     for job, hour, selection in (
         (project.defs.resolve_job_def(f"{PREFIX}_hour_to_published"), hours[0], None),
         (everything, hours[0], [edits]),

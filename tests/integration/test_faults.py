@@ -1,4 +1,4 @@
-"""Everything that can go wrong with an account, the service, the network, an archive or the disk, through the whole pipeline.
+"""Faults of an account, the service, the network, an archive or the disk, through the whole pipeline.
 
 Each fault is followed from its sentence over what stays in the archive, the lake, the warehouse and the coverage to the
 next run without it, which must end as if nothing had happened.
@@ -238,7 +238,7 @@ def test_a_quota_that_runs_out_ends_the_run_and_keeps_what_came(mirror: Any) -> 
     is_at_rest(mirror, hours)
 
 
-# --- names that the service does not have -------------------------------------------------------------------------------
+# --- names that the service does not have -----------------------------------------------------------------------------
 
 
 def test_misspelt_names_end_the_run_before_anything_is_fetched_and_leave_no_row(mirror: Any) -> None:
@@ -249,8 +249,8 @@ def test_misspelt_names_end_the_run_before_anything_is_fetched_and_leave_no_row(
     made = mirror.materialize([*hours, hours[-1] + HOUR])
     (told,) = made.sentences
     assert told == (
-        "The service has no project frwikki (did you mean frwiki?) and no namespace 1 (there are 0, 6, 10, 14). Nothing was "
-        "fetched. Correct WME_PROJECTS or WME_NAMESPACES."
+        "The service has no project frwikki (did you mean frwiki?) and no namespace 1 (there are 0, 6, 10, 14). "
+        "Nothing was fetched. Correct WME_PROJECTS or WME_NAMESPACES."
     )
     assert made.allow_retries is False
     assert (mirror.requests(), mirror.archives(), mirror.states()) == ([], [], {})

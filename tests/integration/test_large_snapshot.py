@@ -31,7 +31,8 @@ url, user, password, data, now = sys.argv[1:]
 moment, layout, engine = datetime.fromisoformat(now), Layout(Path(data)), Engine()
 warehouse = Warehouse(Path(data), clock=lambda: moment)
 service = Service(url, url, url, user, password)
-with EnterpriseClient(service, Path(data) / "state", clock=lambda: moment, retry=RetryPolicy(read_timeout=1500)) as client:
+patient = RetryPolicy(read_timeout=1500)
+with EnterpriseClient(service, Path(data) / "state", clock=lambda: moment, retry=patient) as client:
     folder = layout.snapshot_archive(SNAPSHOT_ARTICLES, "enwiki_namespace_0")
     plan = client.snapshots.plan("enwiki_namespace_0", folder, FetchOptions(form="chunks"))
     archived = snapshot_sets.fetch_snapshot(plan, client, layout, engine)
@@ -42,7 +43,8 @@ with Converter(memory_bytes=512 << 20) as converter:
 load = snapshot_sets.load_snapshot(archived, made, warehouse)
 applied = warehouse.apply_changes()
 peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))
-print(json.dumps({"peak": peak * 1024, "units": plan.unit_count, "files": len(made), "rows": sum(c.row_count for c in made),
+print(json.dumps({"peak": peak * 1024, "units": plan.unit_count, "files": len(made),
+                  "rows": sum(c.row_count for c in made),
                   "ndjson": sum(c.ndjson_bytes for c in made), "duplicates": load.duplicate_count,
                   "articles": applied.article_count, "rejects": load.reject_count}))
 """

@@ -1,4 +1,7 @@
-"""What is typed into the launchpad reaches the step, or fails it with a sentence; a partition that failed shows its own."""
+"""What is typed into the launchpad reaches the step, or fails it with a sentence.
+
+A partition that failed shows its own.
+"""
 
 from __future__ import annotations
 

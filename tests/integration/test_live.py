@@ -1,4 +1,7 @@
-"""The stream over hours that are loaded: analysts find the pages of the present moment, with their texts, as the sandbox has them."""
+"""The stream over hours that are loaded.
+
+Analysts find the pages of the present moment, with their texts, as the sandbox has them.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,10 @@ def test_pages_of_this_moment_are_the_truth_before_and_after_their_hour_is_loade
 
 
 def assert_visible(mirror, sandbox, since):
-    """See that analysts find each change of visibility of the world once, of hours that are loaded and of the present one."""
+    """Assert that analysts find each change of visibility of the world once.
+
+    The changes are of loaded hours and of the present one.
+    """
     wanted = Counter(
         sandbox.world.record(event)["event"]["identifier"]
         for project in PROJECTS
@@ -87,8 +93,9 @@ def stored(mirror):
 def lose(mirror, hour):
     """Let the stream have lost the newest event of an hour that enwiki has; returns its identifier."""
     [(path, row, event)] = mirror.warehouse.sql(
-        "SELECT filename, file_row_number, event_id FROM read_parquet(?, filename := true, file_row_number := true, hive_partitioning := false) "
-        "WHERE batch_hour = ? AND project_id = 'enwiki' AND namespace_id = 0 AND change_type = 'update' ORDER BY event_at DESC LIMIT 1",
+        "SELECT filename, file_row_number, event_id FROM read_parquet(?, filename := true, file_row_number := true, "
+        "hive_partitioning := false) WHERE batch_hour = ? AND project_id = 'enwiki' AND namespace_id = 0 AND "
+        "change_type = 'update' ORDER BY event_at DESC LIMIT 1",
         [stored(mirror), hour],
     ).rows
     whole = pq.read_table(path)

@@ -50,7 +50,10 @@ def test_fields_and_limit(client, names):
 
 @pytest.fixture
 def many(sandbox, account, tmp_path, names):
-    """Looks up so many titles in eight threads over one pool, at most so many a second; returns the refusals there were."""
+    """Looks up so many titles in eight threads over one pool, at most so many a second.
+
+    Returns the refusals there were.
+    """
     url = sandbox.url
     service = Service(auth_url=url, base_url=url, realtime_url=url, username=account, password=PASSWORD)
 

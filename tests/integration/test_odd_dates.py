@@ -1,4 +1,7 @@
-"""Pages whose records have dates that cannot be: what they hid, what mends a mirror, and that dates long past stop nothing."""
+"""Pages whose records have dates that cannot be.
+
+What they hid, what mends a mirror, and that dates long past stop nothing.
+"""
 
 from __future__ import annotations
 

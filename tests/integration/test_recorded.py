@@ -1,4 +1,7 @@
-"""Every answer of the published file is what it was when it was recorded, from the folder as it was filled and rebuilt from its lake."""
+"""Every answer of the published file equals the recorded one.
+
+The folder is queried as it was filled, and rebuilt from its lake.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Pages looked up one by one: what a lost hour changed is repaired, nothing is spent over the budget, and no kill pays twice."""
+"""Pages looked up one by one.
+
+What a lost hour changed is repaired, nothing is spent over the budget, and no kill pays twice.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,8 @@ from resources.lake import Layout
 from resources.lake.journal import Asked
 url, user, password, data, now, *titles = sys.argv[1:]
 moment = datetime.fromisoformat(now)
-service, layout, lock, count = Service(url, url, url, user, password, contact=None), Layout(Path(data)), threading.Lock(), 0
+service = Service(url, url, url, user, password, contact=None)
+layout, lock, count = Layout(Path(data)), threading.Lock(), 0
 with EnterpriseClient(service, Path(data) / "state", clock=lambda: moment) as client:
     ask = client.lookups.articles
     def article(*words):
@@ -50,7 +54,8 @@ with EnterpriseClient(service, Path(data) / "state", clock=lambda: moment) as cl
                     os.kill(os.getpid(), signal.SIGKILL)
     client.lookups.articles = article
     wanted = [Asked("enwiki", 0, title, "watch") for title in titles]
-    lookup.ask(wanted, client, layout, lookup.Budget(Path(data), 100, lambda: moment), Engine(workers=3), lambda: moment)
+    budget = lookup.Budget(Path(data), 100, lambda: moment)
+    lookup.ask(wanted, client, layout, budget, Engine(workers=3), lambda: moment)
 """
 
 

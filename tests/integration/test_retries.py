@@ -77,7 +77,10 @@ class Place:
         return self.instance.get_run_by_id(result.run_id), failed.step_failure_data.user_failure_data.description
 
     def tick(self, name):
-        """What a sensor asks for now, with the cursor of its look before; requests that the service saw are of this look."""
+        """What a sensor asks for now, with the cursor of its look before.
+
+        Requests that the service saw are of this look.
+        """
         defs = build_defs(self.settings)
         sensor = defs.resolve_sensor_def(name)
         resources = {
@@ -195,9 +198,11 @@ def test_a_stream_that_was_refused_the_account_waits_for_a_change(place, monkeyp
 @pytest.mark.parametrize(
     ("job", "resource", "name", "value", "sentence"),
     [
-        ("hours", "lake", "min_free_gb", -1.0, "min_free_gb is -1.0; write a number of gigabytes from 0 to 1,000,000, for example 5. Nothing was done."),
+        ("hours", "lake", "min_free_gb", -1.0, ("min_free_gb is -1.0; write a number of gigabytes "
+         "from 0 to 1,000,000, for example 5. Nothing was done.")),
         ("hours", "engine", "threads", 0, "threads is 0; write a whole number from 1 to 1,024. Nothing was done."),
-        ("lookups", "enterprise", "lookups_per_day", -5, "lookups_per_day is -5; write a whole number from 0 to 1,000,000, for example 100. Nothing was done."),
+        ("lookups", "enterprise", "lookups_per_day", -5, ("lookups_per_day is -5; write a whole number from "
+         "0 to 1,000,000, for example 100. Nothing was done.")),
         # it holds for the run, and all else is as the settings say: the account, the projects, the folder
         ("hours", "lake", "min_free_gb", 900000.0, "must leave 900,000.0 GB of disk free (WME_MIN_FREE_GB)"),
     ],

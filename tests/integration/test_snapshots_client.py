@@ -427,7 +427,8 @@ def fetched_with_kills(settings, tmp_path, kills):
                     process.wait(120)
                 finally:
                     process.kill()
-                # one that was killed while landing lands the next time without a unit: then fewer are paid for and not there
+                # one that was killed while landing lands the next time without a unit: then fewer are paid for and not
+                # there
                 not_landed = used(client)[1] - len(landed(plan))
                 assert 0 <= not_landed <= flying + 3
                 flying = max(flying, not_landed)

@@ -1,6 +1,7 @@
-"""A stream that was not read for hours: up to two days it is caught up by offsets, beyond that a gap is told, and files or a snapshot close it.
+"""A stream that was not read for hours.
 
-The sandbox's clock is moved; nothing waits.
+Up to two days are caught up by offsets. Beyond that a gap is reported, and files or a snapshot close it. The sandbox's
+clock is moved; nothing waits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Structured contents from the archive to the published file: what went in comes out, and what is derived of it agrees with it."""
+"""Structured contents from the archive to the published file.
+
+What went in comes out, and what is derived of it agrees with it.
+"""
 
 from __future__ import annotations
 
@@ -253,7 +256,10 @@ def test_a_page_counts_once_and_a_new_version_takes_the_place_of_the_old(library
     first = [line(1, 10, "old"), line(2, 20, "two"), line(1, 11, "new"), line(2, 20, "two"), b"bad"]
     made, loaded = library.load("enwiki", first)
     assert (made.reject_count, loaded.row_count, loaded.duplicate_count) == (1, 4, 2)
-    question = "SELECT article_id, version_id, heading FROM sections JOIN structured_articles USING (project_id, article_id) ORDER BY ALL"
+    question = (
+        "SELECT article_id, version_id, heading FROM sections JOIN structured_articles USING (project_id, article_id) "
+        "ORDER BY ALL"
+    )
     assert library.ask(question) == [(1, 11, "new"), (2, 20, "two")]
     assert library.ask("SELECT article_id, version_id FROM structured_bodies ORDER BY ALL") == [(1, 11), (2, 20)]
     _, loaded = library.load("enwiki", [line(1, 12, "newer"), line(3, 30, "three")], minute=30)

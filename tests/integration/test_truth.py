@@ -1,7 +1,7 @@
-"""`articles` and the bodies equal the sandbox's own pages after some hours, whatever happened to the hours on their way in.
+"""`articles` and the bodies equal the sandbox's own pages after some hours.
 
-Without a snapshot underneath: the pages that have an event in the hours. With snapshots, at past moments, and under kills:
-tests/e2e/test_truth_under_kills.py.
+They do so whatever happened to the hours before they were loaded. Without a base snapshot: the pages that have an event
+in the hours. With snapshots, at past moments, and under kills: tests/e2e/test_truth_under_kills.py.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ def twice(mirror, hours, draw, folder):
 
 
 def redone(mirror, hours, draw, folder):
-    """One hour is loaded from another world first, taken in, compacted and left to the lake, then mended by the true one, and the same again."""
+    """Load one hour from another world first, then load the true one, and do the same again.
+
+    The wrong hour is applied, compacted and left to the lake before.
+    """
     wrong_hour = draw.choice(hours)
     assert mirror.materialize([hour for hour in hours if hour < wrong_hour] or hours).success
     spoil(mirror.warehouse, wrong_hour, PROJECTS, NAMESPACES, folder)

@@ -9,7 +9,10 @@ from resources.warehouse import WarehouseError
 
 
 def below(root: type[Exception]) -> tuple[type[Exception], ...]:
-    """A class and those of its module below it, in the order of their names. Those of other modules are nobody's but theirs."""
+    """A class and those of its module below it, in the order of their names.
+
+    Those of other modules are nobody's but theirs.
+    """
     found = {root}
     for child in root.__subclasses__():
         found.update(below(child))

@@ -1,4 +1,7 @@
-"""Files that commands read, with anything in their place: each is named in a sentence or made again, and nothing hangs."""
+"""Files that commands read, with anything in their place.
+
+Each is named in a sentence or made again, and nothing hangs.
+"""
 
 from __future__ import annotations
 

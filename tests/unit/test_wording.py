@@ -1,4 +1,7 @@
-"""Retired terms: no text that users read has them (help, guides, messages, descriptions in the Dagster UI, the dictionary)."""
+"""Retired terms.
+
+No text that users read has them (help, guides, messages, descriptions in the Dagster UI, the dictionary).
+"""
 
 from __future__ import annotations
 

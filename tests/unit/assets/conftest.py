@@ -1,4 +1,7 @@
-"""A mirror of one hour: a service on loopback that serves real archives, and a data folder with its lake and warehouse."""
+"""A mirror of one hour.
+
+A service on loopback that serves real archives, and a data folder with its lake and warehouse.
+"""
 
 from __future__ import annotations
 

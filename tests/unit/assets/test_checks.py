@@ -25,7 +25,10 @@ WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
 
 
 KEYS = {check.spec.name: check.spec.key for check in hourly_checks.hourly(datasets.ARTICLE_CHANGES)}
-REBUILD = "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file stays meanwhile."
+REBUILD = (
+    "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file stays "
+    "meanwhile."
+)
 LINES = round(1 / hourly_checks.REJECTS_SHARE)
 
 
@@ -102,7 +105,8 @@ def test_rows_of_a_file_that_was_exchanged_are_noticed(bench):
     assert not told.passed
     assert told.description == (
         f"enwiki_namespace_0 of 2026-11-01 05:00: 1 row in {files['enwiki']}, 2 counted. "
-        "Remove the Parquet file, then materialize lake/article_changes and warehouse/article_changes of the hour; the archive is whole."
+        "Remove the Parquet file, then materialize lake/article_changes and warehouse/article_changes of the hour; the "
+        "archive is whole."
     )
 
 

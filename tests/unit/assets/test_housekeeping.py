@@ -250,7 +250,8 @@ def test_killed_cleaning_is_finished_by_the_next(house):
     warehouse.publish()
     program = (
         "import sys; from datetime import timedelta; from pathlib import Path\n"
-        "from assets.maintenance.housekeeping import clean; from resources.lake import Layout; from resources.warehouse import Warehouse\n"
+        "from assets.maintenance.housekeeping import clean; from resources.lake import Layout\n"
+        "from resources.warehouse import Warehouse\n"
         "data = Path(sys.argv[1]); clean(Layout(data), Warehouse(data), grace=timedelta(0))\n"
     )
     folder = loaded.path.parent

@@ -76,8 +76,8 @@ def test_unknown_names_are_told_in_one_sentence_with_the_nearest(client, service
     with pytest.raises(names.UnknownNameError) as caught:
         names.check(client, layout, ["enwikki", "enwiki", "qqqqq", "frwik"], [0, 5])
     assert str(caught.value) == (
-        "The service has no project enwikki (did you mean enwiki?), qqqqq, frwik (did you mean frwiki?) and no namespace 5 "
-        "(there are 0, 6, 10, 14). Nothing was fetched. Correct WME_PROJECTS or WME_NAMESPACES."
+        "The service has no project enwikki (did you mean enwiki?), qqqqq, frwik (did you mean frwiki?) and no "
+        "namespace 5 (there are 0, 6, 10, 14). Nothing was fetched. Correct WME_PROJECTS or WME_NAMESPACES."
     )
     assert asked(service) == ["/v2/projects", "/v2/namespaces"]
     assert not layout.archive.exists()

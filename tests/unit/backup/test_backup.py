@@ -1,4 +1,7 @@
-"""Backups of plain files: what is linked, copied and compared, in which order, and what a kill or a full disk leaves."""
+"""Backups of plain files.
+
+What is linked, copied and compared, in which order, and what a kill or a full disk leaves.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Backups that somebody has manipulated, seal and all: restoring them changes nothing, in the data folder and outside of it."""
+"""Backups that somebody has manipulated, seal and all.
+
+Restoring them changes nothing, in the data folder and outside of it.
+"""
 
 from __future__ import annotations
 
@@ -298,7 +301,8 @@ def test_a_ledger_that_names_files_elsewhere_is_refused(stage, path, how):
     assert stage.seen() == before
 
 
-#: SQL that a build file keeps and that others run: it reads a file of the victim. Triggers need DuckDB 2.0 and its storage version.
+#: SQL that a build file keeps and that others run: it reads a file of the victim. Triggers need DuckDB 2.0 and its
+#: storage version.
 SECRET = "(SELECT content FROM read_text('{victim}'))"
 HOSTILE = {
     "view of ours": f"CREATE OR REPLACE VIEW redirects AS SELECT {SECRET}",
@@ -309,9 +313,11 @@ HOSTILE = {
     "macro": f"CREATE MACRO leak() AS {SECRET}",
     "macro of tables": f"CREATE MACRO leak() AS TABLE SELECT {SECRET}",
     "macro named like a function": f"CREATE MACRO concat(a) AS {SECRET}; CREATE MACRO hash(a, b) AS {SECRET}",
-    "macro that hides the others": "CREATE MACRO duckdb_views() AS TABLE SELECT 1; CREATE MACRO duckdb_functions() AS TABLE SELECT 1",
+    "macro that hides the "
+    "others": "CREATE MACRO duckdb_views() AS TABLE SELECT 1; CREATE MACRO duckdb_functions() AS TABLE SELECT 1",
     "row of about": "INSERT INTO about VALUES ('live_folder', '../victim')",
-    "trigger": "CREATE TRIGGER leak AFTER UPDATE ON internal.meta FOR EACH STATEMENT INSERT INTO codes_of_languages SELECT {SECRET}",
+    "trigger": "CREATE TRIGGER leak AFTER UPDATE ON internal.meta FOR EACH STATEMENT INSERT INTO codes_of_languages "
+    "SELECT {SECRET}",
 }
 
 
@@ -353,7 +359,8 @@ def code(path):
         here = "database_name = 'it' AND NOT internal"
         return {
             "views": connection.execute(
-                f"SELECT schema_name, view_name, sql FROM duckdb_views() WHERE {here} AND sql NOT LIKE '%{path.parent}%' ORDER BY ALL"
+                f"SELECT schema_name, view_name, sql FROM duckdb_views() WHERE {here} AND sql NOT LIKE "
+                f"'%{path.parent}%' ORDER BY ALL"
             ).fetchall(),
             "macros": connection.execute(
                 f"SELECT schema_name, function_name, macro_definition FROM duckdb_functions() WHERE {here} ORDER BY ALL"

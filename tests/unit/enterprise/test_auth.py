@@ -397,8 +397,7 @@ def test_a_revoke_that_does_not_arrive_forgets_nothing(client, fake):
     assert client.account.status().logged_in
 
 
-# --- odd answers of the authentication service
-# --------------------------------------------------------------------------
+# --- odd answers of the authentication service ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

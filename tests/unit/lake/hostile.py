@@ -1,4 +1,7 @@
-"""Hostile archives, each made from its seed, with what is known of how it must end. They are converted by `hostile_worker`."""
+"""Hostile archives, each made from its seed, with what is known of how it must end.
+
+They are converted by `hostile_worker`.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ class Hostile:
     """An archive, what was done to it, and how it must end.
 
     `fails`: True (an ArchiveError), False (rows and rejects), or None where either is right. `lines` are those that are
-    not blank, in all members with records; `good` are the article ids of records that must become rows. `size` is the number of
-    bytes in those members, `longest` that of the longest line.
+    not blank, in all members with records; `good` are the article ids of records that must become rows. `size` is the
+    number of bytes in those members, `longest` that of the longest line.
     """
 
     data: bytes = b""

@@ -1,7 +1,8 @@
 """Converts hostile archives one after another in one process, and judges how each ended.
 
-`python -m tests.unit.lake.hostile_worker SEED ...` prints for each seed what the archive is and how it ended, with the native
-decoder and without it. Without a seed it is the worker: a request as JSON on each line of its input, an answer on its output.
+`python -m tests.unit.lake.hostile_worker SEED ...` prints for each seed what the archive is and how it ended, with the
+native decoder and without it. Without a seed it is the worker: a request as JSON on each line of its input, an answer
+on its output.
 """
 
 from __future__ import annotations
@@ -217,7 +218,8 @@ def main(seeds: list[str]) -> None:
         for seed in map(int, seeds):
             hostile = build(seed)
             sys.stdout.write(
-                f"{seed}: {len(hostile.data):,} bytes, {hostile.lines:,} lines, fails: {hostile.fails}; {hostile.done}\n"
+                f"{seed}: {len(hostile.data):,} bytes, {hostile.lines:,} lines, fails: {hostile.fails}; "
+                f"{hostile.done}\n"
             )
             for answer in try_seed(worker, seed, both=True):
                 told = {key: value for key, value in answer.items() if "path" not in key and key != "drift"}

@@ -1,6 +1,7 @@
-"""Sequences of a stream with faults of every kind: good events among poisoned lines, restarts, events that come again, offsets that are numbered anew.
+"""Sequences of a stream with faults of every kind.
 
-`Service` is the log of a service and what it sends from given offsets on; `play` lets a lake consume it and says what does not add up.
+Good events come among poisoned lines, restarts, repeated events, and offsets that are numbered anew. `Service` is the
+log of a service and what it sends from given offsets on; `play` lets a lake consume it and reports contradictions.
 """
 
 from __future__ import annotations
@@ -148,7 +149,10 @@ class Entry:
 
 
 class Service:
-    """Logs of partitions. Each may be numbered anew, which begins another log, and may be restored to the one before."""
+    """Logs of partitions.
+
+    Each may be numbered anew, which begins another log, and may be restored to the one before.
+    """
 
     def __init__(self, chance):
         self.chance = chance
@@ -348,7 +352,8 @@ def _check(layout, service, delivered, rejected):
     not_sent = 0
     for partition, logs in service.logs.items():
         missing = {entry.good for entry in logs[service.at[partition]] if entry.good is not None} - set(stored)
-        # of a log that took the place of another one the service may not send what is before the offset that it is asked for
+        # of a log that took the place of another one the service may not send what is before the offset that it is
+        # asked for
         assert not missing or service.switched[partition]
         not_sent += len(missing)
     raw = Counter()

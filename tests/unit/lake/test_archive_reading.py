@@ -183,7 +183,10 @@ def test_error_travels_between_processes():
 
 
 def test_private_names_of_libraries_are_where_they_were():
-    """Should one of these move, its replacement must do the same: isal's reader, and pyarrow's door for other languages."""
+    """Should one of these move, its replacement must do the same.
+
+    Isal's reader, and pyarrow's door for other languages.
+    """
     packed = gzip.compress(b"one ") + gzip.compress(b"two")
     reader = isal_zlib._GzipReader(io.BytesIO(packed), 1 << 17)
     whole, count = bytearray(10), 0

@@ -1,4 +1,7 @@
-"""Damage never gets from one lake file into another: pages are compared with their checksums where files are rewritten."""
+"""Damage never gets from one lake file into another.
+
+Pages are compared with their checksums where files are rewritten.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,8 @@ def regions(path):
     size, footer = path.stat().st_size, pq.read_metadata(path)
     with duckdb.connect() as connection:
         found = connection.execute(
-            "SELECT data_page_offset, dictionary_page_offset, total_compressed_size, bloom_filter_offset, bloom_filter_length FROM parquet_metadata(?)",
+            "SELECT data_page_offset, dictionary_page_offset, total_compressed_size, bloom_filter_offset, "
+            "bloom_filter_length FROM parquet_metadata(?)",
             [str(path)],
         ).fetchall()
     starts = {"pages": [], "dictionaries": [], "Bloom filters": []}

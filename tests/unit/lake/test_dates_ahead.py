@@ -94,8 +94,8 @@ def test_of_every_dataset_what_is_more_than_a_day_later_is_rejected(lake, rows):
         assert [json.loads(row["raw"])["identifier"] for row in rejected] == [7, 8, 9, 10, 11]
         (reason,) = {row["reason"] for row in rejected}
         assert reason == (
-            "The first of event.date_published, event.date_created, date_modified is after 2026-11-20 05:00:00 UTC, more than "
-            "a day later than the record's archive or arrival."
+            "The first of event.date_published, event.date_created, date_modified is after 2026-11-20 05:00:00 UTC, "
+            "more than a day later than the record's archive or arrival."
         )
         assert [row["line_number"] for row in rejected] == [2, 4, 6, 8, 10]
 
@@ -107,7 +107,10 @@ def test_a_snapshot_of_an_unknown_date_keeps_all(lake):
 
 
 def test_an_event_of_the_stream_is_compared_with_the_clock(lake):
-    """A clock that is hours behind rejects nothing; one that is days behind rejects what it takes for the future, and says so."""
+    """A clock that is hours behind rejects nothing.
+
+    One that is days behind rejects what it takes for the future, and says so.
+    """
     events = [
         record(n, {"identifier": f"e{n}", "date_published": at(lake.hour), "partition": 1, "offset": n})
         for n in range(3)

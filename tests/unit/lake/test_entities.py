@@ -55,7 +55,10 @@ def statement_of(claim: dict) -> dict:
 
 
 def served(page: dict) -> dict:
-    """A page of Wikidata's dump in the form in which the service serves it. Empty maps are lists there, as in the dump."""
+    """A page of Wikidata's dump in the form in which the service serves it.
+
+    Empty maps are lists there, as in the dump.
+    """
     own = json.loads(page["wikitext"])
 
     def texts(of: str) -> dict | list:

@@ -64,7 +64,10 @@ def soon() -> Iterator[None]:
 
 
 def refusal(lake, tar: bytes) -> str:
-    """The sentence for a tar that cannot be read; nothing is landed, and no more memory taken than a header may need."""
+    """The sentence for a tar that cannot be read.
+
+    Nothing is landed, and no more memory taken than a header may need.
+    """
     archive = lake.from_bytes(gzip.compress(tar, 1))
     tracemalloc.start()
     try:
@@ -140,7 +143,10 @@ def test_headers_upon_headers_end_with_a_sentence(lake, payload, kind):
 
 
 def test_many_fields_of_an_extended_header_are_read_in_one_go(lake, rows):
-    """A million bytes of fields, none of which has an equals sign: readers that look for it go through all that follows."""
+    """A million bytes of fields, none of which has an equals sign.
+
+    Readers that look for it go through all that follows.
+    """
     payload = b"5 aa\n" * 200_000 + pax(path="b.ndjson")
     made = convert(
         lake.from_bytes(gzip.compress(member("p", payload, tarfile.XHDTYPE) + member("a", b"x\n") + END)), lake.layout

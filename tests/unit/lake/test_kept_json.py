@@ -14,7 +14,10 @@ from resources.lake.decode.records import RecordReader
 
 REAL = pathlib.Path(__file__).resolve().parents[4] / "shared/data/real/enterprise/structured-contents"
 GIVEN = {"snapshot_id": "enwiki_namespace_0", "snapshot_version": "0" * 32, "project_id": "enwiki", "namespace_id": 0}
-START = '{"name":"Page","identifier":1,"date_modified":"2026-11-19T05:10:11Z","version":{"identifier":9},"is_part_of":{"identifier":"enwiki"}'
+START = (
+    '{"name":"Page","identifier":1,"date_modified":"2026-11-19T05:10:11Z","version":{"identifier":9},'
+    '"is_part_of":{"identifier":"enwiki"}'
+)
 KEPT = [
     "[]",
     "{}",

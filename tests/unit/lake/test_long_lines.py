@@ -1,4 +1,7 @@
-"""Lines that are longer than any record, and bad lines that are too long for a row: whole, in a file beside the rejects."""
+"""Lines that are longer than any record, and bad lines that are too long for a row.
+
+Whole, in a file beside the rejects.
+"""
 
 from __future__ import annotations
 

@@ -42,7 +42,10 @@ def read(block: bytes, how: str, monkeypatch: pytest.MonkeyPatch, **options) -> 
 
 
 def compare(block: bytes, monkeypatch: pytest.MonkeyPatch, **options) -> Rows:
-    """The rows of both ways, which must be the same: also where no line is told a reason of its own, which shows the verdicts."""
+    """The rows of both ways, which must be the same.
+
+    Also where no line is told a reason of its own, which shows the verdicts.
+    """
     with monkeypatch.context() as patch:
         patch.setattr("resources.lake.decode.records._TOLD", 0)
         pure, fast = (read(block, how, patch, **options) for how in "01")

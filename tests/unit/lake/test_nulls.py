@@ -110,7 +110,10 @@ def test_what_has_no_value_is_told_by_the_statistics(tmp_path):
 
 
 def test_values_that_look_like_the_footer_mislead_nobody(tmp_path):
-    """Columns are found in a footer by their paths; a title may hold the very same bytes, and stand in the statistics."""
+    """Columns are found in a footer by their paths.
+
+    A title may hold the very same bytes, and stand in the statistics.
+    """
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, TABLE.schema):
         pass

@@ -1,4 +1,7 @@
-"""The lake works on another storage than the local file system: nothing of it touches the paths but through `Storage`."""
+"""The lake works on another storage than the local file system.
+
+Nothing of it touches the paths but through `Storage`.
+"""
 
 from __future__ import annotations
 

@@ -38,11 +38,12 @@ TINY = {
     "all sorts": b'{}\n[]\n \n1\n\n\t\nnull\n{"a":1}\n\xff\n{"n\n\x00\n',
 }
 LINES = 30_000
-#: Processor time per byte that bad lines may take, where good ones take 1. Measured in files of a megabyte: 6 to 9 for lines of
-#: two bytes, 1 to 7 for all others. In files of 10 MB, lines of two bytes take 11 to 16: the bound is one of files of a
-#: megabyte, which have the cost of a file itself as well.
+#: Processor time per byte that bad lines may take, where good ones take 1. Measured in files of a megabyte: 6 to 9 for
+#: lines of two bytes, 1 to 7 for all others. In files of 10 MB, lines of two bytes take 11 to 16: the bound is one of
+#: files of a megabyte, which have the cost of a file itself as well.
 FACTOR = 10
-#: The least of several measurements counts, of bad lines as of good ones. More are made where noise took the ratio beyond the factor.
+#: The least of several measurements counts, of bad lines as of good ones. More are made where noise took the ratio
+#: beyond the factor.
 ROUNDS = 6
 
 

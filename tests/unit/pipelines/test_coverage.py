@@ -121,7 +121,8 @@ def test_projects_without_a_snapshot_are_one_sentence(survey, publish):
     (sentence,) = found.without_snapshot
     assert sentence.startswith("p0wiki namespace 0, p10wiki namespace 0, ")
     assert sentence.endswith(
-        " and 10 more: no snapshot: only changed pages are known. `wme run --snapshots` fetches it, if the service has one."
+        " and 10 more: no snapshot: only changed pages are known. `wme run --snapshots` fetches it, if the service has "
+        "one."
     )
     assert sentence in found.troubles
 
@@ -157,8 +158,8 @@ def test_hours_that_failed_alike_with_files_of_their_own_are_one_sentence(survey
     cells = [replace(cell, reason=reasons.get(cell.batch_hour.hour - 2, cell.reason)) for cell in place.cells]
     assert told([replace(place, cells=tuple(cells))]) == [
         (
-            f"enwiki namespace 0 2026-03-04 11:00 to 2026-03-04 12:00 (2 hours): missing. {reasons[9]} The other hours failed alike: the table `hours` has "
-            "the reason of each."
+            f"enwiki namespace 0 2026-03-04 11:00 to 2026-03-04 12:00 (2 hours): missing. {reasons[9]} The other hours "
+            "failed alike: the table `hours` has the reason of each."
         ),
         f"enwiki namespace 0 2026-03-04 13:00: missing. {LOST}",
     ]
@@ -166,7 +167,10 @@ def test_hours_that_failed_alike_with_files_of_their_own_are_one_sentence(survey
 
 def test_a_gap_at_the_end_and_one_without_a_row_are_named(survey):
     assert told(survey(enwiki="l lmm")) == [
-        "enwiki namespace 0 2026-03-04 11:00: unknown. Nothing is recorded about it. A run fetches it while the service keeps it.",
+        (
+            "enwiki namespace 0 2026-03-04 11:00: unknown. Nothing is recorded about it. A run fetches it while the "
+            "service keeps it."
+        ),
         f"enwiki namespace 0 2026-03-04 13:00 to 2026-03-04 14:00 (2 hours): missing. {LOST}",
     ]
 

@@ -1,4 +1,7 @@
-"""The run-failure hook with a real listener and real programs: what it is handed, its bounds, and that it harms no run."""
+"""The run-failure hook with a real listener and real programs.
+
+What it is handed, its bounds, and that it harms no run.
+"""
 
 from __future__ import annotations
 

@@ -233,7 +233,8 @@ def test_a_warehouse_that_another_process_holds_is_waited_for_once_whatever_the_
     assert not report.unreachable
     [told] = report.failures
     assert told.startswith(
-        "2 of 2 hours failed. What was loaded before stays.\n- 2026-11-01 05:00 to 2026-11-01 06:00: Another process has used"
+        "2 of 2 hours failed. What was loaded before stays.\n- 2026-11-01 05:00 to 2026-11-01 06:00: Another process "
+        "has used"
     )
     assert runs.run(settings, hours, refresh_reference=False, **bench.resources()).failures == []
 
@@ -241,7 +242,10 @@ def test_a_warehouse_that_another_process_holds_is_waited_for_once_whatever_the_
 @contextmanager
 def held(lock):
     """A lock file in the hands of another process while the block runs."""
-    program = "import filelock, sys; lock = filelock.FileLock(sys.argv[1]); lock.acquire(); print(flush=True); sys.stdin.read()"
+    program = (
+        "import filelock, sys; lock = filelock.FileLock(sys.argv[1]); lock.acquire(); print(flush=True); "
+        "sys.stdin.read()"
+    )
     words = [sys.executable, "-c", program, str(lock)]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         other.stdout.readline()

@@ -1,4 +1,7 @@
-"""The process of `wme ui` over a small command in place of Dagster's servers: one for each lock, and nothing outlives it."""
+"""The process of `wme ui` over a small command in place of Dagster's servers.
+
+One for each lock, and nothing outlives it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ SERVERS = """
 import os, signal, subprocess, sys
 from pipelines.process import supervisor
 supervisor.end_with_supervisor()
-run = "import signal; signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT)); print('a run', flush=True); signal.pause()"
+run = (
+    "import signal; signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT)); print('a run', flush=True); "
+    "signal.pause()"
+)
 started = subprocess.Popen([sys.executable, "-c", run])
 print(os.getpgrp(), flush=True)
 signal.signal(signal.SIGTERM, lambda *_: None)

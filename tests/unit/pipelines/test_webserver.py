@@ -1,4 +1,7 @@
-"""The guard of the Dagster UI: what browsers send for other websites is refused, what its own pages and programs send is not."""
+"""The guard of the Dagster UI.
+
+What browsers send for other websites is refused, what its own pages and programs send is not.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +59,9 @@ def is_reached(*words, **named):
 
 @pytest.mark.parametrize(
     "host",
-    ["127.0.0.1", "127.0.0.1:3000", "localhost:1", "LOCALHOST:3000", "localhost.", "localhost.:3000", "[::1]", "[::1]:3000",
-     "mirror.example.org", "Mirror.Example.ORG.", "mirror.example.org:443", "mirror.example.org:80", "ops.example.org:8443"],
+    ["127.0.0.1", "127.0.0.1:3000", "localhost:1", "LOCALHOST:3000", "localhost.", "localhost.:3000", "[::1]",
+     "[::1]:3000", "mirror.example.org", "Mirror.Example.ORG.", "mirror.example.org:443", "mirror.example.org:80",
+     "ops.example.org:8443"],
 )  # fmt: skip
 def test_a_configured_host_is_answered(host):
     assert is_reached(host=host)
@@ -68,9 +72,10 @@ def test_a_configured_host_is_answered(host):
 @pytest.mark.parametrize(
     "host",
     ["evil.example", "evil.example:3000", "localhost.evil.example", "127.0.0.1.evil.example", "evil.example#127.0.0.1",
-     "127.0.0.1@evil.example", "evil.example, localhost", "localhost evil.example", "localhost..", "", ":3000", "0.0.0.0:3000",
-     "127.0.0.1:3000:3000", "127.0.0.1:", "127.0.0.1:x", "127.1", "2130706433", "[::ffff:127.0.0.1]", "[::1", "localhost%00", "l\xf6calhost",
-     "mirror.example.org:8443", "ops.example.org", "www.mirror.example.org", "localhost/", "http://localhost", "localhost\n", "*"],
+     "127.0.0.1@evil.example", "evil.example, localhost", "localhost evil.example", "localhost..", "", ":3000",
+     "0.0.0.0:3000", "127.0.0.1:3000:3000", "127.0.0.1:", "127.0.0.1:x", "127.1", "2130706433", "[::ffff:127.0.0.1]",
+     "[::1", "localhost%00", "l\xf6calhost", "mirror.example.org:8443", "ops.example.org", "www.mirror.example.org",
+     "localhost/", "http://localhost", "localhost\n", "*"],
 )  # fmt: skip
 def test_another_host_is_refused_with_the_setting_that_allows_it(host):
     for kind in ("http", "websocket"):
@@ -155,10 +160,11 @@ def test_own_pages_are_answered(site):
 
 @pytest.mark.parametrize(
     "target",
-    ["/graphql?query=mutation%20%7Ba%7D", "/graphql?query={version}", "/graphql?%71uery=mutation{a}", "/graphql?QUERY=x", "/graphql?x",
-     "/graphql?query=%EF%BB%BFMuTaTiOn{a}", "/graphql?query=%23c%0Amutation%20M{b:a}", "/prefix/graphql?query=x", "/graphql/?query=x",
-     "/graphql?query=query%20Q{v}%20mutation%20M{a}&operationName=M", "/graphql?query=fragment%20F%20on%20M{a}mutation{...F}",
-     "/graphql?extensions={%22persistedQuery%22:1}", "/graphql?variables={}&query=x"],
+    ["/graphql?query=mutation%20%7Ba%7D", "/graphql?query={version}", "/graphql?%71uery=mutation{a}",
+     "/graphql?QUERY=x", "/graphql?x", "/graphql?query=%EF%BB%BFMuTaTiOn{a}", "/graphql?query=%23c%0Amutation%20M{b:a}",
+     "/prefix/graphql?query=x", "/graphql/?query=x", "/graphql?query=query%20Q{v}%20mutation%20M{a}&operationName=M",
+     "/graphql?query=fragment%20F%20on%20M{a}mutation{...F}", "/graphql?extensions={%22persistedQuery%22:1}",
+     "/graphql?variables={}&query=x"],
 )  # fmt: skip
 def test_graphql_is_not_run_by_get_whatever_it_says(target):
     for method in ("GET", "HEAD"):
@@ -171,8 +177,9 @@ def test_graphql_is_not_run_by_get_whatever_it_says(target):
 
 @pytest.mark.parametrize(
     "kind",
-    [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "text/plain; x=application/json",
-     "text/json", "application/jsonp", "application/ json", "text/plain, application/json", "application/json, text/plain", "json"],
+    [None, "", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x",
+     "text/plain; x=application/json", "text/json", "application/jsonp", "application/ json",
+     "text/plain, application/json", "application/json, text/plain", "json"],
 )  # fmt: skip
 @pytest.mark.parametrize(
     "target",

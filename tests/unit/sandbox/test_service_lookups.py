@@ -1,4 +1,7 @@
-"""Articles on demand over HTTP: titles, projects, `limit`, `filters` and `fields` as they work there, and what they cost."""
+"""Articles on demand over HTTP.
+
+Titles, projects, `limit`, `filters` and `fields` as they work there, and what they cost.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The calls of the official clients, as raw requests in their order: what each of them relies on.
 
-The Python client asks for every list by POST, reads the headers of a download and fetches it in ranges, each through the
-API. The Go client does the same with ranges that end one byte late, and reads dates itself. The TypeScript client is made
-from the interface description: it asks by GET, writes slashes at the end of paths, and follows redirects.
+The Python client asks for every list by POST, reads the headers of a download and fetches it in ranges, each through
+the API. The Go client does the same with ranges that end one byte late, and reads dates itself. The TypeScript client
+is made from the interface description: it asks by GET, writes slashes at the end of paths, and follows redirects.
 """
 
 from __future__ import annotations

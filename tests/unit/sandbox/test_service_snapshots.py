@@ -1,4 +1,7 @@
-"""Snapshots and chunks over HTTP: lists, records, downloads, quotas, older copies, exports by the clock and out of turn."""
+"""Snapshots and chunks over HTTP.
+
+Lists, records, downloads, quotas, older copies, exports by the clock and out of turn.
+"""
 
 from __future__ import annotations
 

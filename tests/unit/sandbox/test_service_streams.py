@@ -69,7 +69,10 @@ def refusal(client, body, **more):
 
 
 def truth(client, since, until, projects=("enwiki", "frwiki")):
-    """The records of the world in that time, by their event's identifier, title and type (both halves of a move share the first)."""
+    """The records of the world in that time, by their event's identifier, title and type.
+
+    Both halves of a move share the identifier.
+    """
     world = client.sandbox.world
     records = (world.record(event) for project in projects for event in world.events(project, since, until))
     return {key(record): record for record in records}
@@ -198,7 +201,10 @@ class TestForms:
 
 
 def test_requests_of_the_official_clients_are_read_to_the_end_without_a_difference(streams):
-    """The one in Python posts JSON and reads lines; the one in Go sends the same body on GET, and stops at lines of 20 MiB."""
+    """The one in Python posts JSON and reads lines.
+
+    The one in Go sends the same body on GET, and stops at lines of 20 MiB.
+    """
     since = NOW - timedelta(hours=8)
     wanted = truth(streams, since, NOW)
     # the body ends in place of the last event

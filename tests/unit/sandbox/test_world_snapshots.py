@@ -220,7 +220,8 @@ class TestKeeping:
             "from datetime import datetime\n"
             "from resources.sandbox.settings import Settings\n"
             "from resources.sandbox.store.archived_world import ArchivedWorld\n"
-            "world = ArchivedWorld(Settings(state=pathlib.Path(sys.argv[1]), projects=('frwiki',), changes_per_hour=170,\n"
+            "world = ArchivedWorld(Settings(state=pathlib.Path(sys.argv[1]), projects=('frwiki',), "
+            "changes_per_hour=170,\n"
             "                       body_bytes=500, chunk_bytes=200_000))\n"
             "snapshot = world.snapshot('frwiki_namespace_0', datetime.fromisoformat(sys.argv[2]))\n"
             "print(snapshot.record, [chunk.record for chunk in snapshot.chunks])\n"
@@ -306,8 +307,8 @@ from datetime import datetime
 from resources.sandbox.settings import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
 articles, rate, body, chunk = map(int, sys.argv[3:])
-world = ArchivedWorld(Settings(state=pathlib.Path(sys.argv[1]), projects=("enwiki",), namespaces=(0,), articles=articles,
-                       changes_per_hour=rate, body_bytes=body, chunk_bytes=chunk))
+world = ArchivedWorld(Settings(state=pathlib.Path(sys.argv[1]), projects=("enwiki",), namespaces=(0,),
+                       articles=articles, changes_per_hour=rate, body_bytes=body, chunk_bytes=chunk))
 moment = datetime.fromisoformat(sys.argv[2])
 world.record(next(world.pages_at("enwiki", 0, moment)))  # the stock of words and blocks is there whatever the size
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -108,7 +108,10 @@ class Lake:
         )
 
     def lookups(self, minute, *answers, purpose="repair", project="enwiki", namespace=0):
-        """Writes a file of answers that came at `minute`: pairs of the title that was asked for and the row found, or None."""
+        """Writes a file of answers that came at `minute`.
+
+        Pairs of the title that was asked for and the row found, or None.
+        """
         moment = START + timedelta(minutes=minute, microseconds=7)
         own = {"project_id": project, "namespace_id": namespace, "source_at": moment}
         asked = {"looked_up_at": moment, "purpose": purpose}
@@ -145,7 +148,10 @@ class Lake:
         )
 
     def snapshot(self, chunks, project="enwiki", namespace=0, tag="", version=None):
-        """Writes the files of one version, one per list of rows; named by content, so the same rows are the same version."""
+        """Writes the files of one version, one per list of rows.
+
+        Named by content, so the same rows are the same version.
+        """
         identifier = f"{project}_namespace_{namespace}"
         version = version or hashlib.md5(repr((chunks, tag)).encode()).hexdigest()
         folder = self.data / "lake" / "snapshot_articles" / identifier / version[:8]
@@ -227,7 +233,10 @@ def warehouse(data, clock):
 
 @pytest.fixture
 def elsewhere(tmp_path):
-    """Runs Python lines that know of DuckDB alone in a process and a folder of their own; gives the lines it printed."""
+    """Runs Python lines that know of DuckDB alone in a process and a folder of their own.
+
+    Gives the lines it printed.
+    """
 
     def run(program, path):
         command = [
@@ -256,8 +265,10 @@ def _mirror(data):
 
 @pytest.fixture(scope="module")
 def again(tmp_path_factory):
-    """`again(made, begin, ...)`: what `begin(made, ...)` does with a new mirror, done once for a module and copied, less what
-    was published; returns what it returned."""
+    """`again(made, begin, ...)`: the result of `begin(made, ...)` for a new mirror.
+
+    It is run once for a module and copied, without the published files.
+    """
 
     @cache
     def first(begin, *words):

@@ -1,7 +1,8 @@
-"""Compactions that kill themselves: `python -m tests.unit.warehouse.killing_compactions DATA DATE` does one for each phase that it reads.
+"""Compactions that kill themselves.
 
-This process never opens DuckDB itself, so that its children can be forked cheaply from a clean state. It says how each of them
-ended. Changes of the first two hours leave the build file after the compaction.
+`python -m tests.unit.warehouse.killing_compactions DATA DATE` runs one for each phase that it reads. This process never
+opens DuckDB itself, so that its children can be forked cheaply from a clean state. It reports how each of them ended.
+Changes of the first two hours leave the build file after the compaction.
 """
 
 import os

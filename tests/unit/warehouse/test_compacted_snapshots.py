@@ -1,4 +1,7 @@
-"""Compacted snapshots: the same pages, states and bodies, whatever happens before, between and after, in few sorted files."""
+"""Compacted snapshots.
+
+The same pages, states and bodies, whatever happens before, between and after, in few sorted files.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ def compact(made, **more):
 
 
 def version_of(lake, edition=0, chunks=5, project="enwiki"):
-    """A version in chunks: pages in no order, some of them twice, within a chunk and across two; one page was deleted; one chunk is empty."""
+    """A version in chunks.
+
+    Pages in no order, some of them twice, within a chunk and across two; one page was deleted; one chunk is empty.
+    """
     found = [
         [
             lake.change(
@@ -124,7 +130,8 @@ def test_each_version_becomes_one_sorted_file_with_the_same_rows_in_all_columns_
     assert all(before.values())
     with duckdb.connect() as alone:
         query = "SELECT DISTINCT * EXCLUDE (filename) FROM read_parquet(?, hive_partitioning = false, filename = true) "
-        query += "QUALIFY row_number() OVER (PARTITION BY snapshot_version, article_id, version_id ORDER BY event_at DESC) = 1"
+        query += "QUALIFY row_number() OVER (PARTITION BY snapshot_version, article_id, version_id "
+        query += "ORDER BY event_at DESC) = 1"
         rows = sorted(alone.execute(query, [names(mirror.warehouse)]).fetchall())
         done = compact(mirror)
         assert [(one.merge.span, one.read_files, one.written_files, one.given_up_count) for one in done] == [

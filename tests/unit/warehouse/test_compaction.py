@@ -1,4 +1,7 @@
-"""Compacted files: the same rows, whatever happens before, between and after, and few files however long the history is."""
+"""Compacted files.
+
+The same rows, whatever happens before, between and after, and few files however long the history is.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,10 @@ def compact(made, days=3):
 
 
 def files_of(lake, hour, edition=0, projects=PROJECTS, namespaces=(0, 10)):
-    """An hour's files, with repeated events, deletes, and a page in two namespaces; editions differ in rows and bodies."""
+    """An hour's files, with repeated events, deletes, and a page in two namespaces.
+
+    Editions differ in rows and bodies.
+    """
     files = []
     for number, project in enumerate(projects):
         for namespace in namespaces:

@@ -1,4 +1,7 @@
-"""The stream and the files of hours, compared: nothing where they agree, and exactly what one of them lacks or says otherwise."""
+"""The stream and the files of hours, compared.
+
+Nothing where they agree, and exactly what one of them lacks or says otherwise.
+"""
 
 from __future__ import annotations
 

@@ -60,7 +60,10 @@ WRITING = [
     "FROM system.main.\"JSON_Execute_Serialized_SQL\" /**/ (json_serialize_sql('WITH t AS ({copy}) FROM t'))",
     "SELECT (SELECT 1 FROM json_execute_serialized_sql(json_serialize_sql('WITH t AS ({copy}) FROM t')))",
     "FROM destroy_external_resource('json_execute_serialized_sql', json_serialize_sql('WITH t AS ({copy}) FROM t'))",
-    "SELECT 1 WHERE EXISTS (FROM range(2), LATERAL json_execute_serialized_sql(json_serialize_sql('WITH t AS ({copy}) FROM t')))",
+    (
+        "SELECT 1 WHERE EXISTS (FROM range(2), LATERAL json_execute_serialized_sql("
+        "json_serialize_sql('WITH t AS ({copy}) FROM t')))"
+    ),
     "FROM truncate_duckdb_logs()",
     "FROM query('FROM json_execute_serialized_sql(json_serialize_sql(''SELECT 1''))')",
     "PRAGMA json_execute_serialized_sql(json_serialize_sql('WITH t AS ({copy}) FROM t'))",

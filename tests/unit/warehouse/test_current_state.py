@@ -44,10 +44,12 @@ def made_rows(chance, count, minutes):
 
 
 def made_steps(chance):
-    """Each step loads a file or a snapshot (a later one of the same place is a redo), perhaps again, and perhaps applies.
+    """Steps that load a file or a snapshot, perhaps again, and perhaps apply.
 
-    A file: hour, project, namespace, rows. A snapshot: project, namespace, version, and the rows of two files, some of which stand twice;
-    its boundary falls among the changes.
+    A later step of the same place is a redo.
+
+    A file: hour, project, namespace, rows. A snapshot: project, namespace, version, and the rows of two files, some of
+    which appear twice; its boundary falls among the changes.
     """
     steps = []
     for _ in range(chance.randint(1, 7)):
@@ -99,7 +101,10 @@ def live_rows(rows, order):
 
 
 def has_ties(rows, order=by_rule):
-    """Whether an order, by default that of the rule itself, leaves open which of two rows of a title or page is newer."""
+    """Return True if an order leaves open which of two rows of a title or page is newer.
+
+    The default is the order of the rule itself.
+    """
     deciding = [row for row in rows if row["change_type"] != "visibility-change"]
     return any(
         order(row) == order(other) and (title(row) == title(other) or page(row) == page(other))
@@ -186,7 +191,10 @@ class Memory:
         }
 
     def ask_at(self, moment):
-        """The rows of `articles_at`, which is made here as in the published file, and taken back: its views stand in for tables that are loaded."""
+        """The rows of `articles_at`, which is made here as in the published file, and taken back.
+
+        Its views stand in for tables that are loaded.
+        """
         [macro] = [one for one in questions() if "CREATE MACRO main.articles_at" in one]
         self.connection.execute("BEGIN")
         try:
@@ -197,7 +205,10 @@ class Memory:
             self.connection.execute("ROLLBACK")
 
     def counting_rows(self, moment=START + timedelta(days=1)):
-        """The rows before a moment that take part: changes that are not older than their base, and the rows of the bases."""
+        """The rows before a moment that take part.
+
+        Changes that are not older than their base, and the rows of the bases.
+        """
         snapshots = self.connection.sql("FROM snapshots").to_arrow_table().to_pylist()
         whole = [snapshot for snapshot in snapshots if snapshot["newest_event_at"] < moment]
         whole.sort(key=lambda snapshot: (snapshot["boundary_at"], snapshot["snapshot_version"]))

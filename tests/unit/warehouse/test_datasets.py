@@ -1,4 +1,7 @@
-"""Datasets that are declared nowhere else: their tables, loads, coverage and publication follow from the declaration."""
+"""Datasets that are declared nowhere else.
+
+Their tables, loads, coverage and publication follow from the declaration.
+"""
 
 from __future__ import annotations
 
@@ -186,7 +189,10 @@ def test_tables_are_made_in_a_file_that_exists_stay_without_the_declaration_and_
     warehouse.publish()
     assert warehouse.sql("FROM colours").rows == [(1, "red")]
     with duckdb.connect(warehouse.published_path, read_only=True) as connection:
-        told = "SELECT table_name, comment FROM duckdb_tables() WHERE table_name IN ('colours', 'events', 'cards') ORDER BY ALL"
+        told = (
+            "SELECT table_name, comment FROM duckdb_tables() WHERE table_name IN ('colours', 'events', 'cards') ORDER "
+            "BY ALL"
+        )
         assert connection.execute(told).fetchall() == [(n, f"The {n}.") for n in ("cards", "colours", "events")]
         told = "SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'colours'"
         assert connection.execute(told).fetchall() == [("thing_id", "Number of the thing."), ("label", "Label.")]

@@ -1,4 +1,7 @@
-"""Odd records of every dataset, from NDJSON to the published file: a row is null or missing in a view, and no view fails."""
+"""Odd records of every dataset, from NDJSON to the published file.
+
+A row is null or missing in a view, and no view fails.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,8 @@ def test_every_view_and_macro_answers(data, seed, count, calls_max):
     assert {name for name, rows in shown.items() if not rows} <= EMPTY
     if (other := answers_elsewhere(path, calls_max // 3)) is not None:
         assert other[1] == {}
-        # states without an event that are equal else are ordered by a digest of their text, in which versions of DuckDB write a backslash differently
+        # states without an event that are equal else are ordered by a digest of their text, in which versions of DuckDB
+        # write a backslash differently
         differing = {query for query, rows in other[0].items() if rows != counts[query]}
         assert {query for query in differing if '"articles_at"' not in query} == set()
         assert set(shown) == {name.replace('"', "").removeprefix("FROM ") for name in other[0] if "(" not in name}

@@ -22,7 +22,10 @@ from tests.builds import NO_BAR
 
 
 def events(lake, seed):
-    """Rows of six hours in which pages change, move, go, come back and are shown or hidden: by hour, project and namespace."""
+    """Rows of six hours in which pages change, move, go, come back and are shown or hidden.
+
+    By hour, project and namespace.
+    """
     chance = random.Random(seed)
     hours = {(hour, "enwiki", namespace): [] for hour in range(6) for namespace in (0, 14)}
     for minute in range(360):
@@ -281,7 +284,8 @@ def test_another_duckdb_reads_live_rows(make):
     newest = path_of(mirror.data / "lake" / LIVE_CHANGES, mirror.lake.hour(6), 9001, 9001)
     pq.write_table(ARTICLE_CHANGES.schema.with_metadata({METADATA_KEY: facts_of(step)}).empty_table(), newest)
     counts = ("articles_live", "changes_live", "live_changes", "stream_state", "stream_runs")
-    query = f"SELECT {', '.join(f'(SELECT count(*) FROM {name})' for name in counts)}, (SELECT epoch_us(max(event_at)) FROM articles_live)"
+    counted = ", ".join(f"(SELECT count(*) FROM {name})" for name in counts)
+    query = f"SELECT {counted}, (SELECT epoch_us(max(event_at)) FROM articles_live)"
     asked = f"import duckdb, sys; print(duckdb.connect(sys.argv[1], read_only=True).execute({query!r}).fetchall())"
     command = [sys.executable, "-c", NO_BAR + asked, str(mirror.warehouse.published_path)]
     told = subprocess.run(command, env={"PYTHONPATH": folder}, capture_output=True, text=True, check=True, timeout=120)
@@ -289,7 +293,10 @@ def test_another_duckdb_reads_live_rows(make):
 
 
 def test_the_work_grows_with_the_events_and_no_column_is_read_that_is_not_asked_for(make, tmp_path):
-    """A title with thousands of events, as of an edit war, is no harder than any other; DuckDB counts the rows between its operators."""
+    """A title with thousands of events, as of an edit war, is no harder than any other.
+
+    DuckDB counts the rows between its operators.
+    """
     worked = []
     for count in (200, 2_000):
         mirror = make()

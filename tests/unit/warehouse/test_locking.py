@@ -52,7 +52,10 @@ def test_waiting_ends_with_a_sentence(data, lake):
 
 def test_build_file_opened_by_hand_is_said(data, lake, warehouse):
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])])
-    program = "import duckdb, sys; c = duckdb.connect(sys.argv[1], read_only=True); print('open', flush=True); sys.stdin.read()"
+    program = (
+        "import duckdb, sys; c = duckdb.connect(sys.argv[1], read_only=True); print('open', flush=True); "
+        "sys.stdin.read()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", program, str(warehouse.build_path)],
         stdin=subprocess.PIPE,

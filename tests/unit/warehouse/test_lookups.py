@@ -49,7 +49,10 @@ def test_a_title_that_was_not_found_twice_is_gone_until_something_happens(lake, 
 
 
 def test_pages_of_rejected_lines_are_looked_up_until_something_is_known_of_them(lake, warehouse, clock):
-    """Of a line of hour 0, something is known when it is of minute 120 or later: a file ends some minutes after its hour."""
+    """Of a line of hour 0, something is known when it is of minute 120 or later.
+
+    A file ends some minutes after its hour.
+    """
 
     def wanted():
         return [one.name for one in warehouse.uncertain_pages(["enwiki"], [0], 10, clock())]

@@ -99,7 +99,10 @@ def test_bodies_have_one_row_per_page_revision_and_hour(library, lake):
         (1, 1061, lake.hour(1), "<p>a2"),
         (2, 1002, lake.hour(0), "<p>b"),
     ]
-    joined = "SELECT name, wikitext FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at) ORDER BY 1"
+    joined = (
+        "SELECT name, wikitext FROM articles JOIN article_bodies USING (project_id, article_id, version_id, source_at) "
+        "ORDER BY 1"
+    )
     assert library.sql(joined).rows == [("B", "b"), ("C", "a2")]
 
 
@@ -166,8 +169,9 @@ def test_views_and_macros_of_another_version_are_made_anew(published, library):
     def made(warehouse):
         here = "database_name = 'warehouse' AND NOT internal"
         return warehouse.sql(
-            f"SELECT schema_name, view_name, sql, comment FROM duckdb_views() WHERE {here} AND view_name NOT LIKE 'lake_%' "
-            f"UNION ALL SELECT '', function_name, macro_definition, comment FROM duckdb_functions() WHERE {here} ORDER BY ALL"
+            f"SELECT schema_name, view_name, sql, comment FROM duckdb_views() WHERE {here} AND view_name NOT LIKE "
+            "'lake_%' UNION ALL SELECT '', function_name, macro_definition, comment FROM duckdb_functions() WHERE "
+            f"{here} ORDER BY ALL"
         ).rows
 
     wanted = made(library)

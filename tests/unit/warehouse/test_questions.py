@@ -46,9 +46,15 @@ def test_pages_at_moments(lake, ask, warehouse):
     assert pages(71) == [(1, "C"), (2, "B")]
     assert pages(135) == [(1, "C")]
     assert pages(1000) == [(1, "C"), (9, "A")]
-    text = "SELECT abstract FROM articles_at('2026-11-01 00:30:00+00', project := 'enwiki', inexact := true) WHERE article_id = 1"
+    text = (
+        "SELECT abstract FROM articles_at('2026-11-01 00:30:00+00', project := 'enwiki', inexact := true) WHERE "
+        "article_id = 1"
+    )
     assert warehouse.sql(text).rows == [("a5",)]
-    everything = "(FROM articles_at('2026-11-02', inexact := true) EXCEPT ALL FROM articles) UNION ALL (FROM articles EXCEPT ALL FROM articles_at('2026-11-02', inexact := true))"
+    everything = (
+        "(FROM articles_at('2026-11-02', inexact := true) EXCEPT ALL FROM articles) UNION ALL "
+        "(FROM articles EXCEPT ALL FROM articles_at('2026-11-02', inexact := true))"
+    )
     assert warehouse.sql(everything).rows == []
 
 
@@ -73,7 +79,8 @@ def test_pages_at_a_moment_stand_on_the_newest_snapshot_that_was_whole_by_then(l
     assert len(warehouse.sql("FROM articles_at(?)", [state.exact_until_at]).rows) > 0
     assert (
         warehouse.sql(
-            "SELECT html FROM articles_at('2026-11-02') JOIN article_bodies USING (project_id, article_id, version_id, source_at)"
+            "SELECT html FROM articles_at('2026-11-02') JOIN article_bodies USING (project_id, article_id, version_id, "
+            "source_at)"
         ).rows
         == [(None,)] * 2
     )
@@ -85,9 +92,10 @@ def test_a_moment_before_all_pages_are_known_is_an_error_that_names_the_first_on
     assert state.exact_from_at == lake.hour(0) + timedelta(minutes=20, microseconds=1)
     early = state.exact_from_at - timedelta(microseconds=1)
     said = (
-        "articles_at is not exact at 2026-11-01 00:20:00+00. enwiki namespace 0 is exact from 2026-11-01 00:20:00.000001+00 on. "
-        "Ask for a later moment, for one project that is exact then (project := 'name'), or, for the pages that are known, with "
-        "inexact := true."
+        "articles_at is not exact at 2026-11-01 00:20:00+00. enwiki namespace 0 is exact from 2026-11-01 "
+        "00:20:00.000001+00 on. "
+        "Ask for a later moment, for one project that is exact then (project := 'name'), or, for the pages that are "
+        "known, with inexact := true."
     )
     for columns in ("*", "count(*)", "url"):
         for more in ("", ", project := 'enwiki'"):
@@ -106,8 +114,9 @@ def test_one_project_without_a_snapshot_makes_the_pages_of_all_inexact_and_no_ot
     warehouse.publish()
     at = lake.hour(9)
     said = (
-        r"not exact at 2026-11-01 09:00:00\+00\. frwiki namespace 0 has no snapshot: only changed pages are known\. `wme run --snapshots` "
-        r"fetches it, if the service has one\. frwiki namespace 1 .* frwiki namespace 4 has [^.]*\. [^.]*\. And 1 more\. Ask for"
+        r"not exact at 2026-11-01 09:00:00\+00\. frwiki namespace 0 has no snapshot: only changed pages are known\. "
+        r"`wme run --snapshots` fetches it, if the service has one\. "
+        r"frwiki namespace 1 .* frwiki namespace 4 has [^.]*\. [^.]*\. And 1 more\. Ask for"
     )
     with pytest.raises(QueryError, match=said):
         warehouse.sql("FROM articles_at(?)", [at])

@@ -67,7 +67,8 @@ def test_reader_sees_each_publication_whole(lake, warehouse, reader):
     assert reader.empty()
 
 
-#: Clients that open the file again and again, some for longer, and compare what they see with the revision it says it is of.
+#: Clients that open the file again and again, some for longer, and compare what they see with the revision it says it
+#: is of.
 LOOPING = """
 import duckdb, random, select, sys
 path, chance, seen = sys.argv[1], random.Random(int(sys.argv[2])), []

@@ -1,4 +1,7 @@
-"""An hour or a snapshot that is done again, with other content than before: what is left is what a first load would have left."""
+"""An hour or a snapshot that is done again, with other content than before.
+
+What is left is what a first load would have left.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Reverts, links to a page, other languages, best statements and the size of a project, on rows whose answer is known."""
+"""Reverts, links to a page, other languages, best statements and the size of a project.
+
+The rows have known answers.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,8 @@ def test_the_size_of_a_project_is_that_of_its_pages_at_the_end_of_each_hour(lake
     chance = random.Random(seed)
 
     def rows(namespace, first, last):
-        # a move between namespaces has two halves; without them, a newer snapshot of one would bring back a page of the other
+        # a move between namespaces has two halves; without them, a newer snapshot of one would bring back a page of the
+        # other
         apart = namespace if seed % 2 else 0
         for row in made_rows(chance, chance.randint(0, 9), last - first):
             size = {"size_bytes": chance.choice([None, 3, 2**40]), "character_count": chance.choice([None, 2])}
@@ -86,8 +90,8 @@ def test_the_size_of_a_project_is_that_of_its_pages_at_the_end_of_each_hour(lake
     assert [(row[1], row[0]) for row in sizes] == [(lake.hour(hour), ns) for hour in range(3) for ns in (0, 14)]
     for namespace, hour, *size in sizes:
         [expected] = warehouse.sql(
-            "SELECT count(*), CAST(coalesce(sum(size_bytes), 0) AS BIGINT), CAST(coalesce(sum(character_count), 0) AS BIGINT) "
-            "FROM articles_at(?, project := 'enwiki') WHERE namespace_id = ?",
+            "SELECT count(*), CAST(coalesce(sum(size_bytes), 0) AS BIGINT), CAST(coalesce(sum(character_count), 0) AS "
+            "BIGINT) FROM articles_at(?, project := 'enwiki') WHERE namespace_id = ?",
             [hour + timedelta(hours=1), namespace],
         ).rows
         assert tuple(size) == expected, (namespace, hour)

@@ -348,8 +348,8 @@ def test_lake_file_of_a_snapshot_that_is_gone_is_left_out_and_said(lake, warehou
 @pytest.mark.parametrize(
     ("snapshots", "hours", "expected"),
     [
-        # minutes of the greatest event of each snapshot; loaded hours; gap, exact from, exact until (minutes, where a moment
-        # is said to be the snapshot's own it is the first one after its greatest event)
+        # minutes of the greatest event of each snapshot; loaded hours; gap, exact from, exact until (minutes, where a
+        # moment is said to be the snapshot's own it is the first one after its greatest event)
         ([100], [1, 2, 3], (None, 100, 240)),
         ([100], [0, 1, 2], (None, 100, 180)),
         ([100], [2, 3], (60, 100, 100)),

@@ -1,4 +1,7 @@
-"""The window: changes of older hours are read from compacted files, and nobody who asks for changes, pages or the past notices."""
+"""The window.
+
+Changes of older hours are read from compacted files, and nobody who asks for changes, pages or the past notices.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ ASKED = (
 
 
 def files_of(lake, hour, edition=0, projects=PROJECTS, namespaces=(0, 10)):
-    """An hour's files: repeated events and those without a name, deletes, moves, and pages that change their namespace."""
+    """An hour's files.
+
+    Repeated events and those without a name, deletes, moves, and pages that change their namespace.
+    """
     chance = random.Random(f"{hour} {edition}")
     files = []
     for number, project in enumerate(projects):

@@ -1,12 +1,11 @@
 """The plain library as Dagster resources: settings in, library objects out.
 
-A resource holds what the settings say. A run may set the numbers that have bounds and nothing else: no address, account
-or path, because
-whoever can start a run would then choose where the password is sent and what is read.
+A resource holds what the settings say. A run may override the bounded numbers and nothing else: no address, account or
+path. Otherwise anyone who can start a run could choose the target of the password and the files that are read.
 
-Belongs here: the three resources that assets ask for (the service, the lake, the warehouse) and the engine, each a thin
-skin over its package, and the pools that keep runs of one kind from each other's way.
-Does not belong here: anything a notebook without Dagster would want; that is in the packages below.
+Belongs here: the three resources that assets use (the service, the lake, the warehouse) and the engine, each a thin
+layer over its package, and the pools that keep runs of one kind apart.
+Does not belong here: anything useful in a notebook without Dagster; that is in the packages below.
 """
 
 from __future__ import annotations
@@ -123,7 +122,7 @@ class ConfiguredEnterprise(_Configured):
         return connection.service(self.settings)
 
     def client(self, seconds: float | None = None) -> AbstractContextManager[EnterpriseClient]:
-        """A client of the service, closed at the end; `seconds`: for whoever may not wait."""
+        """A client of the service, closed at the end; `seconds`: time limit for callers that cannot wait."""
         return connection.client(self.settings, seconds)
 
 

@@ -195,7 +195,7 @@ class Source:
         path: The file.
         size_bytes: Its size.
         mtime_ns: Time of its last change; a file of this time and size is the same. None: it is copied each time.
-        write: Writes a copy of it, if its bytes alone are none.
+        write: Writes a copy, for a file that cannot be copied byte by byte.
     """
 
     name: str
@@ -301,7 +301,10 @@ def link(existing: Path, target: Path) -> bool:
 
 
 def irregular(folder: Path) -> Iterator[Path]:
-    """Yield what is neither file nor folder below a folder: writing through a link changes files elsewhere."""
+    """Yield everything below a folder that is neither file nor folder.
+
+    Writing through a link, for example, would change files elsewhere.
+    """
     for place, folders, names in os.walk(folder):
         for path in (folder / place / name for name in (*folders, *names)):
             if stat.S_IFMT(path.lstat().st_mode) not in {stat.S_IFREG, stat.S_IFDIR}:

@@ -104,7 +104,7 @@ def client(settings: Settings, seconds: float | None = None, *, writes: bool = T
 
     Args:
         settings: Settings.
-        seconds: For whoever may not wait: what an answer may take, and nothing is tried twice. Default: with retries.
+        seconds: Time limit of a response, without retries, for callers that cannot wait. Default: with retries.
         writes: As for `service`. A token that is stored and valid is used without writing; a new one is stored.
     """
     limits = Limits(keep_free_bytes=int(settings.min_free_gb * 1e9))

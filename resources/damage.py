@@ -1,6 +1,6 @@
-"""Damage of Parquet files: what a file's status and footer tell of it, and which errors mean it.
+"""Damage of Parquet files: signs of it in a file's status and footer, and the errors that mean it.
 
-DuckDB does not compare pages with their checksums. Whoever has to rely on rows reads them with pyarrow, which does.
+DuckDB does not verify the checksums of data pages. Code that relies on rows reads them with pyarrow, which does.
 """
 
 from __future__ import annotations

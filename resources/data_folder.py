@@ -1,7 +1,7 @@
-"""The data folder, before anything is written there: it can be, there is room, and it belongs to the service.
+"""Checks of the data folder before anything is written: it is usable, has room, and belongs to the service.
 
-Synthetic pages must never pass for real ones, and two services must never be mixed in one warehouse: so a data folder
-keeps a note of the service that it was filled from. The room that a run needs is for its plan to say.
+Synthetic pages must never pass for real ones, and two services must never be mixed in one warehouse. So a data folder
+keeps a note of the service that it was filled from. The plan of a run checks the room that the run needs.
 """
 
 from __future__ import annotations
@@ -110,10 +110,10 @@ def advice(error: OSError) -> str:
 
 
 def origin_of(data: Path) -> str | None:
-    """The service that a data folder was filled from; None while it is empty.
+    """Return the service that a data folder was filled from; None while the folder is empty.
 
     Raises:
-        OriginError: The note is damaged. Nobody but the operator can say what it said.
+        OriginError: The note is damaged. Only the operator knows its content.
     """
     try:
         return files.read_json(_note(data), _NOTE).service

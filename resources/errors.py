@@ -1,8 +1,7 @@
 """The root of every error that this package raises on purpose.
 
-A class below it says two things of itself: whether a retry helps, and whether it ends the run. Whoever handles errors
-asks these, and keeps no list of classes. The message is a sentence for people: what happened, what was kept, what to
-do.
+A subclass declares two facts: whether a retry helps, and whether the error ends the run. Error handlers read these
+attributes and keep no list of classes. The message is a sentence for people: what happened, what was kept, what to do.
 """
 
 from __future__ import annotations
@@ -11,12 +10,12 @@ from typing import ClassVar, Literal
 
 
 class MirrorError(Exception):
-    """A failure that was foreseen.
+    """A foreseen failure.
 
     Attributes:
         retryable: The same call can succeed later without anybody changing anything.
-        ends_run: Every other hour and file of the run would meet it as well: a refused account, a full disk.
-        unavailable: What no other run gets either, whatever its dataset, until somebody acts or some time has passed.
+        ends_run: Every other hour and file of the run would fail as well: a refused account, a full disk.
+        unavailable: The system that no run of any dataset can use, until somebody acts or some time has passed.
     """
 
     retryable: ClassVar[bool] = False
@@ -46,7 +45,7 @@ def unavailable(error: BaseException) -> Literal["service", "warehouse"] | None:
 
 
 def clause(error: BaseException) -> str:
-    """An error for the middle of a sentence: what it says first, without its advice and a full stop."""
+    """Return an error for the middle of a sentence: its first statement, without advice and full stop."""
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
     else:

@@ -1,7 +1,7 @@
-"""Files that are there as a whole or not at all, whoever is killed while writing them.
+"""Files that are complete or absent, even if a process is killed while it writes them.
 
-A file gets its name when it is complete. What is unfinished lies beside it and is locked by its writer, so that nothing
-but the file itself need lie about; locks that outlive what they guard are lock files, for which filelock serves.
+A file gets its name when it is complete. An unfinished file is next to it and locked by its writer. Locks that outlive
+the guarded file are lock files of filelock.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _unusable(what: str) -> UnusableFileError:
 
 
 def within(folder: Path, name: str) -> Path:
-    """Return the path that a name from a file or a database has below a folder. The disk is not looked at.
+    """Return the path below a folder of a name from a file or a database. The disk is not read.
 
     Raises:
         UnusableFileError: The name is not relative and normalized, or not printable, so it might name something outside
@@ -214,7 +214,7 @@ def md5(content: bytes) -> str:
 
 
 def md5_of(path: Path, advance: Callable[[float], None] | None = None) -> str:
-    """MD5 of a file, lower-case hex: what the service calls its version. `advance` is told the bytes that were read."""
+    """Return the MD5 of a file in lower-case hex: the service's version. `advance` is called with the bytes read."""
     with opened(path) as file:
         if advance is None:
             return hashlib.file_digest(file, new_md5).hexdigest()
@@ -231,10 +231,10 @@ def new_md5(content: bytes = b"") -> hashlib._Hash:
 
 
 def write(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = True) -> None:
-    """Write a file so that it is there as a whole or not at all; also after a loss of power where it is `durable`.
+    """Write a file so that it is complete or absent, if `durable` even after a loss of power.
 
-    `mode` holds from the first moment on. The file beside has a fixed name and a lock: what a killed process left is
-    taken over, and two writers do not mix.
+    `mode` applies from the first moment. The unfinished file has a fixed name and a lock: the next writer takes over
+    after a kill, and two writers never mix.
 
     Raises:
         BusyError: Another process has been writing it for a minute.
@@ -277,11 +277,11 @@ def put(finished: Path, target: Path) -> None:
 def held(path: Path, *, wait_seconds: float, mode: int = 0o644) -> Iterator[int]:
     """Open (or create) a file and hold it alone; yields its descriptor, open for reading and writing.
 
-    The holder may rename or unlink the file: whoever waited then starts over with a file of that name of its own.
-    The lock ends with the process, however that ends.
+    The holder may rename or unlink the file: a waiting process then starts over with a new file of that name. The lock
+    ends with the process, however the process ends.
 
     Raises:
-        BusyError: Somebody else has held the file for `wait_seconds`.
+        BusyError: Another process has held the file for `wait_seconds`.
     """
     deadline = time.monotonic() + wait_seconds
     while True:
@@ -304,7 +304,7 @@ def held(path: Path, *, wait_seconds: float, mode: int = 0o644) -> Iterator[int]
 
 
 def require_file(path: Path) -> None:
-    """See that a path is a regular file. To open a FIFO would wait for whoever writes it.
+    """Check that a path is a regular file. Opening a FIFO would wait for its writer.
 
     Raises:
         OSError: Nothing is there, or it cannot be reached.
@@ -315,7 +315,7 @@ def require_file(path: Path) -> None:
 
 
 def not_a_file(mode: int) -> str | None:
-    """The kind of a path that is no regular file, by the mode of its status; None: it is one."""
+    """Return the kind of a path that is no regular file, by the mode of its status; None for a regular file."""
     if stat.S_ISREG(mode):
         return None
     return f"it is {'a directory' if stat.S_ISDIR(mode) else 'no regular file'}"

@@ -16,7 +16,7 @@ _CODE_OR_WORD: Final = re.compile(r"(?<!\S)(`[^`|]+`)(?=[.,:;)]*(?:\s|$))|\S+")
 
 
 def counted(number: float, noun: str) -> str:
-    """A number and what is counted: `1 file`, `1,204 files`, `2 entries`. The noun is in the singular."""
+    """Return a number with its noun: `1 file`, `1,204 files`, `2 entries`. The noun is given in the singular."""
     return f"{number:,.0f} {noun if number == 1 else plural(noun)}"
 
 
@@ -46,7 +46,7 @@ def moment_text(when: datetime) -> str:
 
 
 def hour_text(start: datetime) -> str:
-    """The hour (UTC) that a moment lies in: `2026-11-20 05:00`."""
+    """Return the hour (UTC) of a moment: `2026-11-20 05:00`."""
     return start.astimezone(UTC).strftime("%Y-%m-%d %H:00")
 
 

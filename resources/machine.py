@@ -38,7 +38,7 @@ def cores(root: Path = _ROOT) -> int:
 
 
 def memory_bytes(root: Path = _ROOT) -> int:
-    """Bytes of memory that this process and those beside it may use: of the machine, or of their control groups.
+    """Return the bytes of memory that this process and its siblings may use, by the machine or the control groups.
 
     Args:
         root: Folder in which `proc` and `sys` are.
@@ -55,10 +55,9 @@ def memory_bytes(root: Path = _ROOT) -> int:
 
 
 def _folders(root: Path, controller: str) -> Iterator[Path]:
-    """The control groups of this process, each with those above it, as far as they can be seen from here.
+    """Yield the control groups of this process and their visible ancestors.
 
-    In a container the paths may be those of the host, which are not mounted; the mount itself is then the limit's
-    place.
+    In a container the paths may be those of the host, which are not mounted; the limits are then in the mount itself.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()

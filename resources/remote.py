@@ -49,13 +49,13 @@ _KINDS = {kind.__name__: kind for kind in (Archive, LookupArchive, SnapshotArchi
 
 
 class _Remote:
-    """Work by the workers of a cluster. The connection is made when there is some, whatever the cluster does before.
+    """Work by the workers of a cluster. The connection is opened at first use.
 
     Args:
         address: `dask://host:port`.
         layout: The data folder that the workers see, too.
-        record_bytes_max: The longest line that is converted, as the workers have it.
-        answer_seconds: What the scheduler may take to answer.
+        record_bytes_max: The longest line that is converted; the workers must have the same limit.
+        answer_seconds: Time limit of the scheduler's responses.
     """
 
     def __init__(
@@ -90,15 +90,15 @@ class RemoteConverter(_Remote):
     def convert_all(
         self, archives: Sequence[Archive], *, bodies: frozenset[str], advance: Callable[[float], None]
     ) -> list[Outcome[Archive, ConvertedFile]]:
-        """Convert archives; outcomes come in their order. What is converted already is found, and nobody is asked.
+        """Convert archives; outcomes come in their order. Existing conversions are returned without any request.
 
         Args:
-            archives: Of this data folder.
+            archives: Archives of this data folder.
             bodies: Body columns to keep.
             advance: Called with the bytes of each archive that is done.
 
         Raises:
-            EngineError: The cluster cannot be used or was lost; what was converted is kept.
+            EngineError: The cluster cannot be used or was lost; converted archives are kept.
         """
         from resources.engine.dask import Call  # noqa: PLC0415
 
@@ -149,10 +149,10 @@ class RemoteCompactor(_Remote):
     def compact_all(
         self, jobs: Sequence[CompactionJob], done: Callable[[Outcome[CompactionJob, Compaction]], None]
     ) -> None:
-        """Rewrite the files of jobs; `done` hears of each as soon as it is.
+        """Rewrite the files of jobs; `done` is called with each outcome as soon as it is there.
 
         Raises:
-            EngineError: The cluster cannot be used or was lost; what `done` heard of is done.
+            EngineError: The cluster cannot be used or was lost; jobs reported to `done` are complete.
         """
         from resources.engine.dask import Call  # noqa: PLC0415
 

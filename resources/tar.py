@@ -38,7 +38,7 @@ _DAMAGED = (EOFError, OSError, zlib.error, cast("type[Exception]", isal_zlib.Isa
 
 
 class Failure(Protocol):
-    """Makes the error for damage: what it is, and the place (the member, and bytes into it, or into the tar)."""
+    """Creates the error for damage from its description and place (the member, and bytes into it or into the tar)."""
 
     def __call__(self, what: str, *, member: str | None, offset: int) -> Exception: ...
 
@@ -157,13 +157,13 @@ class Member:
 
 
 def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
-    """The regular files. Each must be read whole before the next is asked for.
+    """Yield the regular files. Each must be read completely before the next is requested.
 
-    Two blocks of zeros end a tar. Reading continues after them, however many came before: nothing but zeros,
-    or further members; anything else is damage.
+    Two blocks of zeros end a tar. Reading continues after any number of them: only zeros or further members may follow;
+    anything else is damage.
 
     Raises:
-        Exception: What the stream's `failure` makes: the tar is damaged, cut off, or holds no member at all.
+        Exception: The error of the stream's `failure`: the tar is damaged, cut off, or holds no member at all.
     """
     extended: dict[str, bytes] = {}
     found = header_bytes = zeros = 0
@@ -215,7 +215,7 @@ def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
 
 
 def _size(stream: TarStream, told: int | bytes) -> int:
-    """The size that a header tells, in bytes."""
+    """Return the size in bytes from a header."""
     if isinstance(told, bytes):
         told = int(told) if told.isdigit() and len(told) <= len(str(_SIZE_MAX)) else -1
     if not 0 <= told <= _SIZE_MAX:

@@ -1,9 +1,8 @@
-"""The datasets: one declaration each, of what the service offers and which table it becomes.
+"""The datasets: one declaration each, of the service's offer and the table it becomes.
 
-What follows from a declaration: the requests and the quota they draw on, the paths in archive and lake, conversion, the
-ledger and the loads, coverage and checks, the Dagster assets, jobs and sensors, the dictionary, and the commands that
-list and fetch. What is particular to one dataset stands in code of its own: the current articles, planning chunks
-within a quota.
+The rest follows from a declaration: requests and their quota, paths in archive and lake, conversion, ledger and loads,
+coverage and checks, Dagster assets, jobs and sensors, the dictionary, and the commands that list and fetch. Code for
+one dataset alone is elsewhere: the current articles, and the planning of chunks within a quota.
 
 This package is a leaf: it imports the tables alone.
 """

@@ -77,26 +77,25 @@ class Dataset:
     """One dataset of the service.
 
     Attributes:
-        table: What its records become, in the lake and in the warehouse; the dataset has the table's name.
+        table: The table of its records in the lake and the warehouse; the dataset has the table's name.
         family: Kind of its endpoints.
         endpoint: Path of its endpoints below `/v2/`, for example `batches`.
         archive: Folder below `archive/`, and the last part of the key of its archive asset. Lists share `reference`.
-        description: What the archive asset holds, for people.
+        description: Content of the archive asset, for people.
         is_chunked: Snapshots only: the service offers them in chunks as well.
         quota: Counter of `get-user` that a file draws on; None: files are free.
         chunk_quota: The same for a chunk.
-        bodies: The view of the published file that has the body columns, which stay in the lake; hours and snapshots
-            may have one together. None: there is none.
-        derived: What follows from `bodies`, a file of SQL each.
-        native: Those of them that a load keeps as tables; the others are views.
+        bodies: View of the published file with the body columns, which stay in the lake. Hours and snapshots may share
+            one. None: there is none.
+        derived: Tables that are derived from `bodies`, a file of SQL each.
+        native: The derived tables that a load stores; the others are views.
         state: Hours and snapshots only: the table of the current state that its rows decide. None: they decide none.
-        rows_stay_in_lake: DuckDB holds of its rows those alone that decide the state.
-        unique: The rule by which rows are one, in an hour's file or in all files of a snapshot. None: by the key of the
-            table.
-        body_of: Columns of which an hour has one body per project and value, whichever of its files it is in. Empty:
-            each row has its own.
-        places: The (project, namespace) pairs that it is of, whichever are mirrored; it is itself mirrored only where
-            that is asked for. Empty: it is of the pairs that are mirrored.
+        rows_stay_in_lake: DuckDB holds only the rows that decide the state.
+        unique: Rule by which rows are one, in an hour's file or in all files of a snapshot. None: the key of the table.
+        body_of: Columns of which an hour has one body per project and value, in any of its files. Empty: each row has
+            its own.
+        places: The (project, namespace) pairs of the dataset, independent of the mirrored ones. The dataset is mirrored
+            only on request. Empty: the mirrored pairs.
     """
 
     table: Table

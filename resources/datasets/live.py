@@ -48,13 +48,13 @@ class LiveFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """One reading of the stream, from its beginning until its newest file; the counts are of all its files.
+    """One reading of the stream, from its beginning until its newest file; the counts cover all its files.
 
     Attributes:
-        began_at: When it began.
-        kept_at: When its newest file was written.
-        connection_count: Connections side by side.
-        reconnect_count: How often one of them was opened again.
+        began_at: Start of the reading.
+        kept_at: Time at which its newest file was written.
+        connection_count: Parallel connections.
+        reconnect_count: Times that one of them was reopened.
         too_long_count: Events that were longer than the longest record and were skipped.
     """
 
@@ -75,22 +75,21 @@ class Step:
     """A file of events.
 
     Attributes:
-        number: Rises by one with each file.
-        path: Where it lies.
+        number: Number of the file; each new file has the next one.
+        path: The file.
         row_count: Events in it.
-        duplicate_count: Events that came again and were passed over.
-        other_count: Events of projects and namespaces that are not kept.
-        reject_count: Lines that are no records, or no events that can be; they lie in a file beside it.
+        duplicate_count: Events that were received again and were skipped.
+        other_count: Events of projects and namespaces that are not stored.
+        reject_count: Lines that are no records or impossible events; they are in a separate file.
         reset_count: Times that the offsets of a partition went back.
-        offsets: By partition the offset that comes next, of all partitions from which anything ever came.
-        highest: By partition the offset behind all that ever came and the moment since when, where that is not the next
-            one: below it, events are looked for among those that are kept.
-        published_at: By partition when the last of its events was published.
-        since: Where partitions begin from which nothing ever came.
-        kept_since: By project and namespace, from when on its events are kept. Empty: those of all are, since the
-            beginning.
-        event_counts: By partition the events that were kept since the stream began.
-        runs: The newest runs, the oldest first; the last is that of this step.
+        offsets: Next offset by partition, of all partitions that have ever had an event.
+        highest: By partition, the offset after all events ever received and the moment since which it has differed from
+            the next one. Below it, events are looked up among the stored ones.
+        published_at: Time of publication of the last event, by partition.
+        since: Starting point of partitions that have never had an event.
+        kept_since: Moment from which events are stored, by project and namespace. Empty: from the beginning for all.
+        event_counts: Events stored since the stream began, by partition.
+        runs: The newest runs, oldest first; the last is the run of this step.
     """
 
     number: int

@@ -1,7 +1,7 @@
-"""The grammar of paths in the archive and the lake: how the names of files and of an hour's folders are made, and read.
+"""The grammar of paths in the archive and the lake: names of files and of the folders of hours, built and parsed.
 
-A file is named `<identifier>.<digits>.<kind>`. The digits are the first ones of a version or digest: whatever is new
-has a name of its own, so a file is written once and never replaced.
+A file is named `<identifier>.<digits>.<kind>`. The digits are the first ones of a version or digest. New content has a
+new name, so a file is written once and never replaced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME = re.compile(rf"({_SAFE.pattern})\.([A-Za-z0-9][A-Za-z0-9_-]{{{DIGITS - 1}
 
 
 class Name(NamedTuple):
-    """The name of a file, read: `digits` are those of the version or digest, `kind` what follows them."""
+    """The parsed name of a file: `digits` are the first of the version or digest, `kind` is the rest."""
 
     identifier: str
     digits: str
@@ -46,7 +46,7 @@ def parse(name: str) -> Name | None:
 
 
 def with_bodies(path: str) -> str:
-    """The file that has the bodies of a lake file's rows: the one beside it, or itself."""
+    """Return the file that has the bodies of a lake file's rows: a separate one, or the file itself."""
     return f"{path.removesuffix(ROWS)}{BODIES}" if path.endswith(f".{ROWS}") else path
 
 
@@ -64,7 +64,7 @@ def is_of_snapshot(name: str, identifier: str) -> bool:
 
 
 def short(version: str) -> str:
-    """The digits of a version or digest that stand in a name. Raises ValueError where there are too few."""
+    """Return the digits of a version or digest that a file name has. Raises ValueError if there are too few."""
     if len(version) < DIGITS:
         raise ValueError(f"{version!r} is too short for a version or digest: at least {DIGITS} digits are needed.")
     return safe(version[:DIGITS])

@@ -142,7 +142,7 @@ _declared: list[Dataset] = [
 
 
 def datasets(family: Family | None = None) -> tuple[Dataset, ...]:
-    """All datasets, or those of a family, in the order of their declaration."""
+    """Return all datasets, or all of a family, in the order of their declaration."""
     return tuple(one for one in _declared if family in (None, one.family))
 
 
@@ -166,7 +166,7 @@ copyreg.pickle(Dataset, _by_name)
 
 
 def tables() -> tuple[Table, ...]:
-    """All tables, those of the datasets among them, in the order of the dictionary."""
+    """Return all tables, including the datasets' own, in the order of the dictionary."""
     own = dict.fromkeys(
         table
         for one in _declared
@@ -197,7 +197,7 @@ def tables() -> tuple[Table, ...]:
 
 @contextmanager
 def also(*more: Dataset) -> Iterator[None]:
-    """Declare further datasets for the time being: what is built within has them.
+    """Declare further datasets within the context: all that is built in it includes them.
 
     Raises:
         ValueError: A table, or the folder of an archive, is another dataset's already.

@@ -10,7 +10,7 @@ class EngineError(MirrorError):
 
 
 class ExtraMissingError(EngineError):
-    """A cluster is asked for, and the packages that speak to it are not installed."""
+    """A cluster is configured, and the packages for it are not installed."""
 
 
 class EngineUnreachableError(EngineError):
@@ -38,4 +38,4 @@ class TaskLostError(EngineError):
 
 
 class TaskError(EngineError):
-    """A task failed by something that nobody foresaw; the message is its own."""
+    """A task failed with an unforeseen error; the message is that error's own."""

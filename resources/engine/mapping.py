@@ -34,7 +34,7 @@ class Outcome(Generic[Item, Result]):
 
 
 def _silent(_line: str) -> None:
-    """A reporter nobody listens to."""
+    """Discard a line of progress."""
 
 
 def _nobody(_amount: float) -> None:
@@ -45,8 +45,8 @@ def _nobody(_amount: float) -> None:
 class Engine:
     """Runs functions over items on threads of this machine.
 
-    Threads, because the work either waits for the network or releases the interpreter's lock (gunzip, parsing,
-    compression, DuckDB). `workers` bounds how many items are under way at once; `reporter` hears how far they are.
+    Threads are enough, because the work either waits for the network or releases the interpreter's lock (gunzip,
+    parsing, compression, DuckDB). `workers` bounds the number of items at a time; `reporter` receives their progress.
     """
 
     workers: int = 4
@@ -77,10 +77,10 @@ class Engine:
     ) -> list[Outcome[Item, Result]]:
         """Apply `function` to every item; outcomes come in the items' order.
 
-        An item that raises does not stop the others: its error is kept in its outcome. Where `ends` says that it would
-        meet all, items that were not begun get the same error without being tried. `workers` is how many are under way
-        at once; default: as many as the engine has. An interrupt stops the waiting at
-        once: items that were not begun are dropped, those under way go on as long as the process does.
+        An item that raises does not stop the others: its outcome has the error. If `ends` returns True for an error,
+        all items that have not started get the same error without being tried. `workers` is the number of items at a
+        time; default: the engine's. An interrupt ends the waiting at once: items that have not started are dropped, and
+        running ones continue as long as the process does.
         """
         met: list[Exception] = []
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Archive:
     """One archive on disk, as the service described it.
 
-    `version` is the service's MD5 of the file; `batch_hour`, `project_id` and `namespace_id` say what it must hold, and
-    `dataset` what its records are. Only the archive of a snapshot has no hour.
+    `version` is the service's MD5 of the file. `batch_hour`, `project_id` and `namespace_id` name the content that it
+    must have, and `dataset` the kind of its records. Only the archive of a snapshot has no hour.
     """
 
     path: Path
@@ -85,10 +85,10 @@ class LookupArchive(Archive):
 
 @dataclass(frozen=True)
 class SnapshotArchive(Archive):
-    """One archive of a snapshot: the whole, or one of its chunks.
+    """One archive of a snapshot: the complete snapshot, or one of its chunks.
 
-    `identifier` and `version` are its own, `snapshot_id` and `snapshot_version` those of the whole. `exported_at`: when
-    the service made it.
+    `identifier` and `version` are the archive's, `snapshot_id` and `snapshot_version` the snapshot's. `exported_at`:
+    time of the export by the service.
     """
 
     batch_hour: None = field(default=None, init=False)

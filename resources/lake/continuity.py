@@ -1,12 +1,12 @@
-"""Events of a stream that are new, and where each partition goes on.
+"""New events of a stream, and the next offset of each partition.
 
-An event is known by partition, offset and identifier. Offsets alone do not tell: the service may number a topic again,
-jump, or go back. An event at or behind the next offset of its partition is new. One before it is looked for among the
-last events that came, which are in memory, and then among the events in the files of the last days, which are read
-once. One that is in neither is new as well, and the partition has gone back.
+An event is identified by partition, offset and identifier. Offsets alone are not enough: the service may renumber a
+topic, jump, or go back. An event at or after the next offset of its partition is new. An earlier one is looked up among
+the last events, which are in memory, and then among the events in the files of the last days, which are read once. If
+neither has the event, it is new as well, and the partition has gone back.
 
-The next offset errs to the side of reading again, which costs a look and adds nothing: it goes back with the first
-event, and it goes far ahead only with the second of two that follow each other.
+The next offset errs towards reading again, which costs a lookup and adds nothing. It goes back with the first such
+event, and far ahead only with the second of two consecutive ones.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ class Continued:
     """Continuation of a stream by the events of a step.
 
     Attributes:
-        is_new: Which events are new.
-        duplicate_count: Events that came again.
+        is_new: Mask of the new events.
+        duplicate_count: Events that were received again.
         offsets: As of `Step`.
         highest: As of `Step`.
         published_at: As of `Step`.
-        backward: The first partition that went back, from where, to where; None: none did.
-        reset_count: How often one did.
-        forward: The first partition that jumped far ahead, from where, to where; None: none did.
-        keys: Of the events that are new.
-        last: By partition the offset of its last event that is new.
+        backward: The first partition that went back, with its old and new offsets; None: none did.
+        reset_count: Times that a partition went back.
+        forward: The first partition that jumped far ahead, with its old and new offsets; None: none did.
+        keys: Keys of the new events.
+        last: Offset of the last new event, by partition.
     """
 
     is_new: pa.BooleanArray
@@ -76,10 +76,10 @@ class Continued:
 
 
 class Continuity:
-    """Recognizes events that came before. What it knows of a step counts once `landed` says that the step is kept.
+    """Recognizes repeated events. The knowledge of a step counts only after `landed` reports the step as stored.
 
     Args:
-        folder: Of the stream's files.
+        folder: Folder of the stream's files.
     """
 
     def __init__(self, folder: Path) -> None:

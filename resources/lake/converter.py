@@ -1,10 +1,10 @@
-"""One archive becomes one Parquet file, and a second one of its rejects where there are any.
+"""Conversion of one archive to one Parquet file, and a second one for its rejects if there are any.
 
-Whoever calls `Converter.convert` gunzips and cuts blocks, and puts row groups into the file as they are done, in the
-order of the archive. The converter's workers make row groups of blocks: parse, encode, compress. All of that happens in
-native code, beside one another. One archive is read by one thread, whose blocks keep about six workers busy; several
-archives are decompressed in parallel by calling from as many threads (`readers` of them keep all workers busy, however
-small the archives are), and share the same workers and the same memory.
+The caller of `Converter.convert` decompresses, cuts blocks, and writes finished row groups in the order of the archive.
+The converter's workers build row groups from blocks: parse, encode, compress. All of this is native code and runs in
+parallel. One thread reads an archive and keeps about six workers busy. Several archives are decompressed in parallel by
+calls from several threads, which share the same workers and memory; `readers` of them keep all workers busy, however
+small the archives are.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ _RECORD_BYTES_BOUND = 1 << 30
 
 
 def default_memory_bytes() -> int:
-    """The memory that a converter takes unless it is told: a quarter of what the process may use, 512 MiB at least.
+    """Return the default memory of a converter: a quarter of the process's limit, at least 512 MiB.
 
-    Where there is less than a GiB, half of it.
+    If the limit is below a GiB, half of it.
     """
     usable = machine.memory_bytes()
     return max(usable // _SHARE, min(_LEAST_BYTES, usable // _LEFT))
@@ -83,16 +83,15 @@ class Converter:
     Leaving the context ends the threads.
 
     Args:
-        workers: Threads that make row groups. Default: as many as there are cores (see `machine`), as far as the memory
-            allows.
-        memory_bytes: Bound for the whole process, where it does nothing else and no line is longer than a block,
-            however many archives are under way. A longer line takes up to LONG_LINE_FACTOR times its length more; there
-            is one such line at a time. Default: see `default_memory_bytes`.
+        workers: Threads that build row groups. Default: one per core (see `machine`), as far as the memory allows.
+        memory_bytes: Bound for the process, however many archives it converts, if it does nothing else and no line is
+            longer than a block. A longer line takes up to LONG_LINE_FACTOR times its length more; there is one such
+            line at a time. Default: see `default_memory_bytes`.
         level: zstd level.
         record_bytes_max: The longest line that is converted; longer ones are rejected.
 
     Raises:
-        ConversionError: The memory is too little for so many workers, or the longest record is beyond what can be.
+        ConversionError: The memory is too little for so many workers, or the longest record is beyond the maximum.
     """
 
     def __init__(
@@ -152,21 +151,20 @@ class Converter:
         """Convert one archive of article records into the lake.
 
         Args:
-            archive: The archive on disk and what it must hold.
-            layout: Where the lake lies.
+            archive: The archive on disk and the content that it must have.
+            layout: Paths of the lake.
             bodies: Body columns to keep, those of other tables aside; the others stay null. Default: all.
-            progress: Called with bytes of the archive that are converted, and all of them.
+            progress: Called with the converted bytes of the archive, and its size.
 
         Returns:
-            What was made; `converted` is False if the very same conversion was there before.
+            The converted file; `converted` is False if the very same conversion existed before.
 
         Raises:
             ArchiveError: The archive is damaged, cut off, empty, holds no records, or only those of another project.
-            Nothing was
-                landed.
-            LakeError: The archive is not there, or the files could not be written (DiskFull among the reasons). Nothing
+                Nothing was landed.
+            LakeError: The archive is missing, or the files could not be written (DiskFull among the reasons). Nothing
                 was landed.
-            ConversionError: Settings that cannot be met, or rows do not add up. Nothing was landed.
+            ConversionError: The settings cannot be met, or the rows do not add up. Nothing was landed.
         """
         started = time.perf_counter()
         if (known := find_conversion(archive, layout, bodies, self.record_bytes_max)) is not None:
@@ -259,7 +257,7 @@ def convert(
     record_bytes_max: int = RECORD_BYTES_MAX,
     progress: Callable[[int, int], None] | None = None,
 ) -> ConvertedFile:
-    """Convert one archive by a converter of its own. See `Converter` for the arguments, the result and the errors."""
+    """Convert one archive with a separate converter. See `Converter` for the arguments, the result and the errors."""
     with Converter(
         workers=workers, memory_bytes=memory_bytes, level=level, record_bytes_max=record_bytes_max
     ) as converter:
@@ -285,7 +283,7 @@ class _Tally:
             self.has_strangers = any(reason.endswith(OF_ANOTHER) for reason in reasons)
 
     def facts(self) -> dict[str, Any]:
-        """The sums as they stand in the file's metadata."""
+        """Return the sums for the file's metadata."""
         return {
             "update_count": self._changes[ChangeType.UPDATE],
             "delete_count": self._changes[ChangeType.DELETE],

@@ -66,14 +66,14 @@ class BlockEncoder:
 
 @dataclass
 class EncodedBlocks:
-    """The encoded blocks of an archive, in its order, made ahead of the consumer.
+    """The encoded blocks of an archive, in its order, encoded ahead of the consumer.
 
-    `room` bounds the blocks of all archives, from when one is read until its row group is written. Whoever finds no
-    room writes what it has itself, and waits for others only where it has nothing: so none holds what another waits
-    for.
+    `room` bounds the blocks of all archives, from reading a block until its row group is written. A reader without room
+    first writes its own finished blocks, and waits for others only if it has none. So no reader holds a block that
+    another one waits for.
 
-    A line that is too long for a block comes by itself, when all before it has come, to be read before the next is
-    asked for. Leaving the context waits for what is under way, and gives every buffer back.
+    A line that is too long for a block is yielded separately, after all blocks before it, and must be read before the
+    next item. Leaving the context waits for running work and returns every buffer.
     """
 
     blocks: Generator[Block | LongLine, None, None]

@@ -54,7 +54,7 @@ class DiskFull(LakeError, errors.DiskFullError):  # noqa: N818  the name says wh
 
 
 class DamagedFileError(LakeError):
-    """A lake file is damaged. `lake_path` is relative to the lake, `why` what is wrong."""
+    """A damaged lake file. `lake_path` is relative to the lake, and `why` describes the damage."""
 
     def __init__(self, lake_path: str, why: str) -> None:
         self.lake_path, self.why = lake_path, legible(why, _SHOWN)

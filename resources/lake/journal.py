@@ -1,8 +1,8 @@
-"""Answers of the service about single pages, kept one by one as they arrive, and packed as an archive in the end.
+"""The service's responses about single pages, stored one by one on arrival and packed as an archive in the end.
 
-A journal is a file of lines, each the record of a page (as the service sent it) with what was asked. A line is on disk
-before `add` returns, so that no kill loses an answer that was paid for. The journal of a run that was killed is found
-by its name and packed by the next one; what it was about to write last, half a line, is dropped.
+A journal is a file of lines. Each line is the record of a page, as the service sent it, with the request. A line is on
+disk before `add` returns, so that no kill loses a paid response. The next run finds the journal of a killed run by its
+name and packs it; an incomplete last line is dropped.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SUFFIX = ".ndjson"
 
 
 class _Note(BaseModel):
-    """Notes beside a packed archive."""
+    """Notes in the sidecar of a packed archive."""
 
     identifier: Annotated[str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]*_namespace_[0-9]{1,9}\z")]
     version: Annotated[str, Field(pattern=r"\A[0-9a-f]{32}\z")]
@@ -50,7 +50,7 @@ _NOTE = TypeAdapter(_Note)
 
 @dataclass(frozen=True)
 class Asked:
-    """A page to look up: its exact title, the project, the namespace where the mirror knows it (else 0), and why."""
+    """A page to look up: its exact title, its project, its namespace if known (else 0), and the purpose."""
 
     project_id: str
     namespace_id: int
@@ -62,9 +62,9 @@ class Journals:
     """The journals of one run, a file for each project and namespace. Safe for threads.
 
     Args:
-        layout: Where the archive lies.
-        source_at: When the run began, aware, to the second; the microseconds make it no hour's start and no other
-            run's.
+        layout: Paths of the archive.
+        source_at: Start of the run, aware, to the second. Its microseconds make it differ from the start of any hour
+            and of any other run.
     """
 
     def __init__(self, layout: Layout, source_at: datetime) -> None:

@@ -54,12 +54,12 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
     """Convert one list into the lake.
 
     Args:
-        dataset: What the list is of.
-        raw: The service's answer: a JSON array of objects.
-        layout: Where the lake lies.
+        dataset: Dataset of the list.
+        raw: The service's response: a JSON array of objects.
+        layout: Paths of the lake.
 
     Raises:
-        ListError: The answer is not such an array, or none of its records is as declared. Nothing was landed.
+        ListError: The response is not such an array, or none of its records is as declared. Nothing was landed.
         LakeError: The file could not be written.
     """
     table, version = dataset.table, version_of(dataset.table)

@@ -106,14 +106,14 @@ class _Rejects:
 
 
 class LiveLake:
-    """The files of one stream. Only one process may write at a time, which is for the caller to see to.
+    """The files of one stream. Only one process may write at a time; the caller ensures that.
 
     Args:
-        layout: Where the lake lies.
-        name: Of the folder below the lake, for example `live_changes`.
-        table: What its events are rows of.
+        layout: Paths of the lake.
+        name: Name of the folder below the lake, for example `live_changes`.
+        table: Table of the events.
         bodies: Body columns to keep. Default: all.
-        scope: The projects and namespaces whose events are kept. Default: all.
+        scope: The projects and namespaces whose events are stored. Default: all.
     """
 
     def __init__(
@@ -145,9 +145,9 @@ class LiveLake:
         return self._last
 
     def begin(self, since: datetime, now: datetime) -> Step:
-        """The newest file; where there is none, the first one, which holds no event and says where the stream begins.
+        """Return the newest file; if there is none, write the first one, without events, as the starting point.
 
-        State that cannot be is repaired: the next file has what is right.
+        Impossible values in the newest file are repaired: the next file has the right ones.
 
         Raises:
             LakeError: It could not be read or written.
@@ -175,19 +175,19 @@ class LiveLake:
         run: Run | None = None,
         service_now: datetime | None = None,
     ) -> Step | None:
-        """Keep what came: one file, or none where nothing of it is new and kept.
+        """Store new events in one file; write none if no event is new and in scope.
 
         Args:
-            blocks: Records, one a line; those of a partition in their order. Each is let go of when the next is asked
-                for.
-            now: The moment, aware, by which the file is laid away.
-            always: Whether a file is written only to say how far the stream is, where no event of it is kept.
-            run: Whose step it is, without the counts of its events.
-            service_now: The moment by the clock of the service, where it is known: dates of events are judged by both
+            blocks: Records, one a line; those of a partition in order. A block is released before the next one is
+                requested.
+            now: The aware time of the file.
+            always: Write a file for the position of the stream even if no event is stored.
+            run: Run of the step, without the counts of its events.
+            service_now: The moment by the clock of the service, if known: dates of events are checked against both
                 clocks.
 
         Raises:
-            LakeError: The file could not be written (DiskFull among the reasons); nothing was kept of these.
+            LakeError: The file could not be written (DiskFull among the reasons); none of these events was stored.
         """
         before = self.begin(now, now)
         service_now = service_now or now
@@ -329,7 +329,7 @@ def _counted(kept: pa.Table, before: Step) -> dict[int, int]:
 
 
 def _runs(step: Step, before: Step, run: Run | None) -> tuple[Run, ...]:
-    """The newest runs, with the counts of this step in that of its own."""
+    """Return the newest runs; the run of this step includes its counts."""
     if run is None:
         return before.runs
     is_same = before.runs and before.runs[-1].began_at == run.began_at

@@ -1,10 +1,9 @@
-"""Converting an archive again whose file is there: a damaged file is replaced, and any other one stays.
+"""Converting an archive again whose file exists: a damaged file is replaced, and any other one stays.
 
-A file's name holds the digest of all that decides its rows, and the ledger, DuckDB's tables and the published file rely
-on its rows by their numbers. So no file may be replaced by one of other rows. The archive is converted beside the
-lake's own files, and what came of it is compared: the same rows leave the file where it is, a file that cannot be read
-is replaced by a rename, so that readers have the one or the other whole, and other rows are a defect that changes
-nothing.
+A file's name holds the digest of all that decides its rows. The ledger, DuckDB's tables and the published file rely on
+its rows by number, so no file may be replaced by one with other rows. The archive is converted in a scratch folder, and
+the result is compared. If the rows are equal, the file stays. A file that cannot be read is replaced by a rename, so
+that readers always see a complete file. Other rows are a defect, and nothing is changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The files of what was rejected: a row for each line, and beside them the lines that are too long for a row.
+"""The files of rejected records: a row for each line, and a separate file for lines that are too long for a row.
 
-`<name>.lines.gz` beside `<name>.parquet` holds each long line as a gzip member of its own, with its line feed: all of
-them by `zcat`, one from the place on that its row names.
+`<name>.lines.gz` next to `<name>.parquet` holds each long line, with its line feed, as a separate gzip member. `zcat`
+prints all of them; a row names the place at which its line begins.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ class RejectsFile:
         self._add(_placed(table.of_long_line(line, beginning, longest), {0: offset}))
 
     def land(self, metadata: Mapping[str, str]) -> None:
-        """Give the files their names, the lines first: whoever sees a row can rely on its line."""
+        """Rename the files to their final names, the lines first, so that a visible row can rely on its line."""
         self._flush()
         if self._lines is not None:
             self._lines.land()

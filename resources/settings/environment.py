@@ -72,9 +72,9 @@ def load_env_file() -> None:
 
 
 def read_data(environ: Mapping[str, str] | None = None) -> Path:
-    """The data folder, absolute, for what needs no other setting.
+    """Return the absolute data folder, for commands that need no other setting.
 
-    A relative one lies in the folder of the settings file.
+    A relative path starts at the folder of the settings file.
 
     Raises:
         SettingsError: It cannot be used.

@@ -296,10 +296,10 @@ _FIELDS = dict(zip(NAMES, Settings.model_fields, strict=True))
 
 
 def sentence(fault: ErrorDetails, *, by_field: bool = False) -> str:
-    """The sentence about a value that cannot be used: its setting, the value, and what to write.
+    """Return the sentence about an invalid value: its setting, the value, and a description of valid ones.
 
     Args:
-        fault: What the model found.
+        fault: Error of the model.
         by_field: Name the field, as the launchpad does, instead of the variable.
     """
     name, *inner = map(str, fault["loc"])

@@ -1,7 +1,7 @@
-"""The tables of pages: what changed, what is, what the snapshots hold, with the place of every value in the record.
+"""The tables of pages: changes, current state and snapshots, with the place of every value in the record.
 
-Source of the record's fields: the service's data dictionary for articles, versions, events, editors, scores, and
-the older forms (2022 to 2024) that recorded data shows.
+Source of the record's fields: the service's data dictionary for articles, versions, events, editors and scores, and the
+older forms (2022 to 2024) in recorded data.
 """
 
 from __future__ import annotations

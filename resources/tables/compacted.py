@@ -30,7 +30,10 @@ def _columns(table: Table) -> tuple[Column, ...]:
 
 
 def _of_hours(table: Table, *by: str) -> Table:
-    """Rows of hours. What is passed over of them may change with other files of the hour, so each keeps its place."""
+    """Return the compacted form of a table of hours.
+
+    The set of masked rows may change with other files of the hour, so each row keeps its place.
+    """
     narrow = (column for column in _columns(table) if not column.body)
     bodies = (column for column in table if column.body)
     key = ("project_id", *by, "batch_hour", "namespace_id", FILE_ROW.name)
@@ -38,7 +41,10 @@ def _of_hours(table: Table, *by: str) -> Table:
 
 
 def _of_versions(table: Table) -> Table:
-    """Rows of one version of a snapshot. What is passed over of them depends on the version alone, and is left out."""
+    """Return the compacted form of a table of one version of a snapshot.
+
+    The set of masked rows depends on the version alone, so masked rows are left out.
+    """
     of_version = {column.name for column in SNAPSHOT_VERSION}
     key = tuple(name for name in table.key if name not in of_version)
     return Table(f"compacted_{table.name}", table.description, _columns(table), key)
@@ -52,7 +58,7 @@ COMPACTED = {
 
 
 def _apart(table: Table, *by: str) -> tuple[Table, Table]:
-    """The two files of a compacted one: all but the bodies, and the bodies with what they are asked for by."""
+    """Return the two files of a compacted one: all columns but the bodies, and the bodies with their key."""
     found = {column.name for column in table if column.body or column.name in {*table.key, *by}}
     bodies = tuple(column for column in table if column.name in found)
     return table.narrow, Table(f"{table.name}_bodies", table.description, bodies, table.key)

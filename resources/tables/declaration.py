@@ -103,7 +103,7 @@ class Table:
 
     @cached_property
     def narrow(self) -> Table:
-        """The same table without its bodies: what DuckDB holds natively."""
+        """The same table without its bodies, as DuckDB stores it."""
         return Table(self.name, self.description, tuple(c for c in self.columns if not c.body), self.key)
 
 

@@ -1,8 +1,7 @@
-"""The tables of Wikidata: what changed, what is, what the snapshots hold, and what is derived from an entity's parts.
+"""The tables of Wikidata: changes, current state and snapshots, and the tables derived from an entity's parts.
 
 Source of the record's fields: the service's interface description of 2026 (`wikidata_article`, `entity`, statements).
-Where it leaves a form open, docs/decisions/0031 says what was chosen. Maps and statements are kept as they are in the
-record.
+docs/decisions/0031 records the choices for open forms. Maps and statements are stored as in the record.
 """
 
 from __future__ import annotations

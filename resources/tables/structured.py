@@ -1,8 +1,8 @@
-"""The tables of structured contents: a page as the service parsed it, and what is derived from its recursive parts.
+"""The tables of structured contents: a page as the service parsed it, and the tables derived from its recursive parts.
 
 Source of the record's fields: the service's data dictionary for structured contents, the names before March 2025
-(`infobox`, `article_sections`), and recorded answers. Of a page that the service could not parse it gives the article
-record instead, so that all columns of an article are here as well.
+(`infobox`, `article_sections`), and recorded responses. For a page that the service could not parse it sends the
+article record instead, so all columns of an article are here as well.
 """
 
 from __future__ import annotations

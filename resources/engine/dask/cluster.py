@@ -58,13 +58,13 @@ class Patience:
 
 
 class Cluster:
-    """A connection to a scheduler. It is made when it is first needed, and lost ones are made again.
+    """A connection to a scheduler, opened at first use and reopened after a loss.
 
     Args:
         address: `dask://host:port`.
-        versions: What workers must have in common with this process, by name; others get no work.
+        versions: Versions that workers must share with this process, by name; others get no work.
         folder: Shared with the workers.
-        patience: How long to wait for others.
+        patience: Time limits.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Cluster:
         return [outcomes[call.key] for call in calls]
 
     def members(self) -> list[Member]:
-        """The workers that there are, whatever their versions. Raises EngineUnreachableError if nobody answers."""
+        """Return all workers, whatever their versions. Raises EngineUnreachableError if nobody answers."""
         if self._client is None:
             self._client = self._open()
         return self._members(self._client)

@@ -75,7 +75,7 @@ def url(address: str) -> str:
 
 
 def visible(folder: Path) -> None:
-    """Have a network file system look again what is in a folder."""
+    """Make a network file system refresh its view of a folder."""
     with contextlib.suppress(OSError):
         next(folder.iterdir(), None)
 

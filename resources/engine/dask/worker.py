@@ -1,4 +1,4 @@
-"""A worker: its life, and what it does with a call."""
+"""The worker process, and the calls that it runs."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ async def serve(
     name: str,
     started: Callable[[Worker], None],
 ) -> None:
-    """Be a worker until the scheduler is gone or asks to end.
+    """Run as a worker until the scheduler is gone or asks to end.
 
     Args:
         address: `dask://host:port`.
-        versions: What runs must have in common with it.
+        versions: Versions that runs must share with the worker.
         folder: Shared with the runs.
         threads: Tasks at a time.
         name: Its name in messages.
         started: Called when it is registered.
 
     Raises:
-        EngineUnreachableError: Nobody answers there within 30 seconds.
+        EngineUnreachableError: The scheduler does not answer within 30 seconds.
     """
     global _folder  # noqa: PLW0603  one worker is one process
     _folder = folder
@@ -149,7 +149,7 @@ def _check_probe(probe: Probe) -> None:
 
 
 def answer_probe(probe: Probe) -> str:
-    """Read the run's probe and write an answer beside it; returns its name."""
+    """Read the run's probe, write an answer next to it, and return the answer's name."""
     _check_probe(probe)
     name = f"{probe.name}.{socket.gethostname()}-{os.getpid()}.unfinished"
     assert _folder is not None

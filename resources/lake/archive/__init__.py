@@ -1,4 +1,4 @@
-"""Reading an archive: gunzip, the tar's members, and blocks of whole lines in a bounded number of buffers.
+"""Reading an archive: gunzip, the tar's members, and blocks of complete lines in a bounded number of buffers.
 
-What the lines say is for `decode`.
+The content of the lines is for `decode`.
 """

@@ -1,7 +1,7 @@
-"""The lines of an archive as blocks of whole lines, read ahead of whoever converts them.
+"""The lines of an archive as blocks of complete lines, read ahead of the converter.
 
-The archive is read once, as a stream, into buffers that are used again and again. A buffer holds lines of as many
-members as there is room for. Only the unfinished line at its end is ever copied.
+The archive is read once, as a stream, into buffers that are reused. A buffer holds lines of as many members as fit.
+Only the unfinished line at its end is ever copied.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Cutter:
         self._rest = b""
 
     def member(self, name: str, size: int) -> Iterator[Block | LongLine]:
-        """Read one member, and give what is whole where the buffer is full."""
+        """Read one member, and yield the complete lines whenever the buffer is full."""
         self._contents.ndjson_bytes += size
         head = self._stream.take(min(len(_BOM), size))
         self._remaining = size - len(head)
@@ -142,7 +142,7 @@ class _Cutter:
         return tuple(found), count, end
 
     def _turn(self) -> Iterator[Block | LongLine]:
-        """Cut what is whole out of a full buffer, and go on in another one with what is not."""
+        """Yield the complete lines of a full buffer, and continue in another buffer with the rest."""
         yield from self._cut()
         if self._filled - self._start >= self._room:
             yield from self._long()
@@ -155,7 +155,7 @@ class _Cutter:
         self._rest = b""
 
     def _long(self) -> Iterator[Block | LongLine]:
-        """The line that fills the buffer and does not end in it, in memory of its own."""
+        """Yield the line that fills the buffer and does not end in it, in separate memory."""
         loan = self._buffers.take_long(self._step + 1)
         try:
             end, filled = self._read_long(loan.memory)
@@ -200,7 +200,7 @@ class _Cutter:
         return end, filled
 
     def _pieces(self, memory: mmap.mmap, end: int, filled: int, line: LongLine) -> Iterator[memoryview]:
-        """The line that is too long, what was read of it first."""
+        """Yield the parts of a line that is too long, beginning with the part already read."""
         view = memoryview(memory)
         line.size = end
         yield view[:end]
@@ -238,14 +238,14 @@ def _lines(memory: mmap.mmap, start: int, stop: int, most: int) -> tuple[int, in
 def read_blocks(
     path: Path, buffers: Buffers, contents: Contents | None = None
 ) -> Generator[Block | LongLine, None, None]:
-    """All lines of all `.ndjson` members of an archive, in order; blank lines too.
+    """Yield all lines of all `.ndjson` members of an archive, in order, including blank lines.
 
     Every block must be released, or the reader will wait for ever.
 
     Args:
         path: The archive.
-        buffers: Where lines are kept until they are released.
-        contents: Filled with what else was met.
+        buffers: Memory of the lines until they are released.
+        contents: Filled with the other content of the archive.
 
     Raises:
         ArchiveError: The archive is empty, damaged, cut off, or holds no `.ndjson` member.

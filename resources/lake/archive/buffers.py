@@ -1,7 +1,6 @@
-"""Memory for lines, lent and given back between threads, and the blocks of lines that lie in it.
+"""Memory for lines, lent and returned between threads, and the blocks of lines in it.
 
-The number of buffers is fixed: that is the memory bound, and it makes the reader wait when those who convert are
-slower.
+The number of buffers is fixed. It bounds the memory, and makes the reader wait for slower converters.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ NOTHING = mmap.mmap(-1, 1)
 
 
 class Buffers:
-    """A fixed number of buffers, lent and given back between threads: whoever reads waits for whoever converts.
+    """A fixed number of buffers, lent and returned between threads: the reader waits for the converters.
 
-    Each is made when it is first needed, of pages that the system provides when they are first written: most archives
-    of an hour are much smaller than a buffer. The one used last is lent first, since its pages are at hand.
+    A buffer is allocated at first use, and the system provides its memory pages at the first write: most archives of an
+    hour are much smaller than a buffer. The most recently used buffer is lent first, since its memory pages exist.
 
-    A line that is longer than a buffer gets memory of its own, up to the longest record. There is one such line at a
-    time in all the archives that share the buffers, from when it is read until the last of it is done with.
+    A line that is longer than a buffer gets separate memory, up to the longest record. All archives that share the
+    buffers have one such line at a time, from its reading until its last part is converted.
     """
 
     def __init__(self, count: int, size: int, longest: int = RECORD_BYTES_MAX) -> None:
@@ -61,7 +60,7 @@ class Buffers:
 
 
 class Loan:
-    """A buffer on loan. It goes back when as many as hold it have let it go."""
+    """A buffer on loan. It is returned after its last holder has dropped it."""
 
     def __init__(self, memory: mmap.mmap, give: Callable[[mmap.mmap], None], *, is_long: bool = False) -> None:
         self.memory = memory
@@ -71,7 +70,7 @@ class Loan:
         self._lock = threading.Lock()
 
     def share(self) -> Loan:
-        """One more holder."""
+        """Add a holder."""
         with self._lock:
             self._holders += 1
         return self
@@ -106,7 +105,7 @@ class Span:
 
 
 def repeated(text: str, count: int) -> pa.DictionaryArray:
-    """A text in so many rows, in memory once."""
+    """Return a column that repeats a text, stored once."""
     zeros = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))])
     return pa.DictionaryArray.from_arrays(zeros, pa.array([text]), safe=False)
 
@@ -167,7 +166,7 @@ class Block:
 
 @dataclass
 class LongLine:
-    """A line that is longer than any record may be. Its bytes are read when `pieces` is asked for them, and only then.
+    """A line that is longer than any record may be. Its bytes are read only on demand, through `pieces`.
 
     `size` is the number of its bytes, without the line feed, once all pieces have been taken.
     """

@@ -1,8 +1,7 @@
-"""The rows of several lake files written again into few, sorted files.
+"""Rewriting the rows of several lake files into few, sorted files.
 
-A job is plain data and its result too, so that any engine can run it, on another machine as well: its paths are
-relative to the lake. It holds no lock and changes nothing that is there: the files that it writes are read by nobody
-until the ledger names them.
+A job and its result are plain data with paths relative to the lake, so that any engine can run the job, even on another
+machine. A job holds no lock and changes no existing file. Its new files have no readers until the ledger names them.
 """
 
 from __future__ import annotations
@@ -282,7 +281,7 @@ def _apart(groups: Iterable[pa.RecordBatch], forms: tuple[Table, ...]) -> Iterat
 
 
 def _encoded(groups: Iterable[pa.RecordBatch], job: CompactionJob) -> Iterator[_Group]:
-    """The row groups, encoded beside one another, in their order."""
+    """Yield the row groups in order, encoded in parallel."""
     forms = _forms(job)
 
     def one(place: int, batch: pa.RecordBatch) -> _Group:

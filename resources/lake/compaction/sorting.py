@@ -1,7 +1,7 @@
-"""Rows in order, whatever their number: sorted in pieces that fit into memory, and merged.
+"""Sorting of any number of rows: in pieces that fit into memory, which are then merged.
 
-Pieces that do not fit lie on disk in the meantime, beside the file that is to be written; what a kill leaves of them is
-swept with other unfinished files.
+Pieces that do not fit are on disk in the meantime, next to the file to be written. After a kill they are swept with
+other unfinished files.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ _AT_ONCE = 64
 def in_order(
     batches: Iterable[pa.RecordBatch], key: Sequence[str], beside: Path, memory_bytes: int
 ) -> Iterator[pa.Table]:
-    """The rows of the batches in order, a table at a time.
+    """Yield the rows of the batches in order, a table at a time.
 
     Args:
-        batches: Of one schema, each small against the memory.
-        key: The columns to sort by; no row has a null there.
-        beside: The file that they are for.
-        memory_bytes: What the rows may take in memory, a single one of more aside.
+        batches: Batches of one schema, each small compared with the memory.
+        key: The columns to sort by; no row has a null in them.
+        beside: The file that the rows are for; pieces are written next to it.
+        memory_bytes: Most memory for the rows; a single row may exceed it.
 
     Raises:
-        LakeError: There is no room on disk for what does not fit into memory.
+        LakeError: The disk has no room for the rows that do not fit into memory.
     """
     piece_bytes = memory_bytes // _SHARE
     with contextlib.ExitStack() as stack:
@@ -222,7 +222,7 @@ def joined(tables: list[pa.Table]) -> pa.RecordBatch:
 
 
 def _row_bytes(table: pa.Table) -> list[int]:
-    """Return the bytes of each row: those of its texts, and the average of everything else."""
+    """Return the bytes of each row: the size of its texts, plus the average of everything else."""
     sizes = pa.chunked_array([pa.array([0] * len(table), "int64")])
     texts = 0
     for name in table.schema.names:

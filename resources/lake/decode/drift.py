@@ -42,7 +42,7 @@ class DriftCount:
             self._count(_cut(path), line, value)
 
     def merge(self, found: Iterable[Drift]) -> None:
-        """Count what was counted elsewhere, in later lines."""
+        """Add the counts of later lines."""
         for drift in found:
             if drift.path == OTHERS:
                 self._others += drift.count

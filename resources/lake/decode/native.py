@@ -1,8 +1,7 @@
-"""The native decoder, seen from Python: the library, the decoders, and what they give back.
+"""The native decoder as Python sees it: the library, the decoders, and their results.
 
-The library is built beside this file when the package is installed, where there is a C compiler. Without it, or with
-WME_NATIVE=0 in the environment, `decoding` lends nothing and records are read by other means, slower and with the same
-result.
+The library is built next to this file at installation, if there is a C compiler. Without it, or with WME_NATIVE=0 in
+the environment, `decoding` lends nothing, and records are read more slowly by other means with the same result.
 """
 
 from __future__ import annotations
@@ -96,9 +95,9 @@ class _Result(ctypes.Structure):
 
 
 class Decoder:
-    """Decodes blocks of lines for one table and choice of bodies. One thread at a time; `decoding` sees to that.
+    """Decodes blocks of lines for one table and choice of bodies. One thread at a time; `decoding` ensures that.
 
-    The memory of a batch is used again once the batch is gone; until then the next block goes into other memory.
+    The memory of a batch is reused once the batch is dropped; until then the next block uses other memory.
     """
 
     def __init__(self, library: ctypes.CDLL, table: Table, bodies: frozenset[str]) -> None:
@@ -147,16 +146,18 @@ class Decoder:
     def decode(
         self, view: memoryview, given: Mapping[str, str | int], most: Mapping[str, int] | None = None
     ) -> Decoded:
-        """The rows of a block of whole lines (the last may lack its line feed). Nothing refers to `view` afterwards.
+        """Return the rows of a block of complete lines (the last may lack its line feed).
+
+        Nothing refers to `view` afterwards.
 
         Args:
             view: The block.
-            given: What each row must say in these columns, texts or whole numbers, where it says anything. Columns that
-                do not stand in the record are left without values.
+            given: Values that rows must have in these columns, if they have any: texts or whole numbers. Columns that
+                are not in the record are left without values.
             most: The greatest number that a row may have in these columns.
 
         Raises:
-            MemoryError: There is no memory for the rows, or the block is of 2 GB.
+            MemoryError: There is no memory for the rows, or the block has 2 GB.
         """
         block = pa.py_buffer(view)
         rules = [
@@ -205,14 +206,14 @@ class Decoder:
 
 
 def _column(kind: pa.DataType, address: int | None, count: int) -> pa.Array:
-    """The numbers that lie at an address; nothing is copied."""
+    """Return the numbers at an address, without copying."""
     if not count or address is None:
         return pa.array([], kind)
     return pa.Array.from_buffers(kind, count, [None, pa.foreign_buffer(address, count * kind.bit_width // 8)])
 
 
 def _numbers(address: int | None, count: int, each: int) -> Iterator[tuple[int, ...]]:
-    """`count` groups of `each` numbers, read as they are asked for."""
+    """Yield `count` groups of `each` numbers, read on demand."""
     if not count or address is None:
         return iter(())
     numbers = (ctypes.c_int64 * (count * each)).from_address(address)
@@ -273,7 +274,7 @@ def trim() -> None:
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """The library beside this file; None, with a warning, where it is there and cannot be used."""
+    """Return the library next to this file; None, with a warning if the file exists and cannot be used."""
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
         path = Path(__file__).with_name(f"_decode{suffix}")
         if path.is_file():

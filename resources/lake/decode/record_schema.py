@@ -67,7 +67,7 @@ class RecordSchema:
     json: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def columns(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """The table's columns that stand in the record, taken out of the parsed record.
+        """Return the table's columns that are in the record, taken from the parsed record.
 
         Raises:
             pa.ArrowInvalid: A value cannot be cast to its column's type without loss.

@@ -1,8 +1,8 @@
-"""A block of lines becomes rows.
+"""Conversion of a block of lines to rows.
 
-The native decoder takes what is plainly as declared, and gives its verdict on lines that are certainly bad; the others
-go through the careful path. Where the decoder is not built, pyarrow's parser takes whole blocks, or leaves them whole.
-The rows, rejects and unknown fields are the same.
+The native decoder converts lines that are plainly as declared, and returns a verdict on certainly bad lines. All others
+are examined one by one. If the decoder is not built, pyarrow's parser converts complete blocks or none of a block. The
+rows, rejects and unknown fields are the same.
 """
 
 from __future__ import annotations
@@ -255,10 +255,10 @@ class RecordReader:
         return self._rules.lacking_in(record)
 
     def _fast(self, view: memoryview, lines: list[bytes], line_count: int) -> Rows | None:
-        """All lines at once; None where a single one of them needs a closer look.
+        """Parse all lines at once; None if a single line must be examined.
 
-        The parser takes any sequence of objects. There are as many as lines, and a line feed between any two of them:
-        so there is no other line feed, and each has a line of its own.
+        The parser accepts any sequence of objects. There are as many objects as lines, and a line feed between any two
+        objects. So there is no other line feed, and each object has a separate line.
         """
         if self.record_schema.json:  # which the parser cannot keep as it is written
             return None
@@ -278,7 +278,7 @@ class RecordReader:
         return Rows(self.assemble(columns, pa.nulls(line_count, pa.string())), line_count)
 
     def _examine(self, lines: LeftLines, block: _Block, drift: DriftCount) -> _Examined:
-        """Line by line: what is wrong, and what goes beyond the declaration. Then the good lines as a block again."""
+        """Examine line by line for faults and undeclared fields, and return the good lines as a block again."""
         good: list[_Line] = []
         bad: list[tuple[int, int, int, int, int]] = []
         verdicts: dict[bytes, int] = {}  # on bad lines: they may all be equal
@@ -329,7 +329,7 @@ class RecordReader:
     def _parse_good(
         self, lines: list[_Line], found: _Examined, block: _Block
     ) -> Iterator[tuple[list[_Line], dict[str, pa.Array]]]:
-        """Parse lines that were found good; where the parser knows better, halve until the culprit stands alone."""
+        """Parse lines that were found good. If the parser refuses them, halve until the faulty line is alone."""
         if not lines:
             return
         reason = "The parser does not see one object in this line."

@@ -31,11 +31,11 @@ class LeftLines:
     """Lines of a block that are no good rows, in order, in columns.
 
     Attributes:
-        numbers: Of the lines, from 0.
-        rows: Rows of the batch before each.
-        starts: Where in the block each begins.
-        bounds: Start and end of each there (int32).
-        verdicts: On each (int8).
+        numbers: Numbers of the lines, from 0.
+        rows: Number of the batch's rows before each line.
+        starts: Place in the block at which each line begins.
+        bounds: Start and end of each line in the block (int32).
+        verdicts: Verdict on each line (int8).
     """
 
     numbers: pa.Int64Array
@@ -129,7 +129,7 @@ class Rejects(Sequence[Reject]):
 
     @classmethod
     def of(cls, rejects: Iterable[Reject], member: str = "") -> Rejects:
-        """The same in columns."""
+        """Convert rejects to columns."""
         if isinstance(rejects, Rejects):
             return rejects
         each = list(rejects)

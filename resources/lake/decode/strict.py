@@ -1,4 +1,4 @@
-"""One line, looked at closely: what is wrong with it, or what it says beyond the declaration."""
+"""Examination of one line: its faults, or its fields beyond the declaration."""
 
 from __future__ import annotations
 

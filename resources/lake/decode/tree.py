@@ -60,7 +60,7 @@ class Tree:
         self.columns = [self.places[column.name] for column in table]
 
     def _descend(self, root: Node, columns: Mapping[tuple[str, ...], Column], place: int = 0) -> None:
-        """Add what is inside the node at `place`, level by level."""
+        """Add the places inside the node at `place`, level by level."""
         waiting: deque[tuple[int, Node, tuple[str, ...]]] = deque([(place, root, ())])
         while waiting:
             number, node, path = waiting.popleft()

@@ -1,1 +1,1 @@
-"""Rows become Parquet files: row groups that are encoded beside one another, joined, and landed whole or not at all."""
+"""Conversion of rows to Parquet files: row groups are encoded in parallel, joined, and landed as one file."""

@@ -1,8 +1,8 @@
-"""Joining row groups that were encoded apart into one Parquet file: the arithmetic of footers.
+"""Footers of Parquet files: joining row groups that were encoded separately.
 
 pyarrow encodes a row group only as part of a file, and a file only in one thread. So each row group is encoded as a
-file of its own, in memory and beside others, and its pages are put behind those of the row group before. All that
-changes is the distance from the start of the file, which the footer tells for every column.
+separate file in memory, in parallel with others, and its data pages are appended to those of the row group before. Only
+the distance from the start of the file changes, which the footer records for every column.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Group:
 
     @classmethod
     def of(cls, file: memoryview, row_count: int, leaves: Sequence[tuple[Leaf, bool]]) -> Group:
-        """The only row group of a Parquet file in memory, with columns beside those in the file that hold no value.
+        """Return the only row group of a Parquet file in memory, with further columns that hold no value.
 
         Args:
             file: The file.
@@ -161,7 +161,7 @@ def moved(group: bytes, distance: int) -> bytes:
 
 
 def _find(data: bytes, position: int, wanted: _Wanted, found: list[tuple[int, int]]) -> int:
-    """Collect where the wanted values of the struct at `position` stand, in order; returns where the struct ends."""
+    """Collect the places of the wanted values of the struct at `position`, in order, and return the struct's end."""
     field = 0
     while header := data[position]:
         position += 1

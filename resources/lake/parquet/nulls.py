@@ -1,7 +1,7 @@
-"""Parquet columns without a single value, made without a Parquet writer.
+"""Parquet columns without a single value, built without a Parquet writer.
 
-Half of the columns of an archive hold nothing, and the writer takes as long for one of them as for a column of thirty
-values. All there is to say is the number of rows: a page of levels which are all 0, and a null count.
+Half of the columns of an archive are empty, and the writer takes as long for one of them as for a column of thirty
+values. Only the number of rows matters: a data page of levels that are all 0, and a null count.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ CHUNK_HEAD = b"\x26\x00\x1c\x15"
 class Leaf:
     """A Parquet column.
 
-    `path` is its dotted path in the schema. `marker` is the path as the footer's words about the column have it, with
-    the header of the codec behind it: it stands there once. `head` are those words up to the codec, where there is no
-    value. `repeated` tells whether it lies in a list.
+    `path` is its dotted path in the schema. `marker` is the path as encoded in the footer's column chunk, with the
+    header of the codec after it, and occurs once. `head` is the beginning of the chunk up to the codec, for a column
+    without a value. `repeated` is True inside a list.
     """
 
     path: str
@@ -60,12 +60,12 @@ class Nulls:
         return self._pages[leaf.repeated]
 
     def chunk(self, leaf: Leaf, offset: int) -> bytes:
-        """The footer's words about this column, whose page lies at `offset` of the file."""
+        """Return the column chunk of this column, whose data page is at `offset` of the file."""
         return leaf.head + self._before[leaf.repeated] + zigzag(offset) + self._after
 
 
 def _page(row_count: int, level_count: int) -> bytes:
-    """A page of so many rows: definition levels, and where there are two, repetition levels before them."""
+    """Return a data page of `row_count` rows: definition levels, preceded by repetition levels if there are two."""
     run = varint(row_count << 1) + b"\x00"  # so many zeros
     levels = (len(run).to_bytes(4, "little") + run) * level_count
     checksum = zlib.crc32(levels)

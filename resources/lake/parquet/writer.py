@@ -1,7 +1,7 @@
-"""Lake files: written under a name nobody reads, made durable, then given their final name.
+"""Lake files: written under a temporary name, made durable, then renamed to the final name.
 
-Row groups are encoded by whoever made the rows, on as many threads as there are (`encode`), and put into the file by
-one (`ParquetFile.write`), in order. Nothing of a row group is looked at twice but its footer, which is moved.
+The producers of rows encode row groups in parallel (`encode`), and one thread writes them to the file in order
+(`ParquetFile.write`). Only the footer of a row group is processed again: it is moved.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ UNFINISHED = ".unfinished"
 
 
 class Unfinished:
-    """A file that is being written. It has a name of its own until `land`, and is removed unless it lands.
+    """A file that is being written. It has a temporary name until `land`, and is removed unless it lands.
 
-    While it is written it is locked, so that `sweep` can tell it from one whose writer was killed. `size` is that of
-    what was written. What the system refuses is a LakeError, DiskFull among them.
+    It is locked while it is written, so that `sweep` can distinguish it from the file of a killed writer. `size` is the
+    number of bytes written. Errors of the system are raised as LakeError, DiskFull among them.
     """
 
     def __init__(self, target: Path, storage: Storage = LOCAL) -> None:
@@ -113,12 +113,12 @@ def sweep(layout: Layout) -> tuple[Path, ...]:
 
 
 def encode(batch: pa.RecordBatch | pa.Table, table: Table, *, level: int = COMPRESSION_LEVEL) -> footer.Group:
-    """One row group of `table`, of one row at least, encoded and compressed. The same rows give the same bytes.
+    """Encode and compress one row group of `table`, of at least one row. The same rows give the same bytes.
 
-    Body columns have neither dictionary nor statistics. Pages carry checksums. The columns that single rows are looked
-    up by have a Bloom filter: rows lie in the order of the archive, so every row group spans most of the titles.
-    Columns without a value do not go through pyarrow's writer, which takes as long for them as for others (see
-    `nulls`). A column may come as a dictionary of its values, and has no statistics then.
+    Body columns have neither dictionary nor statistics. Data pages carry checksums. Columns by which single rows are
+    queried have a Bloom filter: rows are in the order of the archive, so every row group spans most of the titles.
+    Columns without a value bypass pyarrow's writer, which takes as long for them as for others (see `nulls`). A column
+    may be a dictionary of its values, and has no statistics then.
     """
     if not batch.schema.equals(table.schema) and not _plain(batch.schema).equals(table.schema):
         raise ValueError(f"These rows are not of {table.name}.")

@@ -1,4 +1,4 @@
-"""What can go wrong in the warehouse, each as a sentence: what happened, what was kept, what to do."""
+"""Errors of the warehouse, each as a sentence: what happened, what was kept, what to do."""
 
 from __future__ import annotations
 

@@ -237,7 +237,10 @@ class Publication:
 
 
 def next_text(last: Publication | None, every: timedelta | None) -> str:
-    """Return the time of the next publication, for people: `every` run (0), so often at the most, or never unasked (None)."""
+    """Return the time of the next publication, for people.
+
+    `every` is the minimum interval: zero for every run, None for never without a request.
+    """
     if every is None:
         return "only when asked for, by `wme publish` (WME_PUBLISH=off)"
     if not every or last is None:

@@ -1,4 +1,7 @@
-"""The warehouse as one object: what assets and the command line call, with the connection, lock and clock each operation gets."""
+"""The warehouse as one object, called by assets and the command line.
+
+It provides the connection, lock and clock of each operation.
+"""
 
 from __future__ import annotations
 
@@ -65,10 +68,10 @@ class Warehouse(Reader):
     """DuckDB under a data folder: `warehouse/build.duckdb` of the pipeline, `warehouse.duckdb` for analysts.
 
     Each writing method opens the build file under the lock `state/warehouse.lock`, does its work in one transaction and
-    closes it. `storage_version`: of DuckDB's files, for example v2.0.0; None: as they are, and v1.5.0 for new ones, which DuckDB 1.5 reads
-    as well. It can be raised and never lowered. `lock_timeout`: seconds to wait for another process. `memory_limit`: what DuckDB may hold in
-    memory while it writes (`2GB`); more goes to disk for the time being. `clock`: aware moments. Nothing is read, written or
-    opened before a method is called.
+    closes it. `storage_version`: of DuckDB's files, for example v2.0.0; None: as they are, and v1.5.0 for new ones,
+    which DuckDB 1.5 reads as well. It can be raised and never lowered. `lock_timeout`: seconds to wait for another
+    process. `memory_limit`: what DuckDB may hold in memory while it writes (`2GB`); more goes to disk for the time
+    being. `clock`: aware moments. Nothing is read, written or opened before a method is called.
     """
 
     def __init__(
@@ -120,10 +123,13 @@ class Warehouse(Reader):
         dataset: Dataset = ARTICLE_CHANGES,
         reload: bool = False,
     ) -> HourLoad:
-        """Load a dataset's files of one hour in one transaction, and note what is known of its other projects and namespaces.
+        """Load a dataset's files of one hour in one transaction.
 
-        Files that are loaded under the same digest are left alone unless `reload`, or the compacted file with their rows is gone; when
-        nothing is left to do the answer says so (`changed` is False). For a project and namespace with a file, the file decides its state.
+        The same transaction notes the states of the hour's other projects and namespaces.
+
+        Files that are loaded under the same digest are left alone unless `reload`, or the compacted file with their
+        rows is gone; when nothing is left to do the answer says so (`changed` is False). For a project and namespace
+        with a file, the file decides its state.
 
         Raises:
             LakeFileError: a file is gone or does not hold what was announced; the hour is as it was.
@@ -137,8 +143,9 @@ class Warehouse(Reader):
         """Load one version of a snapshot, whole, in one transaction.
 
         The version that is loaded under the same digests already is left alone unless `reload`; the answer says so
-        (`changed` is False). Of the articles, `apply_changes` then puts the newest version underneath `articles`, and besides it
-        `keep_replaced` older ones stay, for the pages as they were. Of another dataset the version replaces the one before.
+        (`changed` is False). Of the articles, `apply_changes` then puts the newest version underneath `articles`, and
+        besides it `keep_replaced` older ones stay, for the pages as they were. Of another dataset the version replaces
+        the one before.
 
         Raises:
             LakeFileError: a file is gone, missing or does not hold what was announced; everything is as it was.
@@ -149,7 +156,9 @@ class Warehouse(Reader):
             )
 
     def load_lookups(self, files: Sequence[ConvertedFile], *, reload: bool = False) -> int:
-        """Load answers about single pages in one transaction; returns the rows of the files that were not loaded before, or of all (`reload`).
+        """Load lookup responses about single pages in one transaction; return the rows of the new files.
+
+        Files that were loaded before are skipped unless `reload`.
 
         Raises:
             LakeFileError: a file is gone or does not hold what was announced; everything is as it was.
@@ -158,7 +167,10 @@ class Warehouse(Reader):
             return load_lookups(connection, self._lake_root, files, self._clock(), reload=reload)
 
     def record_statuses(self, statuses: Sequence[HourStatus], dataset: Dataset = ARTICLE_CHANGES) -> int:
-        """Note what is known of hours that were not loaded; what is loaded stays so. Returns rows that say something new."""
+        """Note states of hours that were not loaded; return the number of rows that changed.
+
+        Loaded hours stay loaded.
+        """
         with self._connector.build("note the coverage") as connection:
             return coverage.record_all(connection, dataset, statuses, self._clock())
 
@@ -171,9 +183,10 @@ class Warehouse(Reader):
         until: datetime | None = None,
         dataset: Dataset = ARTICLE_CHANGES,
     ) -> int:
-        """Give each hour between the first loaded and the last known one a row: `missing`, or `past_retention` after 48 hours.
+        """Add a row for each hour without one: `missing`, or `past_retention` after 48 hours.
 
-        Per project and namespace from its own first hour, to the last known hour of all or a later `until`. Returns the rows changed.
+        Per project and namespace from its own first hour, to the last known hour of all or a later `until`. Returns the
+        rows changed.
         """
         with self._connector.build("fill the coverage") as connection:
             return coverage.fill(connection, dataset, projects, namespaces, now or self._clock(), until)
@@ -187,7 +200,10 @@ class Warehouse(Reader):
             return current.apply_changes(connection, self._lake_root, self._clock())
 
     def rebuild_articles(self) -> Applied:
-        """Make `articles` anew from all changes and snapshots, in one transaction: the same table that `apply_changes` leads to."""
+        """Rebuild `articles` from all changes and snapshots, in one transaction.
+
+        The result equals the table that `apply_changes` maintains.
+        """
         with self._connector.build("rebuild articles") as connection:
             return current.rebuild_articles(connection, self._lake_root, self._clock())
 
@@ -197,14 +213,18 @@ class Warehouse(Reader):
             return entities.apply_changes(connection, self._clock())
 
     def rebuild_entities(self) -> AppliedEntities:
-        """Make `entities` anew from all its changes and snapshots: the same table that `apply_entity_changes` leads to."""
+        """Rebuild `entities` from all its changes and snapshots.
+
+        The result equals the table that `apply_entity_changes` maintains.
+        """
         with self._connector.build("rebuild entities") as connection:
             return entities.rebuild(connection, self._clock())
 
     def merge_row_groups(self) -> bool:
         """Let DuckDB merge the small row groups that hours have added, at most once a day; returns whether it did.
 
-        Nothing depends on it but speed and space. It holds the lock for some 20 microseconds of processor time for each row of the day.
+        Nothing depends on it but speed and space. It holds the lock for some 20 microseconds of processor time for each
+        row of the day.
         """
         with self._connector.build("merge small row groups") as connection:
             return merge_row_groups(connection, self._clock())
@@ -212,8 +232,9 @@ class Warehouse(Reader):
     def drop_project(self, project_id: str, namespace_id: int | None = None) -> Applied:
         """Forget a project that is no longer mirrored, or one of its namespaces, and bring `articles` up to date.
 
-        A project that is merely left out of the configuration stays as it was last known, and `project_state` says until
-        when it is exact; this removes its rows, hours and snapshots. Its lake files stay, so it can be loaded again.
+        A project that is merely left out of the configuration stays as it was last known, and `project_state` says
+        until when it is exact; this removes its rows, hours and snapshots. Its lake files stay, so it can be loaded
+        again.
         """
         with self._connector.build(f"forget {project_id}") as connection:
             return current.drop_rows(connection, self._lake_root, self._clock(), project_id, namespace_id)
@@ -229,7 +250,7 @@ class Warehouse(Reader):
             yield
 
     def compactions(self, *of: Dataset) -> list[tuple[Dataset, Merge | VersionMerge]]:
-        """What is to be compacted now of datasets, of each the newest first."""
+        """Return the due compactions of datasets, newest first in each."""
         with self._connector.build("plan the compaction") as connection:
             return [(one, merge) for one in of for merge in compactions.planned(connection, one, self._clock())]
 
@@ -245,7 +266,9 @@ class Warehouse(Reader):
         row_counts: Mapping[tuple[Any, ...], int],
         dataset: Dataset = ARTICLE_CHANGES,
     ) -> Committed:
-        """Let what is loaded be read from compacted files, in one transaction; what was loaded again meanwhile keeps its own.
+        """Let what is loaded be read from compacted files, in one transaction.
+
+        Parts that were loaded again meanwhile keep their own files.
 
         Raises:
             LakeFileError: The files are gone, or do not hold the rows that are loaded; nothing was changed.
@@ -254,17 +277,22 @@ class Warehouse(Reader):
             return compactions.commit(connection, self._lake_root, dataset, prepared, files, row_counts, self._clock())
 
     def movable_changes(self, before: datetime | None = None) -> Moved | None:
-        """The hours before a moment (by default those of settled months) whose changes may leave the build file, because compacted files have them; None: there are none."""
+        """Return the hours before a moment whose changes may leave the build file; None: there are none.
+
+        The default moment is the end of the settled months. Changes may leave once compacted files have them.
+        """
         with self._connector.build("look at the window") as connection:
             now = self._clock()
             before = before or windows.settled(now)
             return windows.together(windows.movable(connection, before, compactions.waiting(connection, now)))
 
     def move_window(self, before: datetime | None = None) -> Moved | None:
-        """Let changes of hours before a moment (by default those of settled months) leave the build file, in one transaction; from then on they are read from compacted files.
+        """Remove changes of hours before a moment from the build file, in one transaction.
 
-        At most some hundred thousand rows leave at a time, unless a single hour has more, so that an hour never waits long. None: there are none that
-        may leave. What `articles` has not taken in stays, and what waits for a compaction, and all hours after it.
+        The default moment is the end of the settled months. From then on these changes are read from compacted files.
+        At most some hundred thousand rows leave at a time, unless a single hour has more, so that no hourly load waits
+        long. None: no changes may leave. Changes that `articles` has not applied stay, and so do hours that wait for a
+        compaction and all hours after them.
 
         Raises:
             LakeFileError: A compacted file is gone, or does not hold what the ledger says; nothing was changed.
@@ -277,8 +305,8 @@ class Warehouse(Reader):
     def publish(self, about: Mapping[str, str] | None = None) -> Published:
         """Publish what is loaded as a new `warehouse.duckdb`; nothing is written when it is published already.
 
-        What is pending is taken in first, under the same lock: another run may have loaded it since, and a page must not be
-        published with a row that is there no more.
+        What is pending is taken in first, under the same lock: another run may have loaded it since, and a page must
+        not be published with a row that is there no more.
 
         `about` adds rows to the table `about`, for example which service the data came from.
         """
@@ -311,15 +339,15 @@ class Warehouse(Reader):
             return keep_visibility_changes(connection, self._lake_root, self._clock())
 
     def publish_is_due(self, every: timedelta | None = timedelta(0)) -> bool:
-        """Whether to publish now: at every run (0, the default), `every` so often at the most, or never (None)."""
+        """Return True if a publication is due: at every run (0, the default), after `every`, or never (None)."""
         return self._publisher().is_due(every, self._clock())
 
     def is_published(self, about: Mapping[str, str] | None = None) -> bool:
-        """Whether nothing is pending and analysts have everything that is loaded: `publish` would change nothing."""
+        """Return True if nothing is pending and `publish` would change nothing."""
         return self._publisher().is_current(about or {})
 
     def publication(self) -> Publication | None:
-        """What was published last, and when; None: nothing so far. Takes no lock."""
+        """Return the last publication; None: nothing was published so far. Takes no lock."""
         return self._publisher().last()
 
     def unpublished_revision(self) -> int | None:
@@ -327,9 +355,12 @@ class Warehouse(Reader):
         return self._publisher().unpublished()
 
     def relocate(self) -> int | None:
-        """After the data folder was moved, make the published file's views find the lake where it is now; publishing does the same.
+        """Update the paths of the published file's views after the data folder was moved.
 
-        Only `warehouse.duckdb` and the lake are needed. Returns the lake files found, or None where nothing was to be done.
+        Publishing does the same.
+
+        Only `warehouse.duckdb` and the lake are needed. Returns the lake files found, or None where nothing was to be
+        done.
 
         Raises:
             NotPublishedError: nothing was published yet.
@@ -338,7 +369,10 @@ class Warehouse(Reader):
         return self._publisher().relocate()
 
     def is_complete(self) -> bool:
-        """Whether the build file has everything that was loaded. False: It has replaced a damaged one, and was not completed since."""
+        """Return True if the build file has everything that was loaded.
+
+        It is False after the build file replaced a damaged one and was not completed since.
+        """
         with self._connector.build("look for what is missing") as connection:
             [(found,)] = connection.execute("SELECT is_complete FROM internal.meta").fetchall()
         return bool(found)
@@ -374,13 +408,16 @@ class Warehouse(Reader):
 
     @contextlib.contextmanager
     def auditing(self) -> Iterator[Auditor]:
-        """What the checks ask of the build file, opened once; nobody writes meanwhile."""
+        """Open the build file once for the checks; nobody writes meanwhile."""
         with self._connector.build("check what is loaded") as connection:
             yield Auditor(connection, self._lake_root)
 
     @contextlib.contextmanager
     def ledger(self) -> Iterator[Ledger]:
-        """What is named now; while it is held nobody loads or publishes, so that what it does not name may be removed."""
+        """Hold the ledger open; nobody loads or publishes meanwhile.
+
+        Files that the ledger does not name may be deleted.
+        """
         timeout, purpose = self._connector.lock_timeout, "look at the ledger"
         with (
             locked(self.data / "state" / "publish.lock", timeout, purpose),

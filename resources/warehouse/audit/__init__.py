@@ -1,1 +1,4 @@
-"""What is loaded, looked at again for the checks: it only reads. Hours are counted by `read/audit`, since commands ask for them as well."""
+"""Read-only checks of the loaded data.
+
+Hours are counted by `read/audit`, because commands use these counts as well.
+"""

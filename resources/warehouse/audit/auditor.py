@@ -57,7 +57,8 @@ ANTI JOIN (SELECT project_id FROM snapshots WHERE applied_at IS NULL) AS pending
 """
 # Only the columns of the key are read. Columns that were declared after the files were written are of no key.
 _KEYS_OF_SNAPSHOT = """
-SELECT CAST(coalesce(sum(copies), 0) AS BIGINT) AS row_count, CAST(coalesce(sum(copies - 1), 0) AS BIGINT) AS repeated_count
+SELECT CAST(coalesce(sum(copies), 0) AS BIGINT) AS row_count,
+  CAST(coalesce(sum(copies - 1), 0) AS BIGINT) AS repeated_count
 FROM (SELECT count(*) AS copies FROM {rows} GROUP BY {key})
 """
 _Finding = TypeVar("_Finding")
@@ -120,8 +121,8 @@ class Auditor:
         Rows that stay in the lake are counted there.
         """
         loaded = (
-            "SELECT snapshot_version, row_count - duplicate_count FROM snapshots WHERE table_name = ? AND snapshot_id = ? "
-            "ORDER BY loaded_at DESC, snapshot_version LIMIT 1"
+            "SELECT snapshot_version, row_count - duplicate_count FROM snapshots "
+            "WHERE table_name = ? AND snapshot_id = ? ORDER BY loaded_at DESC, snapshot_version LIMIT 1"
         )
         given = ("snapshot_id", "snapshot_version")
         key = ", ".join(identifier(name) for name in dataset.table.key if name not in given)
@@ -162,12 +163,14 @@ class Auditor:
     def overlooked(
         self, state: Table, hour_count: int, *, name: int
     ) -> tuple[Findings[Overlooked], Findings[Overlooked]]:
-        """What a current state does not have of the hours that it took in last: what was deleted and is there, and all else.
+        """Find differences between a current state and the hours that it applied last.
+
+        Return two sets of findings: pages that were deleted but are present, and all other differences.
 
         Args:
             state: The table.
-            hour_count: Hours that are looked at, the newest ones. Those that `article_changes` no longer holds itself are passed over, and projects
-                that a new snapshot will change.
+            hour_count: Hours that are looked at, the newest ones. Those that `article_changes` no longer holds itself
+                are passed over, and projects that a new snapshot will change.
             name: Findings of each kind that are named.
         """
         changes = ARTICLE_CHANGES.name if state is ARTICLES else ENTITY_CHANGES.name

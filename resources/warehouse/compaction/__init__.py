@@ -1,1 +1,4 @@
-"""Which files are compacted together, and what the ledger says before and after. The files themselves are the lake's."""
+"""Choice of files to compact, and the ledger's record of compactions.
+
+The lake handles the files themselves.
+"""

@@ -1,8 +1,8 @@
-"""What the ledger says of compactions: what there is to compact, what a compaction is made of, and taking one in.
+"""Compactions in the ledger: finding, preparing and committing them.
 
-Nothing is held while files are rewritten. Whoever takes a compaction in compares what it was made of with what is loaded then: an hour
-that was loaded again in the meantime keeps its own file, and its rows in the compacted one are passed over. A version of a snapshot is
-taken in as a whole or not at all.
+No lock is held while files are rewritten. The commit compares the inputs of the compaction with the loaded data. An
+hour that was loaded again in the meantime keeps its own file, and its rows in the compacted file are masked. A version
+of a snapshot is committed completely or not at all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
 
-    #: Values of the columns that an archive knows (`Dataset.given`): an hour, project and namespace, or a snapshot's version and these.
+    #: Values of the columns that an archive knows (`Dataset.given`): an hour, project and namespace, or a snapshot's
+    #: version and these.
     Part = tuple[Any, ...]
 
 #: Raised whenever the same files would be rewritten in another way.
@@ -72,7 +73,8 @@ SELECT batch_hour, project_id, namespace_id, digest, compaction_id, row_count - 
 FROM loads
 WHERE table_name = $table
   AND batch_hour IS NOT NULL
-  AND ((compaction_id IS NULL AND lake_path IN (SELECT unnest(CAST($lone AS VARCHAR[])))) OR compaction_id IN (SELECT unnest(CAST($whole AS VARCHAR[]))))
+  AND ((compaction_id IS NULL AND lake_path IN (SELECT unnest(CAST($lone AS VARCHAR[]))))
+    OR compaction_id IN (SELECT unnest(CAST($whole AS VARCHAR[]))))
 ORDER BY ALL
 """
 # What is in no window and not yet in `articles` keeps its rows and its file until it is.
@@ -91,7 +93,8 @@ WHERE loads.table_name = $table
 # Parts that were loaded again meanwhile, or dropped.
 _HIDE_GIVEN_UP = """
 INSERT INTO internal.hidden_rows
-SELECT new.lake_path, NULL, if(loaded.table_name IS NULL, 'dropped', 'reloaded'), part.batch_hour, part.project_id, part.namespace_id
+SELECT new.lake_path, NULL, if(loaded.table_name IS NULL, 'dropped', 'reloaded'),
+  part.batch_hour, part.project_id, part.namespace_id
 FROM compacting AS part
 LEFT JOIN (FROM loads WHERE table_name = $table) AS loaded USING (batch_hour, project_id, namespace_id)
 CROSS JOIN (SELECT unnest(CAST($paths AS VARCHAR[])) AS lake_path) AS new
@@ -115,7 +118,8 @@ class Prepared:
 
     Attributes:
         digest: Digest (hex) over all that decides the rows of the new files.
-        parts: Of each hour, project and namespace, or of the version: the digest of its files, the compaction that has its rows, their number.
+        parts: Of each hour, project and namespace, or of the version: the digest of its files, the compaction that has
+            its rows, their number.
     """
 
     merge: Merge | VersionMerge
@@ -126,7 +130,12 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Committed:
-    """What was taken in: hours, projects and namespaces, or a version, and how many of them were loaded again meanwhile and keep their files."""
+    """Result of a commit.
+
+    Attributes:
+        part_count: Hours, projects and namespaces, or the version, that are now read from the new files.
+        given_up_count: Those of the compaction that were loaded again meanwhile and keep their own files.
+    """
 
     part_count: int
     given_up_count: int
@@ -135,7 +144,7 @@ class Committed:
 def planned(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, now: datetime, file_bytes: int = FILE_BYTES
 ) -> list[Merge] | list[VersionMerge]:
-    """What is to be compacted now of a dataset, newest first."""
+    """Return the due compactions of a dataset, newest first."""
     if dataset.family is Family.SNAPSHOT:
         return versions.planned(connection, dataset, file_bytes)
     rows = answer(connection, statement("compaction/units"), {"table": dataset.name})
@@ -154,7 +163,7 @@ def waiting(connection: duckdb.DuckDBPyConnection, now: datetime) -> frozenset[d
 
 
 def prepare(connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge | VersionMerge) -> Prepared:
-    """What a compaction is made of as things are now."""
+    """Return the current inputs of a compaction."""
     find = _of_version if isinstance(merge, VersionMerge) else _of_hours
     inputs, parts = find(connection, dataset, merge)  # type: ignore[arg-type]
     made_of = [_VERSION, version_of(COMPACTED[dataset.name]), merge.name]
@@ -214,8 +223,8 @@ def commit(
 ) -> Committed:
     """Let what is loaded be read from the new files, in one transaction.
 
-    What was loaded again since the compaction was prepared keeps its own files, and is passed over in the new ones. Of a version that
-    was, or was dropped, the new files are forgotten.
+    Parts that were loaded again since the compaction was prepared keep their own files, and their rows in the new files
+    are masked. If a version was loaded again or dropped, its new files are not recorded.
 
     Raises:
         LakeFileError: The files are gone, or do not hold the rows that are loaded; nothing was changed.
@@ -234,8 +243,8 @@ def commit(
         part, count = next(iter(wrong.items()), (None, 0))
         told = f"{', '.join(map(str, part))} has {count} rows in the new files" if part else "There are rows of others"
         raise LakeFileError(
-            f"The compaction of the {prepared.merge.label} does not hold what is loaded: {told}. Nothing was changed; the files stay as they "
-            "are. Convert their archives again."
+            f"The compaction of the {prepared.merge.label} does not hold what is loaded: {told}. Nothing was changed; "
+            "the files stay as they are. Convert their archives again."
         )
     merge = prepared.merge
     with transaction(connection):
@@ -245,8 +254,9 @@ def commit(
         else:
             taken = _take_hours(connection, dataset, merge, prepared, [file.lake_path for file in files])
         connection.executemany(
-            "INSERT INTO compacted_files BY NAME SELECT ? AS table_name, ? AS compaction_id, ? AS span, ? AS first_hour, ? AS end_hour, ? AS lake_path, "
-            "? AS row_count, ? AS lake_bytes, ? AS first_project_id, ? AS last_project_id, ? AS compacted_at",
+            "INSERT INTO compacted_files BY NAME SELECT ? AS table_name, ? AS compaction_id, ? AS span, "
+            "? AS first_hour, ? AS end_hour, ? AS lake_path, ? AS row_count, ? AS lake_bytes, "
+            "? AS first_project_id, ? AS last_project_id, ? AS compacted_at",
             [
                 [
                     *(dataset.name, prepared.digest, str(merge.span), merge.first_hour, merge.end_hour, file.lake_path),
@@ -263,7 +273,7 @@ def commit(
 def _take_hours(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge, prepared: Prepared, paths: Sequence[str]
 ) -> int:
-    """Let the hours that are loaded as they were be read from the new files; returns the number of hours, projects and namespaces.
+    """Switch unchanged hours to the new files; return the number of hours, projects and namespaces.
 
     Changes of articles before the window leave the build file.
     """

@@ -1,8 +1,8 @@
 """Lengths of time whose files are compacted together: what follows from the ledger alone, as arithmetic.
 
-Files are merged into ever longer spans, from an hour to a month, so that there are some dozens of them at any time, and no row is
-written again more than once for each length. Only what makes the number of files smaller is done: files of the greatest
-size are left as they are.
+Files are merged into ever longer spans, from an hour to a month, so that there are some dozens of them at any time, and
+no row is written again more than once for each length. Only what makes the number of files smaller is done: files of
+the greatest size are left as they are.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ _RANK: Final = {span.name: rank for rank, span in enumerate(SPANS)}
 
 @dataclass(frozen=True)
 class Unit:
-    """What is compacted as a whole: a lake file of an hour, or all files of an earlier compaction.
+    """Smallest input of a compaction: a lake file of an hour, or all files of an earlier compaction.
 
     Attributes:
         name: Path of the file relative to the lake, or the compaction_id.
@@ -110,12 +110,12 @@ class Merge:
 
     @property
     def name(self) -> str:
-        """What the names of its files begin with."""
+        """Prefix of the names of its files."""
         return f"{self.span.name}_{self.first_hour:%Y-%m-%dT%H}"
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """Name for messages."""
         return f"{self.span.name.replace('_', ' ')} from {hour_text(self.first_hour)} UTC on"
 
     @property
@@ -130,10 +130,11 @@ class Merge:
 
 
 def merges(units: Iterable[Unit], now: datetime, *, file_bytes: int = FILE_BYTES) -> list[Merge]:
-    """What is to be compacted now, newest first: the hours that are asked for most are done first.
+    """Return the due compactions, newest first, because recent hours are read most.
 
-    Each unit goes into the longest span that is due and in which it makes the files fewer. Rows that are passed over are left out by
-    the next compaction of their span, or by one of its own, once nothing more is to come. Those of a dropped project are left out at once.
+    Each unit goes into the longest span that is due and in which compaction reduces the number of files. Masked rows
+    are left out by the next compaction of their span. Once a span is settled, masked rows alone are a reason to compact
+    it. Rows of a dropped project are left out at once.
     """
     left = list(units)
     found: list[Merge] = []
@@ -163,5 +164,5 @@ def _by_span(units: Sequence[Unit], span: Span) -> dict[datetime, list[Unit]]:
 
 
 def is_worth(file_count: int, lake_bytes: int, file_bytes: int) -> bool:
-    """Whether a compaction makes files so much fewer that rewriting them is worth it."""
+    """Return True if a compaction reduces the number of files enough to justify rewriting them."""
     return file_count > _FEW and file_count > 2 * -(-lake_bytes // file_bytes)

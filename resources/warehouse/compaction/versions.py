@@ -1,6 +1,7 @@
 """Versions of snapshots as units of compaction: all files of one become few, whole or not at all.
 
-The rows that are passed over in a version depend on nothing but its files, so they are left out for good, and the notes of their places go.
+Rows that are masked in a version depend only on its files. So the compaction leaves them out for good, and deletes the
+notes of their positions.
 """
 
 from __future__ import annotations
@@ -53,18 +54,18 @@ class VersionMerge:
 
     @property
     def name(self) -> str:
-        """What the names of its files begin with."""
+        """Prefix of the names of its files."""
         return self.snapshot_id
 
     @property
     def label(self) -> str:
-        """What people call it."""
+        """Name for messages."""
         return f"version {short(self.snapshot_version)} of {self.snapshot_id}"
 
 
 @dataclass(frozen=True)
 class VersionFiles:
-    """What a version is loaded from as things are now; nothing of one that was dropped or compacted meanwhile.
+    """Current files of a version, unless it was dropped or compacted meanwhile.
 
     Attributes:
         files: Path, rows and places of the rows that are passed over, of each file that has rows.
@@ -88,7 +89,7 @@ def planned(connection: duckdb.DuckDBPyConnection, dataset: Dataset, file_bytes:
 
 
 def loaded(connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: VersionMerge) -> VersionFiles | None:
-    """What the version is loaded from; None: it was dropped, or it is compacted."""
+    """Return the files of the version; None if it was dropped or is compacted."""
     rows = answer(connection, statement("compaction/version"), _key(dataset, merge))
     if not rows:
         return None
@@ -106,7 +107,10 @@ def loaded(connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Versi
 def take(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: VersionMerge, digest: str, compaction_id: str
 ) -> bool:
-    """Let the version be read from the files of a compaction, inside a transaction, if it is still loaded from the files of this digest."""
+    """Switch the version to the files of a compaction, inside a transaction.
+
+    Return False, and change nothing, if the version is no longer loaded from the files of this digest.
+    """
     now = loaded(connection, dataset, merge)
     if now is None or now.digest != digest:
         return False
@@ -119,9 +123,13 @@ def take(
 
 
 def show_left_out(connection: duckdb.DuckDBPyConnection, compaction_id: str) -> None:
-    """Drop the notes of repeated rows of the files of a compaction, inside a transaction: its own files do not have these rows."""
+    """Delete the notes of repeated rows in the original files of a compaction, inside a transaction.
+
+    The new files do not contain these rows.
+    """
     connection.execute(
-        "DELETE FROM internal.hidden_rows WHERE reason = 'repeated' AND lake_path IN (SELECT lake_path FROM loads WHERE compaction_id = ?)",
+        "DELETE FROM internal.hidden_rows WHERE reason = 'repeated' "
+        "AND lake_path IN (SELECT lake_path FROM loads WHERE compaction_id = ?)",
         [compaction_id],
     )
 

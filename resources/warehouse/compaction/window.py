@@ -1,7 +1,8 @@
-"""The window: the months of changes that the build file holds itself. Those of settled months leave it once compacted files have them.
+"""The window: the months of changes that the build file holds itself.
 
-Only what is in compacted files goes, what `articles` has taken in, a bounded number of rows in each transaction. The rows go and the
-window moves in the same one, so that each change is always found in one place.
+Changes of settled months leave the window once compacted files have them and `articles` has applied them. Each
+transaction removes a bounded number of rows and moves the window, so that each change is always found in exactly one
+place.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
     import duckdb
 
-# The hours before a moment whose changes are in the build file, with the rows that compacted files have as well. An hour waits for
-# `articles` to take it in.
+# The hours before a moment whose changes are in the build file, with the rows that compacted files have as well. An
+# hour waits for `articles` to take it in.
 _MOVABLE = """
 SELECT
   batch_hour,
@@ -36,7 +37,8 @@ SELECT
   coalesce(list(DISTINCT compaction_id) FILTER (WHERE compaction_id IS NOT NULL), []) AS compaction_ids,
   bool_or(compaction_id IS NOT NULL AND applied_at IS NULL) AS is_pending
 FROM loads
-WHERE table_name = $table AND batch_hour < $before AND batch_hour >= coalesce((SELECT first_hour FROM internal.hot_window), batch_hour)
+WHERE table_name = $table AND batch_hour < $before
+  AND batch_hour >= coalesce((SELECT first_hour FROM internal.hot_window), batch_hour)
 GROUP BY batch_hour
 ORDER BY batch_hour
 """
@@ -53,7 +55,7 @@ _ROWS: Final = 500_000
 
 @dataclass(frozen=True)
 class Hour:
-    """An hour whose changes may leave: the rows that compacted files have as well, and the compactions of these files."""
+    """An hour whose changes may leave, with the rows and compactions that hold them as well."""
 
     hour: datetime
     row_count: int
@@ -70,7 +72,10 @@ class Moved:
 
 
 def settled(now: datetime) -> datetime:
-    """The first hour of the newest month of which hours may still be loaded or compacted: changes before it leave the build file."""
+    """Return the first hour of the newest month of which hours may still be loaded or compacted.
+
+    Changes before this hour leave the build file.
+    """
     return (now.astimezone(UTC) - SETTLED).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
@@ -102,7 +107,9 @@ def move(
     waiting: Collection[datetime],
     max_rows: int = _ROWS,
 ) -> Moved | None:
-    """Let changes of hours before a moment leave the build file, in one transaction: as many hours as have `max_rows` rows, one at least.
+    """Remove changes of hours before a moment from the build file, in one transaction.
+
+    At least one hour leaves; further hours follow up to `max_rows` rows in all.
 
     None: there are none that may.
 
@@ -122,8 +129,9 @@ def move(
         left = leave(connection, step.first_hour, step.end_hour)
         if left != step.row_count:
             raise LakeFileError(
-                f"Of the hours from {hour_text(step.first_hour)} until {hour_text(step.end_hour)} UTC the warehouse holds {left} changes that compacted "
-                f"files have as well, and the ledger says {step.row_count}. Nothing was changed, and they stay in the warehouse. Load these hours again."
+                f"Of the hours from {hour_text(step.first_hour)} until {hour_text(step.end_hour)} UTC the warehouse "
+                f"holds {left} changes that compacted files have as well, and the ledger says {step.row_count}. "
+                "Nothing was changed, and they stay in the warehouse. Load these hours again."
             )
         connection.execute("UPDATE internal.hot_window SET first_hour = ?", [step.end_hour])
         raise_revision(connection)
@@ -131,7 +139,10 @@ def move(
 
 
 def leave(connection: duckdb.DuckDBPyConnection, first: datetime, end: datetime) -> int:
-    """Inside a transaction, remove what compacted files have of the hours from `first` until before `end`; returns the rows."""
+    """Remove changes from `first` until before `end` that compacted files have; return the rows.
+
+    Call it inside a transaction.
+    """
     connection.execute(_LEAVING, {"table": ARTICLE_CHANGES.name, "first": first, "end": end})
     rows = (
         "FROM article_changes SEMI JOIN leaving USING (batch_hour, project_id, namespace_id) "
@@ -159,11 +170,13 @@ def _check_files(connection: duckdb.DuckDBPyConnection, lake_root: Path, compact
             found = read_footer(lake_root / path).num_rows
         except UNREADABLE as error:
             raise LakeFileError(
-                f"The compacted file {path} is gone or cannot be read ({clause(error)}), so the changes in it stay in the warehouse as well; nothing was "
-                "changed. Put it back, or remove it and materialize lake/article_changes and warehouse/article_changes of its hours again."
+                f"The compacted file {path} is gone or cannot be read ({clause(error)}), so the changes in it stay in "
+                "the warehouse as well; nothing was changed. Put it back, or remove it and materialize "
+                "lake/article_changes and warehouse/article_changes of its hours again."
             ) from error
         if found != row_count:
             raise LakeFileError(
-                f"The compacted file {path} holds {found} rows, and the ledger says {row_count}, so its changes stay in the warehouse as well; "
-                "nothing was changed. Remove it and materialize lake/article_changes and warehouse/article_changes of its hours again."
+                f"The compacted file {path} holds {found} rows, and the ledger says {row_count}, so its changes stay "
+                "in the warehouse as well; nothing was changed. Remove it and materialize lake/article_changes and "
+                "warehouse/article_changes of its hours again."
             )

@@ -28,9 +28,14 @@ STATE = {
 #: title, by which a
 #: title is found among millions without comparing texts. A build file of other formulas is refused.
 KEYS = {
-    "event_key": "md5_number_lower(CASE WHEN event_id IS NULL THEN {row_digest} ELSE concat(event_id, chr(10), replace(name, '_', ' ')) END)",
+    "event_key": (
+        "md5_number_lower(CASE WHEN event_id IS NULL THEN {row_digest} "
+        "ELSE concat(event_id, chr(10), replace(name, '_', ' ')) END)"
+    ),
     # a row of a snapshot has the key of the same event in an hour's file
-    "event_key_of_snapshot": "md5_number_lower(concat(coalesce(event_id, concat('page ', article_id)), chr(10), title))",
+    "event_key_of_snapshot": (
+        "md5_number_lower(concat(coalesce(event_id, concat('page ', article_id)), chr(10), title))"
+    ),
     "title_key": "md5_number_lower(concat(project_id, chr(10), title))",
     "row_digest": "md5(CAST(row({content}) AS VARCHAR))",
 }

@@ -1,7 +1,7 @@
-"""What is derived from structured contents: queries over the JSON texts in the lake, for views and for what a load keeps.
+"""Data derived from structured contents: queries over the JSON texts in the lake.
 
-The parts of a page are inside one another at any depth. A join of each page with `json_tree` would hold every page once for
-each of its parts; the query here walks down level by level instead, and streams.
+Views and loads use these queries. The parts of a page are nested at any depth. A join of each page with `json_tree`
+would hold every page once for each of its parts. The query here descends level by level instead, and streams.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ _PATH = "concat('$[', array_to_string(list_transform(position, lambda n: n - 1),
 
 
 def derived(name: str, bodies: str = "structured_bodies") -> str:
-    """The query of a table that is derived from structured contents; `bodies` is the view of them, or a query in brackets."""
+    """Return the query of a table that is derived from structured contents.
+
+    `bodies` is the view of the contents, or a query in brackets.
+    """
     return statement(
         f"views/{name}",
         infobox_parts=_parts("coalesce(infoboxes_json, infobox_json)"),
@@ -45,7 +48,10 @@ def _numbered(parts: str) -> str:
 
 
 def _parts(document: str) -> str:
-    """A query for all parts in `document`: each with its page, its position and the names of the parts that it is in."""
+    """Return a query for all parts in `document`.
+
+    Each row has the page of the part, its position, and the names of the parts that contain it.
+    """
     members = _numbered(f"json_extract({document}, '$[*]')")
     query = (
         "SELECT {page}, [CAST(n AS BIGINT)] AS position, CAST([] AS VARCHAR[]) AS above, part, true AS is_new\n"
@@ -58,7 +64,8 @@ def _parts(document: str) -> str:
             "CASE WHEN n = 1 THEN above ELSE list_append(above, own) END AS above, part, n > 1 AS is_new\n"
             "FROM (SELECT {page}, position, above, own, unnest(parts) AS part, generate_subscripts(parts, 1) AS n\n"
             "FROM (SELECT {page}, position, above, CASE WHEN has_parts THEN part ->> 'name' END AS own,\n"
-            "CASE WHEN has_parts THEN list_prepend(part, json_extract(part, '$.has_parts[*]')) ELSE [part] END AS parts\n"
+            "CASE WHEN has_parts THEN list_prepend(part, json_extract(part, '$.has_parts[*]')) "
+            "ELSE [part] END AS parts\n"
             f"FROM (SELECT *, is_new AND contains(part, '\"has_parts\"') AS has_parts FROM ({query}))))"
         )
     return f"({query})"

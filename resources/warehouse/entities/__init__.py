@@ -1,1 +1,4 @@
-"""The items and properties of Wikidata as they are, and as they were: a rule of their own, since an entity never changes its name."""
+"""The items and properties of Wikidata as they are, and as they were.
+
+Entities have a separate rule, because an entity never changes its name.
+"""

@@ -1,15 +1,16 @@
 """The current state of Wikidata: which entities there are, and with which row, kept up hour by hour.
 
-The rule. The newest update or delete of an entity decides, and the entity is there where that is an update. `newer` is one total
-order: moment of the event, revision where the record tells it, an update after a delete, event, the earlier source first, so that
-the copies of one event in overlapping files are one state whatever was loaded first. An item that is merged into another is
-deleted by the event of its redirect. `visibility-change` never decides. The entities of the newest snapshot of a namespace compete
-like updates; updates that are older than its boundary do not, since an entity that only they know ended in a gap.
+The rule. The newest update or delete of an entity decides: after an update the entity is there. `newer` is one total
+order: moment of the event, revision if the record has it, an update after a delete, event, the earlier source first. So
+the copies of one event in overlapping files are one state, in any order of loading. An item that is merged into another
+is deleted by the event of its redirect. `visibility-change` never decides. The entities of the newest snapshot of a
+namespace compete like updates. Updates older than the snapshot's boundary do not compete, because an entity that only
+they know ended in a gap.
 
-An entity's identifier is its title and never moves, so that one maximum is enough where pages need two. It is a function of the
-loaded rows alone, never of the order in which they came. Where an update decides, its row is in `entities`; where a delete does, in
-`internal.ended_entities`. So an hour is compared with what decided before; only where its file was loaded again may the row that decided
-be gone, and the other rows of these entities are looked up anew.
+The identifier of an entity is its title and never moves, so one maximum is enough where pages need two. The maximum is
+a function of the loaded rows alone, never of their order. If an update decides, its row is in `entities`; if a delete
+decides, its row is in `internal.ended_entities`. So an hour is compared with the row that decided before. That row can
+be missing only if its file was loaded again; then the other rows of these entities are looked up again.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ FROM (
   WHERE kept.table_name = 'snapshot_entities' AND entity.change_type = 'update'
 )
 """
-# What is to be taken in: the changes of pending files, and every entity that was decided by a row of one of these very files, which
-# is possible only when it was loaded again. The other rows of such an entity compete again as well.
+# What is to be taken in: the changes of pending files, and every entity that was decided by a row of one of these very
+# files, which is possible only when it was loaded again. The other rows of such an entity compete again as well.
 _FRESH = """
 CREATE OR REPLACE TEMP TABLE fresh AS
 SELECT * FROM ({states_of_changes}) SEMI JOIN pending USING (source_at, project_id, namespace_id);
@@ -73,7 +74,8 @@ UNION
 SELECT project_id, entity_id FROM internal.ended_entities SEMI JOIN pending USING (source_at, project_id, namespace_id)
 UNION
 -- of files that were made before these columns were
-SELECT project_id, entity_id FROM internal.ended_entities SEMI JOIN fresh USING (project_id, entity_id) WHERE event_at IS NULL
+SELECT project_id, entity_id FROM internal.ended_entities SEMI JOIN fresh USING (project_id, entity_id)
+WHERE event_at IS NULL
 """
 _REBUILD = """
 CREATE OR REPLACE TEMP TABLE winning AS
@@ -91,7 +93,8 @@ INSERT INTO entities BY NAME
 FROM ({chosen})
 SEMI JOIN (FROM winning WHERE is_update) AS winner USING (project_id, namespace_id, entity_id, event_at, source_at)
 """
-# The rule of `entities` over what had happened before a moment. Of the snapshots the newest counts that was whole by then.
+# The rule of `entities` over what had happened before a moment. Of the snapshots the newest counts that was whole by
+# then.
 ENTITIES_AT = """
 CREATE MACRO main.entities_at(moment) AS TABLE
 FROM ({rows})

@@ -1,8 +1,8 @@
 """The stream and the files of an hour, compared event by event and column by column.
 
-Only events are compared that both sides should have: those of the projects and namespaces whose events the stream kept, published while it was
-kept. Changes of visibility are in the stream alone. `keep_visibility_changes` stores those of loaded hours in a table of their own, because an
-hour that is loaded again replaces its rows.
+Only events are compared that both sides should have: those of the projects and namespaces whose events the stream kept,
+published while it was kept. Changes of visibility are in the stream alone. `keep_visibility_changes` stores those of
+loaded hours in a table of their own, because an hour that is loaded again replaces its rows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ _SIDE = """
   SEMI JOIN compared USING (project_id, namespace_id)
   WHERE batch_hour = {hour} AND change_type <> 'visibility-change'
   QUALIFY row_number() OVER (
-    PARTITION BY project_id, namespace_id, title, mark ORDER BY event_at DESC, version_id DESC, change_type = 'update' DESC, content DESC
+    PARTITION BY project_id, namespace_id, title, mark
+    ORDER BY event_at DESC, version_id DESC, change_type = 'update' DESC, content DESC
   ) = 1
 """
 _LOADED = f"""
@@ -109,7 +110,10 @@ class Comparison:
             (self.different_count, "different"),
         )
         listed = ", ".join(f"{count:,} {kind}" for count, kind in counts if count)
-        return f"{place}: {counted(self.difference_count, 'event')} of the stream and the file differ ({listed}), for example {self.examples[0]}"
+        return (
+            f"{place}: {counted(self.difference_count, 'event')} of the stream and the file differ ({listed}), "
+            f"for example {self.examples[0]}"
+        )
 
 
 def compare(
@@ -117,8 +121,8 @@ def compare(
 ) -> list[Comparison]:
     """Compare the loaded ones of some hours with the stream, as far as it covers them; nothing is changed.
 
-    Hours that the stream does not cover at all are left out, and so are those whose files were compacted or are past the service's retention:
-    the stream's files of these are incomplete.
+    Hours that the stream does not cover at all are left out, and so are those whose files were compacted or are past
+    the service's retention: the stream's files of these are incomplete.
 
     Raises:
         LakeFileError: A file of the stream or of an hour cannot be read.
@@ -244,6 +248,7 @@ def _rows(paths: Sequence[Path]) -> str:
 
 def _unreadable(what: str, error: Exception) -> LakeFileError:
     return LakeFileError(
-        f"{what} cannot be read ({clause(error)}), so the stream was not compared with the hours' files. Nothing was changed. Remove a damaged file "
-        "of the stream: its events are then missing from it. Convert the archive of a damaged file of an hour again."
+        f"{what} cannot be read ({clause(error)}), so the stream was not compared with the hours' files. Nothing was "
+        "changed. Remove a damaged file of the stream: its events are then missing from it. Convert the archive of a "
+        "damaged file of an hour again."
     )

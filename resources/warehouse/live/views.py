@@ -1,7 +1,8 @@
 """The views over the realtime stream: its events of hours without a file, and the pages as of the newest event.
 
-The stream's files are found when a view is queried, so an open reader sees events as soon as their file is written. The hours that have
-files are those of the ledger beside the views. So an event is never shown twice: it is live until the file of its hour is published.
+The stream's files are found when a view is queried, so an open reader sees events as soon as their file is written. The
+hours that have files are those of the ledger beside the views. So an event is never shown twice: it is live until the
+file of its hour is published.
 
     internal.live_window        the first hour without a file
     internal.lake_live_files    the files that count: a file that was merged into a larger one does not
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: A file without rows, for a folder in which there is no other. It is the first one by name, and gives the views their columns.
+#: A file without rows, for a folder in which there is no other. It is the first one by name, and gives the views their
+#: columns.
 _EMPTY = "_empty.parquet"
 #: Orders the states of titles and pages like `newest_state_first`, as one value.
 _AGE = "row(event_at, version_id, is_update, event_key, -epoch_us(source_at), -namespace_id)"
@@ -46,14 +48,17 @@ _WINDOW = f"""
 SELECT coalesce(min(batch_hour), TIMESTAMPTZ '2001-01-01 00:00:00+00') AS first_hour
 FROM (SELECT DISTINCT project_id, namespace_id FROM main.hours WHERE table_name = 'article_changes')
 CROSS JOIN (
-  SELECT unnest(generate_series(max(batch_hour) - INTERVAL 48 HOUR, max(batch_hour) + INTERVAL 1 HOUR, INTERVAL 1 HOUR)) AS batch_hour
+  SELECT unnest(
+    generate_series(max(batch_hour) - INTERVAL 48 HOUR, max(batch_hour) + INTERVAL 1 HOUR, INTERVAL 1 HOUR)
+  ) AS batch_hour
   FROM main.hours
   WHERE table_name = 'article_changes'
 )
 ANTI JOIN {_COVERED} AS covered USING (batch_hour, project_id, namespace_id)
 """  # noqa: S608  constant words
-# A merged file counts a minute later than the files in it: a query lists the files more than once, and must not find it in one list alone. The
-# files in it stay for an hour. A slow clock may have put events into the folder of the hour before.
+# A merged file counts a minute later than the files in it: a query lists the files more than once, and must not find it
+# in one list alone. The files in it stay for an hour. A slow clock may have put events into the folder of the hour
+# before.
 _FILES = """
 SELECT filename
 FROM (
@@ -66,7 +71,9 @@ FROM (
       regexp_extract(filename, '(\\d{12})[.]parquet$', 1) AS last_step
     FROM read_blob({files})
     WHERE filename >= (
-      SELECT concat({folder}, strftime(make_timestamp(epoch_us(first_hour)) - INTERVAL 1 HOUR, '/date=%Y-%m-%d/hour=%H'))
+      SELECT concat(
+        {folder}, strftime(make_timestamp(epoch_us(first_hour)) - INTERVAL 1 HOUR, '/date=%Y-%m-%d/hour=%H')
+      )
       FROM internal.live_window
     )
   )
@@ -75,7 +82,9 @@ FROM (
 )
 WHERE is_new IS NOT TRUE
 QUALIFY coalesce(
-  first_step < min(first_step) OVER (ORDER BY last_step DESC, first_step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING),
+  first_step < min(first_step) OVER (
+    ORDER BY last_step DESC, first_step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+  ),
   true
 )
 """
@@ -106,7 +115,8 @@ FROM (SELECT *, rowid AS place, replace(name, '_', ' ') AS title, true AS is_upd
 
 _FACTS = """
 SELECT unnest(from_json(decode(value), '{{
-  "offsets": "MAP(VARCHAR, BIGINT)", "event_counts": "MAP(VARCHAR, BIGINT)", "published_at": "MAP(VARCHAR, TIMESTAMPTZ)",
+  "offsets": "MAP(VARCHAR, BIGINT)", "event_counts": "MAP(VARCHAR, BIGINT)",
+  "published_at": "MAP(VARCHAR, TIMESTAMPTZ)",
   "runs": [{{"began_at": "TIMESTAMPTZ", "kept_at": "TIMESTAMPTZ", {counts}}}]
 }}'))
 FROM (
@@ -153,7 +163,10 @@ def live_views(folder: str, *, is_mixed: bool = False) -> Iterator[tuple[str, st
         "settled_states": _SETTLED,
         "lake_live_changes": f"SELECT {column_list(ARTICLE_CHANGES)} FROM internal.lake_live_rows "  # noqa: S608  our own names
         "SEMI JOIN internal.live_events USING (filename, file_row_number)",
-        "lake_changes_live": f"SELECT {narrow} FROM main.article_changes UNION ALL SELECT {narrow} FROM internal.lake_live_changes",  # noqa: S608
+        "lake_changes_live": (
+            f"SELECT {narrow} FROM main.article_changes "  # noqa: S608
+            f"UNION ALL SELECT {narrow} FROM internal.lake_live_changes"
+        ),
         "lake_stream_facts": _FACTS.format(counts=counts, key=METADATA_KEY, files="{files}"),
         "lake_stream_state": _STATE,
         "lake_stream_runs": _RUNS,
@@ -168,7 +181,8 @@ def live_views(folder: str, *, is_mixed: bool = False) -> Iterator[tuple[str, st
 def prepare_folder(folder: Path) -> bool:
     """Make a folder of the stream readable by the views; returns whether files of it lack declared columns.
 
-    A file that cannot be read is renamed, because the views would fail on it. A folder without files gets one without rows.
+    A file that cannot be read is renamed, because the views would fail on it. A folder without files gets one without
+    rows.
     """
     wanted, is_mixed = set(ARTICLE_CHANGES.schema.names), False
     for path in sorted(folder.glob("*/*/*.parquet")):
@@ -178,8 +192,8 @@ def prepare_folder(folder: Path) -> bool:
             if is_damage(error):
                 aside = set_aside(path)
                 _log.warning(
-                    "The file %s of the stream cannot be read (%s). It is renamed to %s. Its events are missing until the stream or the "
-                    "files of their hours bring them again.",
+                    "The file %s of the stream cannot be read (%s). It is renamed to %s. Its events are missing until "
+                    "the stream or the files of their hours bring them again.",
                     *(path, error, aside.name),
                 )
     empty = folder / _EMPTY

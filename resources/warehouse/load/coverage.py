@@ -27,7 +27,8 @@ _EXPIRE = """
 UPDATE hours SET state = 'past_retention', reason = $past_reason, checked_at = $now
 WHERE table_name = $table AND state IN ('missing', 'not_yet') AND batch_hour < $kept_from
 """
-# Hours before the beginning that nobody can load any more are no gaps: an earlier fill began too early, or they were requested by mistake.
+# Hours before the beginning that nobody can load any more are no gaps: an earlier fill began too early, or they were
+# requested by mistake.
 _TRIM = """
 DELETE FROM hours
 WHERE table_name = $table
@@ -93,8 +94,8 @@ def record(
         has_file = bool(found) and bool(connection.execute(f"SELECT 1 FROM loads WHERE {is_row}", key).fetchall())  # noqa: S608
         if status.state is HourState.LOADED and not has_file:
             raise ValueError(
-                f"Hour {utc_text(status.batch_hour)} of {status.project_id} {status.namespace_id} cannot be noted as loaded: "
-                "no file of it is in the warehouse."
+                f"Hour {utc_text(status.batch_hour)} of {status.project_id} {status.namespace_id} cannot be noted as "
+                "loaded: no file of it is in the warehouse."
             )
         if has_file:
             continue
@@ -107,7 +108,8 @@ def record(
             )
         else:
             connection.execute(
-                "INSERT INTO hours (state, reason, checked_at, row_count, table_name, batch_hour, project_id, namespace_id) "
+                "INSERT INTO hours "
+                "(state, reason, checked_at, row_count, table_name, batch_hour, project_id, namespace_id) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 [*told, *key],
             )
@@ -123,11 +125,12 @@ def fill(
     now: datetime,
     until: datetime | None,
 ) -> int:
-    """Give every hour of a dataset between the first and the last known one a row, in one transaction; returns rows changed.
+    """Add a row for every hour of a dataset from the first to the last known one; return the rows changed.
 
-    Per project and namespace, from its first hour that had a file (of the articles also the hour of the newest snapshot's
-    boundary), to the last known hour of all (or `until`, an hour, where that is later). Hours that the service no longer keeps become
-    `past_retention`, the others `missing`; of those before the beginning that it no longer keeps, the rows go.
+    All rows are added in one transaction. The first hour of a project and namespace is its first hour with a file; for
+    articles also the hour of the newest snapshot's boundary. The last is the last known hour of all, or `until` if that
+    hour is later. Hours that the service no longer keeps become `past_retention`, the others `missing`. Rows of hours
+    before the beginning that the service no longer keeps are deleted.
     """
     parameters = {
         "table": dataset.name,

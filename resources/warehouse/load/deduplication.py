@@ -1,4 +1,7 @@
-"""Deduplication: of several rows of one key, one counts; the others are hidden (`internal.hidden_rows`), by the rule of their dataset."""
+"""Deduplication: of several rows with one key, only one counts.
+
+The rule of the dataset selects it. The others are hidden (`internal.hidden_rows`).
+"""
 
 from __future__ import annotations
 
@@ -58,8 +61,8 @@ _INTERNAL = {"event_key": FORMULAS["event_key"], "file_row": "file_row_number"}
 def hide_repeated(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths: Sequence[str]) -> int:
     """Hide the repeated rows of the files of `incoming`, and note their number there; returns the number in all.
 
-    An hour's file is compared with itself, since files overlap on purpose; a version of a snapshot with all its files. Afterwards the temporary
-    table `repeated` has the rows.
+    An hour's file is compared with itself, since files overlap on purpose; a version of a snapshot with all its files.
+    Afterwards the temporary table `repeated` has the rows.
     """
     rule, files = dataset.uniqueness, {"paths": list(paths)}
     connection.execute(_NONE_REPEATED)
@@ -82,7 +85,10 @@ def hide_repeated(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths
 
 
 def insert_once(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths: Sequence[str]) -> int:
-    """Insert the rows of the files of `incoming` that `hide_repeated` has left, less their bodies; returns their number."""
+    """Insert the rows of the files of `incoming` that `hide_repeated` has left, less their bodies.
+
+    Return the number of rows.
+    """
     table = dataset.table.narrow
     more = "".join(f", {_INTERNAL[name]} AS {name}" for name in INTERNAL_COLUMNS.get(table.name, ()))
     query = filled(_INSERT, table=identifier(table.name), columns=column_list(table) + more)

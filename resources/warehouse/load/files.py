@@ -1,4 +1,4 @@
-"""What the loads of all datasets share: the files that were announced, their rejects, and their rows in the ledger."""
+"""Steps that the loads of all datasets share: checks of files, their rejects, and their rows in the ledger."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> 
         ) from error
     except UNREADABLE as error:
         raise LakeFileError(
-            f"The lake file {path} is not readable Parquet ({clause(error)}); nothing was loaded from it. Remove it and "
-            "convert its archive again."
+            f"The lake file {path} is not readable Parquet ({clause(error)}); nothing was loaded from it. Remove it "
+            "and convert its archive again."
         ) from error
     wrong = [c.name for c in table if c.name not in besides and found.get(c.name) != c.type]
     if wrong:
         raise LakeFileError(
-            f"The lake file {path} lacks the declared columns {', '.join(wrong)} or holds them as another type; nothing "
-            "was loaded from it. Remove it and convert its archive again."
+            f"The lake file {path} lacks the declared columns {', '.join(wrong)} or holds them as another type; "
+            "nothing was loaded from it. Remove it and convert its archive again."
         )
     return int(metadata.num_rows)
 
@@ -75,8 +75,8 @@ def check_counts(file: ConvertedFile, table: Table) -> None:
         by_change = file.row_count
     if row_count != file.row_count or by_change != file.row_count:
         raise LakeFileError(
-            f"The lake file {file.path} holds {row_count} rows; {file.row_count} were announced, {by_change} of them by "
-            "change. Nothing was loaded. Remove it and convert its archive again."
+            f"The lake file {file.path} holds {row_count} rows; {file.row_count} were announced, {by_change} of them "
+            "by change. Nothing was loaded. Remove it and convert its archive again."
         )
     rejects = 0 if file.rejects_path is None else checked_row_count(file.rejects_path, REJECTED_LINES, besides=_SHARED)
     if rejects != file.reject_count:
@@ -96,8 +96,8 @@ def lake_path(lake_root: Path, folder: str, path: Path) -> str:
     found = path.resolve()
     if found.parent != root / folder:
         raise LakeFileError(
-            f"The lake file {path} is not in the folder of its partition ({folder}); nothing was loaded. Convert its archive "
-            "again."
+            f"The lake file {path} is not in the folder of its partition ({folder}); nothing was loaded. Convert its "
+            "archive again."
         )
     return found.relative_to(root).as_posix()
 
@@ -147,13 +147,16 @@ def supersede(
 def retire(connection: duckdb.DuckDBPyConnection) -> None:
     """After rows of the ledger were removed, forget the compactions of which nothing is loaded any more.
 
-    The same files, loaded again, make a compaction of the same name; nothing that was noted of the earlier one may hold for it.
+    The same files, loaded again, make a compaction of the same name; nothing that was noted of the earlier one may hold
+    for it.
     """
     connection.execute(
-        "DELETE FROM compacted_files WHERE compaction_id NOT IN (SELECT compaction_id FROM loads WHERE compaction_id IS NOT NULL)"
+        "DELETE FROM compacted_files WHERE compaction_id NOT IN "
+        "(SELECT compaction_id FROM loads WHERE compaction_id IS NOT NULL)"
     )
     connection.execute(
-        "DELETE FROM internal.hidden_rows WHERE file_row IS NULL AND lake_path NOT IN (SELECT lake_path FROM compacted_files)"
+        "DELETE FROM internal.hidden_rows WHERE file_row IS NULL "
+        "AND lake_path NOT IN (SELECT lake_path FROM compacted_files)"
     )
 
 
@@ -191,18 +194,19 @@ def unreadable(
                     damaged.append(f"{kind} {path} ({found})")
     if not damaged:
         return LakeFileError(
-            f"The files of {of} could not be read into the warehouse ({clause(error)}); nothing was loaded. Run it again; if it fails again, "
-            "remove them and convert their archives again."
+            f"The files of {of} could not be read into the warehouse ({clause(error)}); nothing was loaded. Run it "
+            "again; if it fails again, remove them and convert their archives again."
         )
     more = f" and {len(damaged) - _SHOWN} more" if len(damaged) > _SHOWN else ""
     return LakeFileError(
-        f"{len(damaged)} of the files of {of} could not be read into the warehouse: {', '.join(damaged[:_SHOWN])}{more}. Nothing was "
-        "loaded. Remove them and convert their archives again; what is converted is kept."
+        f"{len(damaged)} of the files of {of} could not be read into the warehouse: "
+        f"{', '.join(damaged[:_SHOWN])}{more}. Nothing was loaded. Remove them and convert their archives again; what "
+        "is converted is kept."
     )
 
 
 def _fault(alone: duckdb.DuckDBPyConnection, path: Path, table: Table, besides: Sequence[str]) -> str | None:
-    """Why a file cannot be loaded; None: it can."""
+    """Return the reason for which a file cannot be loaded, or None."""
     columns = [c for c in table if c.name not in besides]
     required = [c.name for c in columns if c.required]
     names = ", ".join(identifier(c.name) for c in columns)

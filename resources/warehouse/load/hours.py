@@ -1,7 +1,7 @@
 """Loads hourly files: rows, rejects, ledger and coverage of an hour in one transaction.
 
-The rows of a project and namespace of the hour are replaced as a whole. Of the changes of articles each event and title of a file
-is loaded once, and what `article_bodies` passes over is noted.
+The rows of a project and namespace of the hour are replaced as a whole. Of the changes of articles each event and title
+of a file is loaded once, and what `article_bodies` passes over is noted.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def load_hour(
 ) -> HourLoad:
     """Load one hour: rows, rejects, ledger and coverage, all or nothing.
 
-    A file whose digest the ledger holds already is left as it is unless `reload`, or the compacted file that has its rows is gone or damaged. Rows of other projects and
-    namespaces of the hour stay.
+    A file whose digest the ledger holds already is left as it is unless `reload`, or the compacted file that has its
+    rows is gone or damaged. Rows of other projects and namespaces of the hour stay.
 
     Raises:
         LakeFileError: a file is absent or does not hold what was announced; nothing was changed.
@@ -119,7 +119,8 @@ def load_hour(
         if fresh or noted:
             raise_revision(connection)
         held = connection.execute(
-            "SELECT sum(row_count - duplicate_count), sum(duplicate_count) FROM loads WHERE table_name = ? AND batch_hour = ?",
+            "SELECT sum(row_count - duplicate_count), sum(duplicate_count) FROM loads "
+            "WHERE table_name = ? AND batch_hour = ?",
             key,
         ).fetchall()[0]
     return HourLoad(
@@ -139,8 +140,9 @@ def load_hour(
 def _lost(connection: duckdb.DuckDBPyConnection, lake_root: Path, key: Sequence[object]) -> set[tuple[str, int]]:
     """Projects and namespaces of the hour that may have had rows in a compacted file which is gone or damaged."""
     found = connection.execute(
-        "SELECT loads.project_id, namespace_id, file.lake_path FROM loads JOIN compacted_files AS file USING (table_name, compaction_id) "
-        "WHERE table_name = ? AND batch_hour = ? AND loads.project_id BETWEEN first_project_id AND last_project_id",
+        "SELECT loads.project_id, namespace_id, file.lake_path FROM loads "
+        "JOIN compacted_files AS file USING (table_name, compaction_id) WHERE table_name = ? AND batch_hour = ? "
+        "AND loads.project_id BETWEEN first_project_id AND last_project_id",
         list(key),
     ).fetchall()
     gone = faulty(connection, lake_root, {path for *_, path in found})
@@ -170,7 +172,7 @@ def _replace_rows(
     known: Mapping[tuple[str, int], str],
     now: datetime,
 ) -> int:
-    """Rows, rejects, ledger and coverage of an hour's files instead of those that were there; returns the rows inserted.
+    """Replace rows, rejects, ledger and coverage of an hour's files; return the rows inserted.
 
     All files go through each statement together: an hour has about 150, and a statement costs more than a small file.
     """
@@ -211,7 +213,10 @@ def hide_same_revisions(
     hours: tuple[datetime, datetime],
     projects: Sequence[str],
 ) -> None:
-    """Hide, inside a transaction, rows of the hours from the first to the last whose page text another row of the same hour shows."""
+    """Hide rows of a range of hours whose page text another row of the same hour shows.
+
+    Call it inside a transaction.
+    """
     known, changes = window(connection), dataset.name
     values = {"first": hours[0], "last": hours[1], "projects": list(projects)}
     cold: dict[str, object] = {"table": dataset.name, "cold_until": hours[0], "gone": []}
@@ -229,6 +234,6 @@ def _refuse_strangers(connection: duckdb.DuckDBPyConnection, paths: Sequence[str
     if strangers:
         name, count = strangers[0]
         raise LakeFileError(
-            f"The lake file {name} holds {count} rows of another hour, project or namespace than its archive; nothing was loaded. "
-            "Remove it and convert its archive again."
+            f"The lake file {name} holds {count} rows of another hour, project or namespace than its archive; nothing "
+            "was loaded. Remove it and convert its archive again."
         )

@@ -27,9 +27,10 @@ FROM (SELECT *, event_type AS change_type FROM read_parquet($paths, hive_partiti
 _OF_FILE = "(project_id, namespace_id, source_at)"
 _INCOMING = "SELECT project_id, namespace_id, source_at FROM incoming"
 _LATER = (
-    "SELECT later.project_id, later.namespace_id, later.source_at FROM loads AS later JOIN (SELECT project_id, namespace_id, "
-    "min(source_at) AS source_at FROM incoming GROUP BY ALL) AS first ON later.project_id = first.project_id "
-    "AND later.source_at >= first.source_at WHERE later.table_name = 'lookups'"
+    "SELECT later.project_id, later.namespace_id, later.source_at FROM loads AS later "
+    "JOIN (SELECT project_id, namespace_id, min(source_at) AS source_at FROM incoming GROUP BY ALL) AS first "
+    "ON later.project_id = first.project_id AND later.source_at >= first.source_at "
+    "WHERE later.table_name = 'lookups'"
 )
 _EARLIER = (
     "SELECT project_id, namespace_id, source_at FROM lookups AS earlier SEMI JOIN "  # noqa: S608  constants
@@ -46,11 +47,12 @@ def load_lookups(
     *,
     reload: bool,
 ) -> int:
-    """Load files of answers in one transaction; returns the rows of those that were not loaded under the same digest, or of all (`reload`).
+    """Load files of lookup responses in one transaction; return the rows of the new files.
 
-    Whether a title was not found twice is told by two files, and that it was found after all by a third. So later files of
-    the same project and namespace are taken in again, and earlier ones that did not find a title which is asked for here:
-    nothing depends on the order in which files are loaded.
+    Files that are loaded under the same digest are skipped unless `reload`. Two files together show that a title was
+    not found twice; a third may show that it was found after all. So later files of the same project and namespace are
+    applied again, and so are earlier ones that did not find a title requested here. The result never depends on the
+    order in which files are loaded.
 
     Raises:
         LakeFileError: a file is absent or does not hold what was announced; nothing was changed.

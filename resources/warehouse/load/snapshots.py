@@ -1,13 +1,14 @@
 """Loads snapshots: the files of one version, all or nothing, and lets go of versions that are no longer kept.
 
-Of most datasets the version replaces the rows of the one before. Snapshots of articles are underneath the changes, and their rows
-stay in the lake: a version holds every page of its project with all columns, several versions are kept, and
-`articles` holds the rows that count natively anyhow. DuckDB knows of each version what the files are, which of their rows
-are repeated, and its boundary: the greatest `event_at` of its rows less ten minutes. What happened before is in the snapshot.
+Of most datasets the version replaces the rows of the one before. Snapshots of articles are underneath the changes, and
+their rows stay in the lake: a version holds every page of its project with all columns, several versions are kept, and
+`articles` holds the rows that count natively anyhow. DuckDB knows of each version what the files are, which of their
+rows are repeated, and its boundary: the greatest `event_at` of its rows less ten minutes. What happened before is in
+the snapshot.
 
-All rows that stem from a version have one `source_at`: the boundary and a part of a second that is taken from the version.
-It is no full hour and no other version's, so that `source_at` tells one source, and the join of pages with their bodies is
-the same for all rows. Nothing depends on the order in which versions were loaded.
+All rows that stem from a version have one `source_at`: the boundary and a part of a second that is taken from the
+version. It is no full hour and no other version's, so that `source_at` tells one source, and the join of pages with
+their bodies is the same for all rows. Nothing depends on the order in which versions were loaded.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def load_snapshot(
 ) -> SnapshotLoad:
     """Load one version, whole or not at all, and let go of the versions that are too many.
 
-    The version that is loaded already is left alone unless `reload`, or a compacted file that has its rows is gone or damaged.
+    The version that is loaded already is left alone unless `reload`, or a compacted file that has its rows is gone or
+    damaged.
 
     Raises:
         LakeFileError: a file is absent or does not hold what was announced; nothing was changed.
@@ -74,7 +76,8 @@ def load_snapshot(
         )
         held = dict(
             connection.execute(
-                "SELECT identifier, digest FROM loads WHERE (table_name, project_id, namespace_id, source_at) = (?, ?, ?, ?)",
+                "SELECT identifier, digest FROM loads "
+                "WHERE (table_name, project_id, namespace_id, source_at) = (?, ?, ?, ?)",
                 [snapshot.dataset.name, snapshot.project_id, snapshot.namespace_id, known[0][3] if known else None],
             ).fetchall()
         )
@@ -128,8 +131,9 @@ def _check_arguments(snapshot: Snapshot, keep_replaced: int) -> None:
         raise ValueError(f"Snapshot {snapshot.snapshot_id} has two files of one identifier.")
     if len(identifiers) != snapshot.file_count:
         raise LakeFileError(
-            f"Snapshot {snapshot.snapshot_id} is not whole: {len(identifiers)} of its {snapshot.file_count} files are there. "
-            "Nothing was changed, the version loaded before still counts. Fetch and convert the rest, and load it again."
+            f"Snapshot {snapshot.snapshot_id} is not whole: {len(identifiers)} of its {snapshot.file_count} files are "
+            "there. Nothing was changed, the version loaded before still counts. Fetch and convert the rest, and load "
+            "it again."
         )
 
 
@@ -145,8 +149,8 @@ def _take_in(
     row_count = sum(file.row_count for file in snapshot.files)
     if snapshot.dataset.rows_stay_in_lake and not row_count:
         raise LakeFileError(
-            f"Snapshot {snapshot.snapshot_id} holds no page, which cannot be: the service leaves empty ones out. Nothing was "
-            "changed. Look at its rejects, then convert its archives again."
+            f"Snapshot {snapshot.snapshot_id} holds no page, which cannot be: the service leaves empty ones out. "
+            "Nothing was changed. Look at its rejects, then convert its archives again."
         )
     full = [str(file.path.resolve()) for file in snapshot.files if file.row_count]
     try:
@@ -217,8 +221,9 @@ def _newest(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Se
     newest = "greatest(max(event_at), to_timestamp(0))" if "event_at" in snapshot.dataset.table.schema.names else "NULL"
     found, strangers = answer(
         connection,
-        f"SELECT {newest}, count_if(snapshot_id IS DISTINCT FROM $identifier OR snapshot_version IS DISTINCT FROM $version "  # noqa: S608
-        "OR project_id IS DISTINCT FROM $project OR namespace_id IS DISTINCT FROM $namespace) "
+        f"SELECT {newest}, count_if(snapshot_id IS DISTINCT FROM $identifier "  # noqa: S608
+        "OR snapshot_version IS DISTINCT FROM $version OR project_id IS DISTINCT FROM $project "
+        "OR namespace_id IS DISTINCT FROM $namespace) "
         "FROM read_parquet($paths, hive_partitioning = false)",
         {
             "paths": list(paths),
@@ -230,15 +235,15 @@ def _newest(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Se
     )[0]
     if strangers:
         raise LakeFileError(
-            f"The files of snapshot {snapshot.snapshot_id} hold {strangers} rows of another snapshot, version, project or "
-            "namespace; nothing was loaded. Remove them and convert the archives again."
+            f"The files of snapshot {snapshot.snapshot_id} hold {strangers} rows of another snapshot, version, project "
+            "or namespace; nothing was loaded. Remove them and convert the archives again."
         )
     known: datetime | None = found
     return known
 
 
 def _source_at(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, moment: datetime) -> datetime:
-    """What stands as `source_at` with the rows: within a second of the moment, no full hour, no other version's."""
+    """Return the `source_at` of the rows: within a second of the moment, no full hour, no other version's."""
     digest = hashlib.md5(
         f"{snapshot.snapshot_id}\n{snapshot.snapshot_version}".encode(), usedforsecurity=False
     ).digest()
@@ -262,8 +267,8 @@ def _base(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> str | No
 def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str | None, now: datetime | None) -> None:
     """Note that a version leaves `articles` nothing to take in, or (None) that it does.
 
-    One that does not lie underneath leaves nothing. One that does again, because the version above it was loaded anew with
-    older rows, leaves everything.
+    One that does not lie underneath leaves nothing. One that does again, because the version above it was loaded anew
+    with older rows, leaves everything.
     """
     source = "(table_name, project_id, namespace_id, source_at)"
     of_version = f"{source} IN (SELECT {source} FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?)"  # noqa: S608
@@ -275,7 +280,11 @@ def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
 
 
 def _too_many(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, keep_replaced: int) -> Iterator[str]:
-    """Versions that are no longer kept: all but the newest where they lie underneath a state, else all but the one just loaded."""
+    """Return the versions that are no longer kept.
+
+    If the dataset has a current state, these are all but the newest and `keep_replaced` older ones. Otherwise they are
+    all but the version just loaded.
+    """
     versions = list(_newest_first(connection, snapshot))
     if snapshot.dataset.state is not None:
         return iter(versions[1 + keep_replaced :])
@@ -317,7 +326,8 @@ def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
 def _compacted(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, source_at: datetime) -> list[str]:
     """The compacted files that have the rows of a version, relative to the lake."""
     found = connection.execute(
-        f"SELECT lake_path FROM compacted_files WHERE compaction_id IN (SELECT compaction_id FROM loads WHERE {_OF_SCOPE} AND source_at = ?)",  # noqa: S608
+        "SELECT lake_path FROM compacted_files WHERE compaction_id IN "  # noqa: S608
+        f"(SELECT compaction_id FROM loads WHERE {_OF_SCOPE} AND source_at = ?)",
         [*_scope(snapshot), source_at],
     ).fetchall()
     return [path for (path,) in found]

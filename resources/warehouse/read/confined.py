@@ -1,8 +1,8 @@
 """Queries that reach the published file and its lake alone, and change nothing.
 
-DuckDB's own settings close every other file, the network and extensions. They do not distinguish reading from writing, and a `SELECT` of
-DuckDB 2 can write: in a `WITH`, and through table functions that run SQL from a text. So a query runs as a subquery, in which DuckDB
-itself refuses everything that writes, and only table functions that read are accepted.
+DuckDB's own settings close every other file, the network and extensions. They do not distinguish reading from writing,
+and a `SELECT` of DuckDB 2 can write: in a `WITH`, and through table functions that run SQL from a text. So a query runs
+as a subquery, in which DuckDB itself refuses everything that writes, and only table functions that read are accepted.
 """
 
 from __future__ import annotations
@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-#: DuckDB's table functions that only read or generate rows. Scalar functions, and macros of the published file, have no side effects.
-_READING = "(duckdb|parquet|pragma|read)_\\w+|generate_series|glob|json_each|json_tree|query_table|range|repeat|repeat_row|sniff_csv|unnest"
+#: DuckDB's table functions that only read or generate rows. Scalar functions, and macros of the published file, have no
+#: side effects.
+_READING = (
+    "(duckdb|parquet|pragma|read)_\\w+|generate_series|glob|json_each|json_tree|query_table|range|repeat|repeat_row|"
+    "sniff_csv|unnest"
+)
 _TABLE_FUNCTIONS = (
     "SELECT lower(function_name) FROM duckdb_functions() WHERE database_name = 'system' GROUP BY ALL "
     "HAVING bool_and(function_type IN ('table', 'pragma'))"
@@ -57,15 +61,16 @@ def confined(connection: duckdb.DuckDBPyConnection, query: str) -> str:
     if tree["error"] or len(statements) != 1:
         kinds = ", ".join(statement.type.name for statement in statements) or "nothing"
         raise QueryError(
-            f"Only one query (SELECT, FROM, WITH, DESCRIBE, SHOW, SUMMARIZE, EXPLAIN) is answered, and this is {kinds}. Nothing was done. "
-            "PIVOT needs its values: PIVOT … ON column IN (…). `wme sql --allow-files` runs all statements."
+            "Only one query (SELECT, FROM, WITH, DESCRIBE, SHOW, SUMMARIZE, EXPLAIN) is answered, and this is "
+            f"{kinds}. Nothing was done. PIVOT needs its values: PIVOT … ON column IN (…). `wme sql --allow-files` "
+            "runs all statements."
         )
     names = {name for name in _functions(tree) if not re.fullmatch(_READING, name)}
     of_tables = {name for (name,) in connection.execute(_TABLE_FUNCTIONS).fetchall()} if names else set()
     if refused := sorted(names & of_tables):
         raise QueryError(
-            f"{refused[0]}() is none of the table functions that only read, so the query was refused. Nothing was done. "
-            "`wme sql --allow-files` runs it."
+            f"{refused[0]}() is none of the table functions that only read, so the query was refused. Nothing was "
+            "done. `wme sql --allow-files` runs it."
         )
     return f"{explain} FROM ({text}\n)".lstrip()
 

@@ -1,8 +1,8 @@
 """The health of what is mirrored, of which `wme status`, the report, the metrics and the checks all report the same.
 
-Its scope is what is configured: each mirrored dataset, project and namespace, over the newest hours since it began. It began with the
-first hour that had a file, or with the hour of the newest snapshot's boundary where that is earlier. What is no longer mirrored, and hours
-from before the beginning that the service no longer has, are no part of it.
+Its scope is what is configured: each mirrored dataset, project and namespace, over the newest hours since it began. It
+began with the first hour that had a file, or with the hour of the newest snapshot's boundary where that is earlier.
+What is no longer mirrored, and hours from before the beginning that the service no longer has, are no part of it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        """How people see it: the dataset is named only where it is not that of the articles."""
+        """Name for messages; the dataset appears only if it is not that of the articles."""
         return f"{_prefix(self.dataset)}{self.project_id} namespace {self.namespace_id}"
 
     def counts(self) -> dict[str, int]:
@@ -88,7 +88,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Gap:
-    """Hours in a row that are not there, for one reason; `varies`: it is that of the first, and those of the others differ in their files or numbers."""
+    """Consecutive hours that are missing for one reason.
+
+    `varies`: the reason is that of the first hour; the others differ in their files or numbers.
+    """
 
     project_id: str
     namespace_id: int
@@ -101,7 +104,7 @@ class Gap:
 
     @property
     def hour_count(self) -> int:
-        """How many hours it has."""
+        """Number of hours."""
         return (self.last - self.first) // _HOUR + 1
 
     @property
@@ -116,7 +119,7 @@ class Gap:
 
     @property
     def sentence(self) -> str:
-        """Which hours, what became of them, and what to do."""
+        """Sentence that names the hours, their state, and the remedy."""
         span = hour_text(self.first)
         if self.hour_count > 1:
             span += f" to {hour_text(self.last)} ({counted(self.hour_count, 'hour')})"
@@ -198,7 +201,10 @@ def _survey(
     *,
     published: bool = True,
 ) -> tuple[list[Place], list[tuple[str, int]]]:
-    """Hour by hour what is known of the hours from `since` to `until`, by mirrored project and namespace; and the pairs that are not mirrored."""
+    """Return the mirrored projects and namespaces with their hours from `since` to `until`.
+
+    The second list has the known pairs that are not mirrored.
+    """
     known = {(one.project_id, one.namespace_id): one for one in warehouse.scopes(since, dataset, published=published)}
     base = base_of(dataset)
     bases = None if base is None else warehouse.snapshot_scopes(base, published=published)
@@ -247,12 +253,15 @@ def _lag(place: Place, now: datetime) -> str | None:
 
 
 def gaps(places: Iterable[Place], now: datetime) -> list[Gap]:
-    """What is not there of the hours surveyed; hours of which it is too early to say so are left out."""
+    """Return the gaps in the hours surveyed; hours that may still appear are left out."""
     return [gap for place in places for gap in _gaps(place, now)]
 
 
 def gap_hours(found: Iterable[Gap]) -> Counter[tuple[str, str, int]]:
-    """Hours of gaps by dataset, project and namespace. The newest hours of a place that is behind are none: how old its newest is tells them."""
+    """Count hours of gaps by dataset, project and namespace.
+
+    The newest hours of a place that is behind do not count as gaps; the age of its newest hour shows them.
+    """
     counts: Counter[tuple[str, str, int]] = Counter()
     for gap in found:
         counts[gap.dataset, gap.project_id, gap.namespace_id] += gap.hour_count

@@ -1,7 +1,8 @@
 """Lake files that cannot be read as the ledger says: gone, of another size, without a footer, or noted as damaged.
 
-Every publication asks this of all files, so it costs a look at the status of each. Footers are read of files that changed since the last
-look, which are those of the newest hours. Pages are not read; whoever reads them notes a damaged file (`Damaged.note`).
+Every publication checks all files, so the check reads only the status of each. Footers are read only of files that
+changed since the last check, which are those of the newest hours. Data pages are not read. A reader that finds a
+damaged page notes the file (`Damaged.note`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 #: Facts of a publication: when the last look at the lake's files began, and which of them were faulty then.
 LOOKED_AT: Final = "lake_looked_at_ns"
 MISSING: Final = "missing_lake_files"
-# What the ledger says of lake files: their bytes and rows. The bytes of a compacted file with its bodies apart are those of both.
+# What the ledger says of lake files: their bytes and rows. The bytes of a compacted file with its bodies apart are
+# those of both.
 _EXPECTED = """
 SELECT lake_path, lake_bytes, row_count
 FROM (SELECT DISTINCT unnest(CAST($paths AS VARCHAR[])) AS lake_path)
@@ -53,7 +55,10 @@ class Looked:
 
     @classmethod
     def last(cls, connection: duckdb.DuckDBPyConnection) -> Looked:
-        """The look of the last publication, by the build file or the published one; a file that was never published has none."""
+        """Return the check of the last publication, from the build file or the published one.
+
+        A file that was never published has none.
+        """
         facts = publication(connection)
         return cls(facts.get(LOOKED_AT), facts.get(MISSING, ()))
 
@@ -107,7 +112,8 @@ def faults(
         connection: To the file with the ledger.
         lake_root: Folder of the lake.
         wanted: Absolute paths.
-        looked: The last look; files that were whole then and did not change have no footer read. None: all footers are read.
+        looked: The last look; files that were whole then and did not change have no footer read. None: all footers are
+            read.
     """
     root, looked = lake_root.resolve(), looked or Looked()
     relative = {path: _name(root, path) for path in wanted}
@@ -144,7 +150,10 @@ def _name(root: Path, path: Path) -> str:
 
 
 def faulty_files(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list[FaultyFile]:
-    """The faulty ones of all files of a ledger since the last publication's look, with the loads whose rows are in them."""
+    """Return the faulty files of a ledger, with the loads whose rows are in them.
+
+    Footers are read only of files that changed since the check of the last publication, or were faulty then.
+    """
     query = (
         "SELECT lake_path FROM loads WHERE compaction_id IS NULL AND row_count > 0 "
         "UNION SELECT lake_path FROM compacted_files"
@@ -204,7 +213,10 @@ def _wrong_footer(path: Path, row_count: int | None) -> str | None:
 def note_damaged(
     connection: duckdb.DuckDBPyConnection, lake_root: Path, wanted: Sequence[Path], columns: Sequence[str] | None = None
 ) -> list[FaultyFile]:
-    """The faulty ones of some lake files, after their pages were read as well (of `columns` alone): what is damaged there is noted."""
+    """Return the faulty ones of some lake files, after reading their data pages (of `columns` alone) as well.
+
+    Damage found in the data pages is noted.
+    """
     if not (found := faults(connection, lake_root, wanted)):
         for path in wanted:
             try:

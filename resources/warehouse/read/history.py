@@ -1,7 +1,7 @@
-"""All changes, wherever they are: those of the window in `article_changes` of the build file, older ones in compacted files of the lake.
+"""All changes: those of the window in the build file, older ones in compacted files of the lake.
 
-Rows of an hour are in the build file from the window's first hour on, and before it as long as their lake file is not compacted. All
-others are in compacted files, and nowhere else but in the archive.
+Rows of an hour are in `article_changes` of the build file from the window's first hour on, and before it as long as
+their lake file is not compacted. All others are in compacted files, and nowhere else but in the archive.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KEYS = f"{FORMULAS['event_key']} AS event_key, file_row"
 
 @dataclass(frozen=True)
 class Window:
-    """What the build file holds of the changes itself.
+    """Range of the changes that the build file holds itself.
 
     Attributes:
         first_hour: Older hours are read from compacted files.
@@ -44,7 +44,9 @@ class Window:
     events_until: datetime
 
     def cold(self, root: Path, paths: Sequence[str], more: str = "") -> list[str]:
-        """Queries for the older changes in compacted files of the lake in `root`, with the columns of `article_changes` and `more`.
+        """Return queries for the older changes in compacted files of the lake in `root`.
+
+        Their columns are those of `article_changes` and `more`.
 
         The comparisons with constants let a query for newer hours or events open no file.
         """
@@ -71,8 +73,8 @@ def make_all_changes(
 ) -> frozenset[str]:
     """Make the temporary view `all_changes` of a build file: the columns of its `article_changes`, of all hours.
 
-    `projects`: those that it is asked for (None: all); others may be left out. `partly`: what is in files that are gone or damaged may be left out as
-    well. Returns the compactions with such files.
+    `projects`: those that it is asked for (None: all); others may be left out. `partly`: what is in files that are gone
+    or damaged may be left out as well. Returns the compactions with such files.
 
     Raises:
         LakeFileError: A compacted file is gone or damaged.
@@ -84,8 +86,9 @@ def make_all_changes(
         root = lake_root.resolve()
         files = answer(
             connection,
-            "SELECT lake_path, first_hour, end_hour, compaction_id FROM compacted_files WHERE table_name = $table AND first_hour < $first AND "
-            "($projects IS NULL OR len(list_filter($projects, lambda one: one BETWEEN first_project_id AND last_project_id)) > 0) "
+            "SELECT lake_path, first_hour, end_hour, compaction_id FROM compacted_files "
+            "WHERE table_name = $table AND first_hour < $first AND ($projects IS NULL OR len(list_filter("
+            "$projects, lambda one: one BETWEEN first_project_id AND last_project_id)) > 0) "
             "ORDER BY first_hour, lake_path",
             {
                 "table": ARTICLE_CHANGES.name,
@@ -105,7 +108,8 @@ def make_all_changes(
 def _lost(file: FaultyFile, first: datetime, end: datetime, count: int) -> LakeFileError:
     more = f" ({count} such files)" if count > 1 else ""
     return LakeFileError(
-        f"The compacted file {file}{more}, and changes of the hours from {hour_text(first)} to {hour_text(end)} UTC are nowhere else "
-        "in the lake, so what follows from all changes cannot be computed. Nothing was changed. Put the file back, or materialize "
-        "lake/article_changes and warehouse/article_changes of these hours again: the archive is enough for that."
+        f"The compacted file {file}{more}, and changes of the hours from {hour_text(first)} to {hour_text(end)} UTC "
+        "are nowhere else in the lake, so what follows from all changes cannot be computed. Nothing was changed. Put "
+        "the file back, or materialize lake/article_changes and warehouse/article_changes of these hours again: the "
+        "archive is enough for that."
     )

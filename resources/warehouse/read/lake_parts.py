@@ -1,4 +1,7 @@
-"""Parts of datasets in the lake, as something to select from. Rows that do not count (`internal.hidden_rows`) are left out."""
+"""Parts of datasets in the lake, as something to select from.
+
+Rows that do not count (`internal.hidden_rows`) are left out.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ if TYPE_CHECKING:
     from resources.datasets import Dataset
     from resources.tables import Table
 
-# Files of hours. The folder names the hour, so that a filter on it leaves the other files unopened. No text is ever sorted or grouped.
+# Files of hours. The folder names the hour, so that a filter on it leaves the other files unopened. No text is ever
+# sorted or grouped.
 _HOURS = """(
   SELECT * EXCLUDE ("date", "hour", batch_hour, file_row_number),
     CAST(concat("date", ' ', "hour", ':00:00+00') AS TIMESTAMPTZ) AS batch_hour, file_row_number AS file_row
@@ -30,7 +34,8 @@ _HOURS = """(
     {files}, hive_partitioning = true, hive_types = {'date': VARCHAR, 'hour': VARCHAR}, file_row_number = true
   )
 ) AS file"""
-# What is asked for by page or revision is in one row group of each of these few sorted files, and filters and joins reach their statistics.
+# What is asked for by page or revision is in one row group of each of these few sorted files, and filters and joins
+# reach their statistics.
 _COMPACTED_HOURS = "read_parquet({files}, hive_partitioning = false, filename = true) AS file"
 _VERSION = "read_parquet({files}, filename = true, file_row_number = true, hive_partitioning = false) AS file"
 # Rows of hours by their place in the file that they were converted into, whichever file they are in.
@@ -42,7 +47,8 @@ ANTI JOIN (
   AND file.project_id = hidden.project_id
   AND file.namespace_id = hidden.namespace_id
   AND file.file_row = hidden.file_row"""
-# Hours, projects and namespaces of compacted files; of the two files with the same rows, the one with the rows is noted.
+# Hours, projects and namespaces of compacted files; of the two files with the same rows, the one with the rows is
+# noted.
 _BY_PARTITION = """
 ANTI JOIN (FROM internal.hidden_rows WHERE file_row IS NULL) AS old ON
   file.filename = concat({root}, replace(old.lake_path, {rows}, {texts}))
@@ -109,7 +115,10 @@ class LakePart:
         return f"SELECT {columns} FROM {self.rows()} AS page"  # noqa: S608  declared names
 
     def bodies(self) -> str:
-        """A query for its rows with the columns of the view of page text: of updates, where not each revision has one row."""
+        """Return a query for its rows with the columns of the view of page text.
+
+        The query returns updates only, unless each revision has one row.
+        """
         assert self.dataset.bodies is not None
         filtered = "" if self.source_at is not None or self.dataset.body_of else "\nWHERE change_type = 'update'"
         own = {} if self.source_at is None else {"batch_hour": "CAST(NULL AS TIMESTAMPTZ)"}
@@ -126,20 +135,26 @@ class LakePart:
         A page that a snapshot holds was there, whatever its last event was; only a delete says otherwise.
         """
         return filled(
-            "SELECT {project_id} AS project_id, title, article_id, event_at, version_id, change_type <> 'delete' AS is_update, "
-            "{event_key_of_snapshot} AS event_key, {source_at} AS source_at, {namespace_id} AS namespace_id\n"
+            "SELECT {project_id} AS project_id, title, article_id, event_at, version_id, "
+            "change_type <> 'delete' AS is_update, {event_key_of_snapshot} AS event_key, {source_at} AS source_at, "
+            "{namespace_id} AS namespace_id\n"
             "FROM (SELECT *, replace(name, '_', ' ') AS title FROM {rows} AS row) AS page",
             rows=self.rows(),
             **self._constants(),
         )
 
     def insert_deciding(self, table: Table) -> str:
-        """The statement that puts the rows of a snapshot that are in the table `deciding` into the table of the current state."""
+        """Return the statement that inserts rows of a snapshot into the table of the current state.
+
+        The rows are those in the table `deciding`.
+        """
         return filled(
             "INSERT INTO {table} BY NAME\n"
-            "SELECT {columns}, {source_at} AS source_at, {title_key} AS title_key, {event_key_of_snapshot} AS event_key\n"
+            "SELECT {columns}, {source_at} AS source_at, {title_key} AS title_key, "
+            "{event_key_of_snapshot} AS event_key\n"
             "FROM (SELECT *, replace(name, '_', ' ') AS title FROM {rows} AS row) AS page\n"
-            "SEMI JOIN (FROM deciding WHERE (source_at, project_id, namespace_id) = ({source_at}, {project_id}, {namespace_id})) AS deciding\n"
+            "SEMI JOIN (FROM deciding WHERE (source_at, project_id, namespace_id) = "
+            "({source_at}, {project_id}, {namespace_id})) AS deciding\n"
             "  USING (article_id, version_id)",
             table=identifier(table.name),
             rows=self.rows(),
@@ -167,7 +182,8 @@ ORDER BY boundary_at, snapshot_id, snapshot_version
 """
 _BASES = "(SELECT *, $table AS table_name FROM internal.bases)"
 _FILES_OF_VERSIONS = """
-SELECT DISTINCT loads.project_id, loads.namespace_id, loads.source_at, coalesce(file.lake_path, loads.lake_path) AS lake_path
+SELECT DISTINCT loads.project_id, loads.namespace_id, loads.source_at,
+  coalesce(file.lake_path, loads.lake_path) AS lake_path
 FROM loads
 LEFT JOIN compacted_files AS file USING (table_name, compaction_id)
 WHERE table_name = $table AND loads.row_count > 0
@@ -190,10 +206,12 @@ def lake_parts(
     bases_only: bool = False,
     checked: bool = False,
 ) -> list[LakePart]:
-    """The parts of a dataset: each kept version of its snapshots, or all files of its hours and all compacted ones, with their bodies.
+    """Return the parts of a dataset, with their bodies.
 
-    `bases_only`: the versions beneath the current state alone. `checked` is false where `read.faults` looks at the files before any is
-    opened, and leaves out those with wrong names.
+    These are the kept versions of its snapshots, or all files of its hours and all compacted ones.
+
+    `bases_only`: the versions beneath the current state alone. `checked` is false where `read.faults` looks at the
+    files before any is opened, and leaves out those with wrong names.
 
     Raises:
         UnusableFileError: The ledger names something outside of the lake.

@@ -1,4 +1,7 @@
-"""The ledger for those who tidy up: which lake files are named, and since when; a day at a time, since that of years has millions."""
+"""The ledger for cleanup: the lake files that are named, and since when.
+
+It is read a day at a time, because the ledger of years has millions of rows.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ _ROWS = 10_000
 
 @dataclass(frozen=True)
 class LoadedFile:
-    """One row of `loads`. `lake_path` is relative to the lake; where `is_compacted`, its rows are in compacted files."""
+    """One row of `loads`.
+
+    `lake_path` is relative to the lake; where `is_compacted`, its rows are in compacted files.
+    """
 
     lake_path: str
     identifier: str
@@ -44,7 +50,7 @@ class LoadedFile:
 
 @dataclass(frozen=True)
 class Named:
-    """What the build file and the published file name of a day's hours, or of all snapshots.
+    """Files of a day's hours, or of all snapshots, that the build file and the published file name.
 
     Attributes:
         files: The loaded files of the build file.
@@ -56,7 +62,7 @@ class Named:
 
 
 class Ledger:
-    """What the build file and the published file (None: there is none) name while both are held open."""
+    """Ledger of the build file and the published file (None: there is none) while both are held open."""
 
     def __init__(self, build: duckdb.DuckDBPyConnection, published: duckdb.DuckDBPyConnection | None) -> None:
         self._build, self._published = build, published
@@ -67,7 +73,7 @@ class Ledger:
         return tuple(answer(self._build, query, [dataset.name]))
 
     def of_day(self, day: date, dataset: Dataset = ARTICLE_CHANGES) -> Named:
-        """What is named of a dataset's hours of a day (UTC)."""
+        """Return the files of a dataset's hours of a day (UTC)."""
         start = datetime.combine(day, time(), UTC)
         return self._named(
             "table_name = ? AND batch_hour >= ? AND batch_hour < ?",
@@ -75,7 +81,7 @@ class Ledger:
         )
 
     def of_snapshots(self, dataset: Dataset = SNAPSHOT_ARTICLES) -> Named:
-        """What is named of a dataset's snapshots."""
+        """Return the files of a dataset's snapshots."""
         return self._named("table_name = ?", [dataset.name])
 
     def compacted(self, dataset: Dataset = ARTICLE_CHANGES) -> frozenset[str]:
@@ -92,7 +98,8 @@ class Ledger:
     def _named(self, condition: str, parameters: Sequence[Any]) -> Named:
         rows = answer(
             self._build,
-            f"SELECT lake_path, identifier, version, loaded_at, compaction_id IS NOT NULL FROM loads WHERE {condition} ORDER BY ALL",  # noqa: S608  constant
+            "SELECT lake_path, identifier, version, loaded_at, compaction_id IS NOT NULL "  # noqa: S608  constant
+            f"FROM loads WHERE {condition} ORDER BY ALL",
             parameters,
         )
         paths = {path for path, *_, is_compacted in rows if not is_compacted}
@@ -103,7 +110,9 @@ class Ledger:
 
 
 def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield the lake files that a copy of the build file reads, relative to the lake: those whose bytes the ledger counts together, and the bytes.
+    """Yield the lake files that a copy of the build file reads, with their bytes.
+
+    Paths are relative to the lake. Files whose bytes the ledger counts together form one item.
 
     Raises:
         WarehouseDamagedError: DuckDB cannot read the copy.
@@ -117,5 +126,6 @@ def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:
                     yield tuple(dict.fromkeys((path, with_bodies(path)))) if is_compacted else (path,), size
     except duckdb.Error as error:
         raise WarehouseDamagedError(
-            f"DuckDB cannot read {copy} ({clause(error)}). Nothing was changed. Use another copy, or make the warehouse from the archive: `wme rebuild`."
+            f"DuckDB cannot read {copy} ({clause(error)}). Nothing was changed. Use another copy, or make the "
+            "warehouse from the archive: `wme rebuild`."
         ) from error

@@ -1,4 +1,4 @@
-"""Which pages are to be looked up: what the warehouse knows of watched titles, lost hours and rejected lines."""
+"""Pages to look up: watched titles, lost hours and rejected records, as the warehouse knows them."""
 
 from __future__ import annotations
 
@@ -85,16 +85,21 @@ def uncertain(
 def sample(
     connection: duckdb.DuckDBPyConnection, projects: Sequence[str], namespaces: Sequence[int], count: int
 ) -> list[Sampled]:
-    """Pages of `articles` by chance, of projects without a gap; without a snapshot, the pages that are there are known all the same."""
+    """Return random pages of `articles`, of projects without a gap.
+
+    A project without a snapshot qualifies too: the pages in `articles` are known all the same.
+    """
     query = f"""\
-FROM (SELECT page.project_id, page.namespace_id, page.name, page.article_id, page.version_id, coalesce(exact_until_at, known_until)
+FROM (SELECT page.project_id, page.namespace_id, page.name, page.article_id, page.version_id,
+  coalesce(exact_until_at, known_until)
 FROM articles AS page
 JOIN project_state USING (project_id, namespace_id)
 LEFT JOIN (
   SELECT project_id, namespace_id, max(batch_hour) + INTERVAL 1 HOUR AS known_until FROM hours
   WHERE table_name = 'article_changes' AND state IN ({FORMULAS["covered"]}) GROUP BY ALL
 ) USING (project_id, namespace_id)
-WHERE list_contains($projects, page.project_id) AND list_contains($namespaces, page.namespace_id) AND first_gap_at IS NULL)
+WHERE list_contains($projects, page.project_id) AND list_contains($namespaces, page.namespace_id)
+  AND first_gap_at IS NULL)
 USING SAMPLE {count:d} ROWS"""  # noqa: S608  a number
     return [
         Sampled(*row) for row in answer(connection, query, {"projects": list(projects), "namespaces": list(namespaces)})

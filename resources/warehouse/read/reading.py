@@ -41,7 +41,8 @@ class Scope:
     """A project and namespace of a dataset, and its gaps before an hour.
 
     Attributes:
-        first_hour: Its first hour: that with which the mirror began, else (not `has_begun`) the first that was asked for.
+        first_hour: Its first hour: that with which the mirror began, else (not `has_begun`) the first that was asked
+            for.
         newest_hour: The newest of which nothing more is to come.
     """
 
@@ -72,13 +73,19 @@ def of_projects() -> list[str]:
 
 
 class Reader:
-    """The part of the warehouse that only reads. Methods that take `published` read that file, or the build file under the lock."""
+    """The part of the warehouse that only reads.
+
+    Methods that take `published` read that file, or the build file under the lock.
+    """
 
     _connector: Connector
     _lake_root: Path
 
     def published_window(self) -> datetime | None:
-        """The first hour whose changes the published file holds itself; older ones are in the lake. None: it holds all."""
+        """Return the first hour whose changes the published file holds itself; None: it holds all.
+
+        Older changes are in the lake.
+        """
         with self._reading(published=True) as connection:
             known = window(connection)
         return None if known is None else known.first_hour
@@ -140,7 +147,10 @@ class Reader:
 
     def lacking_hours(self, dataset: Dataset) -> list[datetime]:
         """Hours of a dataset of which a project or namespace is known not to be loaded, in order."""
-        query = f"SELECT DISTINCT batch_hour FROM hours WHERE table_name = ? AND state NOT IN ({FORMULAS['covered']}) ORDER BY 1"  # noqa: S608
+        query = (
+            "SELECT DISTINCT batch_hour FROM hours "  # noqa: S608
+            f"WHERE table_name = ? AND state NOT IN ({FORMULAS['covered']}) ORDER BY 1"
+        )
         return [hour for (hour,) in self._build(query, [dataset.name])]
 
     def scopes(self, since: datetime, dataset: Dataset, *, published: bool = True) -> list[Scope]:
@@ -172,8 +182,8 @@ class Reader:
         """Rows of `hours` of a dataset with since <= batch_hour < until, in order of hour, project and namespace."""
         query = (
             f"SELECT {column_list(HOURS)} FROM hours "  # noqa: S608  declared names
-            "WHERE table_name = $table AND ($since IS NULL OR batch_hour >= $since) AND ($until IS NULL OR batch_hour < $until) "
-            "ORDER BY batch_hour, project_id, namespace_id"
+            "WHERE table_name = $table AND ($since IS NULL OR batch_hour >= $since) "
+            "AND ($until IS NULL OR batch_hour < $until) ORDER BY batch_hour, project_id, namespace_id"
         )
         parameters = {"table": dataset.name, "since": since, "until": until}
         return self._rows(CoverageRow, query, parameters, published=published)
@@ -184,7 +194,10 @@ class Reader:
         return self._rows(ProjectState, query, {}, published=published)
 
     def audit(self, hours: Iterable[datetime], dataset: Dataset = ARTICLE_CHANGES) -> list[HourAudit]:
-        """Count the rows of loaded hours again, in order, beside what the ledger says; an hour that is not loaded is left out."""
+        """Count the rows of loaded hours again, in order, and return them with the ledger's numbers.
+
+        An hour that is not loaded is left out.
+        """
         table = dataset.table
         columns = [identifier(name) for name in table.key if name != "batch_hour"]
         key = {column: column for column in ('"project_id"', '"namespace_id"', *columns)}
@@ -217,7 +230,7 @@ class Reader:
         return frozenset(self._build("SELECT source_at, digest FROM loads WHERE table_name = 'lookups'"))
 
     def last_lookup_at(self, purpose: str) -> datetime | None:
-        """When a page was last looked up for this purpose."""
+        """Return the time of the last lookup for this purpose."""
         [(last,)] = self._build("SELECT max(looked_up_at) FROM lookups WHERE purpose = ?", [purpose])
         return last  # type: ignore[no-any-return]
 
@@ -230,7 +243,10 @@ class Reader:
         return [lookups.LookedUp(*row) for row in self._build(query, {"moment": moment, "purpose": purpose})]
 
     def lookups_due(self, watched: Sequence[tuple[str, str]], now: datetime) -> list[Page]:
-        """The watched (project, title) pairs that are to be looked up: never asked for, changed since, or unknown for a day."""
+        """Return the watched (project, title) pairs to look up.
+
+        These were never requested, have changed since, or have been unknown for a day.
+        """
         with self._reading(published=False) as connection:
             return lookups.due(connection, watched, now) if watched else []
 
@@ -247,9 +263,12 @@ class Reader:
             return lookups.sample(connection, projects, namespaces, count)
 
     def sql(self, query: str, parameters: Sequence[Any] = (), *, is_confined: bool = False) -> QueryResult:
-        """Ask the published file; `parameters` fill the `?` of the query. A statement without an answer gives no columns.
+        """Query the published file; `parameters` fill the `?` of the query.
 
-        `is_confined`: the query reads the published file and the lake alone, and changes nothing. Otherwise it may do what DuckDB can do.
+        A statement without a result returns no columns.
+
+        `is_confined`: the query reads the published file and the lake alone, and changes nothing. Otherwise it may do
+        what DuckDB can do.
 
         Raises:
             NotPublishedError: nothing was published yet.
@@ -282,7 +301,10 @@ class Reader:
             yield Open(self._connector, self._lake_root, connection)
 
     def connect_published(self) -> duckdb.DuckDBPyConnection:
-        """A read-only connection to the published file, which never locks anyone out; close it, or use it in a `with`."""
+        """Return a read-only connection to the published file, which never locks anyone out.
+
+        Close the connection, or use it in a `with`.
+        """
         return self._connector.connect_published()
 
     def _asking(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:

@@ -3,12 +3,14 @@
 The rule. An update is live when no update or delete of its title and no update of its page is newer. `newer` is one
 total order: moment of the event, revision, an update after a delete, event, the earlier source first (so that the
 copies of one event in overlapping files are one state whatever was loaded first), namespace. `visibility-change`
-never decides. Titles compare with `_` as space. The pages of the newest snapshot of a project and namespace compete like
-updates; updates that are older than its boundary do not, since a page that only they know ended in a gap. Deletes always do.
+never decides. Titles compare with `_` as space. The pages of the newest snapshot of a project and namespace compete
+like updates; updates that are older than its boundary do not, since a page that only they know ended in a gap. Deletes
+always do.
 
 Two maxima carry it: the newest row of each title and the newest update of each page; a page lives when both are the
-same row. Both are functions of the loaded rows alone, never of the order in which they came. Where the two agree, the row
-stands in `articles` and nowhere else; where they do not, in `internal.titles` and `internal.pages`, which stay small.
+same row. Both are functions of the loaded rows alone, never of the order in which they came. Where the two agree, the
+row stands in `articles` and nowhere else; where they do not, in `internal.titles` and `internal.pages`, which stay
+small.
 
 `_advance` turns pending changes into rows of `articles`, in these steps:
 
@@ -86,15 +88,21 @@ DELETE FROM articles WHERE rowid IN (SELECT place FROM leaving)
 _INSERT_CHANGES = """
 INSERT INTO articles BY NAME
 SELECT {columns}, {title_key} AS title_key, event_key
-FROM (SELECT *, batch_hour AS source_at, replace(name, '_', ' ') AS title FROM {changes} WHERE change_type = 'update') AS change
+FROM (
+  SELECT *, batch_hour AS source_at, replace(name, '_', ' ') AS title FROM {changes} WHERE change_type = 'update'
+) AS change
 -- the rows of snapshots, which are of no full hour, would only take memory
-SEMI JOIN (FROM deciding WHERE source_at = time_bucket(INTERVAL 1 HOUR, source_at)) AS deciding USING ({row_key_of_changes})
+SEMI JOIN (FROM deciding WHERE source_at = time_bucket(INTERVAL 1 HOUR, source_at)) AS deciding
+  USING ({row_key_of_changes})
 """
 # Two lookups of one run may lead to the same page, by two spellings of its title.
 _INSERT_LOOKED_UP = """
 INSERT INTO articles BY NAME
 SELECT {columns}, {title_key} AS title_key, event_key
-FROM (SELECT *, 'update' AS change_type, replace(name, '_', ' ') AS title FROM lookups WHERE is_found AND purpose <> 'watch') AS page
+FROM (
+  SELECT *, 'update' AS change_type, replace(name, '_', ' ') AS title FROM lookups
+  WHERE is_found AND purpose <> 'watch'
+) AS page
 SEMI JOIN deciding USING ({row_key_of_changes})
 QUALIFY row_number() OVER (PARTITION BY project_id, article_id ORDER BY looked_up_at, asked_name) = 1
 """
@@ -159,8 +167,9 @@ def _unreadable(
     if not (found := note_damaged(connection, lake_root, wanted, SNAPSHOT_ARTICLES.table.narrow.schema.names)):
         return error
     return LakeFileError(
-        f"Older rows are needed for the current articles, and cannot be read: {named(found)}. Nothing was changed; what is loaded stays pending. "
-        "The files are made again from the archive if it has them; else restore them from a backup, or load a newer snapshot."
+        f"Older rows are needed for the current articles, and cannot be read: {named(found)}. Nothing was changed; "
+        "what is loaded stays pending. The files are made again from the archive if it has them; else restore them "
+        "from a backup, or load a newer snapshot."
     )
 
 
@@ -205,7 +214,10 @@ def take_in(
     renewed: str = _RENEWED,
     rebuilt: bool = False,
 ) -> Applied:
-    """Take in what is pending (everything where it is rebuilt), and make the projects of the query `renewed` anew, inside a transaction."""
+    """Apply pending changes, and rebuild the projects of the query `renewed`, inside a transaction.
+
+    `rebuilt`: apply all changes.
+    """
     started = time.perf_counter()
     upserted = removed = recomputed = 0
     find_pending(connection, _FILES, rebuilt=rebuilt)
@@ -294,16 +306,22 @@ def _renew(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[L
 
 
 def _passes(connection: duckdb.DuckDBPyConnection) -> int:
-    """In how many passes the maxima of the projects of `renewed` are found, so that the rows of one fit into half the memory.
+    """Return the number of passes that find the maxima of the projects of `renewed`.
 
-    DuckDB moves whole tables out of the memory, but finding the newest rows of all titles at once takes memory in proportion.
+    The rows of one pass fit into half the memory.
+
+    DuckDB moves whole tables out of the memory, but finding the newest rows of all titles at once takes memory in
+    proportion.
     """
     query = "SELECT coalesce(sum(row_count), 0) FROM loads SEMI JOIN renewed USING (project_id)"
     return 1 + one_number(connection, query) * _STATE_BYTES * 2 // limit_of(connection)
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, bases: list[LakePart], changes: str) -> int:
-    """Put the rows of `deciding` into `articles`, whole, from `changes` or wherever they stand; returns their number."""
+    """Insert the complete rows of `deciding` into `articles`, from `changes` or from their source.
+
+    Return the number of rows.
+    """
     row_key = ", ".join(name for name in STATE if name != "is_update")
     columns = {"columns": column_list(ARTICLES), "row_key_of_changes": row_key}
     inserted = one_number(connection, filled(_INSERT_CHANGES, changes=changes, **columns))

@@ -94,7 +94,10 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Look
     looked_up = [str(root / path) for (path,) in answer(connection, named, {"table": LOOKUPS.name})]
     cold, known = [], window(connection)
     if known is not None:
-        older = "SELECT lake_path FROM compacted_files WHERE table_name = $table AND first_hour < $first ORDER BY first_hour, lake_path"
+        older = (
+            "SELECT lake_path FROM compacted_files WHERE table_name = $table AND first_hour < $first "
+            "ORDER BY first_hour, lake_path"
+        )
         values = {"table": ARTICLE_CHANGES.name, "first": known.first_hour}
         cold = [str(root / path) for (path,) in answer(connection, older, values)]
     wanted = [*(path for part in parts for path in part.paths), *cold, *looked_up]

@@ -33,10 +33,9 @@ if TYPE_CHECKING:
     from resources.datasets import Dataset
     from resources.enterprise import EnterpriseClient, Service
 
-#: Pools, each for one run at a time (dagster.yaml): what fetches hours, what fetches snapshots, what compacts, what
-#: reads the stream. A run holds its pool from
-#: its beginning to its end, so there is none for writing build.duckdb: the warehouse's own lock is held exactly while
-#: something is written, and whoever downloads keeps nobody from it.
+#: Pools, each for one run at a time (dagster.yaml): for fetching hours, for fetching snapshots, for compaction, and for
+#: the stream. A run holds its pool from its beginning to its end. Writing build.duckdb needs no pool: the warehouse has
+#: a lock of its own, which is held only while data is written, so downloads never block it.
 HOURS_POOL = "hours"
 SNAPSHOTS_POOL = "snapshots"
 COMPACTION_POOL = "compaction"
@@ -44,7 +43,7 @@ STREAM_POOL = "stream"
 #: The resources, by the names of the parameters that receive them.
 KEYS = ("enterprise", "lake", "warehouse", "engine")
 POOLS = (HOURS_POOL, SNAPSHOTS_POOL, COMPACTION_POOL, STREAM_POOL)
-#: How long whoever may not wait does wait for who writes the warehouse.
+#: Seconds for which a caller that cannot wait does wait for a writer of the warehouse.
 GLANCE_SECONDS = 5.0
 _PLAIN: dict[Any, Any] = {bool: dg.Bool, int: dg.Int, float: dg.Float, str: dg.String}
 

@@ -152,7 +152,7 @@ def claim(data: Path, service: str, *, writes: bool = True) -> None:
             f"The data folder {data} was filled from {known}, and now {service} is asked for. Nothing was changed. "
             "Set WME_DATA to another folder for this service, or go back to the service the folder belongs to."
         )
-        # without tokens nobody was ever let in there: as a rule a slip in an address
+        # without tokens no login has ever succeeded: most often the address is wrong
         if not (data / "archive").exists() and not (data / "state" / "tokens.json").exists():
             told += f" Nothing was fetched so far: if {known} was a slip, remove {_note(data)}."
         raise OriginError(told)

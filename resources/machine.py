@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ROOT = Path("/")
-#: Where the controllers of version 1 and the one hierarchy of version 2 are mounted; beside version 1 that is
+#: Mount point of the controllers of version 1 and of the one hierarchy of version 2; next to version 1, the latter is
 #: `unified`.
 _MOUNTS = Path("sys/fs/cgroup")
 #: Version 1 states no limit as the largest number of pages.

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from resources.engine.dask import Cluster
 
-#: How WME_ENGINE names a cluster.
+#: Scheme by which WME_ENGINE names a cluster.
 SCHEME = "dask://"
 _DISTRIBUTION = "enterprise-content-mirror"
 _KINDS = {kind.__name__: kind for kind in (Archive, LookupArchive, SnapshotArchive)}

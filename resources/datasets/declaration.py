@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from resources.tables import Column, Table
 
 
-#: How long the service keeps the files of an hour.
+#: Time for which the service keeps the files of an hour.
 RETENTION: Final = timedelta(hours=48)
 #: An hour is published minutes after its end; one that began longer ago and is not here needs attention.
 LATE: Final = timedelta(hours=4)
 
-#: How much later than its hour, its snapshot or its lookup an event may be. A later one is a wrong date: as the newest
-#: state of its page it would hide every edit to come, so its record is rejected.
+#: Greatest delay of an event after its hour, its snapshot or its lookup. A later date is wrong. As the newest state of
+#: its page such an event would hide every later edit, so its record is rejected.
 AHEAD: Final = timedelta(days=1)
 
 

@@ -33,7 +33,7 @@ PAST = timedelta(days=31)
 _EARLIEST = datetime(2001, 1, 1, tzinfo=UTC)
 #: Partitions of a part of the stream. A connection reads whole parts, all partitions of one side by side.
 _PARTITIONS_OF_A_PART = 5
-#: Folders that files which were merged may still lie in.
+#: Folders that may still have merged files.
 _HOURS = 3
 _NAME = re.compile(r"(\d{12})(?:-(\d{12}))?\.parquet")
 

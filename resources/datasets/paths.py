@@ -20,7 +20,7 @@ DIGITS = 8
 ARCHIVE, SET, PARQUET = "tar.gz", "set.json", "parquet"
 #: Two files with the same rows in the same order: one has the bodies, the other all else.
 ROWS, BODIES = f"rows.{PARQUET}", f"bodies.{PARQUET}"
-#: What lies in the folder of a snapshot: sets, and archives, unfinished ones too, with their notes.
+#: Kinds of files in the folder of a snapshot: sets, archives (unfinished ones too), and their notes.
 _OF_SNAPSHOT = {SET, *(f"{ARCHIVE}{part}{note}" for part in ("", ".part") for note in ("", ".json"))}
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _NAME = re.compile(rf"({_SAFE.pattern})\.([A-Za-z0-9][A-Za-z0-9_-]{{{DIGITS - 1}}})\.([a-z][a-z.]*)")

@@ -102,5 +102,5 @@ class Engine:
         try:
             return list(pool.map(attempt, work))
         finally:
-            # whoever is interrupted here does not wait for what is under way; otherwise nothing is any more
+            # an interrupted caller does not wait for running items; otherwise none is running here
             pool.shutdown(wait=False, cancel_futures=True)

@@ -51,18 +51,19 @@ if TYPE_CHECKING:
     from resources.lake.layout import Layout
     from resources.lake_files import ConvertedFile
 
-#: What a converter takes by default where the machine has it, though that be more than its share.
+#: Default memory of a converter if the machine has it, even if it exceeds the share below.
 _LEAST_BYTES = 512 << 20
-#: Of the memory that the process may use: a converter's share by default, and what it leaves to others in any case.
+#: Divisors of the memory that the process may use: for the default share of a converter, and for the part that is
+#: always left to others.
 _SHARE, _LEFT = 4, 2
-#: What a line that is longer than a block takes in memory at the most, by its length (measured).
+#: Most memory for a line that is longer than a block, in multiples of its length (measured).
 LONG_LINE_FACTOR = 12
 
 #: The interpreter with its libraries, as measured.
 _BASE_BYTES = 80 << 20
-#: What a worker takes, as measured: a block, its rows, their largest column as a page before and after compression, the
-#: row group made of them, one that waits for its turn, and the unfinished line of an archive that is being read. Ten is
-#: what lines of a block's length take that do not compress; the records of encyclopedias take five.
+#: Memory of a worker, as measured: a block, its rows, their largest column as a data page before and after compression,
+#: their row group, another row group that waits for its turn, and the unfinished line of an archive that is being read.
+#: Lines of a block's length that do not compress take ten blocks; the records of encyclopedias take five.
 _WORKER_BYTES = 10 * BLOCK_BYTES
 #: The decoder's offsets are of 32 bits.
 _RECORD_BYTES_BOUND = 1 << 30
@@ -230,7 +231,7 @@ class Converter:
                 "remarks": contents.remarks(),
                 **tally.facts(),
             }
-            # The rejects land first: whoever sees the rows can rely on their rejects being there.
+            # the rejects land first, so that visible rows can rely on their rejects
             rejects_file.land({METADATA_KEY: json.dumps(facts)})
             rows_file.finish({METADATA_KEY: json.dumps(facts)})
         return describe(facts, archive, layout, seconds=time.perf_counter() - started)

@@ -65,17 +65,17 @@ _log = logging.getLogger(__name__)
 
 #: Records are rows of one row group; a step of more has several.
 _GROUP_ROWS = 8_192
-#: So many files of as many steps become one, unless it would be larger. Steps that are full when a stream is caught up
-#: are so together: they would be compressed twice, and are no small files.
+#: Number of files, of equally many steps, that are merged into one, unless it would have more bytes than this. The full
+#: steps of a stream that is catching up exceed the limit together: merging would compress them twice, and they are not
+#: small.
 _MERGED, _MERGED_BYTES = 8, 32 << 20
-#: Files of single steps are compressed in three quarters of the time, since most of them are soon written again with
-#: others.
+#: Level for files of single steps. It takes three quarters of the time, and most of these files are soon merged.
 _STEP_LEVEL = 1
-#: Files that were merged stay so long for queries that have listed them.
+#: Seconds for which merged files stay, for queries that have listed them.
 _KEEP_SECONDS = 3600.0
-#: Runs that a file says something of.
+#: Runs that a file describes.
 _RUNS = 24
-#: Bytes that rows of files that are merged may take in memory.
+#: Most bytes of memory for the rows of files that are being merged.
 _READ_BYTES = 32 << 20
 
 
@@ -270,8 +270,8 @@ class LiveLake:
         """Write files as one; None where they do not belong together."""
         if len(files) < 2 or sum(one.path.stat().st_size for one in files) > _MERGED_BYTES:
             return None
-        # where the clock was set back and has come here again, steps between them lie in another hour, and a file over
-        # all would take their place
+        # after the clock was set back, steps between these files may be in the folder of another hour, and a file over
+        # all of them would replace those steps
         is_gapless = all(file.first == before.last + 1 for before, file in pairwise(files))
         if not is_gapless or any(_columns(file.path) != self._table.schema.names for file in files):
             return None  # others were written before a column was declared

@@ -71,8 +71,7 @@ def convert_again(
     """
     with _folder(layout) as beside:
         made = converter.convert(archive, beside, bodies=bodies, progress=progress)
-        # in the order in which they may appear: whoever sees the rows can rely on their rejects, and these on their
-        # lines
+        # in the order in which they may appear: visible rows rely on their rejects, and these on their lines
         old, new = (
             (lines_file(rejects), rejects, rows)
             for rows, rejects in (targets(archive, place, made.digest) for place in (layout, beside))

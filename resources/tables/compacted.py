@@ -64,7 +64,7 @@ def _apart(table: Table, *by: str) -> tuple[Table, Table]:
     return table.narrow, Table(f"{table.name}_bodies", table.description, bodies, table.key)
 
 
-#: Where bodies lie in a file of their own: the forms of both files.
+#: Tables with a separate file of bodies: the forms of both files.
 APART = {name: _apart(COMPACTED[name], "change_type") for name in (ARTICLE_CHANGES.name, ENTITY_CHANGES.name)}
 
 

@@ -201,7 +201,7 @@ BEST_STATEMENTS = Table(
     ENTITY_STATEMENTS.columns,
     key=ENTITY_STATEMENTS.key,
 )
-#: What follows from the bodies of the entities of today.
+#: Tables that are derived from the bodies of the current entities.
 ENTITY_VIEWS = (
     ENTITY_LABELS,
     ENTITY_DESCRIPTIONS,

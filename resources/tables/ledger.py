@@ -29,12 +29,12 @@ class HourState(enum.StrEnum):
     PAST_RETENTION = "past_retention"  # never fetched, and the service no longer keeps it
 
 
-#: The states of an hour of which nothing more is to come.
+#: The states of an hour that are final.
 COVERED = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT})
-#: When a project that a batch listing did not name is looked for again, after its hour began: the export may have been
-#: repeated. After the last time nobody asks any more.
+#: Times after the start of an hour at which a project missing from the batch listing is looked up again: the export may
+#: have been repeated. There is no lookup after the last time.
 RECHECKS = (timedelta(hours=3), timedelta(hours=47))
-#: What is to be said of a project and namespace without a snapshot underneath, whoever says it.
+#: Message about a project and namespace without a base snapshot.
 NO_SNAPSHOT = "no snapshot: only changed pages are known. `wme run --snapshots` fetches it, if the service has one"
 _TABLE_NAME = Column("table_name", TEXT, "Table of the dataset that this row is about.", required=True)
 _FILE = (BATCH_HOUR_OR_NULL, *PROJECT_AND_NAMESPACE)

@@ -204,7 +204,7 @@ CITATIONS_PER_PAGE = Table(
     ),
     key=("project_id", "article_id"),
 )
-#: What follows from the bodies, in the order in which it is made.
+#: Tables that are derived from the bodies, in the order of their creation.
 STRUCTURED_VIEWS = (
     INFOBOX_FIELDS,
     SECTIONS,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from resources.tables.declaration import Table
 
-#: The tables as they were declared while declarations were counted, at number 1, and those whose files are loaded like
-#: theirs. Files made then are found again.
+#: Fingerprints of the tables at declaration number 1, when declarations were numbered, and of later ones whose files
+#: are loaded alike. So files of that time are found again.
 _FIRST = frozenset({
     "3c20494b584653cb0f541f06564d4994f173f70ad38dfde791c56ec60971527b",  # article_changes
     "5db9eb0e47139e6efc556deb3213cf1cfc48efa7d045c1251f73ceb977f93d64",  # snapshot_articles

@@ -30,10 +30,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 #: Names of probe files; the sweep of the lake removes those of killed processes.
 _PROBE = "probe.unfinished"
-#: Calls that the scheduler is given ahead, for each place of a worker: few, because all those of a worker that dies are
-#: suspected.
+#: Calls submitted ahead for each thread of a worker. Few, because all calls of a worker that dies are suspected.
 _AHEAD = 2
-#: How often a result may be lost with its worker before it was fetched.
+#: Times that a result may be lost with its worker before it was fetched.
 _FETCHES = 4
 
 

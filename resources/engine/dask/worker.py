@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-#: What this process works on, where it is a worker: the folder that it shares with the runs, and what it has seen in
-#: it.
+#: This worker's folder, which it shares with the runs, and the names of the probes that it has seen there.
 _folder: Path | None = None
 _seen: set[str] = set()
 

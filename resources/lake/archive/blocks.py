@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
     from resources.lake.archive.buffers import Buffers, Loan
 
-#: Bytes of NDJSON in a buffer. A block, which becomes a row group, is as much of it as there are whole lines: bodies of
-#: megabytes make a bound in rows meaningless. Smaller ones cost time per column, larger ones memory, and time at the
-#: end of an archive, where the last blocks leave cores idle.
+#: Bytes of NDJSON in a buffer. A block becomes a row group and holds all complete lines of a buffer: page text of
+#: megabytes makes a bound in rows meaningless. Smaller blocks cost time per column. Larger ones cost memory, and time
+#: at the end of an archive, where the last blocks leave cores idle.
 BLOCK_BYTES = 16 << 20
-#: A buffer of short lines makes several blocks, since every row takes its place in every column.
+#: A buffer of short lines is cut into several blocks, since every row takes space in every column.
 BLOCK_LINES_MAX = 32_768
-#: Lines are looked for, and long lines are read, in steps of so many bytes.
+#: Steps in bytes for finding lines and for reading long lines.
 _STRIDE, _STEP = 1 << 16, 1 << 20
-#: Read of the file at a time. With 1 MiB, new memory for it took a third of the time to read an archive of 2 MB; a
-#: large one is read no faster.
+#: Bytes read from the file at a time. With 1 MiB, allocating the memory took a third of the time to read an archive of
+#: 2 MB; large archives are read no faster.
 _READ_BYTES = 1 << 17
 #: Leaps from line feed to line feed in a stride; where there are more, counting them is faster.
 _LEAPS = 64

@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-#: The longest record that is converted, where nobody says otherwise. The longest seen are some megabytes.
+#: The longest record that is converted by default. The longest ones seen have some megabytes.
 RECORD_BYTES_MAX = 64 << 20
-#: Stands where a buffer was.
+#: Placeholder of a released buffer.
 NOTHING = mmap.mmap(-1, 1)
 
 

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     #: version and these.
     Part = tuple[Any, ...]
 
-#: Without their bodies, the rows of so many row groups become one, unless they are larger. So the footer of their
-#: hundred columns is short.
+#: Number of row groups that are combined into one without their bodies, unless it would be larger than the bytes below.
+#: So the footer of a hundred columns stays short.
 _TOGETHER = 16
 _TOGETHER_BYTES = 32 << 20
 _READ_BYTES = 4 << 20
@@ -313,7 +313,7 @@ def _chunks(groups: Iterator[_Group], file_bytes: int) -> Iterator[Iterator[_Gro
             while found is not None:
                 size += sum(len(pages) for pages in found.encoded.pages)
                 yield found
-                # what is of the first form comes last of its rows
+                # the group of the first form comes last among those of the same rows
                 is_whole = found.place == 0
                 found = next(groups, None)
                 if found is not None and is_whole and size >= file_bytes:

@@ -26,10 +26,10 @@ _SHARE = 4
 #: Most rows of a row group. Readers skip row groups by statistics and Bloom filters, but each adds kilobytes to the
 #: footer. Long page text makes row groups smaller (`group_bytes`), as a reader of one row decompresses its neighbours.
 GROUP_ROWS = 8192
-#: What is read back of a piece at once is so small a part of it, two of them at a time, that as many pieces as are
-#: merged at once have the room of one.
+#: Slices of a piece. One slice is read at a time and two are in memory, so all pieces of a merge together take the
+#: memory of one piece.
 _SLICES = 128
-#: Pieces that are merged at once. Where there are more, so many become one each time: memory and open files stay
+#: Pieces that are merged at a time. More pieces are first merged in such groups, so that memory and open files stay
 #: bounded.
 _AT_ONCE = 64
 

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from resources.lake.decode.record_schema import Node
 
-#: Paths that are counted by themselves, the first in alphabetical order: where identifiers are used as keys, there are
-#: as many as there are records.
+#: Paths that are counted separately, the first in alphabetical order. Identifiers as keys would give a path per record.
 PATHS_MAX = 1_000
 #: The path under which all others are counted.
 OTHERS = "(other fields)"

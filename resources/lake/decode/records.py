@@ -65,9 +65,10 @@ _TOLD = 64
 _OBJECT = re.compile(rb"[ \t\r\n]*\{")
 #: Between two objects that each have a line of their own.
 _SEAM = re.compile(rb"\}[ \t\r]*\n[ \t\r]*\{")
-#: What a number has that is beyond every double: an exponent of three digits, or many digits.
+#: Sign of a number beyond every double: an exponent of three digits, or many digits.
 _GREAT = re.compile(r"[0-9][eE]\+?[0-9]{3}|[0-9]{200}")
-#: What a number has that is not zero and that no double can tell from it: an exponent of three digits, or many zeros.
+#: Sign of a number that is not zero but that no double distinguishes from zero: an exponent of three digits, or many
+#: zeros.
 _TINY = re.compile(rb"[0-9][eE]-[0-9]{3}|0{200}")
 
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 REASON_MAX = 500
 
 
-#: Verdicts on a line that is no good row, as decode.c gives them. What is UNDECIDED is read in Python. SHORT: it has
-#: fewer bytes than any record. NO_OBJECT: it is not one JSON object, as `read_record` reads it. MISTYPED: one of its
-#: values is not as declared. BROKEN: it is as declared, and breaks a rule.
+#: Verdicts on a line that is no good row, as in decode.c. UNDECIDED: Python examines the line. SHORT: it has fewer
+#: bytes than any record. NO_OBJECT: it is not one JSON object, as `read_record` reads it. MISTYPED: one of its values
+#: is not as declared. BROKEN: it is as declared, and breaks a rule.
 UNDECIDED, SHORT, NO_OBJECT, MISTYPED, BROKEN = range(5)
 
 
@@ -90,7 +90,7 @@ class LeftLines:
 
     def texts(self, view: memoryview) -> pa.BinaryArray:
         """A copy of the lines' bytes."""
-        # of an array of lines and of what is between them, every other one
+        # every other item of an array of the lines and the gaps between them
         count = max(0, len(self.bounds) - 1)
         every = pa.Array.from_buffers(pa.binary(), count, [None, self.bounds.buffers()[1], pa.py_buffer(view)])
         return every.take(pa.arange(0, 2 * len(self), 2))

@@ -88,7 +88,7 @@ class Tree:
             self._name(value)
         node.first_source, node.source_count = len(self.sources), len(column.first_of)
         self.sources += [self.places[name] for name in column.first_of]
-        # what is required and has no other source is the archive's to give
+        # a required value without another source comes from the archive
         if column.required and (column.path or column.first_of):
             node.flags |= _REQUIRED | (_NOT_EMPTY if column.lookup else 0)
         if column.default is not None:

@@ -28,8 +28,8 @@ _TRAILER_BYTES = 8
 _FILE_ROWS, _FILE_GROUPS = 3, 4
 _COLUMNS, _UNPACKED_SIZE, _PACKED_SIZE = 1, 2, 6
 _Wanted: TypeAlias = "dict[int, _Wanted]"
-#: Where a RowGroup says how far from the start of the file something lies. Left out are page indexes, which hold places
-#: themselves, and the ordinal: nothing here writes them.
+#: The fields of a RowGroup that hold distances from the start of the file. Page indexes, which hold places themselves,
+#: and the ordinal are missing here: nothing in this package writes them.
 _PLACES: _Wanted = {
     1: {  # columns
         2: {},  # file_offset
@@ -154,7 +154,7 @@ def moved(group: bytes, distance: int) -> bytes:
     pieces, done = [], 0
     for start, end in offsets:
         offset = thrift.unzigzag(group, start)
-        # 0 stands for "not told", which moves nowhere
+        # 0 means "unknown" and is not moved
         pieces += [group[done:start], thrift.zigzag(offset + distance if offset else 0)]
         done = end
     return b"".join((*pieces, group[done:]))

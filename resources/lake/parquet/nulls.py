@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: parquet.thrift's numbers of the physical types, by their names.
 _TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
-#: How the footer's words about a column begin: ColumnChunk's file_offset, which is 0, and the type in its meta_data.
+#: Beginning of the footer's entry for a column: ColumnChunk's file_offset, which is 0, and the type in its meta_data.
 CHUNK_HEAD = b"\x26\x00\x1c\x15"
 
 

@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from resources.tables import Table
 
 COMPRESSION_LEVEL = 3
-#: A column of fewer bytes in a row group is not compressed: making a compressor ready would take longer than it saves
-#: anybody, and half of the columns of an hourly file are all but empty.
+#: A column of fewer bytes in a row group is not compressed: preparing a compressor would take longer than it saves, and
+#: half of the columns of an hourly file are nearly empty.
 _UNPACKED_BYTES = 1024
-#: How many of a hundred row groups a Bloom filter lets a reader open in vain.
+#: Share of row groups that a Bloom filter makes a reader open without success.
 _BLOOM_MISSES = 0.01
-#: What names of unfinished files and folders end with.
+#: Suffix of unfinished files and folders.
 UNFINISHED = ".unfinished"
 
 
@@ -130,7 +130,7 @@ def encode(batch: pa.RecordBatch | pa.Table, table: Table, *, level: int = COMPR
         leaves += [(leaf, is_written) for leaf in column.leaves]
         if is_written:
             given.append(column.name)
-            # the buffers are told at once, and are never smaller than what they hold
+            # the size of the buffers is known at once, and never smaller than their content
             if rows.get_total_buffer_size() >= _UNPACKED_BYTES and rows.nbytes >= _UNPACKED_BYTES:
                 packed += [leaf.path for leaf in column.leaves]
     codecs = {"compression": dict.fromkeys(packed, "zstd"), "compression_level": dict.fromkeys(packed, level)}

@@ -65,9 +65,8 @@ _log = logging.getLogger(__name__)
 
 #: Records are rows of one row group; a step of more has several.
 _GROUP_ROWS = 8_192
-#: Number of files, of equally many steps, that are merged into one, unless it would have more bytes than this. The full
-#: steps of a stream that is catching up exceed the limit together: merging would compress them twice, and they are not
-#: small.
+#: Files of equally many steps that are merged, up to this size: a stream that is catching up has full steps, which are
+#: larger together. They are not small, and merging would compress them twice.
 _MERGED, _MERGED_BYTES = 8, 32 << 20
 #: Level for files of single steps. It takes three quarters of the time, and most of these files are soon merged.
 _STEP_LEVEL = 1
@@ -178,13 +177,11 @@ class LiveLake:
         """Store new events in one file; write none if no event is new and in scope.
 
         Args:
-            blocks: Records, one a line; those of a partition in order. A block is released before the next one is
-                requested.
+            blocks: Records, one a line; those of a partition in order. Only one block is held at a time.
             now: The aware time of the file.
             always: Write a file for the position of the stream even if no event is stored.
             run: Run of the step, without the counts of its events.
-            service_now: The moment by the clock of the service, if known: dates of events are checked against both
-                clocks.
+            service_now: The moment by the service's clock, if known: event dates are checked by both clocks.
 
         Raises:
             LakeError: The file could not be written (DiskFull among the reasons); none of these events was stored.
@@ -226,10 +223,7 @@ class LiveLake:
         return step
 
     def _kept_since(self, before: Step) -> dict[tuple[str, int], datetime]:
-        """Return the moment from which events of each project and namespace are stored.
-
-        For a new pair, this is the current position of the stream.
-        """
+        """Return the moment from which events of each pair are stored; of a new pair, the stream's position."""
         # where nothing is said, all were kept, or an older version kept the same
         reached = max(before.published_at.values(), default=before.since) if before.kept_since else before.since
         return {place: before.kept_since.get(place, reached) for place in self._scope or ()}
@@ -270,8 +264,7 @@ class LiveLake:
         """Write files as one; None where they do not belong together."""
         if len(files) < 2 or sum(one.path.stat().st_size for one in files) > _MERGED_BYTES:
             return None
-        # after the clock was set back, steps between these files may be in the folder of another hour, and a file over
-        # all of them would replace those steps
+        # after the clock was set back, another hour may have the steps between these files: they must not be replaced
         is_gapless = all(file.first == before.last + 1 for before, file in pairwise(files))
         if not is_gapless or any(_columns(file.path) != self._table.schema.names for file in files):
             return None  # others were written before a column was declared
@@ -288,10 +281,7 @@ class LiveLake:
                 path.unlink(missing_ok=True)
 
     def trim(self) -> None:
-        """Return unused memory to the system.
-
-        Allocators retain memory, and the retained amount grows for hours. This takes about 15 ms for 100 MB.
-        """
+        """Return memory to the system that allocators would retain. This takes about 15 ms for 100 MB."""
         trim()
 
     def _land(self, step: Step, rows: pa.Table, rejects: _Rejects) -> None:
@@ -398,11 +388,7 @@ def _is_of(rows: pa.Table, scope: Sequence[tuple[str, int]]) -> pa.ChunkedArray:
 
 
 def _read(number: int, path: Path) -> Step:
-    """Read the step that a file's metadata describe.
-
-    Raises:
-        LakeError: The file describes none, or cannot be read.
-    """
+    """Read the step that a file's metadata describe. Raises LakeError if the file cannot be read or describes none."""
     try:
         return step_of(number, path)
     except (OSError, ValueError) as error:

@@ -101,10 +101,7 @@ class _Block:
 
 @dataclass
 class _Examined:
-    """The result of examining lines one by one.
-
-    It has rows (with the number of rows before each), bad lines, and rejects with a reason of their own.
-    """
+    """Rows (with the number of rows before each), bad lines and rejects of lines that were examined one by one."""
 
     batch: pa.RecordBatch
     rows: list[int]

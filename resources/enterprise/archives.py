@@ -305,7 +305,7 @@ class ServiceFiles:
         `read_archive` is the same without a client.
 
         Args:
-            archive: What to read.
+            archive: The archive to read.
             model: The model of the records, from `record_model`; without it each record is a dict.
 
         Raises:

@@ -60,8 +60,8 @@ class EnterpriseClient:
         state: Folder for the tokens; made when needed.
         clock: Gives the moment, aware; ages of tokens and of hours are measured with it.
         retry: Timeouts, retries and waits.
-        ranges: How large downloads are divided.
-        limits: How much of an answer is taken, and for how long.
+        ranges: Division of large downloads.
+        limits: Limits on the size and duration of a response.
     """
 
     def __init__(
@@ -113,13 +113,13 @@ class EnterpriseClient:
 
         Args:
             path: `/v2/articles`, or that of Wikidata.
-            since: Where partitions begin that are not in `offsets`; default: now. The service keeps 48 hours.
+            since: Start of partitions that are not in `offsets`; default: now. The service keeps 48 hours.
             offsets: By partition the offset that comes next: that of the last event that was kept, and one more.
             query: `fields` and `filters`.
             options: Connections, form, and what may wait in memory.
 
         Raises:
-            InvalidRequest: What is asked for cannot be; nothing was sent.
+            InvalidRequest: The request is invalid; nothing was sent.
         """
         positions = Positions(since or self._clock.now(), offsets or {})
         return Stream(self._transport, self.account, self.service, path, positions, query, options or StreamOptions())

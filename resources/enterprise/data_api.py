@@ -173,7 +173,7 @@ class DataApi:
             quota: Counter that the download draws on.
             again: Reads the record again, and counts its requests.
             name: Name of the file in messages; default: its identifier.
-            pinned: Whether only this version is wanted.
+            pinned: True if only this version is wanted.
         """
         address, name = endpoints.download(path), name or record.identifier
 
@@ -211,16 +211,16 @@ class DataApi:
 
         Args:
             path: Below the data host.
-            doing: What for, to stand behind "Could not" in a message.
+            doing: Purpose, as it follows "Could not" in a message.
             understand: Reads the answer.
             longest: Bytes that the answer may have; without it those of a record.
             quota: Counter of `get-user` that the request draws on.
             query: Sent along, once it was checked for the `kind` of endpoint.
-            kind: How the endpoint reads a query.
+            kind: The parts of a query that the endpoint understands.
             plain: Method of a request without a query.
 
         Returns:
-            What was understood, and the number of requests it took.
+            The result of `understand`, and the number of requests.
 
         Raises:
             InvalidRequest: The query is not one for this kind of endpoint; nothing was sent.

@@ -41,15 +41,15 @@ class Endpoint:
     """An endpoint that answers with records.
 
     Attributes:
-        role: What it answers: all records of a list, one record, the chunks of a snapshot, one chunk, a lookup, a
-            stream.
+        role: Content of its response: all records of a list, one record, the chunks of a snapshot, one chunk, a
+            lookup, a stream.
         path: Its path with placeholders, for example `/v2/snapshots/{identifier}/chunks`. `{hour}` stands for a date
             and an hour.
-        kind: How it reads a query: which of `fields` (all), `filters` (`kind.has_filters`) and `limit`
-            (`kind.has_limit`) it understands.
+        kind: Parts of a query that it understands: `fields` (all), `filters` (`kind.has_filters`) and `limit`
+            (`kind.has_limit`).
         dataset: The dataset of its records, None where there is none.
         quota: Counter of `get-user` that one request draws on; None: it is free.
-        has_file: Whether the record is that of a file, at `/download` below its path.
+        has_file: True if the record describes a file, at `/download` below its path.
         file_quota: Counter that a download of the file draws on; None: it is free.
     """
 

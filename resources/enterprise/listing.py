@@ -42,7 +42,7 @@ class OddRecord:
 
     Attributes:
         name: Its identifier where that can be shown, else its number in the list.
-        problem: Why it is not used, without a full stop.
+        problem: Reason for which it is not used, without a full stop.
         places: The (project, namespace) pairs that it may be of; None: not known. Empty: another record replaces it.
     """
 
@@ -62,7 +62,7 @@ class Listing(Generic[RecordT]):
         raw: The bytes of the answer, to be archived as they are.
         records: The same as typed records, in the service's order, without those that are odd.
         url_path: Path it came from.
-        fetched_at: When, in UTC.
+        fetched_at: Time at which it was fetched, in UTC.
         request_count: Requests it took.
         odd: The records that are not used.
     """

@@ -45,8 +45,8 @@ class Lookups:
     def articles(self, name: str, query: Query | None = None) -> Listing[models.Record]:
         """Look up the articles of that title, one of each project that has one (`/v2/articles/{name}`).
 
-        Which projects come first under the limit, 3 unless the query says otherwise and 10 at most, is not for certain:
-        filter by `is_part_of.identifier` to be exact.
+        The limit is 3 by default and 10 at most. The order of projects under the limit is undefined: filter by
+        `is_part_of.identifier` to be exact.
 
         Raises:
             NotFound: No project has an article of exactly that title; the unit is spent.

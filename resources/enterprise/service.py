@@ -23,7 +23,7 @@ class Service:
         realtime_url: Root of the streams.
         username: Account name; kept in lower case, because the service's user pool is.
         password: Password, or None where stored tokens shall do; never shown in a repr.
-        contact: Who runs this client (mail address or page); sent in the User-Agent.
+        contact: Operator of this client (mail address or page); sent in the User-Agent.
         anonymous: Send no token at all: for address ranges that the service admits without an account.
         allow_http: Send passwords and tokens to other machines over `http://` as well, where anyone on the way reads
             them.

@@ -106,7 +106,7 @@ class HourStatus:
 
     Attributes:
         reason: The reason why it is not loaded, in a sentence.
-        checked_at: When the service was last asked; None: now.
+        checked_at: Time of the last request to the service; None: now.
     """
 
     batch_hour: datetime

@@ -305,8 +305,8 @@ class Warehouse(Reader):
     def publish(self, about: Mapping[str, str] | None = None) -> Published:
         """Publish what is loaded as a new `warehouse.duckdb`; nothing is written when it is published already.
 
-        What is pending is taken in first, under the same lock: another run may have loaded it since, and a page must
-        not be published with a row that is there no more.
+        Pending data is applied first, under the same lock: another run may have loaded data since, and a page must not
+        be published with a row that no longer exists.
 
         `about` adds rows to the table `about`, for example which service the data came from.
         """

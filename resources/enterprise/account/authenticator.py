@@ -214,7 +214,7 @@ class Authenticator:
     def new_password(self, proposed: str, password: str | None = None) -> TokenStatus:
         """Answer the challenge that the last login was met with, set the new password, and store the tokens.
 
-        Its session was kept for this. Where there is none, or it is over, a login with the old password asks for
+        Its session was kept for this. If no session exists or it has expired, a login with the old password requests
         another.
 
         Raises:

@@ -58,8 +58,8 @@ class Tokens:
 
     Attributes:
         access_token: Bearer token of the data paths.
-        access_obtained_at: When it was issued.
-        access_expires_at: When it ends.
+        access_obtained_at: Time at which it was issued.
+        access_expires_at: Time at which it expires.
         refresh_token: Buys further access tokens.
         refresh_obtained_at: The login; the refresh token's 90 days count from here.
         refresh_count: Access tokens it has bought so far.
@@ -108,12 +108,12 @@ class TokenStatus:
     Attributes:
         auth_url: The authentication host.
         username: The account, None where none is configured.
-        logged_in: Whether there are tokens at all.
+        logged_in: True if there are tokens at all.
         access_expires_at: End of the access token (renewed with margin).
         refresh_obtained_at: The login.
         refresh_expires_at: End of the refresh token, 90 days after the login.
         refreshes_used: Access tokens bought with it.
-        refreshes_left: How many of 90 are left.
+        refreshes_left: Number of refreshes left, of 90.
         new_password_required: The last login was met with the challenge to set a new password, which is not answered
             yet.
     """

@@ -31,9 +31,9 @@ class Sidecar:
     Attributes:
         identifier: The service's identifier of it.
         version: MD5 of the bytes, lower-case hex.
-        size_bytes: How many bytes it has.
-        url_path: Path of the service it came from (never a signed address).
-        fetched_at: When it was complete, in UTC.
+        size_bytes: Size in bytes.
+        url_path: Path of the service it came from (never a signed URL).
+        fetched_at: Time at which it was complete, in UTC.
     """
 
     identifier: str
@@ -158,7 +158,7 @@ class SnapshotSet:
         path: The manifest.
         snapshot: The service's record of the snapshot.
         files: Its files: one, or one for each chunk.
-        exported_at: When the service made the snapshot; where its record does not say, when the set was complete (UTC).
+        exported_at: Time at which the service made the snapshot, or else the set was complete (UTC).
     """
 
     path: Path

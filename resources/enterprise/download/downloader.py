@@ -39,7 +39,7 @@ class Download:
     """A file that is there, verified.
 
     Attributes:
-        path: Where it lies.
+        path: Path of the file.
         identifier: The record's identifier.
         version: MD5 of the file; differs from the version asked for when the service replaced the file meanwhile.
         size_bytes: Its size.
@@ -111,8 +111,8 @@ class Downloader:
     def fetch(self, source: Source, target: Path, progress: Progress | None = None) -> Download:
         """Have the archive at `target`, with its sidecar.
 
-        When the service replaced the archive meanwhile, the new one is taken; where `target`'s name holds the first
-        eight characters of the old version, the new one's take their place.
+        If the service replaced the archive meanwhile, the new version is downloaded. If the name of `target` holds the
+        first eight characters of the old version, those of the new version replace them.
 
         Raises:
             IntegrityError: The bytes differ from the record's version twice; nothing was landed.

@@ -44,7 +44,7 @@ class Source:
         url_path: Path of the download at the service.
         resolve: Asks the service for a signed address; gives it with the number of requests it took.
         read_again: Reads the record again; gives the source it names now with the number of requests it took.
-        pinned: Whether another version, which the service has meanwhile, is not worth a request.
+        pinned: True if a newer version is not worth a request.
     """
 
     identifier: str
@@ -62,8 +62,8 @@ class Address:
     Shared by the threads of the download. `request_count`: requests to the service so far.
 
     Args:
-        source: What is downloaded.
-        limit: How often an address may be asked for (each may cost a unit of quota).
+        source: Source of the download.
+        limit: Maximum number of signed URLs requested (each may cost a unit of quota).
         kept: A sentence for messages: what becomes of the bytes that came before a failure.
     """
 
@@ -135,7 +135,7 @@ class Ranges:
         parallel_bytes: Files from this size on are divided.
         smallest_bytes: No range is smaller.
         addresses: Signed addresses one download may ask for (each may cost a unit of quota).
-        wait_seconds: How long to wait for another process that fetches the same file.
+        wait_seconds: Seconds to wait for another process that fetches the same file.
     """
 
     connections: int = 4

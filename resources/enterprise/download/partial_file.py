@@ -218,9 +218,9 @@ def _part_json(target: Path) -> Path:
 
 
 def divide(segments: Sequence[Segment], pieces: int, smallest: int) -> list[Segment]:
-    """The same file, what is missing of it cut into about `pieces` segments of at least `smallest` bytes.
+    """Return the segments of the same file, with the missing bytes divided into about `pieces` segments.
 
-    What is there becomes segments without remainder.
+    The new segments have at least `smallest` bytes. Bytes that are there become complete segments.
     """
     there: list[Segment] = []
     missing: list[Segment] = []

@@ -121,7 +121,7 @@ class Transport:
         Args:
             method: HTTP method.
             url: Address at the service.
-            doing: What for, to stand behind "Could not" in a message.
+            doing: Purpose, as it follows "Could not" in a message.
             auth: Adds the token; none is sent without it.
             body: Sent as JSON where given.
             longest: Bytes that the body may have; without it those of a record.

@@ -3,7 +3,7 @@
 As one file or in chunks, as a pure function over what the service and the disk said. A snapshot of many chunks costs a
 unit of one counter for each of them; as one file it costs a single unit of another counter, of which accounts have far
 fewer. Chunks can be worked on side by side, and one that has to be fetched again costs one unit of the larger counter.
-Which is better depends on what is left of both and on the machine.
+The better form depends on the remainder of both quotas and on the machine.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def plan_snapshot(
     Args:
         snapshot: The service's record of it.
         chunks: The service's records of its chunks, in any order.
-        folder: Where the files shall lie.
+        folder: Target folder of the files.
         quotas: The account's counters; one that is absent has no limit.
-        disk: What lies there.
+        disk: Files in that folder.
         cores: Cores that will read the files.
-        options: What was asked for.
-        dataset: What the snapshot belongs to.
+        options: The fetch options.
+        dataset: Dataset of the snapshot.
 
     Raises:
         InvalidRequest: Chunks are asked for, and the service has none that fit the snapshot's record.

@@ -94,11 +94,11 @@ class PlannedFile:
     """One file of a plan: the whole snapshot or one of its chunks, in the version that the plan pins.
 
     Attributes:
-        record: What the service said of it.
+        record: Record of the service.
         target: The file; its name holds the first eight digits of the version.
         size_bytes: About how large it is; exact where it is there.
-        there_bytes: How many of them are there.
-        is_landed: Whether it is there, complete.
+        there_bytes: Bytes that are there already.
+        is_landed: True if the file is there, complete.
     """
 
     record: Snapshot | Chunk
@@ -133,15 +133,15 @@ class SnapshotPlan:
     """The files to fetch, and their cost.
 
     Attributes:
-        dataset: What the snapshot belongs to.
+        dataset: Dataset of the snapshot.
         snapshot: Its record; its version is pinned.
         form: One file, or chunks.
         files: The files, in the order of their numbers, with pinned versions.
-        folder: Where they lie or shall lie.
-        reason: Why this form; stands behind "because".
+        folder: Folder of the files.
+        reason: Reason for this form, as it follows "because".
         quota: The counter it draws on, None where the account states none.
         free_bytes: Free disk space when it was planned.
-        options: What was asked for.
+        options: The fetch options.
     """
 
     dataset: Dataset = field(compare=False)

@@ -68,7 +68,7 @@ class Inbox:
         """Return everything that has arrived; wait at most so long for it.
 
         Raises:
-            Exception: What ended the stream, once all that came before it was taken.
+            Exception: The failure that ended the stream, after all earlier events were returned.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._size or self._failure or not self._is_open, seconds)
@@ -113,13 +113,13 @@ def listen(
         transport: Sends the request.
         url: Address of the stream.
         body: Sent as JSON.
-        doing: What for, to stand behind "Could not" in a message.
+        doing: Purpose, as it follows "Could not" in a message.
         auth: Adds the token.
         deadline: Ends the answer.
 
     Raises:
         BrokenAnswer: No connection, or the answer broke off.
-        EnterpriseError: What a refusal means.
+        EnterpriseError: The service refused the request.
     """
     response = transport.open(url, {"Accept": NDJSON}, doing=doing, deadline=deadline, body=body, auth=auth)
     transport.clock.heard(response.headers)
@@ -162,11 +162,10 @@ class Connection(threading.Thread):
     it is by chance anything below.
 
     Attributes:
-        parts: What it reads.
-        opened: How often it was opened.
-        heard_at: When it brought something last, or was opened (`time.monotonic`).
-        failing_since: When the first of the failures was that nothing has come since; None: it is open, or was a moment
-            ago.
+        parts: Partitions that it reads.
+        opened: Number of times it was opened.
+        heard_at: Time of the last data, or of the opening (`time.monotonic`).
+        failing_since: Time of the first failure after the last data; None: it is open, or was a moment ago.
         failure: The last of them.
         too_long_count: Records that were longer than the longest and were left out.
     """

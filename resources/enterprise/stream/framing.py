@@ -30,7 +30,7 @@ class Records:
     A record longer than `longest` bytes is left out with a warning, and is never in memory as a whole.
 
     Attributes:
-        left_out: How many were.
+        left_out: Number of records left out.
     """
 
     def __init__(self, longest: int) -> None:

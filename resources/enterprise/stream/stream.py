@@ -62,7 +62,7 @@ class Positions:
     """The next offset of each partition, as far as one is committed. Safe for threads.
 
     Args:
-        since: Where partitions without an offset begin, aware.
+        since: Start of partitions without an offset, aware.
         offsets: By partition the offset that comes next.
     """
 
@@ -100,7 +100,7 @@ class Positions:
         Args:
             parts: Of the stream.
             latest: No moment is later: the service refuses those of the future.
-            by_moment: Whether to ask for what was published since the last events, and not by offsets.
+            by_moment: True to request events by time since the last ones instead of by offsets.
         """
         with self._lock:
             known = (
@@ -157,9 +157,9 @@ class Stream:
         auth: Adds the token.
         service: Its `realtime_url`.
         path: Of the stream, for example `/v2/articles`.
-        positions: Where to begin.
+        positions: Start positions.
         query: `fields` and `filters`; the event is always asked for.
-        options: How it is read.
+        options: Options of reading.
 
     Raises:
         InvalidRequest: The query is none for a stream; nothing was sent.
@@ -218,7 +218,7 @@ class Stream:
         return sum(connection.too_long_count for connection in self.connections)
 
     def close(self) -> None:
-        """End all connections. What was taken can still be committed."""
+        """End all connections. Events returned so far can still be committed."""
         self._inbox.close()
         for connection in self.connections:
             connection.stop()
@@ -228,9 +228,9 @@ class Stream:
                 connection.join(max(0.0, until - time.monotonic()))
 
     def read_again(self, moments: Mapping[int, datetime]) -> None:
-        """Ask for partitions from moments on, by which nothing is missed of those that the service numbers again.
+        """Read partitions again from given moments, so that no event is missed when the service renumbers offsets.
 
-        What is kept comes again.
+        Events that are stored already arrive again.
         """
         self.positions.committed({}, moments)
         for connection in self.connections:
@@ -238,11 +238,11 @@ class Stream:
                 connection.read_again()
 
     def take(self, seconds: float) -> list[Block]:
-        """All that has come since it was asked last; waits for it `seconds` at the most.
+        """Return everything that has arrived since the last call; wait at most `seconds` for it.
 
         Raises:
-            EnterpriseError: The service refuses the stream, or no connection could be opened for a long time. What was
-                committed is kept.
+            EnterpriseError: The service refuses the stream, or no connection could be opened for a long time. Committed
+                data is kept.
         """
         until = time.monotonic() + seconds
         while True:

@@ -3,8 +3,8 @@
 The states of an account and the moves between them are kept in a database of the state folder, so that they outlive
 the process.
 
-Source: the service's documentation of authentication (tokens live 24 hours, refresh tokens 90 days and 90 uses). What
-it leaves open (texts of refusals, life of codes and sessions) follows the user pool that its public source uses.
+Source: the service's documentation of authentication (tokens live 24 hours, refresh tokens 90 days and 90 uses).
+Details it omits (texts of refusals, life of codes and sessions) follow the user pool that its public source uses.
 """
 
 from __future__ import annotations

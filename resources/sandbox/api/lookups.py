@@ -100,7 +100,7 @@ def _search(call: Call, parameters: Parameters, limit: int) -> Iterator[Record]:
 
 
 def _in_turn(call: Call, name: str) -> list[Record]:
-    """The projects that have articles. Which comes first differs from name to name: nobody may rely on it."""
+    """The projects that have articles. Their order differs from name to name: nobody may rely on it."""
     known = [one for one in call.service.world.projects() if one["identifier"] in call.service.settings.projects]
     return sorted(known, key=lambda one: _scattered(name, one["identifier"]))
 

@@ -98,7 +98,7 @@ class SnapshotStore(ArchiveStore):
         return self.folder / export.identifier / export.folder
 
     def keep_only(self, exports: Iterable[Export]) -> None:
-        """Remove all other exports of the same snapshots. Whoever reads one of them still reads it to its end."""
+        """Remove all other exports of the same snapshots. A response that is reading one still reads it to its end."""
         kept: dict[str, set[str]] = {}
         for export in exports:
             kept.setdefault(export.identifier, set()).add(export.folder)

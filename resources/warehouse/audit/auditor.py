@@ -87,8 +87,8 @@ class Overlooked:
     """A title, or an entity, that the current state does not have as it was last known.
 
     Attributes:
-        is_deleted: Whether the last that is known of it is a delete.
-        known_at: The moment of that.
+        is_deleted: True if its last known event is a delete.
+        known_at: Time of its last known event.
         held_at: The moment of what is there; None: nothing is.
     """
 

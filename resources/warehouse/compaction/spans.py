@@ -33,7 +33,7 @@ class Span:
     Attributes:
         name: As in `compacted_files`.
         start: The start of the span that a moment is in.
-        age: How long after its end it is compacted.
+        age: Delay between the end of the span and its compaction.
     """
 
     name: str

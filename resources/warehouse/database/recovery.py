@@ -1,8 +1,7 @@
 """Replacement of a build file that DuckDB refuses: it is set aside, and a copy of the published file takes its place.
 
-Nothing here writes into DuckDB's blocks. What the copy lacks is loaded again by the next publication
-(`assets/steps/rebuilding.py`), because a file
-that is new or was copied back says so (`internal.meta.is_complete`).
+Nothing here writes into DuckDB's blocks. A build file that is new or was copied back is marked as incomplete
+(`internal.meta.is_complete`). So the next publication loads the missing data again (`assets/steps/rebuilding.py`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Coverage: what became of each hour of a dataset, per project and namespace, so that gaps are never silent.
 
-What was once loaded stays loaded, whatever the service says of the hour later.
+A loaded hour stays loaded, even if the service later reports another state.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ def unreadable(
 ) -> duckdb.Error | LakeFileError:
     """The failure to load files together, as a sentence that names those at fault: each is read alone.
 
-    Where disk or memory ran out no file is at fault, and the failure is handed back as it is.
+    If disk or memory ran out, no file is at fault, and the failure is returned unchanged.
     """
     if is_exhausted(error):
         return error

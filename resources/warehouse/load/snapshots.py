@@ -1,14 +1,14 @@
-"""Loads snapshots: the files of one version, all or nothing, and lets go of versions that are no longer kept.
+"""Loads of snapshots: the files of one version, all or nothing, and removal of versions that are no longer kept.
 
-Of most datasets the version replaces the rows of the one before. Snapshots of articles are underneath the changes, and
-their rows stay in the lake: a version holds every page of its project with all columns, several versions are kept, and
-`articles` holds the rows that count natively anyhow. DuckDB knows of each version what the files are, which of their
-rows are repeated, and its boundary: the greatest `event_at` of its rows less ten minutes. What happened before is in
-the snapshot.
+In most datasets a new version replaces the rows of the one before. Snapshots of articles are underneath the changes,
+and their rows stay in the lake. Each version holds every page of its project with all columns, several versions are
+kept, and `articles` holds the rows that count natively anyhow. For each version DuckDB stores its files, the repeated
+rows, and the boundary: the greatest `event_at` of its rows less ten minutes. The snapshot contains everything that
+happened before its boundary.
 
-All rows that stem from a version have one `source_at`: the boundary and a part of a second that is taken from the
-version. It is no full hour and no other version's, so that `source_at` tells one source, and the join of pages with
-their bodies is the same for all rows. Nothing depends on the order in which versions were loaded.
+All rows of a version have one `source_at`: the boundary plus a part of a second derived from the version. It is no full
+hour and differs from that of every other version. So `source_at` identifies one source, and the join of pages with
+their bodies is the same for all rows. The result never depends on the order in which versions were loaded.
 """
 
 from __future__ import annotations

@@ -180,10 +180,10 @@ class Publisher:
 
     @contextlib.contextmanager
     def _replacing(self, purpose: str) -> Iterator[Path]:
-        """The name of the file that is to take the published one's place, under the lock of publishing.
+        """Yield the name of the file that is to replace the published one, under the lock of publishing.
 
-        What lies there goes: what a kill left before, and what a failure leaves after, which would keep a full disk
-        full.
+        A file left there by a killed process is deleted before; a file left by a failure is deleted after, because it
+        would keep a full disk full.
         """
         target = self.connector.published_path
         with locked(self.publish_lock_path, self.connector.lock_timeout, purpose):

@@ -2,7 +2,7 @@
 
 Its scope is what is configured: each mirrored dataset, project and namespace, over the newest hours since it began. It
 began with the first hour that had a file, or with the hour of the newest snapshot's boundary where that is earlier.
-What is no longer mirrored, and hours from before the beginning that the service no longer has, are no part of it.
+It excludes data that is no longer mirrored, and hours before the beginning that the service no longer has.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Cell:
         batch_hour: Its start, in UTC.
         state: A state of the table `hours`, or `unknown` or `outside`.
         row_count: Rows loaded.
-        redone: Whether it was loaded again with other content.
-        reason: Why it is not loaded, where that is known.
+        redone: True if it was loaded again with other content.
+        reason: Known reason for which it is not loaded.
     """
 
     batch_hour: datetime
@@ -64,7 +64,7 @@ class Place:
         older_gap_count: Hours before the first cell that are gaps.
         older_gap_at: The first of them.
         dataset: Name of the dataset.
-        has_snapshot: Whether a snapshot is loaded that the hours follow; None: the dataset needs none.
+        has_snapshot: True if a snapshot is loaded that the hours follow; None: the dataset needs none.
     """
 
     project_id: str
@@ -171,7 +171,7 @@ def health(
         warehouse: Its published file is read, or its build file.
         scopes: The mirrored (project, namespace) pairs of each dataset of hourly files.
         now: The moment that it is about.
-        hours: How many of the newest complete hours.
+        hours: Number of the newest complete hours.
         published: Of the published file.
 
     Raises:

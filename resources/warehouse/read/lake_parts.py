@@ -108,7 +108,7 @@ class LakePart:
     def select(self, table: Table, **own: str) -> str:
         """A query for the columns of a table; `own`: SQL for some of them.
 
-        What is the same for a version is a constant, so that a query for something else opens none of its files.
+        Values shared by a whole version are constants, so that a query for other values opens none of its files.
         """
         own |= self._constants() if self.source_at is not None else {"source_at": "batch_hour"}
         columns = ", ".join(f"{own.get(c.name, identifier(c.name))} AS {identifier(c.name)}" for c in table)

@@ -8,9 +8,8 @@ like updates; updates that are older than its boundary do not, since a page that
 always do.
 
 Two maxima carry it: the newest row of each title and the newest update of each page; a page lives when both are the
-same row. Both are functions of the loaded rows alone, never of the order in which they came. Where the two agree, the
-row stands in `articles` and nowhere else; where they do not, in `internal.titles` and `internal.pages`, which stay
-small.
+same row. Both are functions of the loaded rows alone, never of the order in which they came. If the two agree, the row
+is only in `articles`. Otherwise it is in `internal.titles` and `internal.pages`, which stay small.
 
 `_advance` turns pending changes into rows of `articles`, in these steps:
 

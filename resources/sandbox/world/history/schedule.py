@@ -298,7 +298,7 @@ class Timetable:
     def hour(self, hour: int, until: int) -> list[Event]:
         """Every event published in the hour (counted from 1970), in order of publication.
 
-        What happens from `until` on (microseconds since 1970) is left out, but for second halves of what began before.
+        Acts from `until` on (microseconds since 1970) are left out, except second halves of acts that began before.
         """
         end = min(until, (hour + 1) * HOUR)
         events: list[Event] = []

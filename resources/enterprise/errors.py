@@ -56,7 +56,7 @@ class Forbidden(EnterpriseError):
 
 
 class NotFound(EnterpriseError):
-    """The service does not know what was asked for (404)."""
+    """The service does not know the requested object (404)."""
 
 
 class NotPublishedYet(NotFound):

@@ -240,7 +240,7 @@ def record_model(dataset: Dataset) -> Any:
 
 
 def _model(name: str, tree: dict[str, Any]) -> Any:
-    """A model of fields that are types, or models of their own."""
+    """Return a model whose fields are types or further models."""
     fields: dict[str, Any] = {
         field: ((_model(f"{name}_{field}", kind) if isinstance(kind, dict) else kind) | None, None)
         for field, kind in tree.items()

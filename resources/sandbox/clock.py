@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 
 class Clock:
-    """A clock that runs with real time, or stands still at a moment that the caller moves. Safe for threads."""
+    """A clock that follows real time, or is frozen at a moment that the caller moves. Safe for threads."""
 
     def __init__(self, start: datetime | None = None, speed: float = 1.0, since: datetime | None = None) -> None:
         """Stand still at `start`; without it, run with real time, from `since` on `speed` times as fast."""
@@ -22,7 +22,7 @@ class Clock:
 
     @property
     def frozen(self) -> bool:
-        """Return whether the clock stands still until it is moved."""
+        """Return True if the clock is frozen until it is moved."""
         return self._frozen is not None
 
     def now(self) -> datetime:
@@ -45,7 +45,7 @@ class Clock:
             self._frozen = moment.astimezone(UTC)
 
     def advance(self, by: timedelta) -> None:
-        """Move the clock by `by`; a running clock goes on running from there."""
+        """Move the clock by `by`; a running clock continues from there."""
         with self._lock:
             if self._frozen is not None:
                 self._frozen += by

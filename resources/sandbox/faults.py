@@ -203,7 +203,7 @@ class Faults:
             raise ValueError(f"This is not a fault: {error}.") from None
 
     def clear(self) -> None:
-        """Let everything go well again; archives with listed damage are whole again, too."""
+        """Remove all faults; archives with listed damage are served undamaged again."""
         with self._lock:
             self._faults.clear()
 

@@ -1,4 +1,4 @@
-"""Archives made before they are listed, by processes of their own: a listing reports their sizes and MD5s.
+"""Archives made in separate processes before they are listed: a listing reports their sizes and MD5s.
 
 Everything that can be listed is made before the sandbox says that it is ready: the newest hour, the snapshots of paid
 and of free accounts, and the hours before, back to the number asked for. From then on the next hour and the next
@@ -87,7 +87,7 @@ class Task(NamedTuple):
 
 
 class Preparation:
-    """Makes archives of one sandbox in processes of their own. Safe for threads."""
+    """Makes archives of one sandbox in separate processes. Safe for threads."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Preparation:
         self._ahead = self._asked if settings.corpus else ThreadPoolExecutor(1, "ahead", self._new_worker, (_NICEST,))
 
     def begin(self, interrupted: Callable[[], bool], progress: Callable[[int, int], None]) -> None:
-        """Make everything that can be listed, then go on in the background.
+        """Make everything that can be listed, then continue in the background.
 
         Args:
             interrupted: Asked again and again; True ends the wait.

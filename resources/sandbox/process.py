@@ -1,4 +1,4 @@
-"""Claims of a state folder, and sandboxes in processes of their own: joined if one is running, started if none is.
+"""Claims of a state folder, and sandboxes in separate processes: join a running one, or start one.
 
 A lock is held for as long as a sandbox runs; two files next to it say how far it is and where it answers.
 """

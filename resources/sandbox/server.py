@@ -1,4 +1,4 @@
-"""A sandbox in this process: its three ports, in a thread of their own."""
+"""A sandbox in this process: its three ports, in a separate thread."""
 
 from __future__ import annotations
 

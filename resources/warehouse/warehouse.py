@@ -1,7 +1,4 @@
-"""The warehouse as one object, called by assets and the command line.
-
-It provides the connection, lock and clock of each operation.
-"""
+"""The warehouse as one object, which provides the connection, lock and clock of each operation."""
 
 from __future__ import annotations
 
@@ -123,13 +120,11 @@ class Warehouse(Reader):
         dataset: Dataset = ARTICLE_CHANGES,
         reload: bool = False,
     ) -> HourLoad:
-        """Load a dataset's files of one hour in one transaction.
-
-        The same transaction notes the states of the hour's other projects and namespaces.
+        """Load a dataset's files of one hour, and note the states of its other scopes, in one transaction.
 
         Files that are loaded under the same digest are left alone unless `reload`, or the compacted file with their
-        rows is gone; when nothing is left to do the answer says so (`changed` is False). For a project and namespace
-        with a file, the file decides its state.
+        rows is gone. If nothing is left to do, `changed` is False. For a project and namespace with a file, the file
+        decides its state.
 
         Raises:
             LakeFileError: a file is gone or does not hold what was announced; the hour is as it was.
@@ -140,12 +135,11 @@ class Warehouse(Reader):
     def load_snapshot(
         self, snapshot: Snapshot, *, keep_replaced: int = KEEP_REPLACED, reload: bool = False
     ) -> SnapshotLoad:
-        """Load one version of a snapshot, whole, in one transaction.
+        """Load one complete version of a snapshot in one transaction.
 
-        The version that is loaded under the same digests already is left alone unless `reload`; the answer says so
-        (`changed` is False). Of the articles, `apply_changes` then puts the newest version underneath `articles`, and
-        besides it `keep_replaced` older ones stay, for the pages as they were. Of another dataset the version replaces
-        the one before.
+        A version that is loaded under the same digests is skipped (`changed` is False) unless `reload`. For articles,
+        `apply_changes` puts the newest version underneath `articles`, and `keep_replaced` older ones stay, for the
+        pages as they were. In other datasets the version replaces the one before.
 
         Raises:
             LakeFileError: a file is gone, missing or does not hold what was announced; everything is as it was.
@@ -167,10 +161,7 @@ class Warehouse(Reader):
             return load_lookups(connection, self._lake_root, files, self._clock(), reload=reload)
 
     def record_statuses(self, statuses: Sequence[HourStatus], dataset: Dataset = ARTICLE_CHANGES) -> int:
-        """Note states of hours that were not loaded; return the number of rows that changed.
-
-        Loaded hours stay loaded.
-        """
+        """Note states of hours that are not loaded; return the number of rows that changed."""
         with self._connector.build("note the coverage") as connection:
             return coverage.record_all(connection, dataset, statuses, self._clock())
 
@@ -183,10 +174,9 @@ class Warehouse(Reader):
         until: datetime | None = None,
         dataset: Dataset = ARTICLE_CHANGES,
     ) -> int:
-        """Add a row for each hour without one: `missing`, or `past_retention` after 48 hours.
+        """Add missing rows for hours (`missing`, or `past_retention` after 48 hours); return the rows changed.
 
-        Per project and namespace from its own first hour, to the last known hour of all or a later `until`. Returns the
-        rows changed.
+        They run from the first hour of each project and namespace to the last known hour of all, or a later `until`.
         """
         with self._connector.build("fill the coverage") as connection:
             return coverage.fill(connection, dataset, projects, namespaces, now or self._clock(), until)
@@ -200,10 +190,7 @@ class Warehouse(Reader):
             return current.apply_changes(connection, self._lake_root, self._clock())
 
     def rebuild_articles(self) -> Applied:
-        """Rebuild `articles` from all changes and snapshots, in one transaction.
-
-        The result equals the table that `apply_changes` maintains.
-        """
+        """Rebuild `articles` from all changes and snapshots; the result equals that of `apply_changes`."""
         with self._connector.build("rebuild articles") as connection:
             return current.rebuild_articles(connection, self._lake_root, self._clock())
 
@@ -213,28 +200,23 @@ class Warehouse(Reader):
             return entities.apply_changes(connection, self._clock())
 
     def rebuild_entities(self) -> AppliedEntities:
-        """Rebuild `entities` from all its changes and snapshots.
-
-        The result equals the table that `apply_entity_changes` maintains.
-        """
+        """Rebuild `entities` from all its changes and snapshots, with the result of `apply_entity_changes`."""
         with self._connector.build("rebuild entities") as connection:
             return entities.rebuild(connection, self._clock())
 
     def merge_row_groups(self) -> bool:
-        """Let DuckDB merge the small row groups that hours have added, at most once a day; returns whether it did.
+        """Let DuckDB merge the small row groups that hours have added, at most once a day; return True if it did.
 
-        Nothing depends on it but speed and space. It holds the lock for some 20 microseconds of processor time for each
-        row of the day.
+        It affects only speed and space. It holds the lock for about 20 µs of processor time per row of the day.
         """
         with self._connector.build("merge small row groups") as connection:
             return merge_row_groups(connection, self._clock())
 
     def drop_project(self, project_id: str, namespace_id: int | None = None) -> Applied:
-        """Forget a project that is no longer mirrored, or one of its namespaces, and bring `articles` up to date.
+        """Drop a project that is no longer mirrored, or one of its namespaces, and bring `articles` up to date.
 
-        A project that is merely left out of the configuration stays as it was last known, and `project_state` says
-        until when it is exact; this removes its rows, hours and snapshots. Its lake files stay, so it can be loaded
-        again.
+        A project that is only left out of the configuration stays as last known; `project_state` says until when it is
+        exact. This method removes its rows, hours and snapshots. Its lake files stay, so it can be loaded again.
         """
         with self._connector.build(f"forget {project_id}") as connection:
             return current.drop_rows(connection, self._lake_root, self._clock(), project_id, namespace_id)
@@ -255,7 +237,7 @@ class Warehouse(Reader):
             return [(one, merge) for one in of for merge in compactions.planned(connection, one, self._clock())]
 
     def prepare_compaction(self, merge: Merge | VersionMerge, dataset: Dataset = ARTICLE_CHANGES) -> Prepared:
-        """The files of a compaction as they are loaded now, and what of them is left out."""
+        """Return the current files of a compaction, and their rows to leave out."""
         with self._connector.build("prepare the compaction") as connection:
             return compactions.prepare(connection, dataset, merge)
 
@@ -266,9 +248,7 @@ class Warehouse(Reader):
         row_counts: Mapping[tuple[Any, ...], int],
         dataset: Dataset = ARTICLE_CHANGES,
     ) -> Committed:
-        """Let what is loaded be read from compacted files, in one transaction.
-
-        Parts that were loaded again meanwhile keep their own files.
+        """Switch loaded rows to compacted files, in one transaction; parts loaded again meanwhile keep theirs.
 
         Raises:
             LakeFileError: The files are gone, or do not hold the rows that are loaded; nothing was changed.
@@ -277,10 +257,7 @@ class Warehouse(Reader):
             return compactions.commit(connection, self._lake_root, dataset, prepared, files, row_counts, self._clock())
 
     def movable_changes(self, before: datetime | None = None) -> Moved | None:
-        """Return the hours before a moment whose changes may leave the build file; None: there are none.
-
-        The default moment is the end of the settled months. Changes may leave once compacted files have them.
-        """
+        """Return the hours before a moment (default: settled months) that may leave the build file, or None."""
         with self._connector.build("look at the window") as connection:
             now = self._clock()
             before = before or windows.settled(now)
@@ -306,9 +283,7 @@ class Warehouse(Reader):
         """Publish what is loaded as a new `warehouse.duckdb`; nothing is written when it is published already.
 
         Pending data is applied first, under the same lock: another run may have loaded data since, and a page must not
-        be published with a row that no longer exists.
-
-        `about` adds rows to the table `about`, for example which service the data came from.
+        be published with a row that no longer exists. `about` adds rows to the table `about`, for example the service.
         """
         return self._publisher().publish(about or {}, self._clock(), self._take_in)
 
@@ -355,12 +330,9 @@ class Warehouse(Reader):
         return self._publisher().unpublished()
 
     def relocate(self) -> int | None:
-        """Update the paths of the published file's views after the data folder was moved.
+        """Update the paths of the published file's views after the data folder was moved, as publishing does.
 
-        Publishing does the same.
-
-        Only `warehouse.duckdb` and the lake are needed. Returns the lake files found, or None where nothing was to be
-        done.
+        Only `warehouse.duckdb` and the lake are needed. Return the lake files found; None: there was nothing to do.
 
         Raises:
             NotPublishedError: nothing was published yet.
@@ -369,10 +341,7 @@ class Warehouse(Reader):
         return self._publisher().relocate()
 
     def is_complete(self) -> bool:
-        """Return True if the build file has everything that was loaded.
-
-        It is False after the build file replaced a damaged one and was not completed since.
-        """
+        """Return False after the build file has replaced a damaged one, until all data is loaded again."""
         with self._connector.build("look for what is missing") as connection:
             [(found,)] = connection.execute("SELECT is_complete FROM internal.meta").fetchall()
         return bool(found)
@@ -414,10 +383,7 @@ class Warehouse(Reader):
 
     @contextlib.contextmanager
     def ledger(self) -> Iterator[Ledger]:
-        """Hold the ledger open; nobody loads or publishes meanwhile.
-
-        Files that the ledger does not name may be deleted.
-        """
+        """Hold the ledger open; nobody loads or publishes meanwhile, so files it does not name may be deleted."""
         timeout, purpose = self._connector.lock_timeout, "look at the ledger"
         with (
             locked(self.data / "state" / "publish.lock", timeout, purpose),

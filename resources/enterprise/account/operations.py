@@ -97,7 +97,7 @@ class AuthService:
         self._url = auth_url
 
     def login(self, username: str, password: str) -> Grant | Challenge:
-        """`POST /v1/login`: tokens, or the challenge that stands before them.
+        """`POST /v1/login`: tokens, or the challenge to answer before them.
 
         Raises:
             AuthenticationError: Wrong user or password (the service does not say which).
@@ -168,7 +168,7 @@ class AuthService:
         )
 
     def change_password(self, access_token: str, previous: str, proposed: str) -> None:
-        """`POST /v1/change-password`: replace a known password. The token stands in the body and in the header.
+        """`POST /v1/change-password`: replace a known password. The body and the header both carry the token.
 
         Raises:
             AuthenticationError: Wrong previous password, or a new one against the rules: nothing is tried with another

@@ -227,7 +227,7 @@ class TokenStore:
         self._store({k: v.isoformat() if isinstance(v, datetime) else v for k, v in asdict(tokens).items()})
 
     def write_session(self, session: str) -> None:
-        """Keep the session of a challenge, beside tokens that are still stored. Call with the lock held.
+        """Store the session of a challenge; stored tokens remain. Call with the lock held.
 
         Raises:
             StateError: As for `write`.

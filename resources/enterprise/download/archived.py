@@ -66,7 +66,7 @@ _SIDECAR: Final = TypeAdapter(Sidecar)
 
 
 def land_listing(listing: Listing[Any], target: Path) -> Sidecar:
-    """Write a list as the service sent it, with a sidecar; whole or not at all, replacing what was there."""
+    """Write a list as the service sent it, with a sidecar; replace an existing one completely or not at all."""
     sidecar = Sidecar(
         identifier=listing.url_path.removeprefix("/v2/"),
         version=files.md5(listing.raw),

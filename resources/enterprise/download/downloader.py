@@ -1,4 +1,4 @@
-"""Downloads: one request to the service, the bytes from the object store, verified, landed whole or not at all.
+"""Downloads: request a signed URL, fetch from the object store, verify, and move into place completely or not at all.
 
 The ETag of the object store is not the MD5 of the object, so it only serves to notice that the object changed; the
 bytes are checked against the `version` of the record.
@@ -169,7 +169,7 @@ class Downloader:
         return None
 
     def _fill(self, task: _Task, part: Part, gain: _Gain) -> str | None:
-        """Fetch what is missing; the MD5 of the whole, None when the object changed under way."""
+        """Fetch the missing bytes; return the MD5 of the complete file, or None if the object changed meanwhile."""
         transfer = Transfer(task.source, part, self._transport, self._ranges, gain)
         try:
             transfer.run()

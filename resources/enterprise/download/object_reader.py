@@ -57,7 +57,7 @@ class Source:
 
 
 class Address:
-    """The signed address of one download, asked for when needed and again when the store refuses it.
+    """Signed URL of one download, requested when needed and again when the store refuses it.
 
     Shared by the threads of the download. `request_count`: requests to the service so far.
 
@@ -165,7 +165,7 @@ class OversizeError(ChangedError):
 
 
 class RangeIgnoredError(Exception):
-    """The store sends the whole object whatever is asked."""
+    """The store sends the complete object regardless of the requested range."""
 
 
 class StoppedError(Exception):

@@ -138,7 +138,7 @@ class Part(ObjectState):
             os.pwrite(self._progress, f"{segment.done:>{_WIDTH}}".encode(), self._places[number])
 
     def clear(self) -> None:
-        """Throw away what is there, to begin anew."""
+        """Delete all downloaded bytes and start again."""
         self._close()
         self._json.unlink(missing_ok=True)
         os.ftruncate(self._descriptor, 0)

@@ -90,7 +90,10 @@ class Answer:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds the service asks to wait, where it says so as a number or as a moment, which is of its own clock."""
+        """Seconds to wait, from the header `Retry-After`; None: the service states none.
+
+        A date in the header is compared with the clock of the service.
+        """
         try:
             asked = float(self.headers["Retry-After"])
         except KeyError:
@@ -207,7 +210,7 @@ class ServiceClock:
         return f"{self.problem[0].upper()}{self.problem[1:]}. " if self.is_wrong else ""
 
     def now(self) -> datetime:
-        """The moment as the service has it, as far as it is known."""
+        """Return the current time of the service, as far as it is known."""
         return self.local() - self.ahead
 
 

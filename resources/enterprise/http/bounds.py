@@ -172,7 +172,7 @@ def current_deadline() -> Deadline | None:
 
 
 def restart() -> None:
-    """Begin the time of the answer under way anew: what was waited for until now was another one, or a lock."""
+    """Restart the time limit of the current answer: earlier waiting was for another answer, or a lock."""
     if (deadline := _deadline.get()) is not None:
         deadline.restart()
 

@@ -245,7 +245,7 @@ def archive_name(record: Snapshot | Chunk) -> str:
 
 
 def check_together(plans: Sequence[SnapshotPlan]) -> None:
-    """Check that plans can be finished one after another, each of which was made as if it were alone.
+    """Check that plans, each made separately, can all be finished.
 
     Raises:
         QuotaExceeded: They need more units than are left; a plan that may exceed the quota does not count.

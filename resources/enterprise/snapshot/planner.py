@@ -343,7 +343,7 @@ class _ReplacedSetError(Exception):
 
 
 class _StoppedError(Exception):
-    """The whole was interrupted; this file ends quietly."""
+    """The plan was interrupted; this file ends without a message."""
 
 
 def look(folder: Path, records: Iterable[Snapshot | Chunk]) -> Disk:

@@ -19,7 +19,7 @@ NDJSON: Final = "application/x-ndjson"
 
 
 class EndlessRecord(UnexpectedAnswer):
-    """A record does not end. The connection is opened again; other connections go on."""
+    """A record does not end. Its connection is opened again; other connections are not affected."""
 
     retryable = True
 

@@ -81,9 +81,10 @@ class Positions:
         self._lock = threading.Lock()
 
     def committed(self, following: Mapping[int, int], reached: Mapping[int, datetime] | None = None) -> None:
-        """Go on at these offsets, of which one may be lower than before: a topic that was numbered again goes on there.
+        """Continue at these offsets.
 
-        `reached`: when the last events before them were published, for those that are asked for by moments.
+        An offset may be lower than before, if the service renumbered its topic. `reached`: publication times of the
+        last events before the offsets, for partitions that are requested by time.
         """
         with self._lock:
             self._offsets |= following
@@ -209,7 +210,7 @@ class Stream:
 
     @property
     def now(self) -> datetime:
-        """The moment by the clock of the service, as far as it is known."""
+        """Return the current time of the service, as far as it is known."""
         return self._transport.clock.now()
 
     @property

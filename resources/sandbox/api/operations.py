@@ -86,7 +86,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Call:
-    """One request to one operation, and the user who makes it (None: no user is asked for)."""
+    """One request to one operation, and its user (None: the operation needs no user)."""
 
     operation: Operation
     service: Service
@@ -115,7 +115,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation. `groups` None: no token is asked for; empty: any known user.
+    """One operation. `groups` None: no token is needed; empty: any known user.
 
     `is_token_in_body`: the token may be in the body instead of the header. `area`: the area whose files it is about.
     """

@@ -20,7 +20,7 @@ Missing = object()
 
 
 def select(records: Iterable[Mapping[str, Any]], parameters: Parameters) -> list[Record]:
-    """Return the records that pass all filters, each with the fields asked for."""
+    """Return the records that pass all filters, each with the requested fields."""
     return [
         pick(record, parameters.fields)
         for record in records

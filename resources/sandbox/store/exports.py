@@ -1,4 +1,4 @@
-"""Publication by the clock: the newest hour, the day's export of each snapshot, an older copy for free accounts.
+"""Scheduled publication: the newest hour, the day's export of each snapshot, an older copy for free accounts.
 
 Source: the service's documentation of snapshots. Exports start each day after 00:00 UTC (here: in an hour that can be
 set) and end hours later; the next one replaces the one before under the same identifiers. Free accounts see a copy
@@ -81,7 +81,7 @@ class Exports:
     # --- what a test turns -------------------------------------------------------------------------------------------
 
     def export(self, identifier: str, *, after_downloads: int = 0, free: bool = False) -> None:
-        """Put a new export in the place of the present one, with the pages as they are now and a new version.
+        """Replace the current export with a new version of the pages as they are now.
 
         It stays current until the next one of the schedule has ended, or until `clear`.
 

@@ -169,7 +169,7 @@ class ObjectIndex:
             self.exports.note_download(file.snapshot)
 
     def damaged(self, file: StoredFile, fault: Fault) -> StoredFile:
-        """The same file with the fault's damage in it, under the record that promises it whole."""
+        """Return the same file with the fault's damage; its record still describes the undamaged file."""
         path = damaged_archive(file.path, fault, self._folder)
         return replace(file, path=path, size=path.stat().st_size, md5=None)
 

@@ -111,7 +111,7 @@ def _condition(file: StoredFile, headers: Headers) -> Response | None:
 
 
 def _range(file: StoredFile, headers: Headers) -> range | None:
-    """The bytes asked for; None: the whole. An empty range: none of the bytes there are."""
+    """Return the requested bytes; None: the complete file. An empty range: none of the bytes exist."""
     match = _RANGE.fullmatch(headers.get("range", ""))
     if match is None or match.groups() == ("", ""):
         # Several ranges, or none that can be read: the store sends the whole object.

@@ -34,9 +34,9 @@ _UNPARSED = 29
 
 
 def structured(article: Record) -> Record | None:
-    """The structured record of an article's, with its event; None where the service's parser would have given up.
+    """Return the structured record of an article with its event; None: the service's parser would have failed.
 
-    It does on pages of other namespaces, and on a few pages without a reason that could be told from outside.
+    The parser fails on pages of other namespaces, and on a few pages without a visible reason.
     """
     if (
         article["namespace"]["identifier"] != 0
@@ -59,10 +59,10 @@ def structured(article: Record) -> Record | None:
 
 
 def pick(article: Record, fields: tuple[str, ...]) -> Record:
-    """The answer to a lookup: the fields asked for, of those that there are; none of them: the basic ones.
+    """Return the response to a lookup: the requested fields that exist, or the basic ones if none is requested.
 
-    Tables come with the sections, and cannot be asked for themselves. An article that could not be structured comes as
-    it is.
+    Tables come with the sections, and cannot be requested separately. An article that could not be structured is
+    returned unchanged.
     """
     whole = structured(article)
     if whole is None:

@@ -24,7 +24,7 @@ SECOND = 1_000_000
 
 
 def encode(value: Any) -> bytes:
-    """The value as JSON; fragments in it are taken over as they are."""
+    """Return the value as JSON; fragments in it are included unchanged."""
     line = orjson.dumps(value)
     line = line.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
     # most lines have no such byte at all, which is found out much faster
@@ -39,7 +39,7 @@ def fragment(value: Any) -> orjson.Fragment:
 
 
 def inside(text: str) -> bytes:
-    """A text as it is inside the quotation marks of a JSON string."""
+    """Return a text as it appears inside the quotation marks of a JSON string."""
     return encode(text)[1:-1]
 
 

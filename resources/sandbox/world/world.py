@@ -59,7 +59,7 @@ class _Wiki:
 
 
 class World:
-    """All wikis of a sandbox. Safe for threads; nothing is made before it is asked for."""
+    """All wikis of a sandbox. Safe for threads; nothing is made before it is requested."""
 
     def __init__(self, settings: Settings) -> None:
         """Describe the world of `settings` (seed, projects, namespaces, rates).
@@ -150,7 +150,7 @@ class World:
     def truth(
         self, project: str, namespace: int, moment: datetime, since: datetime | None = None
     ) -> Iterator[dict[str, Any]]:
-        """The records of the articles that are live after all events published before `moment`, whole.
+        """Return the complete records of articles that are live after all events published before `moment`.
 
         Read from the page table, never folded from events. Arguments as of `pages_at`.
         """

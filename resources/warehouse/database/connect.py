@@ -189,7 +189,9 @@ class Connector:
 
     @contextlib.contextmanager
     def open_file(self, path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A DuckDB file for writing, in the storage version asked for; else its own, or the oldest for a new one.
+        """Open a DuckDB file for writing, in the requested storage version.
+
+        The default is the version of the file, or the oldest one for a new file.
 
         Raises:
             WarehouseVersionError: it cannot be opened in that storage version.

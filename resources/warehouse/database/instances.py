@@ -32,7 +32,7 @@ NAME = "warehouse"
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """A connection to an instance of its own, which ends with it."""
+    """Return a connection to a separate instance, which ends with the connection."""
     return _in_utc(duckdb.connect(":memory:", config=_CONFIG))
 
 

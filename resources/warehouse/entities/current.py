@@ -129,7 +129,7 @@ def with_rule(text: str, *, moment: str | None = None, **values: str) -> str:
 
 
 def apply_changes(connection: duckdb.DuckDBPyConnection, now: datetime) -> AppliedEntities:
-    """Advance `entities` by the files and snapshots that it has not taken in yet, in one transaction."""
+    """Apply pending files and snapshots to `entities`, in one transaction."""
     with transaction(connection):
         return _take_in(connection, now)
 

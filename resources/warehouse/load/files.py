@@ -103,7 +103,7 @@ def lake_path(lake_root: Path, folder: str, path: Path) -> str:
 
 
 def announce(connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[ConvertedFile, dict[str, Any]]]) -> None:
-    """Make the table `incoming`, a row per file, of each file and what is known of it besides."""
+    """Create the table `incoming` with a row per file: the file and the values known of it."""
     rows = []
     for file, known in files:
         rejects = None if file.rejects_path is None else str(file.rejects_path)

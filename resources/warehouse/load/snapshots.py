@@ -57,7 +57,7 @@ def load_snapshot(
     keep_replaced: int,
     reload: bool,
 ) -> SnapshotLoad:
-    """Load one version, whole or not at all, and let go of the versions that are too many.
+    """Load one version, completely or not at all, and drop the versions that are no longer kept.
 
     The version that is loaded already is left alone unless `reload`, or a compacted file that has its rows is gone or
     damaged.
@@ -265,10 +265,10 @@ def _base(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> str | No
 
 
 def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str | None, now: datetime | None) -> None:
-    """Note that a version leaves `articles` nothing to take in, or (None) that it does.
+    """Note that `articles` has nothing to apply of a version, or (None) that it has.
 
-    One that does not lie underneath leaves nothing. One that does again, because the version above it was loaded anew
-    with older rows, leaves everything.
+    A version that is not underneath the current state leaves nothing to apply. A version that is underneath again,
+    because the version above it was reloaded with older rows, is applied completely.
     """
     source = "(table_name, project_id, namespace_id, source_at)"
     of_version = f"{source} IN (SELECT {source} FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?)"  # noqa: S608
@@ -292,7 +292,7 @@ def _too_many(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, keep_re
 
 
 def _newest_first(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> Iterator[str]:
-    """The loaded versions of a snapshot, the one that lies underneath first."""
+    """Return the loaded versions of a snapshot, starting with the one underneath the current state."""
     found = connection.execute(
         f"SELECT snapshot_version FROM snapshots WHERE {_OF_SCOPE} "  # noqa: S608  constant words
         f"ORDER BY {FORMULAS['newest_snapshot_first']}",

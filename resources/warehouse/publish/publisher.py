@@ -305,7 +305,10 @@ def _lake_facts(root: str, found: Sources) -> dict[str, str]:
 
 
 def _state(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-    """The revision of the build file, and a digest of its ledger: one that was made anew counts from the beginning."""
+    """Return the revision of the build file and a digest of its ledger.
+
+    The digest is needed because the revision of a rebuilt file starts from the beginning.
+    """
     [(revision, ledger)] = connection.execute(
         "SELECT revision, (SELECT CAST(bit_xor(hash(lake_path, loaded_at)) AS VARCHAR) FROM loads) FROM internal.meta"
     ).fetchall()

@@ -145,7 +145,7 @@ def faults(
 
 
 def _name(root: Path, path: Path) -> str:
-    """The name of a file as the ledger has it: relative to the lake, unless it lies elsewhere."""
+    """Return the name of a file in the ledger: relative to the lake, or the full path outside it."""
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 

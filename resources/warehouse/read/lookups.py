@@ -111,7 +111,7 @@ def _pages(connection: duckdb.DuckDBPyConnection, query: str, parameters: dict[s
 
 
 def _name_in(raw: bytes) -> str | None:
-    """The title in a rejected line, as far as it can be told; None: it cannot."""
+    """Return the title in a rejected record; None: it cannot be found."""
     if (found := _FIRST_NAME.match(raw)) is None:
         return None
     try:

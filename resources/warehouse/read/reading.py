@@ -139,7 +139,10 @@ class Reader:
         return found
 
     def beginnings(self, dataset: Dataset) -> dict[tuple[str, int], datetime]:
-        """The first hour that is mirrored of a dataset, by project and namespace; what was only asked for has none."""
+        """Return the first mirrored hour of a dataset, by project and namespace.
+
+        Those of which hours were only requested have none.
+        """
         query = (
             f"SELECT project_id, namespace_id, first_hour FROM ({statement('load/beginnings')}) WHERE table_name = ?"  # noqa: S608
         )

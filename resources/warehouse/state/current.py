@@ -136,7 +136,7 @@ _RENEWED = "SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS N
 
 
 def apply_changes(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime) -> Applied:
-    """Advance `articles` by the files and snapshots that it has not taken in yet, in one transaction.
+    """Apply pending files and snapshots to `articles`, in one transaction.
 
     Raises:
         LakeFileError: A file with older rows that decide is gone or damaged; nothing was changed.
@@ -151,7 +151,7 @@ def apply_changes(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: d
 def _unreadable(
     connection: duckdb.DuckDBPyConnection, lake_root: Path, error: duckdb.Error | UnusableFileError
 ) -> duckdb.Error | UnusableFileError | LakeFileError:
-    """The failure as a sentence that names the files at fault; as it is where none is."""
+    """Return an error that names the damaged files, or the error itself if no file is damaged."""
     if isinstance(error, duckdb.Error) and is_exhausted(error):
         return error
     wanted = [
@@ -182,7 +182,7 @@ def rebuild_articles(connection: duckdb.DuckDBPyConnection, lake_root: Path, now
 def drop_rows(
     connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime, project_id: str, namespace_id: int | None
 ) -> Applied:
-    """Forget a project, or one of its namespaces, and make what is left of it anew, in one transaction."""
+    """Drop a project, or one of its namespaces, and rebuild the rest of the project, in one transaction."""
     where = "project_id = $project AND ($namespace IS NULL OR namespace_id = $namespace)"
     key = {"project": project_id, "namespace": namespace_id}
     with transaction(connection):

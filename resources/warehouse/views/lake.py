@@ -87,7 +87,10 @@ class Sources:
 
 
 def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Looked | None = None) -> Sources:
-    """The files that the ledger names, by whether they can be read; `looked`: the last look at them (see `faults`)."""
+    """Return the files that the ledger names, by whether they can be read.
+
+    `looked`: the last check of the files (see `faults`).
+    """
     root = lake_root.resolve()
     parts = [part for dataset in datasets() if dataset.bodies for part in lake_parts(connection, lake_root, dataset)]
     named = "SELECT lake_path FROM loads WHERE table_name = $table AND row_count > 0 ORDER BY lake_path"

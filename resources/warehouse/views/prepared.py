@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def prepare(connection: duckdb.DuckDBPyConnection) -> None:
-    """Make them in the build file, unless they are there as they are declared today."""
+    """Create the prepared views in the build file, unless their current declarations are there."""
     script, wanted = _script(datasets.datasets())
     if connection.execute("SELECT prepared_version FROM internal.meta").fetchall() == [(wanted,)]:
         return

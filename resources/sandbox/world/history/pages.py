@@ -151,7 +151,7 @@ class Page:
 
     @property
     def state(self) -> State:
-        """The page as it is now."""
+        """Current state of the page."""
         return State(self.identifier, self.home, self.title, self.created, self.revision, self.redirects)
 
 

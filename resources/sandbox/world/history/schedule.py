@@ -325,7 +325,7 @@ def settled_index(page: int) -> int | None:
 
 
 def usual_articles(rate: int) -> int:
-    """About how many pages namespace 0 has at `rate` changes per hour unless fewer or more are asked for."""
+    """Return the approximate default number of pages in namespace 0 at `rate` changes per hour."""
     settled, ordinary = _settled(rate)
     return settled + round(ordinary * _pages_per_edit(_USUAL))
 

@@ -141,7 +141,7 @@ class Library:
         return length + len(_reference(setting)) + self._footer(setting.categories).characters
 
     def text(self, setting: Setting) -> Text:
-        """The text of a revision, whole."""
+        """Return the complete text of a revision."""
         plan = _Plan(self, setting)
         lead, footer = self._leads[plan.lead], self._footer(setting.categories)
         head, replaces, changed, rest = self._head(

@@ -14,7 +14,7 @@ import duckdb
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.datasets.paths import with_bodies
 from resources.errors import clause
-from resources.warehouse.database.connect import answer
+from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.errors import WarehouseDamagedError
 
 if TYPE_CHECKING:
@@ -24,12 +24,11 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
 
-# The lake files that are read: those loaded and not compacted, and the compacted ones.
-_NAMED = """
-SELECT lake_path, lake_bytes, false AS is_compacted FROM loads WHERE compaction_id IS NULL
-UNION ALL
-SELECT lake_path, lake_bytes, true FROM compacted_files
-"""
+#: The lake files that are read, by the table that names them: those loaded and not compacted, and the compacted ones.
+_NAMED = {
+    "loads": "SELECT lake_path, lake_bytes, false FROM loads WHERE compaction_id IS NULL",
+    "compacted_files": "SELECT lake_path, lake_bytes, true FROM compacted_files",
+}
 #: Rows of the ledger read at once.
 _ROWS = 10_000
 
@@ -120,7 +119,9 @@ def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:
     try:
         # the copy may come from anywhere, and its tables may be views of other files
         with duckdb.connect(copy, read_only=True, config={"enable_external_access": False}) as connection:
-            found = connection.execute(_NAMED)
+            # a table that is missing must not hide what the other one names: it is made when the copy is opened
+            there = [query for table, query in _NAMED.items() if has_table(connection, table)]
+            found = connection.execute("\nUNION ALL\n".join(there) or "SELECT 1 LIMIT 0")
             while rows := found.fetchmany(_ROWS):
                 for path, size, is_compacted in rows:
                     yield tuple(dict.fromkeys((path, with_bodies(path)))) if is_compacted else (path,), size

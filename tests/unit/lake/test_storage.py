@@ -17,13 +17,13 @@ from resources.lake import (
     CompactionJob,
     Converter,
     Layout,
-    Source,
     compact,
     convert_again,
     convert_list,
     find_conversion,
 )
 from resources.lake.rejects import RAW_BYTES_MAX, whole_line
+from resources.tables.compacted import CompactionSource
 from tests.unit.lake.conftest import Lake
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def test_a_damaged_file_is_replaced_by_a_second_conversion(lake):
 
 def test_files_are_compacted(lake):
     made = [lake.convert(lake.record(number)) for number in (2, 1)]
-    sources = tuple(Source(one.path.relative_to(lake.layout.lake).as_posix(), 1) for one in made)
+    sources = tuple(CompactionSource(one.path.relative_to(lake.layout.lake).as_posix(), 1) for one in made)
     job = CompactionJob(ARTICLE_CHANGES.name, sources, "day", "0" * 64, 1 << 20, 1 << 20, 64 << 20, 3, 1)
     (file,) = compact(job, lake.layout).files
     assert sorted(row["name"] for row in rows_in(lake, lake.layout.lake / file.lake_path)) == ["Page 1", "Page 2"]

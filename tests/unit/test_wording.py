@@ -125,3 +125,23 @@ def test_declarations_have_no_retired_term():
     texts += [text for table in datasets.tables() for text in (table.description, *(one.description for one in table))]
     found = [wrong for text in texts for wrong in retired(text)]
     assert not found, "\n".join(found)
+
+
+def docstrings(path):
+    """The docstrings of a module, with the name of what each describes."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
+            yield getattr(node, "name", "module"), text
+
+
+def test_docstrings_begin_with_a_verb_or_a_noun():
+    found = [
+        f"{path.relative_to(ROOT)} {name}: {text.splitlines()[0]}"
+        for path in sorted(
+            path for room in ("pipelines", "assets", "resources") for path in (ROOT / room).rglob("*.py")
+        )
+        for name, text in docstrings(path)
+        if re.match(r"(What|Whether|How|Which|Where|Why|When|Whoever)\b", text)
+    ]
+    assert not found, "\n".join(found)

@@ -36,8 +36,11 @@ def kept(data: Path, now: datetime) -> Told:
     try:
         step = repaired(step_of(found[-1].last, found[-1].path), now)
     except (OSError, ValueError) as error:
-        trouble = f"The newest file of the stream, {found[-1].path}, cannot be read ({clause(error)}). "
-        return Told([], [f"{trouble}`wme stream` says what to do."])
+        trouble = (
+            f"The newest file of the stream, {found[-1].path}, cannot be read ({clause(error)}). "
+            "`wme stream` says what to do."
+        )
+        return Told([], [trouble])
     figures = _figures(step, data, now)
     newest, lag = max(step.published_at.values(), default=step.since), figures["lag_seconds"]
     run = step.runs[-1] if step.runs else None

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from isal import isal_zlib
 
 from resources import files
+from resources.errors import clause
 from resources.lake.archive.buffers import repeated
 from resources.lake.decode.rejected import Rejects, reasons_of
 from resources.lake.parquet.writer import ParquetFile, Unfinished, encode
@@ -204,7 +205,7 @@ def whole_line(layout: Layout, raw_path: str, raw_offset: int) -> Iterator[bytes
     except files.UnusableFileError as error:
         raise OSError(error.what) from error
     except ValueError as error:
-        raise OSError(f"{raw_path} cannot be read: {error}.") from error
+        raise OSError(f"{raw_path} cannot be read: {clause(error)}.") from error
     with opened as file:
         file.seek(raw_offset)
         while not unpacker.eof:

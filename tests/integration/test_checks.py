@@ -76,6 +76,8 @@ def failed(told):
 
 def alter(mirror, *statements):
     with duckdb.connect(mirror.warehouse.build_path) as connection:
+        # the pipeline's own tables, which views of `main` show
+        connection.execute("SET search_path = 'internal,main'")
         for statement in statements:
             assert connection.execute(statement).fetchall() != [(0,)], statement
 

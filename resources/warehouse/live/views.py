@@ -38,7 +38,10 @@ _log = logging.getLogger(__name__)
 #: columns.
 _EMPTY = "_empty.parquet"
 #: Orders the states of titles and pages like `newest_state_first`, as one value.
-_AGE = "row(event_at, version_id, is_update, event_key, -epoch_us(source_at), -namespace_id)"
+_AGE = (
+    "struct_pack(event_at := event_at, version_id := version_id, is_update := is_update, event_key := event_key, "
+    "earlier := -epoch_us(source_at), lower := -namespace_id)"
+)
 _COVERED = (
     "(SELECT batch_hour, project_id, namespace_id FROM main.hours "  # noqa: S608  constant words
     f"WHERE table_name = 'article_changes' AND state IN ({FORMULAS['covered']}))"

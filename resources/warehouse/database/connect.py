@@ -261,6 +261,12 @@ class Connector:
                 "do not "
                 "publish; `wme publish` does."
             )
+        if not self.published_path.is_file():
+            # DuckDB would wait for the other end of a pipe
+            raise QueryError(
+                f"{self.published_path} is not a file, so it cannot be read. Nothing was changed. Move it away and run "
+                "`wme publish`: the file is created again."
+            )
         try:
             connection.execute(f"ATTACH {quoted(str(self.published_path))} AS {NAME} (READ_ONLY)")
             connection.execute(f"USE {NAME}")

@@ -147,6 +147,11 @@ class TestDownloads:
         client.sandbox.accounts.set_quota("sandbox", "batch")
         assert client.call(client.DOWNLOAD).status_code == 307
 
+    def test_requests_follows_the_redirect_without_the_token(self, client):
+        answer = client.call(client.DOWNLOAD, allow_redirects=True)
+        assert answer.status_code == 200
+        assert [seen.status for seen in client.sandbox.requests] == [307, 200]
+
 
 class TestRanges:
     @pytest.fixture

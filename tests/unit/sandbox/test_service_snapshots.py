@@ -237,6 +237,18 @@ class TestQuotas:
         assert client.call(f"{LIST}/dewiki_namespace_0/download").status_code == 307
         assert used(client, "snapshot") == 1
 
+    def test_the_free_group_has_its_numbers(self, client):
+        client.sandbox.accounts.set_groups("sandbox", ["group_1"])
+        user = client.sandbox.accounts.identify(client.token)
+        limits = [client.sandbox.accounts.quotas.of(user, kind).limit for kind in ("snapshot", "chunk")]
+        assert limits == [30, 1500]
+
+    def test_no_token_and_no_group(self, client):
+        client.sandbox.accounts.set_groups("sandbox", [])
+        assert client.call(LIST).status_code == 403
+        client.token = ""
+        assert client.call(DOWNLOAD).status_code == 401
+
 
 class TestSchedule:
     def at(self, client, moment, path=ONE):

@@ -171,3 +171,27 @@ def test_truth_refuses_what_the_sandbox_does_not_have(tmp_path):
         ArchivedWorld(small(tmp_path, projects=("xxwiki",)))
     with pytest.raises(ValueError, match=r"not \[2\]"):
         ArchivedWorld(small(tmp_path, namespaces=(0, 2)))
+
+
+def test_several_projects_and_a_body_of_every_article(tmp_path):
+    settings = small(tmp_path, projects=("enwiki", "simplewiki"), changes_per_hour=150)
+    world = ArchivedWorld(settings)
+    hours = [START + n * HOUR for n in range(4)]
+    truth = truth_of(world, settings, lambda project: world.export_started_at(project, hours[-1]), hours[0])
+    assert {project for project, _ in truth} == {"enwiki", "simplewiki"}
+    assert folded(files(world, hours)) == truth
+    for record in truth.values():
+        assert record["article_body"]["html"].startswith("<!DOCTYPE html>")
+        assert record["article_body"]["wikitext"]
+
+
+def test_visibility_never_decides(tmp_path):
+    settings = small(tmp_path)
+    world = ArchivedWorld(settings)
+    events = [e for e in world.events("frwiki", START, START + HOUR) if e.type == "visibility-change"]
+    assert events
+    for event in events:
+        pages = {
+            record["identifier"]: record for record in world.truth("frwiki", 0, START + HOUR, since=START - 3 * HOUR)
+        }
+        assert pages[event.state.identifier]["event"]["type"] == "update"

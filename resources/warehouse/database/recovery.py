@@ -90,6 +90,9 @@ def _put_in_place(build: Path, published: Path | None, open_file: Open) -> bool:
             remove_code(temporary)
         with open_file(temporary) as connection:
             read_metadata(connection)
+            if published is not None:
+                # a file without it has the tables of analysts alone: nothing could be loaded into them
+                connection.execute("SELECT is_complete FROM internal.meta")
             ensure(connection)
             connection.execute("UPDATE internal.meta SET is_complete = false")
             connection.execute("CHECKPOINT")

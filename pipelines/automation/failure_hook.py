@@ -20,9 +20,9 @@ from http import HTTPStatus
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
 
-from resources.enterprise.redaction import Redactor, printable
+from resources.enterprise.redaction import Redactor
 from resources.errors import MirrorError
-from resources.formatting import moment_text
+from resources.formatting import legible, moment_text
 from resources.settings import PROJECT
 from resources.settings.types import is_address
 
@@ -69,7 +69,7 @@ def document(
         redactor.learn(None if secret is None else secret.get_secret_value())
 
     def clean(text: str) -> str:
-        return printable(redactor.clean(text), _LONGEST)
+        return legible(redactor.clean(text), _LONGEST)
 
     first, last = hours
     return {

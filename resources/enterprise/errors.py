@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Final
 
 from resources import errors
-from resources.enterprise.redaction import printable, without_queries
+from resources.enterprise.redaction import without_queries
+from resources.formatting import legible
 
 #: Characters of a message.
 LONGEST_MESSAGE: Final = 2_000
@@ -28,7 +29,7 @@ class EnterpriseError(errors.MirrorError):
     """
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
-        self.message = printable(without_queries(message), LONGEST_MESSAGE)
+        self.message = legible(without_queries(message), LONGEST_MESSAGE)
         super().__init__(self.message)
         self.status = status
         self.retry_after = retry_after
@@ -117,23 +118,7 @@ class StaleSnapshot(EnterpriseError):
     """The service replaced a snapshot, or a chunk of it, while its files were fetched: they are no set any more.
 
     The same plan never succeeds again, a new one does: not retryable, because that costs quota anew.
-
-    Attributes:
-        restart_units: Units that fetching what the service has now costs, None where that could not be found out.
-        restart_bytes: Bytes of it, compressed, likewise.
     """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        status: int | None = None,
-        restart_units: int | None = None,
-        restart_bytes: int | None = None,
-    ) -> None:
-        super().__init__(message, status=status)
-        self.restart_units = restart_units
-        self.restart_bytes = restart_bytes
 
 
 class IntegrityError(EnterpriseError):

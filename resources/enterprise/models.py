@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import pyarrow as pa
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, create_model
 
-from resources.enterprise.redaction import printable
+from resources.formatting import legible
 from resources.tables import TIMESTAMP
 
 if TYPE_CHECKING:
@@ -44,13 +44,14 @@ Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 
 
-def _in_range(moment: datetime) -> datetime:
+def in_range(moment: datetime) -> datetime:
+    """Return a moment, if sums with it cannot overflow. Raises ValueError otherwise."""
     if not 1970 <= moment.year < 9000:
-        raise ValueError("the year is out of range")  # sums with it would overflow
+        raise ValueError("the year is out of range")
     return moment
 
 
-Moment = Annotated[datetime, AfterValidator(_in_range)]
+Moment = Annotated[datetime, AfterValidator(in_range)]
 
 
 class Record(BaseModel):
@@ -167,7 +168,7 @@ class Quota:
 
 
 #: Shown in a terminal.
-Shown = Annotated[str, AfterValidator(lambda text: printable(text, 200))]
+Shown = Annotated[str, AfterValidator(lambda text: legible(text, 200))]
 
 
 class User(Record):

@@ -44,14 +44,6 @@ def _without_query(run: re.Match[str]) -> str:
     return f"{address}?{_HIDDEN}" if mark and "://" in address else run[0]
 
 
-def printable(text: str, longest: int) -> str:
-    """A text as one line that a terminal only shows: whatever it could obey or hide as an escape, cut to a length."""
-    text = text[: longest + 1]  # a message of megabytes is not worth the work
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return text if len(text) <= longest else text[: longest - 3] + "..."
-
-
 def without_any_query(text: str) -> str:
     """Return a text without queries, of addresses without a host too, and without tokens."""
     return _JWT.sub(_HIDDEN, _ANY_QUERY.sub(f"?{_HIDDEN}", text))

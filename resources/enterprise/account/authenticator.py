@@ -22,7 +22,7 @@ from resources.enterprise.account.operations import (
     Grant,
     NewPasswordRefused,
     RefreshRefused,
-    weakness,
+    signed,
 )
 from resources.enterprise.account.token_store import REFRESH_USES, Tokens, TokenStatus, TokenStore
 from resources.enterprise.http.answers import read_body
@@ -224,18 +224,16 @@ class Authenticator:
         """
         username = self._need_username()
         with self._mutex, self._store.locked():
-            session = self._store.read_session()
-            if session is not None:
-                known = password or self._password
+            if (session := self._store.read_session()) is not None:
                 try:
                     return self._answer(username, session, proposed)
                 except NewPasswordRefused as error:
                     # another login distinguishes them: a session is over after minutes, a weak password stays weak
-                    if known is None or weakness(proposed):
-                        expired = (
-                            "" if weakness(proposed) else " If it was minutes ago, log in again: `wme auth login`."
-                        )
-                        raise errors.AuthenticationError(f"{error.message}{expired}", status=error.status) from None
+                    if password is None and self._password is None:
+                        raise errors.AuthenticationError(
+                            f"{error.message} If the last login was minutes ago, log in again: `wme auth login`.",
+                            status=error.status,
+                        ) from None
             answer = self._calls.login(username, self._need_password(password))
             if isinstance(answer, Challenge):
                 self._store.write_session(answer.session)
@@ -355,7 +353,7 @@ class Bearer(AuthBase):
                 "A request with a token was about to go to a host that is not the service's. Nothing was sent. Check "
                 "the addresses of the service."
             )
-        self._sign(request, self._authenticator.access_token())
+        signed(request, self._authenticator.access_token())
         restart()
         request.hooks["response"].append(self._answered)
         return request
@@ -365,11 +363,6 @@ class Bearer(AuthBase):
             return response
         read_body(response, self._refusal_bytes)  # so that the connection can be used again
         refused = (response.request.headers.get("Authorization") or "").removeprefix("Bearer ")
-        request = response.request.copy()
-        self._sign(request, self._authenticator.renew(refused))
+        request = signed(response.request.copy(), self._authenticator.renew(refused))
         restart()
         return send_again(response, request, **options)  # without this hook: a 401 is answered once
-
-    @staticmethod
-    def _sign(request: requests.PreparedRequest, token: str) -> None:
-        request.headers["Authorization"] = f"Bearer {token}"

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, TypeAdapter
-from requests.auth import AuthBase
 
 from resources.enterprise import endpoints, errors
 from resources.enterprise.account.token_store import LONGEST_TOKEN, REFRESH_LIFE, Token
 from resources.enterprise.models import User
-from resources.formatting import listed
 
 if TYPE_CHECKING:
     from requests import PreparedRequest
@@ -28,15 +27,6 @@ NEW_PASSWORD_CHALLENGE = "NEW_PASSWORD_REQUIRED"  # noqa: S105  a challenge's na
 _RULES = "A new password needs at least 8 characters with upper and lower case, a digit and a symbol."
 #: Documented life of an access token in seconds, for an answer that does not state it.
 _DAY = 86_400.0
-
-
-@dataclass(frozen=True)
-class Grant:
-    """Tokens as issued; a refresh brings no new refresh token."""
-
-    access_token: str = field(repr=False)
-    refresh_token: str | None = field(repr=False)
-    life: timedelta
 
 
 @dataclass(frozen=True)
@@ -59,10 +49,17 @@ class RefreshRefused(errors.AuthenticationError):
 _Life = Annotated[float, Field(gt=0, le=REFRESH_LIFE.total_seconds(), allow_inf_nan=False)]
 
 
-class _Tokens(BaseModel):
-    access_token: Token
-    refresh_token: Token | None = None
+class Grant(BaseModel):
+    """Tokens as issued; a refresh brings no new refresh token. `expires_in`: life of the access token in seconds."""
+
+    access_token: Token = Field(repr=False)
+    refresh_token: Token | None = Field(default=None, repr=False)
     expires_in: _Life = _DAY
+
+    @property
+    def life(self) -> timedelta:
+        """Life of the access token."""
+        return timedelta(seconds=self.expires_in)
 
 
 class _Login(BaseModel):
@@ -73,20 +70,15 @@ class _Login(BaseModel):
     session: str | None = Field(default=None, max_length=LONGEST_TOKEN)
 
 
-_TOKENS = TypeAdapter(_Tokens)
+_GRANT = TypeAdapter(Grant)
 _LOGIN = TypeAdapter(_Login)
 _USER = TypeAdapter(User)
 
 
-class _Signed(AuthBase):
-    """Puts one token into the header, whatever comes of it."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def __call__(self, request: PreparedRequest) -> PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
+def signed(request: PreparedRequest, token: str) -> PreparedRequest:
+    """Return a request with a token in its header."""
+    request.headers["Authorization"] = f"Bearer {token}"
+    return request
 
 
 class AuthService:
@@ -110,7 +102,7 @@ class AuthService:
         )
         found = self._transport.parse(answer, _LOGIN, doing)
         if found.access_token is not None and found.refresh_token is not None:
-            return self._grant(found.access_token, found.refresh_token, found.expires_in)
+            return self._learned(Grant.model_validate(found, from_attributes=True))
         if found.challenge_name is not None:
             self._transport.redactor.learn(found.session)
             return Challenge(found.challenge_name, found.session or "")
@@ -135,8 +127,7 @@ class AuthService:
                 status=answer.status,
             )
         self._check(answer, doing)
-        found = self._transport.parse(answer, _TOKENS, doing)
-        return self._grant(found.access_token, None, found.expires_in)
+        return self._learned(self._transport.parse(answer, _GRANT, doing))
 
     def token_revoke(self, refresh_token: str) -> bool:
         """`POST /v1/token-revoke`: end a refresh token and what it bought. False: it had ended before."""
@@ -164,7 +155,7 @@ class AuthService:
         self._check(
             answer,
             f"set the password of {username}",
-            refused=f"Check the code, or ask for another with `wme auth forgot-password`. {rules(password)}",
+            refused=f"Check the code, or ask for another with `wme auth forgot-password`. {_RULES}",
         )
 
     def change_password(self, access_token: str, previous: str, proposed: str) -> None:
@@ -178,14 +169,10 @@ class AuthService:
         answer = self._post(
             endpoints.CHANGE_PASSWORD,
             {"access_token": access_token, "previous_password": previous, "proposed_password": proposed},
-            _Signed(access_token),
+            access_token,
         )
-        self._check(
-            answer,
-            "change the password",
-            # the service says the same of a wrong password and of a weak one
-            refused=rules(proposed) if weakness(proposed) else f"Check the previous password. {_RULES}",
-        )
+        # the service says the same of a wrong password and of a weak one
+        self._check(answer, "change the password", refused=f"Check the previous password. {_RULES}")
 
     def new_password_required(self, username: str, session: str, password: str) -> Grant:
         """`POST /v1/new-password-required`: answer the challenge; brings tokens.
@@ -198,19 +185,14 @@ class AuthService:
         answer = self._post(
             endpoints.NEW_PASSWORD_REQUIRED, {"username": username, "session": session, "new_password": password}
         )
-        self._check(
-            answer,
-            doing,
-            refused=f"{rules(password)} Run `wme auth new-password` again.",
-            kind=NewPasswordRefused,
-        )
-        found = self._transport.parse(answer, _TOKENS, doing)
+        self._check(answer, doing, refused=f"{_RULES} Run `wme auth new-password` again.", kind=NewPasswordRefused)
+        found = self._transport.parse(answer, _GRANT, doing)
         if found.refresh_token is None:
             raise errors.UnexpectedAnswer(
                 f"Could not {doing}: the answer holds no refresh token. The password may have been set: try "
                 "`wme auth login` with it."
             )
-        return self._grant(found.access_token, found.refresh_token, found.expires_in)
+        return self._learned(found)
 
     def get_user(self, access_token: str) -> User:
         """`POST /v1/get-user`: groups and counters of the account. The token is in the body and in the header.
@@ -218,18 +200,18 @@ class AuthService:
         The operation is undocumented: its source of 2025 reads the header, clients of 2026 send the body alone.
         """
         doing = "read the account's quotas"
-        answer = self._post(endpoints.GET_USER, {"access_token": access_token}, _Signed(access_token))
+        answer = self._post(endpoints.GET_USER, {"access_token": access_token}, access_token)
         self._check(answer, doing)
         return self._transport.parse(answer, _USER, doing)
 
-    def _grant(self, access_token: str, refresh_token: str | None, expires_in: float) -> Grant:
-        self._transport.redactor.learn(access_token, refresh_token)
-        return Grant(access_token, refresh_token, timedelta(seconds=expires_in))
+    def _learned(self, grant: Grant) -> Grant:
+        self._transport.redactor.learn(grant.access_token, grant.refresh_token)
+        return grant
 
-    def _post(self, path: str, body: dict[str, Any] | None, auth: AuthBase | None = None) -> Answer:
-        return self._transport.send(
-            "POST", self._url + path, doing=f"reach the authentication service ({path})", auth=auth, body=body
-        )
+    def _post(self, path: str, body: dict[str, Any], token: str | None = None) -> Answer:
+        auth = None if token is None else partial(signed, token=token)
+        doing = f"reach the authentication service ({path})"
+        return self._transport.send("POST", self._url + path, doing=doing, auth=auth, body=body)
 
     def _check(
         self,
@@ -260,25 +242,3 @@ class AuthService:
                 status=answer.status,
             )
         raise error
-
-
-def weakness(password: str) -> str | None:
-    """Return what a password lacks by the rules of the service's user pool, None if it keeps them."""
-    lacking = [
-        what
-        for holds, what in (
-            (len(password) >= 8, "8 characters"),
-            (any(c.isupper() for c in password), "a capital letter"),
-            (any(c.islower() for c in password), "a small letter"),
-            (any(c.isdigit() for c in password), "a digit"),
-            (any(not c.isalnum() for c in password), "a symbol"),
-        )
-        if not holds
-    ]
-    return listed(lacking, len(lacking)) if lacking else None
-
-
-def rules(password: str) -> str:
-    """The rules in a sentence, with what this password lacks."""
-    lacks = weakness(password)
-    return _RULES if lacks is None else f"The new password lacks {lacks}. {_RULES}"

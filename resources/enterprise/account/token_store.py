@@ -13,16 +13,16 @@ import contextlib
 import errno
 import json
 import logging
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from filelock import FileLock, Timeout
-from pydantic import Field, TypeAdapter
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeInt, TypeAdapter
 
 from resources import files
 from resources.enterprise.errors import DiskFull, StateBusy, StateError
-from resources.enterprise.models import Moment
+from resources.enterprise.models import in_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ LONGEST_TOKEN = 8_192
 #: It is sent in a header, where anything else would begin another one.
 Token = Annotated[str, Field(pattern=r"\A[\x21-\x7e]+\z", max_length=LONGEST_TOKEN)]
 _TOKEN = TypeAdapter(Token)
-_MOMENT = TypeAdapter(Moment)
+_Moment = Annotated[AwareDatetime, AfterValidator(in_range)]
 
 REFRESH_LIFE = timedelta(days=90)
 REFRESH_USES = 90
@@ -52,8 +52,7 @@ _MARGIN_SHARE = 10
 _LOCK_SECONDS = 300.0
 
 
-@dataclass(frozen=True)
-class Tokens:
+class Tokens(BaseModel):
     """An access token and the refresh token it came with.
 
     Attributes:
@@ -65,12 +64,14 @@ class Tokens:
         refresh_count: Access tokens it has bought so far.
     """
 
-    access_token: str = field(repr=False)
-    access_obtained_at: datetime
-    access_expires_at: datetime
-    refresh_token: str = field(repr=False)
-    refresh_obtained_at: datetime
-    refresh_count: int = 0
+    model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
+
+    access_token: Token = Field(repr=False)
+    access_obtained_at: _Moment
+    access_expires_at: _Moment
+    refresh_token: Token = Field(repr=False)
+    refresh_obtained_at: _Moment
+    refresh_count: NonNegativeInt = 0
 
     @property
     def refresh_expires_at(self) -> datetime:
@@ -92,13 +93,8 @@ class Tokens:
 
     def refreshed(self, access_token: str, now: datetime, life: timedelta) -> Tokens:
         """These tokens after one more use of the refresh token; its own age stays."""
-        return replace(
-            self,
-            access_token=access_token,
-            access_obtained_at=now,
-            access_expires_at=now + life,
-            refresh_count=self.refresh_count + 1,
-        )
+        access = {"access_token": access_token, "access_obtained_at": now, "access_expires_at": now + life}
+        return self.model_copy(update=access | {"refresh_count": self.refresh_count + 1})
 
 
 @dataclass(frozen=True)
@@ -169,7 +165,7 @@ class TokenStore:
     def read(self) -> Tokens | None:
         """The tokens of this account, or None: none stored, another account's, or a damaged file (said in the log)."""
         fields = self._fields()
-        return None if fields.keys() <= {"challenge"} else self._parsed(fields, _tokens)
+        return None if fields.keys() <= {"challenge"} else self._parsed(fields, Tokens.model_validate)
 
     def read_session(self) -> str | None:
         """The session of the challenge that the last login was answered with, until it is answered.
@@ -209,7 +205,7 @@ class TokenStore:
         except OSError as error:
             problem = error.strerror or type(error).__name__
         else:
-            fields = self._parsed(content, lambda text: dict(json.loads(text).items())) or {}
+            fields = self._parsed(content, files.JSON_OBJECT.validate_json) or {}
             is_ours = all(fields.pop(name, None) == value for name, value in self._owner.items())
             return fields if is_ours else {}
         raise StateError(
@@ -224,7 +220,7 @@ class TokenStore:
             StateError: The file cannot be written.
             DiskFull: There is no room for it.
         """
-        self._store({k: v.isoformat() if isinstance(v, datetime) else v for k, v in asdict(tokens).items()})
+        self._store(tokens.model_dump(mode="json"))
 
     def write_session(self, session: str) -> None:
         """Store the session of a challenge; stored tokens remain. Call with the lock held.
@@ -246,7 +242,7 @@ class TokenStore:
     def _parsed(self, content: Any, parse: Callable[[Any], _T]) -> _T | None:
         try:
             return parse(content)
-        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        except ValueError:
             _log.warning("The token file %s is damaged and is ignored; the next login writes a new one.", self._path)
             return None
 
@@ -274,16 +270,3 @@ class TokenStore:
             f"The token file {self._path} cannot be written ({problem}). The tokens stored before are kept. {do}, or "
             "choose another data folder."
         )
-
-
-def _tokens(fields: dict[str, Any]) -> Tokens:
-    moments = {
-        name: _MOMENT.validate_python(datetime.fromisoformat(fields[name])).astimezone(UTC)
-        for name in ("access_obtained_at", "access_expires_at", "refresh_obtained_at")
-    }
-    return Tokens(
-        access_token=_TOKEN.validate_python(fields["access_token"]),
-        refresh_token=_TOKEN.validate_python(fields["refresh_token"]),
-        refresh_count=int(fields["refresh_count"]),
-        **moments,
-    )

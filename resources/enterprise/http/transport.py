@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from functools import partial
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -50,26 +51,26 @@ from resources.enterprise.http.workarounds import (
     LIBRARY_ERRORS,
     Adapter,
     BoundedRetry,
-    NoAuth,
-    NoCookies,
     Session,
     hide_queries_in_http_log,
+    no_auth,
     reason,
     stems_from,
 )
 from resources.enterprise.listing import shape_problem
-from resources.enterprise.redaction import Redactor, printable
+from resources.formatting import legible
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from requests.auth import AuthBase
-
     from resources.enterprise.http.answers import ServiceClock
+    from resources.enterprise.redaction import Redactor
     from resources.enterprise.service import Service
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
+#: Adds the token to a request.
+Auth = Callable[[requests.PreparedRequest], requests.PreparedRequest]
 
 _DISTRIBUTION = "enterprise-content-mirror"
 _RETRIED: Final = frozenset({500, 502, 503, 504})
@@ -112,7 +113,7 @@ class Transport:
         url: str,
         *,
         doing: str,
-        auth: AuthBase | None = None,
+        auth: Auth | None = None,
         body: Any = None,
         longest: int | None = None,
     ) -> Answer:
@@ -138,7 +139,7 @@ class Transport:
                     method,
                     url,
                     json=body,
-                    auth=auth or NoAuth(),
+                    auth=auth or no_auth,
                     headers={"Accept": "application/json", "Accept-Encoding": "gzip"},
                     allow_redirects=False,
                     stream=True,
@@ -167,7 +168,7 @@ class Transport:
         doing: str,
         deadline: Deadline,
         body: Mapping[str, Any] | None = None,
-        auth: AuthBase | None = None,
+        auth: Auth | None = None,
     ) -> requests.Response:
         """Open a signed address at the object store, or a stream; the body is not read yet, nothing is retried.
 
@@ -191,7 +192,7 @@ class Transport:
                     url,
                     json=body,
                     headers={"Accept-Encoding": "identity", "Accept": "*/*", **headers},
-                    auth=auth or NoAuth(),
+                    auth=auth or no_auth,
                     allow_redirects=False,
                     stream=True,
                     timeout=(connect, read if body is None else None),
@@ -293,7 +294,7 @@ class Transport:
         "" for none.
         """
         message = " ".join(self.redactor.clean(answer.message or "").split())
-        return printable(message.removesuffix("."), _LONGEST_SAID)
+        return legible(message.removesuffix("."), _LONGEST_SAID)
 
     def _failure(self, error: BaseException, url: str, doing: str) -> errors.EnterpriseError:
         what = f"Could not {doing}: {reason(error)} ({urlsplit(url).hostname})."
@@ -339,7 +340,6 @@ class Transport:
 
     def _session(self, retry: Retry) -> requests.Session:
         session = Session()
-        session.cookies = NoCookies()
         session.headers["User-Agent"] = user_agent(self._contact)
         adapter = Adapter(max_retries=retry, pool_maxsize=32)
         session.mount("https://", adapter)

@@ -4,8 +4,7 @@
 
 | workaround | library's behaviour | delete it when |
 |---|---|---|
-| `NoAuth` | requests sends credentials of a .netrc file with requests that have none | requests can be told not to |
-| `NoCookies` | requests parses and keeps cookies | sessions without a cookie jar exist |
+| `no_auth` | requests sends credentials of a .netrc file with requests that have none | requests can be told not to |
 | `Session` | requests prepares the next request of a redirect also if redirects are not followed | it no longer does |
 | `BoundedRetry` | urllib3 obeys a `Retry-After` of hours, and fails on one that is no date | urllib3 bounds it |
 | `Adapter` and the classes before it | timeouts count from byte to byte, not to the end | urllib3 has deadlines |
@@ -24,13 +23,12 @@ import io
 import logging
 import socket
 import ssl
+from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
-from requests.auth import AuthBase
-from requests.cookies import RequestsCookieJar
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import InvalidHeader
@@ -39,7 +37,8 @@ from urllib3.util.retry import Retry
 from resources import files
 from resources.enterprise import errors
 from resources.enterprise.http.bounds import CancellableDeadline, Deadline, TooSlowError, current_deadline, met
-from resources.enterprise.redaction import printable, without_any_query
+from resources.enterprise.redaction import without_any_query
+from resources.formatting import legible
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,22 +52,20 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class NoAuth(AuthBase):
-    """Sends no credentials, also none that requests would take from a .netrc file."""
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        return request
-
-
-class NoCookies(RequestsCookieJar):
-    """Takes none: so threads share no state that answers could spoil, and nobody parses them."""
-
-    def extract_cookies(self, response: Any, request: Any) -> None:
-        pass
+def no_auth(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Add no credentials to a request, also none that requests would take from a .netrc file."""
+    return request
 
 
 class Session(requests.Session):
-    """Knows no redirects: requests would otherwise prepare the next request, for whatever address it is given."""
+    """A session without redirects and cookies.
+
+    requests would prepare the next request for any address, and would share between threads what answers could spoil.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cookies.set_policy(DefaultCookiePolicy(allowed_domains=()))
 
     def get_redirect_target(self, resp: requests.Response) -> str | None:  # noqa: ARG002  the library's signature
         return None
@@ -198,7 +195,7 @@ class _QueriesHidden(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if str(record.msg).startswith("Retrying ("):
             return False  # a line for every attempt; the transport says once what fails
-        record.msg = printable(without_any_query(record.getMessage()), _LONGEST_LINE)
+        record.msg = legible(without_any_query(record.getMessage()), _LONGEST_LINE)
         record.args = ()
         record.exc_info = record.exc_text = None  # it repeats the message, and names the address
         return True

@@ -308,9 +308,7 @@ class Snapshots:
             )
         return errors.StaleSnapshot(
             f"{what} {kept_text}. Starting again: {fresh.cost[0].lower()}{fresh.cost[1:]}. Plan it again and run it; "
-            "files whose version is still the same are not fetched again.",
-            restart_units=fresh.unit_count,
-            restart_bytes=fresh.missing_bytes,
+            "files whose version is still the same are not fetched again."
         )
 
     # --- within ------------------------------------------------------------------------------------------------------

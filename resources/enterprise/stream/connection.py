@@ -22,10 +22,8 @@ from resources.enterprise.stream.framing import NDJSON, Records
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from requests.auth import AuthBase
-
     from resources.enterprise.http.bounds import CancellableDeadline
-    from resources.enterprise.http.transport import Transport
+    from resources.enterprise.http.transport import Auth, Transport
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ def listen(
     body: Mapping[str, Any],
     *,
     doing: str,
-    auth: AuthBase,
+    auth: Auth,
     deadline: CancellableDeadline,
 ) -> Iterator[bytes]:
     """Ask for a stream. Status and headers come with the first event, so an answer may begin whenever it likes.

@@ -276,7 +276,7 @@ def test_a_download_that_always_crawls_ends(make_client, fake, hour, batch, targ
 
     fake.script("/objects/*", *[crawling] * 30)
     client = make_client(limits=Limits(slow_bytes=1000, slow_seconds=0.2))
-    with pytest.raises(errors.ServiceUnavailable, match=r"broke 4 times in a row.*less than 1,000 bytes came in 0 s"):
+    with pytest.raises(errors.ServiceUnavailable, match=r"broke 4 times in a row.*(came in 0 s|not complete in time)"):
         client.hours.download(hour, batch, target)
     assert len(fake.store.requests) == 4
 

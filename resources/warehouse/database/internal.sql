@@ -103,5 +103,6 @@ CREATE TABLE IF NOT EXISTS internal.hot_window (
   events_until TIMESTAMPTZ NOT NULL
 );
 
--- The facts by which a publication is recognised, the moment of the last look at the lake's files and the files that were faulty then.
+-- The facts by which a publication is recognised, the moment of the last look at the lake's files and the files that were faulty then;
+-- and digests of the statements of the views over the lake.
 CREATE TABLE IF NOT EXISTS internal.publication (name VARCHAR NOT NULL, value VARCHAR NOT NULL)

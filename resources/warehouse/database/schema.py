@@ -54,8 +54,8 @@ def _schema_of(table: tables.Table) -> str:
 
 
 def comments(table: tables.Table, kind: str = "TABLE") -> Iterator[str]:
-    """The statements that give a table or view (`kind`) and its columns their descriptions."""
-    name = f"{_schema_of(table) if kind == 'TABLE' else 'main'}.{identifier(table.name)}"
+    """The statements that give a table or view (`kind`) of analysts and its columns their descriptions."""
+    name = f"main.{identifier(table.name)}"
     yield f"COMMENT ON {kind} {name} IS {quoted(table.description)}"
     for column in table:
         yield f"COMMENT ON COLUMN {name}.{identifier(column.name)} IS {quoted(column.description)}"
@@ -141,7 +141,8 @@ def _script(natives: tuple[tables.Table, ...]) -> str:
     """The statements that make all tables, views and comments that are not there."""
     statements: list[str] = []
     for table in natives:
-        statements += [create_table(table), *comments(table)]
+        # analysts see a table of the schema `internal` through a view with these comments
+        statements += [create_table(table), *(() if table.name in INTERNAL_COLUMNS else comments(table))]
     state = ", ".join(f"{name} {kind} NOT NULL" for name, kind in STATE.items())
     candidates = statement("state/candidates", changes="article_changes", base="internal.bases", more="")
     statements.append(statement("database/internal", state=state, candidates=candidates, keys=quoted(KEYS_DIGEST)))

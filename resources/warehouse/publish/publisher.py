@@ -35,7 +35,7 @@ from resources.warehouse.database.sql import transaction
 from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryError, WarehouseFullError
 from resources.warehouse.faulty import named
 from resources.warehouse.live.views import live_folder, prepare_folder
-from resources.warehouse.read.faults import LOOKED_AT, MISSING, Looked, publication
+from resources.warehouse.read.faults import LOOKED_AT, MISSING, VIEWS, Looked, publication
 from resources.warehouse.records import Publication, Published
 from resources.warehouse.views.lake import make_views, sources
 from resources.warehouse.views.prepared import prepare
@@ -288,7 +288,7 @@ class Publisher:
             make_views(connection, found)
             connection.execute("DELETE FROM about")
             connection.executemany("INSERT INTO about VALUES (?, ?)", [*shown.items()])
-            connection.execute("DELETE FROM internal.publication")
+            connection.execute("DELETE FROM internal.publication WHERE name <> ?", [VIEWS])
             connection.executemany(
                 "INSERT INTO internal.publication VALUES (?, ?)",
                 [[name, json.dumps(value)] for name, value in facts.items()],

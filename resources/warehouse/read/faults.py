@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 #: Facts of a publication: when the last look at the lake's files began, and which of them were faulty then.
 LOOKED_AT: Final = "lake_looked_at_ns"
 MISSING: Final = "missing_lake_files"
+#: Digests of the statements of the internal views that name lake files, in the same table.
+VIEWS: Final = "views"
 # What the ledger says of lake files: their bytes and rows. The bytes of a compacted file with its bodies apart are
 # those of both.
 _EXPECTED = """

@@ -5,6 +5,8 @@ They name each lake file by its absolute path, so that they work from any workin
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +28,7 @@ from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, nulls, quoted, statement
 from resources.warehouse.live.views import live_views
-from resources.warehouse.read.faults import faults
+from resources.warehouse.read.faults import VIEWS, faults, publication
 from resources.warehouse.read.history import window
 from resources.warehouse.read.lake_parts import lake_parts
 
@@ -142,7 +144,7 @@ def frames() -> Iterator[str]:
 
     Making the internal ones again (`make_views`) leaves them, and their comments, as they are.
     """
-    yield from _internal(Sources(Path("/")))
+    yield from _internal(Sources(Path("/"))).values()
     for table in shown():
         inner = identifier(f"{_INNER}{table.name}")
         query = f"SELECT {column_list(table)} FROM internal.{inner}"  # noqa: S608  declared names
@@ -154,9 +156,15 @@ def frames() -> Iterator[str]:
 
 
 def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
-    """Let the views find these files."""
-    for made in _internal(found):
-        connection.execute(made)
+    """Let the views find these files, inside a transaction. Views that would stay the same are left alone."""
+    made = publication(connection).get(VIEWS, {})
+    wanted = _internal(found)
+    digests = {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in wanted.items()}
+    for name, text in wanted.items():
+        if made.get(name) != digests[name]:
+            connection.execute(text)
+    connection.execute("DELETE FROM internal.publication WHERE name = ?", [VIEWS])
+    connection.execute("INSERT INTO internal.publication VALUES (?, ?)", [VIEWS, json.dumps(digests)])
 
 
 def _all_changes(found: Sources) -> list[str]:
@@ -172,17 +180,14 @@ def _all_changes(found: Sources) -> list[str]:
     return parts
 
 
-def _internal(found: Sources) -> Iterator[str]:
-    """The statements that make the internal views."""
-    for name, query in _queries(found).items():
-        inner = name if name in _BELOW else f"{_INNER}{name}"
-        yield f"CREATE OR REPLACE VIEW internal.{identifier(inner)} AS\n{query}"
+def _internal(found: Sources) -> dict[str, str]:
+    """The statements that make the internal views, by the names of these."""
+    texts = {name if name in _BELOW else f"{_INNER}{name}": query for name, query in _queries(found).items()}
     if found.live:
-        live = live_views(found.live, is_mixed=found.is_stream_mixed)
+        texts |= live_views(found.live, is_mixed=found.is_stream_mixed)
     else:
-        live = ((f"{_INNER}{view.name}", f"SELECT {nulls(view)} WHERE false") for view in (*LIVE_VIEWS, *STREAM_VIEWS))
-    for name, query in live:
-        yield f"CREATE OR REPLACE VIEW internal.{identifier(name)} AS\n{query}"
+        texts |= {f"{_INNER}{view.name}": f"SELECT {nulls(view)} WHERE false" for view in (*LIVE_VIEWS, *STREAM_VIEWS)}
+    return {name: f"CREATE OR REPLACE VIEW internal.{identifier(name)} AS\n{query}" for name, query in texts.items()}
 
 
 def _queries(found: Sources) -> dict[str, str]:

@@ -15,6 +15,7 @@ from resources import datasets
 from resources.tables import ABOUT
 from resources.warehouse.database import schema
 from resources.warehouse.database.sql import identifier, quoted, transaction
+from resources.warehouse.read.faults import VIEWS
 from resources.warehouse.views.analysts import questions
 from resources.warehouse.views.lake import frames
 
@@ -33,6 +34,8 @@ def prepare(connection: duckdb.DuckDBPyConnection) -> None:
         for kind, name in _found(connection):
             connection.execute(f"DROP {kind} main.{identifier(name)}")
         connection.execute(script)
+        # these are without lake files now
+        connection.execute("DELETE FROM internal.publication WHERE name = ?", [VIEWS])
         connection.execute("UPDATE internal.meta SET prepared_version = ?", [wanted])
     schema.search_internal(connection)
 

@@ -23,6 +23,7 @@ from resources.enterprise.account.operations import (
     NewPasswordRefused,
     RefreshRefused,
     signed,
+    weakness,
 )
 from resources.enterprise.account.token_store import REFRESH_USES, Tokens, TokenStatus, TokenStore
 from resources.enterprise.http.answers import read_body
@@ -229,9 +230,11 @@ class Authenticator:
                     return self._answer(username, session, proposed)
                 except NewPasswordRefused as error:
                     # another login distinguishes them: a session is over after minutes, a weak password stays weak
+                    if weakness(proposed):
+                        raise
                     if password is None and self._password is None:
                         raise errors.AuthenticationError(
-                            f"{error.message} If the last login was minutes ago, log in again: `wme auth login`.",
+                            f"{error.message} If it was minutes ago, log in again: `wme auth login`.",
                             status=error.status,
                         ) from None
             answer = self._calls.login(username, self._need_password(password))

@@ -155,7 +155,7 @@ class AuthService:
         self._check(
             answer,
             f"set the password of {username}",
-            refused=f"Check the code, or ask for another with `wme auth forgot-password`. {_RULES}",
+            refused=f"Check the code, or ask for another with `wme auth forgot-password`. {rules(password)}",
         )
 
     def change_password(self, access_token: str, previous: str, proposed: str) -> None:
@@ -172,7 +172,8 @@ class AuthService:
             access_token,
         )
         # the service says the same of a wrong password and of a weak one
-        self._check(answer, "change the password", refused=f"Check the previous password. {_RULES}")
+        refused = rules(proposed) if weakness(proposed) else f"Check the previous password. {_RULES}"
+        self._check(answer, "change the password", refused=refused)
 
     def new_password_required(self, username: str, session: str, password: str) -> Grant:
         """`POST /v1/new-password-required`: answer the challenge; brings tokens.
@@ -185,7 +186,8 @@ class AuthService:
         answer = self._post(
             endpoints.NEW_PASSWORD_REQUIRED, {"username": username, "session": session, "new_password": password}
         )
-        self._check(answer, doing, refused=f"{_RULES} Run `wme auth new-password` again.", kind=NewPasswordRefused)
+        refused = f"{rules(password)} Run `wme auth new-password` again."
+        self._check(answer, doing, refused=refused, kind=NewPasswordRefused)
         found = self._transport.parse(answer, _GRANT, doing)
         if found.refresh_token is None:
             raise errors.UnexpectedAnswer(
@@ -242,3 +244,21 @@ class AuthService:
                 status=answer.status,
             )
         raise error
+
+
+def weakness(password: str) -> str | None:
+    """Return what a password lacks by the rules of the service's user pool, None if it keeps them."""
+    rules = {
+        "8 characters": len(password) >= 8,
+        "a capital letter": any(c.isupper() for c in password),
+        "a small letter": any(c.islower() for c in password),
+        "a digit": any(c.isdigit() for c in password),
+        "a symbol": any(not c.isalnum() for c in password),
+    }
+    return ", ".join(what for what, holds in rules.items() if not holds) or None
+
+
+def rules(password: str) -> str:
+    """Return the rules in a sentence, with what this password lacks."""
+    lacks = weakness(password)
+    return _RULES if lacks is None else f"The new password lacks {lacks}. {_RULES}"

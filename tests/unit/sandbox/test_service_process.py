@@ -91,8 +91,8 @@ def test_processes_that_attach_at_the_same_time_get_the_same_sandbox(state):
         words = [sys.executable, "-c", code, str(state)]
         return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True).stdout
 
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        assert len(set(pool.map(run, range(4)))) == 1
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        assert len(set(pool.map(run, range(3)))) == 1
 
 
 def test_an_idle_sandbox_ends_and_says_so(state):
@@ -206,7 +206,8 @@ def test_serve_in_this_process_until_it_is_told_to_stop(state, capsys):
     assert capsys.readouterr().out.endswith("There was no request for 0.05 seconds: the sandbox stops.\n")
     with running(small(state)) as sandbox:
         assert main([*command_line(small(state))]) == 1
-        assert sandbox.url in capsys.readouterr().err
+        refusal = f"at {sandbox.url}; join it, end it first, or name another state folder."
+        assert capsys.readouterr().err.strip().endswith(refusal)
         port = sandbox.url.rpartition(":")[2]
         assert main([*command_line(small(state.parent / "other")), "--port", port]) == 1
         assert f"Port {port} of 127.0.0.1 is taken" in capsys.readouterr().err
@@ -217,10 +218,6 @@ def test_serve_ends_quietly_on_a_signal(state, number):
     process = serve(state)
     wait_until(lambda: find(state) is not None)
     url = find(state).url
-    second = serve(state)
-    out, err = second.communicate(timeout=120)
-    assert (second.returncode, out) == (1, "")
-    assert err.strip().endswith(f"at {url}; join it, end it first, or name another state folder.")
     process.send_signal(number)
     out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, "")

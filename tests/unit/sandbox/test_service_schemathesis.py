@@ -82,12 +82,12 @@ def examine(api, real, path, method, times):
         )
 
     ask()
-    assert asked > 3 or not operation.get_request_payload_content_types() + list(operation.iter_parameters())
+    assert asked or not operation.get_request_payload_content_types() + list(operation.iter_parameters())
 
 
 @pytest.mark.parametrize(("path", "method"), SERVED)
 def test_answers_are_as_described(api, real, path, method):
-    examine(api, real, path, method, 2)
+    examine(api, real, path, method, 1)
 
 
 @pytest.mark.soak

@@ -48,9 +48,9 @@ def sandbox_of_snapshots(tmp_path_factory, signing_key):
         now=NOW,
         projects=("enwiki", "frwiki"),
         namespaces=(0, 10),
-        changes_per_hour=20,
+        changes_per_hour=5,
         body_bytes=300,
-        chunk_bytes=200_000,
+        chunk_bytes=100_000,
     )
     with running(settings, world=QuietWorld(settings)) as sandbox:
         yield sandbox
@@ -383,7 +383,7 @@ class TestOutOfTurn:
 
     def test_only_what_someone_sees_or_just_saw_is_kept(self, client):
         client.call(ONE)
-        for _ in range(5):
+        for _ in range(4):
             client.sandbox.exports.export("enwiki_namespace_0")
             client.call(ONE)
         folder = next((client.sandbox.settings.state / "snapshots").glob("*/*/enwiki_namespace_0"))

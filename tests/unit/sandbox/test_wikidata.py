@@ -12,6 +12,7 @@ import pytest
 
 from resources.sandbox import Settings, running
 from resources.sandbox.store.archived_world import ArchivedWorld
+from resources.sandbox.world.history.entity_timetable import SPECIAL_ITEMS, Numbers
 from tests.unit.sandbox.conftest import logged_in, prepared_state
 
 HOUR = timedelta(hours=1)
@@ -20,8 +21,13 @@ WIKI = "wikidatawiki"
 
 
 def world_of(state, **options):
-    usual = {"projects": ("frwiki",), "body_bytes": 500, "entities": 125}
+    usual = {"projects": ("frwiki",), "changes_per_hour": 20, "body_bytes": 500, "entities": 125}
     return ArchivedWorld(Settings(state=state, **{**usual, **options}))
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return world_of(tmp_path_factory.mktemp("entities"))
 
 
 def lines_of(file):
@@ -39,8 +45,7 @@ def age(record):
     return whole, fraction.ljust(6, "0")
 
 
-def test_hours_folded_by_the_newest_event_of_each_entity_are_the_truth(tmp_path):
-    world = world_of(tmp_path)
+def test_hours_folded_by_the_newest_event_of_each_entity_are_the_truth(world):
     hours = [START + number * HOUR for number in range(4)]
     newest = {}
     for hour in hours:
@@ -60,8 +65,7 @@ def test_hours_folded_by_the_newest_event_of_each_entity_are_the_truth(tmp_path)
     assert len(kinds) == 8
 
 
-def test_a_snapshot_holds_every_entity_and_few_twice(tmp_path):
-    world = world_of(tmp_path)
+def test_a_snapshot_holds_every_entity_and_few_twice(world):
     found = Counter()
     for identifier in world.entity_identifiers():
         for record in lines_of(world.snapshot(identifier, START)):
@@ -72,8 +76,7 @@ def test_a_snapshot_holds_every_entity_and_few_twice(tmp_path):
     assert {name[0] for name in expected} == {"Q", "P"}
 
 
-def test_articles_point_to_items_that_point_back(tmp_path):
-    world = world_of(tmp_path)
+def test_articles_point_to_items_that_point_back(world):
     items = truth(world, START)
     about = {}
     for record in world.truth("frwiki", 0, START):
@@ -86,15 +89,15 @@ def test_articles_point_to_items_that_point_back(tmp_path):
 
 def test_an_entity_may_have_400_languages_or_megabytes_of_statements(tmp_path):
     world = world_of(tmp_path, body_bytes=6000)
-    records = truth(world, START).values()
-    assert max(len(record["entity"].get("labels", ())) for record in records) == 400
-    assert 3e6 < max(len(json.dumps(record["entity"]["statements"])) for record in records) < 8e6
+    vast, polyglot = (world.entity(Numbers().settled(SPECIAL_ITEMS + number), START)["entity"] for number in range(2))
+    assert len(polyglot["labels"]) == 400
+    assert 3e6 < len(json.dumps(vast["statements"])) < 8e6
 
 
-def test_statements_have_every_form_of_value(tmp_path):
+def test_statements_have_every_form_of_value(world):
     snaks = [
         statement
-        for record in truth(world_of(tmp_path), START).values()
+        for record in truth(world, START).values()
         for statements in record["entity"]["statements"].values()
         for statement in statements
     ]

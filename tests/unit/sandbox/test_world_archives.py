@@ -28,7 +28,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def settings_in(state, **options):
-    return Settings(**{"state": state, "projects": ("frwiki",), "changes_per_hour": 400, "body_bytes": 900, **options})
+    return Settings(**{"state": state, "projects": ("frwiki",), "changes_per_hour": 150, "body_bytes": 1500, **options})
 
 
 @pytest.fixture(scope="module")
@@ -180,9 +180,11 @@ import pathlib, sys
 from datetime import datetime
 from resources.sandbox.settings import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
-settings = Settings(state=pathlib.Path(sys.argv[1]), projects=("frwiki",), changes_per_hour=400, body_bytes=900)
-for batch in ArchivedWorld(settings, member_bytes=200_000).batches(datetime.fromisoformat(sys.argv[2])):
+settings = Settings(state=pathlib.Path(sys.argv[1]), projects=("frwiki",), changes_per_hour=150, body_bytes=1500)
+world, start = ArchivedWorld(settings, member_bytes=200_000), datetime.fromisoformat(sys.argv[2])
+for batch in world.batches(start):
     print(batch.version, batch.record)
+print(world.snapshot("frwiki_namespace_0", start).record)
 """
 
 
@@ -197,7 +199,7 @@ def test_archives_are_byte_identical_across_processes_that_may_make_them_at_once
     answers = [maker.communicate(timeout=120)[0] for maker in makers]
     assert [maker.returncode for maker in makers] == [0, 0, 0]
     expected = "".join(f"{batch.version} {batch.record}\n" for batch in world.batches(START))
-    assert answers == [expected] * 3
+    assert answers == [f"{expected}{world.snapshot('frwiki_namespace_0', START).record}\n"] * 3
     assert not list(tmp_path.rglob("*.part"))
 
 

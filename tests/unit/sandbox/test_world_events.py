@@ -75,7 +75,7 @@ EDITOR_KEYS = [
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     settings = Settings(
-        state=tmp_path_factory.mktemp("world"), projects=("frwiki", "enwiki"), changes_per_hour=200, body_bytes=3000
+        state=tmp_path_factory.mktemp("world"), projects=("frwiki", "enwiki"), changes_per_hour=100, body_bytes=3000
     )
     return World(settings)
 
@@ -91,7 +91,7 @@ def test_every_kind_of_change_at_least_five_times_in_any_three_hours(tmp_path, r
         Counter(
             e.kind for e in world.events(project, START + n * HOUR, START + (n + 1) * HOUR) if e.title.namespace == 0
         )
-        for n in range(5)
+        for n in range(4)
     ]
     for window in range(len(hours) - 2):
         counts = sum(hours[window : window + 3], Counter())
@@ -107,8 +107,8 @@ def test_the_default_world_has_pages_by_the_ten_thousands_and_big_worlds_by_the_
 
 
 def test_scripts_end_as_they_begin_and_touch_every_page():
+    timetable = Timetable(1, "frwiki", (0, 10, 14), 2200, Titles(Lexicon("fr")))
     for script in (*scripts.SPECIAL, *scripts.ORDINARY):
-        timetable = Timetable(1, "frwiki", (0, 10, 14), 2200, Titles(Lexicon("fr")))
         cast = next(cast for cast in timetable.casts if cast.script is script)
         assert len(script.acts) == len(sorted(script.acts, key=lambda act: act.hour))
         assert max(act.hour for act in script.acts) < script.period
@@ -294,7 +294,7 @@ def test_the_previous_version_is_the_one_told_before(world):
             assert record["previous_version"]["number_of_characters"] == before["number_of_characters"]
             checked += 1
         told[record["identifier"], version["identifier"]] = version
-    assert checked > 30
+    assert checked > 10
 
 
 def test_every_revision_has_a_text_of_its_own_and_pages_differ_in_size(world):

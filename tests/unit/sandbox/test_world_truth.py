@@ -21,7 +21,7 @@ START = datetime(2026, 11, 19, 22, tzinfo=UTC)
 
 
 def small(state, **options):
-    return Settings(**{"state": state, "projects": ("frwiki",), "changes_per_hour": 220, "body_bytes": 800, **options})
+    return Settings(**{"state": state, "projects": ("frwiki",), "changes_per_hour": 60, "body_bytes": 300, **options})
 
 
 def lines_of(batch):
@@ -89,38 +89,32 @@ def test_every_article_is_found_by_its_name_and_no_other_is(tmp_path, project):
         assert world.article(project, other, START) is None
 
 
-@pytest.mark.parametrize("overlap", [True, False])
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_files_folded_by_the_rule_are_the_truth(tmp_path, seed, overlap):
+@pytest.mark.parametrize(("seed", "overlap"), [(1, True), (2, False)])
+def test_files_folded_by_the_rule_are_the_truth_of_all_namespaces_and_of_each_alone(tmp_path, seed, overlap):
     settings = small(tmp_path, seed=seed, overlap=overlap)
     world = ArchivedWorld(settings)
     hours = [START + n * HOUR for n in range(7)]
+    records = list(files(world, hours))
     truth = truth_of(world, settings, lambda project: world.export_started_at(project, hours[-1]), hours[0])
-    assert len(truth) > 500
-    assert folded(files(world, hours)) == truth
-
-
-@pytest.mark.parametrize("namespace", [0, 10, 14])
-def test_one_namespace_alone_folds_to_its_truth(tmp_path, namespace):
-    settings = small(tmp_path)
-    world = ArchivedWorld(settings)
-    hours = [START + n * HOUR for n in range(9)]
-    truth = truth_of(
-        world, settings, lambda project: world.export_started_at(project, hours[-1]), hours[0], (namespace,)
-    )
-    assert folded(files(world, hours, (namespace,))) == truth
+    assert len(truth) > 200
+    assert folded(records) == truth
+    for namespace in (0, 10, 14):
+        alone = [record for record in records if record["namespace"]["identifier"] == namespace]
+        assert folded(alone) == {
+            title: record for title, record in truth.items() if record["namespace"]["identifier"] == namespace
+        }
 
 
 def test_truth_holds_at_any_moment(tmp_path):
-    settings = small(tmp_path, seed=7, changes_per_hour=60)
+    settings = small(tmp_path, seed=7, changes_per_hour=20)
     world = ArchivedWorld(settings)
     draw = random.Random(7)
-    first = START - 6 * HOUR
+    first = START - 4 * HOUR
     events = [e for e in world.events("frwiki", first, START + 3 * HOUR) if e.type != "visibility-change"]
     records = [world.record(event) for event in events]
     # moments between any two events, and those right at an event, where `before` decides
-    moments = [START + timedelta(microseconds=draw.randrange(3 * 3_600_000_000)) for _ in range(5)]
-    at_events = draw.sample([event for event in events if event.kind != "edit"], 5)
+    moments = [START + timedelta(microseconds=draw.randrange(3 * 3_600_000_000)) for _ in range(3)]
+    at_events = draw.sample([event for event in events if event.kind != "edit"], 4)
     moments += [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=event.published) for event in at_events]
     for moment in moments:
         micros = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
@@ -133,10 +127,10 @@ def test_truth_holds_at_any_moment(tmp_path):
 
 def test_without_since_every_page_is_told_and_later_hours_agree_with_it(tmp_path):
     """The full state at T and the files from T on fold to the full state later: snapshot + batches = now."""
-    settings = small(tmp_path, changes_per_hour=40)
+    settings = small(tmp_path, changes_per_hour=20)
     world = ArchivedWorld(settings)
     before = list(world.truth("frwiki", 0, START))
-    hours = [START + n * HOUR for n in range(13)]
+    hours = [START + n * HOUR for n in range(7)]
     end = world.export_started_at("frwiki", hours[-1])
     now = {("frwiki", record["name"]): record for record in world.truth("frwiki", 0, end)}
     assert folded([*before, *files(world, hours, (0,))]) == now
@@ -144,7 +138,7 @@ def test_without_since_every_page_is_told_and_later_hours_agree_with_it(tmp_path
     assert len({record["name"] for record in before}) == len(before)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_snapshot_and_the_hours_from_its_own_on_fold_to_the_truth(tmp_path, seed):
     """With what stands in the snapshot twice, what stands there still, and hours that begin before it."""
     settings = small(tmp_path, seed=seed)
@@ -174,7 +168,7 @@ def test_truth_refuses_what_the_sandbox_does_not_have(tmp_path):
 
 
 def test_several_projects_and_a_body_of_every_article(tmp_path):
-    settings = small(tmp_path, projects=("enwiki", "simplewiki"), changes_per_hour=150)
+    settings = small(tmp_path, projects=("enwiki", "simplewiki"), changes_per_hour=20)
     world = ArchivedWorld(settings)
     hours = [START + n * HOUR for n in range(4)]
     truth = truth_of(world, settings, lambda project: world.export_started_at(project, hours[-1]), hours[0])

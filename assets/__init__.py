@@ -1,10 +1,9 @@
 """The assets of every declared dataset, then the current states and the published file.
 
-    families                    lists, hourly files, snapshots, lookups, streams: a factory for each
-    steps                       the work for one hour, one snapshot, a lookup, the stream: plain functions
-    checks, coverage_checks     conditions that must hold: for the results of a run, and at any time
-    current, published, report  assets that are built from all of them
-    maintenance                 compaction, and the removal of replaced files
+    families                               lists, hourly files, snapshots, lookups, streams: a factory for each
+    steps                                  the work for one hour, one snapshot, a lookup, the stream: plain functions
+    checks, coverage_checks                conditions that must hold: for the results of a run, and at any time
+    current, compacted, published, report  assets that are built from all of them
 
 `pipelines` decides when something runs; `resources` accesses the outside.
 """

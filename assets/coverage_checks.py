@@ -7,11 +7,12 @@ unverified input by itself. Checks are there for people.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import dagster as dg
 
 from assets import layers
-from assets.checks.findings import NAMED, told
+from assets.checks import NAMED, told
 from assets.failures import sentence
 from assets.families import lookups
 from assets.partitions import HOURS, key_of, recent_hours
@@ -32,29 +33,32 @@ def health_of(enterprise: EnterpriseResource, warehouse: WarehouseResource, now:
     return health(warehouse.warehouse, scopes, now, published=False)
 
 
+def _warning(description: str | None, *, is_wrong: bool, **metadata: Any) -> dg.AssetCheckResult:
+    """The result of a check that warns."""
+    return dg.AssetCheckResult(
+        passed=not is_wrong, severity=dg.AssetCheckSeverity.WARN, description=description or None, metadata=metadata
+    )
+
+
 @dg.asset_check(
     asset=_PUBLISHED,
     name="last_48_hours_covered",
     description="Each of the last 48 hours, since the mirror began, is loaded, empty or absent, for every mirrored "
-    "dataset, project and namespace; "
-    "`wme status` reports the same. The service keeps two days: an hour that is missing longer is lost.",
+    "dataset, project and namespace; `wme status` reports the same. The service keeps two days: an hour that is "
+    "missing longer is lost.",
 )
 def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
     """Name the hours of the last two days that are missing."""
     found = health_of(enterprise, warehouse, datetime.now(UTC))
     more = [f"And {len(found.uncovered) - NAMED:,} more."] if len(found.uncovered) > NAMED else []
     counts = Counter(OUTSIDE if cell.state == OUTSIDE else None for place in found.places for cell in place.cells)
-    return dg.AssetCheckResult(
-        passed=not found.uncovered,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=" ".join([*map(markdown_text, found.uncovered[:NAMED]), *more, *filter(None, [remedy(found.gaps)])])
-        or None,
-        metadata={
-            "missing": sum(gap.hour_count for gap in found.gaps),
-            "lagging": len(found.lagging),
-            "looked_at": counts[None],
-            "before_the_mirror": counts[OUTSIDE],
-        },
+    return _warning(
+        " ".join([*map(markdown_text, found.uncovered[:NAMED]), *more, *filter(None, [remedy(found.gaps)])]),
+        is_wrong=bool(found.uncovered),
+        missing=sum(gap.hour_count for gap in found.gaps),
+        lagging=len(found.lagging),
+        looked_at=counts[None],
+        before_the_mirror=counts[OUTSIDE],
     )
 
 
@@ -62,17 +66,15 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
     asset=_PUBLISHED,
     name="snapshots_loaded",
     description="Each mirrored project and namespace has a snapshot that its hours follow. Without one, only changed "
-    "pages are known: `articles` lacks "
-    "all others, and no moment is exact.",
+    "pages are known: `articles` lacks all others, and no moment is exact.",
 )
 def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
     """Name the projects and namespaces of which no snapshot is loaded."""
     found = health_of(enterprise, warehouse, datetime.now(UTC))
-    return dg.AssetCheckResult(
-        passed=not found.without_snapshot,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=" ".join(map(markdown_text, found.without_snapshot)) or None,
-        metadata={"missing": sum(place.has_snapshot is False for place in found.places)},
+    return _warning(
+        " ".join(map(markdown_text, found.without_snapshot)),
+        is_wrong=bool(found.without_snapshot),
+        missing=sum(place.has_snapshot is False for place in found.places),
     )
 
 
@@ -81,13 +83,11 @@ def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResourc
     asset=_PUBLISHED,
     name="no_failed_hours",
     description="None of the hours that `last_48_hours_covered` looks at has failed, or is only not published yet. To "
-    "repair one, read its message in "
-    "the asset's partitions, remove the cause, and materialize the hour again; what was fetched is kept.",
+    "repair one, read its message in the asset's partitions, remove the cause, and materialize the hour again; what "
+    "was fetched is kept.",
 )
 def no_failed_hours(
-    context: dg.AssetCheckExecutionContext,
-    enterprise: EnterpriseResource,
-    warehouse: WarehouseResource,
+    context: dg.AssetCheckExecutionContext, enterprise: EnterpriseResource, warehouse: WarehouseResource
 ) -> dg.AssetCheckResult:
     """Name the hours whose last attempt failed; a quiet failure is the dangerous one."""
     now, key = datetime.now(UTC), next(iter(context.selected_asset_check_keys)).asset_key
@@ -101,14 +101,8 @@ def no_failed_hours(
             count += len(failed)
             names = listed([hour_text(hour) for hour in failed], NAMED)
             wrong.append(f"{dataset.name}: {counted(len(failed), 'hour')} failed: {names}")
-    return dg.AssetCheckResult(
-        passed=not wrong,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=told(
-            wrong, "Read the message in the asset's partitions, remove the cause, and materialize the hour again."
-        ),
-        metadata={"failed": count},
-    )
+    what_to_do = "Read the message in the asset's partitions, remove the cause, and materialize the hour again."
+    return _warning(told(wrong, what_to_do), is_wrong=bool(wrong), failed=count)
 
 
 def failed_hours(
@@ -136,12 +130,8 @@ def _mirrored(enterprise: EnterpriseResource) -> list[Dataset]:
 def lake_files_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
     """Name the lake files that are gone or damaged, after the publication tried to make them again."""
     wrong = [str(file) for file in warehouse.warehouse.faulty_lake_files()]
-    return dg.AssetCheckResult(
-        passed=not wrong,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=told(wrong, "The log of the publication says why they were not made again from the archive."),
-        metadata={"wrong": len(wrong)},
-    )
+    what_to_do = "The log of the publication says why they were not made again from the archive."
+    return _warning(told(wrong, what_to_do), is_wrong=bool(wrong), wrong=len(wrong))
 
 
 @dg.asset_check(
@@ -149,8 +139,7 @@ def lake_files_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
     asset=layers.warehouse_key(datasets.LOOKUPS),
     name="articles_as_looked_up",
     description="Once a day, a random sample of `articles` (WME_CHECK_PAGES) agrees with the service. Each page costs "
-    "a unit of the account's quota; "
-    "a page that has changed since the last loaded hour is not compared.",
+    "a unit of the account's quota; a page that has changed since the last loaded hour is not compared.",
 )
 def articles_as_looked_up(
     context: dg.AssetCheckExecutionContext,
@@ -164,15 +153,12 @@ def articles_as_looked_up(
         found = lookups.reconcile(enterprise, lake, warehouse.warehouse, engine, context.log.info)
     except MirrorError as error:
         return dg.AssetCheckResult(passed=True, description=f"Nothing was compared: {markdown_text(sentence(error))}")
-    return dg.AssetCheckResult(
-        passed=not found.different,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=told(found.different, "A newer snapshot repairs all pages of a project."),
-        metadata={
-            "compared": found.compared_count,
-            "not_found": found.missing_count,
-            "different": len(found.different),
-        },
+    return _warning(
+        told(found.different, "A newer snapshot repairs all pages of a project."),
+        is_wrong=bool(found.different),
+        compared=found.compared_count,
+        not_found=found.missing_count,
+        different=len(found.different),
     )
 
 
@@ -183,18 +169,14 @@ def nothing_needs_attention(sentences: Callable[[], Sequence[str]]) -> dg.AssetC
         asset=_PUBLISHED,
         name="nothing_needs_attention",
         description="Passes if `wme status --check` does: no gap, no project behind or without a snapshot, nothing "
-        "wrong with the disk, the account, the "
-        "stream, the lake files or the engine. The other checks say the same of one of these each.",
+        "wrong with the disk, the account, the stream, the lake files or the engine. The other checks say the same of "
+        "one of these each.",
     )
     def check() -> dg.AssetCheckResult:
         """Name everything that needs attention."""
         found = list(sentences())
-        return dg.AssetCheckResult(
-            passed=not found,
-            severity=dg.AssetCheckSeverity.WARN,
-            description=told(found, "`wme status` shows the rest of the state."),
-            metadata={"attention_count": len(found)},
-        )
+        what_to_do = "`wme status` shows the rest of the state."
+        return _warning(told(found, what_to_do), is_wrong=bool(found), attention_count=len(found))
 
     return check
 

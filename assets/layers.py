@@ -1,14 +1,23 @@
-"""The three layers of a dataset as Dagster has them: archive, lake and warehouse, an asset each."""
+"""The three layers of a dataset as Dagster has them: archive, lake and warehouse, an asset each.
+
+Dagster's daemon acts on automation conditions and freshness. The pipeline's own runs bring an hour through all layers,
+so nothing follows them. `FOLLOW_UPSTREAM` is for assets that somebody materialized by hand, for example the archive of
+some hours: their lake and then their tables follow. Only the automation sensors evaluate it, and they are off until
+somebody turns them on. The sensor `publish_pending` brings the current states and the published file up to date.
+
+Freshness is of assets and not of hours: an old hour that is materialized again makes its assets fresh as well. The
+check `last_48_hours_covered` reports each missing hour; freshness reports that the pipeline does not run at all.
+"""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import dagster as dg
 
-from assets.automation import FOLLOW_UPSTREAM, OF_FAMILY
 from assets.describe import OWNERS, lake_metadata, table_metadata
-from resources.datasets import Family
+from resources.datasets import LATE, RETENTION, Family
 from resources.lake import conversion_version, list_version
 
 if TYPE_CHECKING:
@@ -17,6 +26,21 @@ if TYPE_CHECKING:
     from resources.datasets import Dataset
     from resources.tables import Table
 
+#: Each change triggers one run; failures trigger none. The history from before a sensor was turned on is no change.
+FOLLOW_UPSTREAM: Final = (
+    dg.AutomationCondition.any_deps_updated().since_last_handled()
+    & ~dg.AutomationCondition.any_deps_missing()
+    & ~dg.AutomationCondition.any_deps_in_progress()
+    & ~dg.AutomationCondition.in_progress()
+).with_label("the layer before it has changed")
+#: For assets that each hour changes. It fails long before the service forgets an hour.
+HOURLY: Final = dg.FreshnessPolicy.time_window(warn_window=LATE, fail_window=RETENTION / 4)
+#: Lists change rarely and are fetched once a day. Snapshots and lookups are fetched when there is reason to, so nothing
+#: is late there.
+_FRESHNESS: Final = {
+    Family.HOURLY: HOURLY,
+    Family.LIST: dg.FreshnessPolicy.time_window(warn_window=timedelta(days=1.5), fail_window=timedelta(days=3)),
+}
 
 #: Where everything comes from: no asset of ours, so it is never materialized, but the graph begins there.
 SERVICE: Final = dg.AssetSpec(
@@ -33,10 +57,8 @@ SERVICE: Final = dg.AssetSpec(
 _STEPWISE: Final = frozenset({Family.LIST, Family.SNAPSHOT, Family.HOURLY})
 
 
-#: What a run makes as a whole has a code version, so that the Dagster UI shows that it was made by another declaration.
-#: Of hours and snapshots each
-#: partition would have to be made again at once: whatever was made alone before the version was there would be shown as
-#: out of date for good.
+#: Results of a whole run have a code version, so that the Dagster UI shows that they are of another declaration. Hours
+#: and snapshots have none: each partition would have to be made again at once, or be shown as out of date for good.
 _VERSIONS: Final[dict[Family, Callable[[Table], str]]] = {Family.LIST: list_version, Family.LOOKUP: conversion_version}
 
 
@@ -94,7 +116,7 @@ def specs(dataset: Dataset, *, skippable: bool = False) -> tuple[dg.AssetSpec, d
     common: dict[str, Any] = {
         "skippable": skippable,
         "owners": list(OWNERS),
-        "freshness_policy": OF_FAMILY.get(dataset.family),
+        "freshness_policy": _FRESHNESS.get(dataset.family),
     }
     made_by = _VERSIONS.get(dataset.family)
     more = f"\n\n{SNAPSHOT_KEYS}" if dataset.family is Family.SNAPSHOT else ""

@@ -6,13 +6,12 @@ from typing import Any
 import dagster as dg
 
 from assets import current, layers
-from assets.automation import HOURLY
 from assets.coverage_checks import failed_hours
 from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown, sized
 from assets.failures import as_failure
-from assets.maintenance.housekeeping import clean, is_due
 from assets.partitions import HOUR
 from assets.steps import rebuilding, repair
+from assets.steps.housekeeping import clean, is_due
 from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.data_folder import facts_of
@@ -51,7 +50,7 @@ def published_warehouse() -> dg.AssetsDefinition:
         group_name="published",
         kinds={"duckdb"},
         owners=list(OWNERS),
-        freshness_policy=HOURLY,
+        freshness_policy=layers.HOURLY,
         description="The DuckDB file for analysts: tables natively, bodies as views over the lake. A new file is made "
         "beside and renamed over the old one, so that a reader never waits and never sees half a load. Files of the "
         "lake and the archive that were replaced go after a grace period.",

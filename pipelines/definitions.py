@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import coverage_checks, current, layers, partitions, published, report
+from assets import compacted, coverage_checks, current, layers, partitions, published, report
 from assets.families import hourly, lists, lookups, snapshots, streams
-from assets.maintenance import compacted
 from pipelines.automation.jobs import build_jobs, stream
 from pipelines.automation.schedules import build_schedules
 from pipelines.automation.sensors import build_sensors

@@ -14,15 +14,14 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets import layers, run_tags
-from assets.checks import hourly_checks
+from assets import checks, layers, run_tags
 from assets.describe import earlier_materialization, work_of
 from assets.failures import RunConfig, failed_hours, failure, sentence, tell
 from assets.partitions import hour_of, key_of, oldest_hour, recent_hours
 from assets.steps.hour_layers import Layer
 from assets.steps.hourly_run import HourlyRun
 from resources.adapters import HOURS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
-from resources.datasets import ARTICLE_CHANGES, Dataset
+from resources.datasets import Dataset
 from resources.errors import MirrorError, ends_run
 from resources.formatting import hour_text, markdown_text
 from resources.lake import sweep
@@ -45,7 +44,7 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
     @dg.multi_asset(
         name=f"hourly_{dataset.archive}",
         specs=layers.specs(dataset, skippable=True),
-        check_specs=[check.spec for check in hourly_checks.hourly(dataset)],
+        check_specs=[check.spec for check in checks.of_files(dataset)],
         partitions_def=hours,
         can_subset=True,
         # a day per run: a run of its own for each hour would cost more than the hour
@@ -85,7 +84,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
     if not selected:
         # checks asked for by themselves, which come without hours: look at all that could still be fetched again
         run.recall(recent_hours(datetime.now(UTC)))
-        yield from hourly_checks.of_run(run, context.selected_asset_check_keys)
+        yield from checks.of_run(run, context.selected_asset_check_keys)
         return
     if not context.has_partition_key and not context.has_partition_key_range:
         raise dg.Failure(
@@ -140,12 +139,12 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
                     run.stop(error, hours[number + 1 :])
     _leave_out(context, run)
     if len(run.failed) < len(hours) and not run.is_warehouse_unavailable:
-        yield from hourly_checks.of_run(run, context.selected_asset_check_keys)
+        yield from checks.of_run(run, context.selected_asset_check_keys)
     if run.failed:
         _tell_failures(context, run, made)
         left_out = run.gone.keys() - run.failed.keys()
         cause = run.lost or next(iter(run.failed.values()))
-        what = "" if run.dataset is ARTICLE_CHANGES else f"{run.dataset.name}: "
+        what = "" if run.dataset.stream else f"{run.dataset.name}: "
         raise failed_hours(run.failed, len(hours) - len(left_out), what) from cause
 
 

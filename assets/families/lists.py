@@ -6,22 +6,32 @@ Source: the service's metadata endpoints, /v2/codes, /v2/languages, /v2/projects
 """
 
 import hashlib
+import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import dagster as dg
+import pyarrow.parquet as pq
 
 from assets import layers
-from assets.checks import list_checks
-from assets.checks.findings import results
+from assets.checks import Check, Found, results
 from assets.describe import preview
 from assets.failures import as_failure
 from assets.steps.converting import NotArchivedError
 from resources import files
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
-from resources.datasets import Dataset
+from resources.datasets import Dataset, named
 from resources.enterprise import endpoints
+from resources.formatting import counted
 from resources.lake import ListConversion, convert_list
+
+#: What of the settings must be in a list, and the setting.
+_MIRRORED = {named("projects"): "WME_PROJECTS", named("namespaces"): "WME_NAMESPACES"}
+
+_Converted = tuple[bytes, ListConversion]
+_Loaded = tuple[list[tuple[Any, ...]], EnterpriseResource]
 
 
 def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
@@ -49,7 +59,7 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
     @dg.multi_asset(
         name="lake_reference",
         specs=[layers.specs(one)[1] for one in lists],
-        check_specs=[list_checks.converted(one).spec for one in lists],
+        check_specs=[_check_of_file(one).spec for one in lists],
         can_subset=True,
     )
     def convert(context: dg.AssetExecutionContext, lake: LakeResource) -> Iterator[Any]:
@@ -57,7 +67,7 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
         selected = layers.own(context.selected_asset_keys)
         checked = {layers.unprefixed(check.asset_key) for check in context.selected_asset_check_keys}
         for dataset in lists:
-            check, key = list_checks.converted(dataset), layers.lake_key(dataset)
+            key = layers.lake_key(dataset)
             if key not in selected and key not in checked:
                 continue
             with as_failure():
@@ -78,13 +88,12 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
                     metadata=metadata,
                     data_version=dg.DataVersion(hashlib.md5(raw, usedforsecurity=False).hexdigest()),
                 )
-            made = list_checks.Converted(raw, conversion.path, conversion.odd)
-            yield from results([check], made, context.selected_asset_check_keys)
+            yield from results([_check_of_file(dataset)], (raw, conversion), context.selected_asset_check_keys)
 
     @dg.multi_asset(
         name="warehouse_reference",
         specs=[layers.specs(one)[2] for one in lists],
-        check_specs=[check.spec for one in lists for check in list_checks.loaded(one)],
+        check_specs=[check.spec for one in lists for check in _checks_of_table(one)],
         can_subset=True,
     )
     def load(
@@ -104,13 +113,13 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
         with as_failure(), warehouse.warehouse.auditing() as auditor:
             keys = {dataset: auditor.keys(dataset) for dataset in lists}
         for dataset in lists:
-            made = list_checks.Loaded(keys[dataset], enterprise)
-            yield from results(list_checks.loaded(dataset), made, context.selected_asset_check_keys)
+            made = keys[dataset], enterprise
+            yield from results(_checks_of_table(dataset), made, context.selected_asset_check_keys)
 
     return [archive, convert, load]
 
 
-def _converted(dataset: Dataset, lake: LakeResource) -> tuple[bytes, ListConversion]:
+def _converted(dataset: Dataset, lake: LakeResource) -> _Converted:
     """A list as it is archived, and its Parquet file, which is made where it is not there."""
     try:
         raw = files.read(lake.layout.list_archive(dataset))
@@ -119,3 +128,58 @@ def _converted(dataset: Dataset, lake: LakeResource) -> tuple[bytes, ListConvers
             f"The list of {dataset.name} is not archived; materialize archive/reference first."
         ) from error
     return raw, convert_list(dataset, raw, lake.layout)
+
+
+def _check_of_file(dataset: Dataset) -> Check[_Converted]:
+    key = layers.lake_key(dataset)
+    return Check(
+        "rows_accounted",
+        key,
+        "The Parquet file holds a row for each record of the archived list.",
+        _accounted,
+        f"Remove the Parquet file and materialize {key.to_user_string()}; the archived list is whole. Records that are "
+        "named here came like this from the service: report them to the vendor.",
+    )
+
+
+def _checks_of_table(dataset: Dataset) -> list[Check[_Loaded]]:
+    key, setting = layers.warehouse_key(dataset), _MIRRORED.get(dataset)
+    again = f"Materialize {layers.archive_key(dataset).to_user_string()} and what follows from it."
+    empty = f"The service sent an empty list. {again}"
+    found = [
+        Check("not_empty", key, "The list has rows.", partial(_empty, dataset), empty),
+        Check("unique_key", key, "No entry appears twice in the list.", _repeated, again),
+        Check(
+            "mirrored_known",
+            key,
+            f"The service's list has everything that {setting} names.",
+            partial(_unknown, dataset),
+            f"Nothing new can come of it. What is loaded stays. Correct {setting}, or ask the service why it is gone.",
+            is_warning=True,
+        ),
+    ]
+    return found if setting else found[:2]
+
+
+def _accounted(made: _Converted) -> Found:
+    raw, conversion = made
+    expected, count = len(json.loads(raw)), pq.read_metadata(conversion.path).num_rows
+    wrong = f"{counted(count, 'row')} in {conversion.path}, {counted(expected, 'record')} archived"
+    return Found([wrong, *conversion.odd] if count != expected else [], expected)
+
+
+def _empty(dataset: Dataset, made: _Loaded) -> Found:
+    return Found([] if made[0] else [f"{dataset.name} has no row"], len(made[0]))
+
+
+def _repeated(made: _Loaded) -> Found:
+    counts = Counter(made[0])
+    wrong = [f"{', '.join(map(str, key))} has {count} rows" for key, count in counts.items() if count > 1]
+    return Found(wrong, len(made[0]))
+
+
+def _unknown(dataset: Dataset, made: _Loaded) -> Found:
+    keys, enterprise = made
+    wanted = enterprise.settings.projects if dataset.name == "projects" else enterprise.settings.namespaces
+    known = {key for (key,) in keys}
+    return Found([f"the list of {dataset.name} lacks {one}" for one in wanted if one not in known], len(wanted))

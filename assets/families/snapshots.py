@@ -12,21 +12,13 @@ from typing import Any
 
 import dagster as dg
 
-from assets import layers
-from assets.checks import snapshot_checks
-from assets.checks.snapshot_checks import SnapshotsMade
+from assets import checks, layers
 from assets.describe import earlier_materialization, lake_metadata_of, sized, work_of
 from assets.failures import RunConfig, as_failure
 from assets.partitions import snapshots_of
 from assets.steps import snapshot
-from assets.steps.converting import NotArchivedError, convert_archives
-from resources.adapters import (
-    SNAPSHOTS_POOL,
-    EngineResource,
-    EnterpriseResource,
-    LakeResource,
-    WarehouseResource,
-)
+from assets.steps.converting import NotArchivedError, convert_archives, known_conversions
+from resources.adapters import SNAPSHOTS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
 from resources.datasets.paths import safe
 from resources.enterprise import SnapshotOptions
@@ -49,7 +41,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
     archive, in_lake, in_warehouse = layers.keys(dataset)
     made_of = layers.specs(dataset)
     partitions = snapshots_of(dataset)
-    specs = [check.spec for check in snapshot_checks.of_snapshots(dataset)]
+    specs = [check.spec for check in checks.of_files(dataset)]
 
     @dg.multi_asset(
         name=f"{dataset.archive}_files",
@@ -75,8 +67,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         if not selected:
             yield from _recalled(context, dataset, lake, warehouse)
             return
-        identifier = _identifier(context)
-        made = SnapshotsMade(dataset)
+        identifier, conversions = _identifier(context), []
         workers = engine.engine(context.log.info)
         missing = set(selected.values())
         with as_failure(context, missing):
@@ -113,10 +104,9 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
                 )
             else:
                 archived = _archived(context, dataset, lake, identifier)
-            made.archived[identifier] = archived
             if in_lake in selected:
                 with engine.converter(lake) as converter:
-                    conversions = made.conversions[identifier] = convert_archives(
+                    conversions = convert_archives(
                         identifier,
                         archived.archives,
                         lake.layout,
@@ -128,7 +118,9 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
                 yield _result(
                     context, selected[in_lake], archived.version, lake_metadata_of(conversions), is_new=is_new
                 )
-            yield from made.checked(context.selected_asset_check_keys, warehouse.warehouse)
+            yield from checks.of_snapshots(
+                dataset, {identifier: (archived, conversions)}, warehouse.warehouse, context.selected_asset_check_keys
+            )
 
     @dg.multi_asset(
         name=f"{dataset.archive}_load",
@@ -162,8 +154,9 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
             metadata["boundary_at"] = dg.MetadataValue.timestamp(loaded.boundary_at)
         yield _result(context, selected[in_warehouse], archived.version, metadata, is_new=loaded.changed)
         with as_failure():
-            made = SnapshotsMade(dataset, {archived.identifier: archived}, {archived.identifier: conversions})
-            yield from made.checked(context.selected_asset_check_keys, warehouse.warehouse)
+            yield from checks.of_snapshots(
+                dataset, {identifier: (archived, conversions)}, warehouse.warehouse, context.selected_asset_check_keys
+            )
 
     return [files, load]
 
@@ -189,7 +182,7 @@ def _archived(
     identifier: str,
 ) -> snapshot.ArchivedSnapshot:
     try:
-        return snapshot.archived_snapshot(identifier, lake.layout, dataset=dataset)
+        return snapshot.archived_snapshot(identifier, lake.layout, dataset)
     except NotArchivedError:
         if _IDENTIFIER.fullmatch(identifier):
             raise
@@ -216,13 +209,19 @@ def _refused(context: dg.AssetExecutionContext, known: Iterable[str] = ()) -> dg
 def _recalled(
     context: dg.AssetExecutionContext, dataset: Dataset, lake: LakeResource, warehouse: WarehouseResource
 ) -> Iterator[Any]:
-    """Return the results of checks that were started alone, without a partition.
-
-    They cover every archived snapshot.
-    """
+    """Return the results of checks that were started alone, without a partition: for every archived snapshot."""
+    made, layout = {}, lake.layout
     with as_failure():
-        made = SnapshotsMade.recalled(dataset, lake)
-        yield from made.checked(context.selected_asset_check_keys, warehouse.warehouse)
+        for folder in sorted((layout.archive / dataset.archive).glob("*/")):
+            try:
+                archived = snapshot.archived_snapshot(folder.name, layout, dataset)
+            except NotArchivedError:
+                continue  # it was never complete
+            made[folder.name] = (
+                archived,
+                known_conversions(archived.archives, layout, lake.bodies_of(dataset), lake.record_bytes_max),
+            )
+        yield from checks.of_snapshots(dataset, made, warehouse.warehouse, context.selected_asset_check_keys)
 
 
 def _result(

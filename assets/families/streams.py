@@ -18,13 +18,14 @@ from assets.describe import OWNERS, lake_metadata
 from assets.failures import RunConfig, as_failure
 from assets.steps import stream
 from resources.adapters import STREAM_POOL, EnterpriseResource, LakeResource, WarehouseResource
-from resources.datasets import ARTICLE_CHANGES
-from resources.datasets.live import LIVE_CHANGES
+from resources.datasets import Family, datasets
 from resources.enterprise import StreamOptions
 from resources.formatting import counted
 from resources.lake.live import LiveLake
 
-KEY = dg.AssetKey(["lake", LIVE_CHANGES])
+(_STREAMED,) = (one for one in datasets(Family.HOURLY) if one.stream is not None)
+_FOLDER = str(_STREAMED.stream)
+KEY = dg.AssetKey(["lake", _FOLDER])
 _STEP = "__".join(KEY.path)
 #: What the run shows of itself on the way: often enough for a plot, too seldom to fill Dagster's history.
 OBSERVED_SECONDS = 300.0
@@ -94,7 +95,7 @@ LIVE = dg.AssetSpec(
     group_name="lake",
     kinds={"http", "parquet"},
     owners=list(OWNERS),
-    metadata=lake_metadata(ARTICLE_CHANGES.table),
+    metadata=lake_metadata(_STREAMED.table),
     description="Every event of the mirrored projects, seconds after it happened. Analysts query those of hours "
     "without a file as live_changes, and the pages as of the newest event as articles_live. A run of the job `stream` "
     "reads for an hour and the next one resumes at its last offset: turn the sensor keep_streaming on, or run "
@@ -123,7 +124,7 @@ def read_stream(
     prefix = context.op_def.name.removesuffix(_STEP).removesuffix("_")  # of another project
     key = KEY.with_prefix(prefix) if prefix else KEY
     until = time.monotonic() + config.minutes * 60
-    live = LiveLake(lake.layout, LIVE_CHANGES, ARTICLE_CHANGES.table, lake.bodies_of(ARTICLE_CHANGES), enterprise.scope)
+    live = LiveLake(lake.layout, _FOLDER, _STREAMED.table, lake.bodies_of(_STREAMED), enterprise.scope)
     whole, lately = Brought(), Brought()
 
     def say(kept: stream.Kept) -> None:

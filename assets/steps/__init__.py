@@ -1,4 +1,4 @@
-"""The work for one hour, one snapshot, a lookup and the stream, as plain functions.
+"""The work on the archive, the lake and the warehouse as plain functions, without Dagster.
 
-They plan, fetch, convert, load and compare.
+They plan, fetch, convert, load, repair, compact and remove.
 """

@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from assets.steps.converting import NotArchivedError
-from resources import datasets
 from resources.enterprise import errors, read_listing
 from resources.errors import MirrorError, ends_run, retryable
 from resources.formatting import counted, hour_text, listed, size_text
@@ -117,6 +116,7 @@ class ArchivedHour:
         listed_at: When the service was asked for the batch listing; None: now.
     """
 
+    dataset: Dataset
     hour: datetime
     archives: tuple[Archive, ...]
     absent: tuple[tuple[str, int], ...]
@@ -170,7 +170,7 @@ def plan_hour(
     client: EnterpriseClient,
     layout: Layout,
     scope: Scope,
-    dataset: Dataset = datasets.ARTICLE_CHANGES,
+    dataset: Dataset,
 ) -> Plan:
     """Ask the service for the list of an hour and compare it with the archive. One request, no quota.
 
@@ -249,6 +249,7 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
         listing = client.hours.listing(hour, dataset)
     client.lists.land(listing, layout.batch_list(dataset, hour))
     return ArchivedHour(
+        dataset=dataset,
         hour=hour,
         archives=tuple(_archive(dataset, hour, record, landed.path, landed.version) for record, landed in pairs),
         absent=plan.absent,
@@ -277,7 +278,7 @@ def archived_hour(
     hour: datetime,
     layout: Layout,
     scope: Scope,
-    dataset: Dataset = datasets.ARTICLE_CHANGES,
+    dataset: Dataset,
     *,
     partial: bool = False,
 ) -> ArchivedHour:
@@ -309,7 +310,7 @@ def archived_hour(
         archives.append(_archive(dataset, hour, record, path, record.version))
     check_alone(gone.values(), len(wanted) if partial else len(gone))
     return ArchivedHour(
-        hour, tuple(archives), absent, odd=odd, remark=listing.remark, damaged=gone, listed_at=listed_at
+        dataset, hour, tuple(archives), absent, odd=odd, remark=listing.remark, damaged=gone, listed_at=listed_at
     )
 
 
@@ -317,7 +318,6 @@ def load_hour(
     archived: ArchivedHour,
     conversions: Sequence[ConvertedFile],
     warehouse: Warehouse,
-    dataset: Dataset = datasets.ARTICLE_CHANGES,
     *,
     reload: bool = False,
 ) -> HourLoad:
@@ -335,7 +335,7 @@ def load_hour(
             HourStatus(archived.hour, project, ns, HourState.MISSING, why)
             for (project, ns), why in partial.reasons.items()
         ]
-    return warehouse.load_hour(archived.hour, conversions, statuses, dataset=dataset, reload=reload)
+    return warehouse.load_hour(archived.hour, conversions, statuses, dataset=archived.dataset, reload=reload)
 
 
 def state_of(error: Exception) -> HourState:

@@ -26,7 +26,6 @@ from assets.steps.hour import (
     state_of,
 )
 from assets.steps.hour_layers import Layer, archive_layer, hour_lake_layer, hour_warehouse_layer
-from resources import datasets
 from resources.enterprise import errors
 from resources.errors import MirrorError, ends_run, unavailable
 from resources.formatting import hour_text
@@ -67,7 +66,7 @@ class HourlyRun:
     warehouse: WarehouseResource
     converter: Converter | RemoteConverter
     engine: Engine
-    dataset: Dataset = datasets.ARTICLE_CHANGES
+    dataset: Dataset
     again: bool = False
     plans: dict[datetime, Plan] = field(default_factory=dict)
     archived: dict[datetime, ArchivedHour] = field(default_factory=dict)
@@ -164,7 +163,7 @@ class HourlyRun:
         if lake in selected:
             yield hour_lake_layer(lake, archived, conversions)
         if warehouse in selected:
-            load = load_hour(archived, conversions, self.warehouse.warehouse, self.dataset, reload=is_replaced)
+            load = load_hour(archived, conversions, self.warehouse.warehouse, reload=is_replaced)
             self.loaded.append(hour)
             self._keep_visibility_changes()
             yield hour_warehouse_layer(warehouse, conversions, load)
@@ -174,7 +173,7 @@ class HourlyRun:
 
         A failure fails no hour: the next load tries again.
         """
-        if self.dataset is datasets.ARTICLE_CHANGES:
+        if self.dataset.stream is not None:
             try:
                 self.warehouse.warehouse.keep_visibility_changes()
             except MirrorError as error:

@@ -18,7 +18,7 @@ from assets.steps import lookup
 from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import attempts
 from resources import datasets, files
-from resources.datasets import LOOKUPS, SNAPSHOT_ARTICLES, Family
+from resources.datasets import LOOKUPS, Family
 from resources.datasets.paths import hour_folder, hour_folders
 from resources.enterprise import read_listing
 from resources.errors import MirrorError, ends_run
@@ -171,7 +171,7 @@ def _steps(
         scope = _scope(dataset, hour, layout, enterprise) if only is None else sorted(only[dataset, hour])
         archived = batches.archived_hour(hour, layout, scope, dataset)
         archived, made = archived.converted(convert(hour_text(hour), archived.archives, dataset))
-        done.hour_count += batches.load_hour(archived, made, store, dataset).changed
+        done.hour_count += batches.load_hour(archived, made, store).changed
         archived.check()
 
     for dataset in datasets.datasets(Family.LIST) if only is None else ():
@@ -194,7 +194,7 @@ def kept_versions(layout: Layout, dataset: Dataset, identifier: str) -> list[Arc
     """Return the archived versions of a snapshot that the warehouse keeps, the oldest first, if complete."""
     sets = snapshot_sets.archived_sets(layout.snapshot_archive(dataset, identifier), dataset).values()
     complete = [one for one in sets if all(archive.path.exists() for archive in one.archives)]
-    count = 1 + KEEP_REPLACED if dataset == SNAPSHOT_ARTICLES else 1
+    count = 1 if dataset.state is None else 1 + KEEP_REPLACED
     return sorted(complete, key=lambda one: one.exported_at)[-count:]
 
 

@@ -106,7 +106,7 @@ class Repair:
         dataset, first = named(parts[0].table_name), parts[0]
         if dataset.family is Family.SNAPSHOT:
             assert first.snapshot_id is not None
-            archived = snapshot_sets.archived_snapshot(first.snapshot_id, self.layout, first.snapshot_version, dataset)
+            archived = snapshot_sets.archived_snapshot(first.snapshot_id, self.layout, dataset, first.snapshot_version)
             made = self._converted(archived.identifier, archived.archives, dataset, damaged)
             snapshot_sets.load_snapshot(archived, made, self.store, reload=True)
         elif dataset.family is Family.HOURLY:
@@ -120,7 +120,7 @@ class Repair:
                     "Nothing was changed. Restore the file from a backup."
                 )
             made = self._converted(hour_text(first.batch_hour), hour.archives, dataset, damaged)
-            batches.load_hour(hour, made, self.store, dataset, reload=True)
+            batches.load_hour(hour, made, self.store, reload=True)
         else:
             self._load_lookups(
                 dataset, {(part.project_id, part.namespace_id, part.source_at) for part in parts}, damaged

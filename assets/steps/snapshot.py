@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from assets.steps.converting import NotArchivedError, known_conversions
-from resources import datasets
 from resources.enterprise import FetchOptions, SnapshotOptions, read_sets
 from resources.lake import SnapshotArchive
 from resources.warehouse import ConvertedFile, Snapshot
@@ -75,13 +74,13 @@ def odd(listing: Listing[SnapshotRecord], scope: Scope) -> dict[str, str]:
     return {f"{project}_namespace_{ns}": why for (project, ns), why in listing.left_out(scope).items()}
 
 
-def is_archived(record: SnapshotRecord, layout: Layout, dataset: Dataset = datasets.SNAPSHOT_ARTICLES) -> bool:
+def is_archived(record: SnapshotRecord, layout: Layout, dataset: Dataset) -> bool:
     """Return True if this version of a snapshot is archived, complete.
 
     Versions have no order: a different one is newer.
     """
     try:
-        archived_snapshot(record.identifier, layout, record.version, dataset)
+        archived_snapshot(record.identifier, layout, dataset, record.version)
     except NotArchivedError:
         return False
     return True
@@ -107,7 +106,7 @@ def plan_snapshot(
     client: EnterpriseClient,
     layout: Layout,
     min_free_gb: float,
-    dataset: Dataset = datasets.SNAPSHOT_ARTICLES,
+    dataset: Dataset,
     options: SnapshotOptions | None = None,
 ) -> SnapshotPlan:
     """Plan how to fetch the snapshot, and its cost. Planning costs no quota.
@@ -133,11 +132,11 @@ def download(plan: SnapshotPlan, client: EnterpriseClient, engine: Engine) -> tu
 def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedSnapshot:
     """Have the snapshot in the archive, complete. Raises as `download`."""
     download(plan, client, engine)
-    return archived_snapshot(plan.identifier, layout, plan.snapshot.version, plan.dataset)
+    return archived_snapshot(plan.identifier, layout, plan.dataset, plan.snapshot.version)
 
 
 def archived_snapshot(
-    identifier: str, layout: Layout, version: str | None = None, dataset: Dataset = datasets.SNAPSHOT_ARTICLES
+    identifier: str, layout: Layout, dataset: Dataset, version: str | None = None
 ) -> ArchivedSnapshot:
     """A version as it is in the archive, the newest unless one is named. No network.
 
@@ -162,7 +161,7 @@ def archived_snapshot(
     return newest
 
 
-def archived_sets(folder: Path, dataset: Dataset = datasets.SNAPSHOT_ARTICLES) -> dict[Path, ArchivedSnapshot]:
+def archived_sets(folder: Path, dataset: Dataset) -> dict[Path, ArchivedSnapshot]:
     """The complete sets of a snapshot's folder in the archive, by their manifests; files of old ones may be gone."""
     return {one.path: _archived(one, dataset) for one in read_sets(folder)}
 

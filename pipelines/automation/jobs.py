@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import current, layers, published, report, run_tags
+from assets import compacted, current, layers, published, report, run_tags
 from assets.families import streams
-from assets.maintenance import compacted
 from pipelines.embedding import ALONE
 from pipelines.process.processes import executor
 from resources.datasets import Dataset, Family, datasets

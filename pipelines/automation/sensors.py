@@ -363,7 +363,7 @@ def _sentence_of(event: dg.DagsterEvent) -> str:
 
 
 def carry_to(layer: str, what: str, prefix: Prefix) -> dg.AutomationConditionSensorDefinition:
-    """The sensor that lets the assets of a layer follow those of the layer before it (`assets.automation`)."""
+    """The sensor that lets the assets of a layer follow those of the layer before it (`assets.layers`)."""
     return dg.AutomationConditionSensorDefinition(
         prefix.name(f"carry_to_{layer}"),
         target=dg.AssetSelection.groups(prefix.name(layer)),

@@ -1,6 +1,6 @@
 """Commands that write into the data folder: publish, rebuild, clean, compact, backup, restore and others.
 
-The work is in `pipelines/operations`, `assets/maintenance`, `assets/steps/lookup.py` and `resources/warehouse`.
+The work is in `pipelines/operations`, `assets/steps` and `resources/warehouse`.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def clean(*, dry_run: bool) -> None:
 
     Runs do this automatically. Files that are loaded, published, or needed to make those again are always kept.
     """
-    from assets.maintenance import housekeeping
+    from assets.steps import housekeeping
     from resources.lake import Layout
     from resources.warehouse import Warehouse
 
@@ -200,8 +200,8 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
     The schedule compact_each_hour does this automatically. Nobody who loads, publishes or reads waits for it; after an
     interrupt, run it again. If WME_ENGINE names a cluster, its workers do the rewriting.
     """
-    from assets.maintenance.compacted import told
-    from assets.maintenance.compaction import Compacted, compact_lake, planned
+    from assets.compacted import told
+    from assets.steps.compaction import Compacted, compact_lake, planned
     from resources.engine import Engine
     from resources.lake import Layout
     from resources.remote import compactor

@@ -119,7 +119,7 @@ def archived_snapshots(
         if not layout.snapshot_archive(dataset, name).is_dir():
             continue
         try:
-            newest.append(snapshot_sets.archived_snapshot(name, layout, dataset=dataset))
+            newest.append(snapshot_sets.archived_snapshot(name, layout, dataset))
         except NotArchivedError:
             continue  # its download is not complete yet
         except MirrorError as error:

@@ -90,6 +90,7 @@ class Dataset:
         derived: Tables that are derived from `bodies`, a file of SQL each.
         native: The derived tables that a load stores; the others are views.
         state: Hours and snapshots only: the table of the current state that its rows decide. None: they decide none.
+        stream: Hours only: folder below the lake with the same events, from the realtime stream. None: there is none.
         rows_stay_in_lake: DuckDB holds only the rows that decide the state.
         unique: Rule by which rows are one, in an hour's file or in all files of a snapshot. None: the key of the table.
         body_of: Columns of which an hour has one body per project and value, in any of its files. Empty: each row has
@@ -110,6 +111,7 @@ class Dataset:
     derived: tuple[Table, ...] = ()
     native: tuple[Table, ...] = ()
     state: Table | None = None
+    stream: str | None = None
     rows_stay_in_lake: bool = False
     unique: Uniqueness | None = None
     body_of: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from resources.datasets.declaration import Dataset, Family, Uniqueness
+from resources.datasets.live import LIVE_CHANGES
 from resources.tables import (
     ABOUT,
     ARTICLE_BODIES,
@@ -61,6 +62,7 @@ ARTICLE_CHANGES = Dataset(
     description="The service's hourly files of changed articles, verified.",
     bodies=ARTICLE_BODIES,
     state=ARTICLES,
+    stream=LIVE_CHANGES,
     # both halves of a move share the event; a row without an event is compared in full
     unique=Uniqueness(
         key=("coalesce(event_id, '')", "title"),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 import resources.warehouse
-from assets.maintenance import compaction
+from assets.steps import compaction
 from pipelines.cli import maintenance
 from resources.warehouse import Warehouse
 from tests.e2e import forkserver

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assets.maintenance import housekeeping
+from assets.steps import housekeeping
 from resources.datasets.paths import with_bodies
 from resources.lake import Layout, sweep
 from resources.sandbox import Settings, running

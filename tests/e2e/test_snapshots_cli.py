@@ -209,7 +209,12 @@ def test_the_next_run_loads_what_is_archived_and_not_loaded(environ, call, servi
     settings = read(environ)
     with connection.client(settings) as client:
         layout, engine = Layout(settings.data), Engine(1, LineReporter(str))
-        fetch_hour(plan_hour(hours[1], client, layout, settings.scope_of(ARTICLE_CHANGES)), client, layout, engine)
+        fetch_hour(
+            plan_hour(hours[1], client, layout, settings.scope_of(ARTICLE_CHANGES), ARTICLE_CHANGES),
+            client,
+            layout,
+            engine,
+        )
     # the gap is known from the first run after it on, and the next one closes it
     assert call("run", "--no-reference", "--from", last, environ=environ).code == 0
     service.requests.clear()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from assets.maintenance.compaction import compact_lake
+from assets.steps.compaction import compact_lake
 from assets.steps.stream import keep
 from resources.data_folder import claim
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, STRUCTURED_ARTICLES

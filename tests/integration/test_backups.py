@@ -9,7 +9,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from assets.maintenance.compaction import compact_lake
+from assets.steps.compaction import compact_lake
 from assets.steps.stream import keep
 from pipelines.operations import backup as operations
 from pipelines.operations import restore as restoring

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from assets import layers, published
-from assets.checks.findings import REBUILD
+from assets.checks import REBUILD
 from assets.current import STATES
 from pipelines.definitions import build_defs
 from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, LISTS, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, named

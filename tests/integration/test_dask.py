@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from assets.maintenance.compaction import compact_lake
+from assets.steps.compaction import compact_lake
 from assets.steps.converting import convert_archives
 from benchmarks.workload import build
 from pipelines.report import status as report_status

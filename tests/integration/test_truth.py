@@ -12,8 +12,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assets.maintenance.compaction import compact_lake
 from assets.steps import hour as batches
+from assets.steps.compaction import compact_lake
+from resources.datasets import ARTICLE_CHANGES
 from resources.engine import Engine
 from resources.lake import convert
 from resources.sandbox import Settings, running
@@ -71,7 +72,7 @@ def compact(mirror, hours):
 
 def lake_files(mirror, hour):
     scope = [(p, n) for p in mirror.settings.projects for n in mirror.settings.namespaces]
-    archived = batches.archived_hour(hour, mirror.layout, scope)
+    archived = batches.archived_hour(hour, mirror.layout, scope, ARTICLE_CHANGES)
     return [convert(archive, mirror.layout) for archive in archived.archives]
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pydantic import TypeAdapter
 
-from assets.maintenance import housekeeping
+from assets.steps import housekeeping
 from assets.steps.lookup import Budget, WatchlistError, read_watchlist
 from pipelines.operations import backup
 from pipelines.process import instance

@@ -104,7 +104,7 @@ class Bench:
         path.write_text(json.dumps([{"identifier": name} for name in names]))
 
     def plan(self, *scope: tuple[str, int]) -> batches.Plan:
-        return batches.plan_hour(HOUR, self.client, self.layout, scope)
+        return batches.plan_hour(HOUR, self.client, self.layout, scope, ARTICLE_CHANGES)
 
     def fetch(self, *scope: tuple[str, int]) -> batches.ArchivedHour:
         return batches.fetch_hour(self.plan(*scope), self.client, self.layout, self.engine)
@@ -166,7 +166,10 @@ class Bench:
     def run(self, *projects: str, min_free_gb: float = 0.0) -> HourlyRun:
         """A run over hours that nothing was done of."""
         return HourlyRun(
-            **self.resources(*projects, min_free_gb=min_free_gb), converter=self.converter, engine=self.engine
+            **self.resources(*projects, min_free_gb=min_free_gb),
+            converter=self.converter,
+            engine=self.engine,
+            dataset=ARTICLE_CHANGES,
         )
 
 

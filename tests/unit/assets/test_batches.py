@@ -61,7 +61,7 @@ def test_the_list_that_is_kept_names_what_was_landed_though_the_hour_was_exporte
     assert new != old
     assert {one.version for one in archived.archives} == {new, other}
     # so that later, without the service, the hour is found whole
-    found = batches.archived_hour(HOUR, bench.layout, [EN, FR])
+    found = batches.archived_hour(HOUR, bench.layout, [EN, FR], ARTICLE_CHANGES)
     assert set(found.archives) == set(archived.archives)
     assert [one.row_count for one in sorted(bench.convert(found), key=lambda one: one.project_id)] == [2, 1]
 
@@ -73,18 +73,18 @@ def test_an_hour_is_archived_without_the_files_that_cannot_be_fetched(bench):
         bench.fetch(FR)
     assert not bench.layout.batch_list(ARTICLE_CHANGES, HOUR).exists()
     with pytest.raises(NotArchivedError, match=r"Nothing of 2026-11-01 05:00 UTC is archived"):
-        batches.archived_hour(HOUR, bench.layout, [EN])
+        batches.archived_hour(HOUR, bench.layout, [EN], ARTICLE_CHANGES)
     fetched = bench.fetch(EN, FR)
     assert [one.project_id for one in fetched.archives] == ["enwiki"]
     assert {place: type(error) for place, error in fetched.damaged.items()} == {FR: errors.IntegrityError}
     # so that it can be loaded from the archive for ever
-    assert batches.archived_hour(HOUR, bench.layout, [EN]).archives == fetched.archives
+    assert batches.archived_hour(HOUR, bench.layout, [EN], ARTICLE_CHANGES).archives == fetched.archives
     with pytest.raises(NotArchivedError, match="The archive of frwiki_namespace_0 "):
-        batches.archived_hour(HOUR, bench.layout, [EN, FR])
-    found = batches.archived_hour(HOUR, bench.layout, [EN, FR], partial=True)
+        batches.archived_hour(HOUR, bench.layout, [EN, FR], ARTICLE_CHANGES)
+    found = batches.archived_hour(HOUR, bench.layout, [EN, FR], ARTICLE_CHANGES, partial=True)
     assert (found.archives, found.damaged.keys()) == (fetched.archives, {FR})
     with pytest.raises(NotArchivedError):
-        batches.archived_hour(HOUR, bench.layout, [FR], partial=True)
+        batches.archived_hour(HOUR, bench.layout, [FR], ARTICLE_CHANGES, partial=True)
     bench.serve("frwiki", 1)
     assert len(bench.fetch(EN, FR).fetched) == 1  # the other was kept
 
@@ -104,16 +104,16 @@ def test_an_hour_of_the_archive_holds_the_mirrored_projects_and_says_which_it_la
     for project in ("enwiki", "frwiki"):
         bench.serve(project, 1)
     bench.fetch(EN, FR)
-    found = batches.archived_hour(HOUR, bench.layout, [IT, EN])
+    found = batches.archived_hour(HOUR, bench.layout, [IT, EN], ARTICLE_CHANGES)
     assert [one.project_id for one in found.archives] == ["enwiki"]
     assert found.absent == (IT,)
     assert (found.fetched, found.request_count) == ((), 0)
 
     found.archives[0].path.unlink()
     with pytest.raises(NotArchivedError, match="The archive of enwiki_namespace_0 for 2026-11-01 05:00 UTC is not in"):
-        batches.archived_hour(HOUR, bench.layout, [EN])
+        batches.archived_hour(HOUR, bench.layout, [EN], ARTICLE_CHANGES)
     # a project that is not mirrored is nobody's loss
-    assert len(batches.archived_hour(HOUR, bench.layout, [FR]).archives) == 1
+    assert len(batches.archived_hour(HOUR, bench.layout, [FR], ARTICLE_CHANGES).archives) == 1
 
 
 def test_projects_that_the_list_does_not_name_are_noted_as_absent_with_the_load(bench):
@@ -130,7 +130,7 @@ def test_an_absent_hour_that_is_loaded_from_the_archive_was_checked_when_it_was_
     bench.fetch(EN, IT)
     listed_at = HOUR + timedelta(hours=2)
     os.utime(bench.layout.batch_list(ARTICLE_CHANGES, HOUR), times=(listed_at.timestamp(),) * 2)
-    archived = batches.archived_hour(HOUR, bench.layout, [EN, IT])
+    archived = batches.archived_hour(HOUR, bench.layout, [EN, IT], ARTICLE_CHANGES)
     batches.load_hour(archived, bench.convert(archived), bench.warehouse)
     checked = {row.project_id: row.checked_at for row in bench.warehouse.coverage(published=False)}
     assert checked == {"enwiki": bench.clock(), "itwiki": listed_at}

@@ -9,8 +9,7 @@ import dagster as dg
 import duckdb
 import pytest
 
-from assets import coverage_checks, layers
-from assets.checks import hourly_checks
+from assets import checks, coverage_checks, layers
 from resources import datasets
 from resources.datasets import RETENTION, last_complete_hour
 from resources.tables import NO_SNAPSHOT, HourState
@@ -24,12 +23,12 @@ LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
 WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
 
 
-KEYS = {check.spec.name: check.spec.key for check in hourly_checks.hourly(datasets.ARTICLE_CHANGES)}
+KEYS = {check.spec.name: check.spec.key for check in checks.of_files(datasets.ARTICLE_CHANGES)}
 REBUILD = (
     "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file stays "
     "meanwhile."
 )
-LINES = round(1 / hourly_checks.REJECTS_SHARE)
+LINES = round(1 / checks.REJECTS_SHARE)
 
 
 def take(bench, *projects):
@@ -40,7 +39,7 @@ def take(bench, *projects):
 
 
 def answers(run, *names):
-    return {one.check_name: one for one in hourly_checks.of_run(run, {KEYS[name] for name in names or KEYS})}
+    return {one.check_name: one for one in checks.of_run(run, {KEYS[name] for name in names or KEYS})}
 
 
 def failed(run):
@@ -72,7 +71,7 @@ def test_good_hours_pass_every_check_and_only_what_is_asked_for_is_answered(benc
     }
     for name in KEYS:
         assert list(answers(run, name)) == [name]
-    assert list(hourly_checks.of_run(run, set())) == []
+    assert list(checks.of_run(run, set())) == []
 
 
 def test_every_archive_of_every_hour_is_verified(bench):
@@ -86,7 +85,10 @@ def test_every_archive_of_every_hour_is_verified(bench):
     damaged = copied / victim.path.name
     damaged.write_bytes(victim.path.read_bytes()[:-1] + b"x")
     run.archived[NEXT] = type(run.archived[HOUR])(
-        NEXT, (type(victim)(damaged, victim.identifier, victim.version, NEXT, "frwiki", 0),), ()
+        datasets.ARTICLE_CHANGES,
+        NEXT,
+        (type(victim)(damaged, victim.identifier, victim.version, NEXT, "frwiki", 0),),
+        (),
     )
     told = answers(run, "archives_verified")["archives_verified"]
     assert not told.passed

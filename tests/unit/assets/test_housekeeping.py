@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from assets.maintenance.housekeeping import clean, is_due
+from assets.steps.housekeeping import clean, is_due
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.datasets.live import LIVE_CHANGES, path_of
 from resources.lake import Layout
@@ -250,7 +250,7 @@ def test_killed_cleaning_is_finished_by_the_next(house):
     warehouse.publish()
     program = (
         "import sys; from datetime import timedelta; from pathlib import Path\n"
-        "from assets.maintenance.housekeeping import clean; from resources.lake import Layout\n"
+        "from assets.steps.housekeeping import clean; from resources.lake import Layout\n"
         "from resources.warehouse import Warehouse\n"
         "data = Path(sys.argv[1]); clean(Layout(data), Warehouse(data), grace=timedelta(0))\n"
     )

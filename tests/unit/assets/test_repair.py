@@ -7,8 +7,8 @@ import os
 import dagster as dg
 import pytest
 
-from assets.maintenance.compaction import compact_lake
 from assets.published import published_warehouse
+from assets.steps.compaction import compact_lake
 from assets.steps.hour import load_hour
 from assets.steps.repair import Repair, told
 from resources import damage

@@ -78,30 +78,32 @@ def test_the_snapshots_of_mirrored_projects_and_namespaces_are_taken():
 
 
 def test_a_version_is_archived_when_its_own_set_is_whole(bench, put):
-    assert not snapshot_sets.is_archived(snapshot(1), bench.layout)
+    assert not snapshot_sets.is_archived(snapshot(1), bench.layout, SNAPSHOT_ARTICLES)
     put(1, [1], manifest=False)
-    assert not snapshot_sets.is_archived(snapshot(1), bench.layout)
+    assert not snapshot_sets.is_archived(snapshot(1), bench.layout, SNAPSHOT_ARTICLES)
     put(1, [1], [2, 3])
-    assert snapshot_sets.is_archived(snapshot(1), bench.layout)
-    assert not snapshot_sets.is_archived(snapshot(2), bench.layout)
+    assert snapshot_sets.is_archived(snapshot(1), bench.layout, SNAPSHOT_ARTICLES)
+    assert not snapshot_sets.is_archived(snapshot(2), bench.layout, SNAPSHOT_ARTICLES)
     # versions have no order: an earlier export that the service offers again is another one
     put(2, [4], at=DAY - timedelta(days=1))
-    assert snapshot_sets.is_archived(snapshot(2), bench.layout)
+    assert snapshot_sets.is_archived(snapshot(2), bench.layout, SNAPSHOT_ARTICLES)
     next(bench.layout.snapshot_archive(SNAPSHOT_ARTICLES, NAME).glob("*_chunk_1*.tar.gz")).unlink()
-    assert not snapshot_sets.is_archived(snapshot(1), bench.layout)
+    assert not snapshot_sets.is_archived(snapshot(1), bench.layout, SNAPSHOT_ARTICLES)
 
 
 def test_the_newest_export_is_taken_unless_a_version_is_named(bench, put):
     put(2, [1], [2], at=DAY + timedelta(days=2))
     put(3, [3], at=DAY + timedelta(days=1))
-    newest = snapshot_sets.archived_snapshot(NAME, bench.layout)
+    newest = snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES)
     assert (newest.version, newest.exported_at) == (version_of(2), DAY + timedelta(days=2))
     assert [one.identifier for one in newest.archives] == [f"{NAME}_chunk_0", f"{NAME}_chunk_1"]
     assert {one.snapshot_version for one in newest.archives} == {version_of(2)}
     assert newest.archive_bytes == sum(one.path.stat().st_size for one in newest.archives)
-    assert snapshot_sets.archived_snapshot(NAME, bench.layout, version_of(3)).version == version_of(3)
+    assert snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES, version_of(3)).version == version_of(
+        3
+    )
     with pytest.raises(NotArchivedError, match=r"No complete set of files of enwiki_namespace_0 is archived"):
-        snapshot_sets.archived_snapshot(NAME, bench.layout, version_of(4))
+        snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES, version_of(4))
 
 
 def test_a_set_without_a_date_is_as_old_as_its_manifest(bench, put):
@@ -109,7 +111,7 @@ def test_a_set_without_a_date_is_as_old_as_its_manifest(bench, put):
     moment = DAY + timedelta(days=5)
     os.utime(path, (moment.timestamp(), moment.timestamp()))
     put(2, [2], at=DAY)
-    assert snapshot_sets.archived_snapshot(NAME, bench.layout).exported_at == moment
+    assert snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES).exported_at == moment
 
 
 def test_a_removed_file_is_named(bench, put):
@@ -117,12 +119,12 @@ def test_a_removed_file_is_named(bench, put):
     victim = next(bench.layout.snapshot_archive(SNAPSHOT_ARTICLES, NAME).glob("*_chunk_1*.tar.gz"))
     victim.unlink()
     with pytest.raises(NotArchivedError, match=f"{victim.name} of {NAME} was removed from the archive"):
-        snapshot_sets.archived_snapshot(NAME, bench.layout)
+        snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES)
 
 
 def test_a_snapshot_is_loaded_when_all_its_archives_are_converted(bench, put):
     put(1, [1], [2, 3])
-    archived = snapshot_sets.archived_snapshot(NAME, bench.layout)
+    archived = snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES)
     how = {"bodies": ["html"], "converter": bench.converter, "engine": bench.engine}
     for missing, of in ((2, archived.archives[:1]), (1, archived.archives[1:])):
         with pytest.raises(NotArchivedError, match=f"{missing} of the 2 archives of {NAME} are not converted"):

@@ -11,7 +11,7 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from assets.maintenance import compaction
+from assets.steps import compaction
 from resources.engine import Engine
 from resources.lake import Layout
 from resources.lake.compaction import sorting

@@ -13,8 +13,8 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from assets.maintenance import housekeeping
-from assets.maintenance.compaction import compact_lake
+from assets.steps import housekeeping
+from assets.steps.compaction import compact_lake
 from resources import datasets
 from resources.engine import Engine
 from resources.lake import LakeError, Layout

@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from assets.maintenance import compaction, housekeeping
-from assets.maintenance.compaction import compact_lake
+from assets.steps import compaction, housekeeping
+from assets.steps.compaction import compact_lake
 from resources.datasets.paths import with_bodies
 from resources.engine import Engine
 from resources.errors import MirrorError
@@ -523,7 +523,7 @@ LONG = """\
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from assets.maintenance.compaction import compact_lake
+from assets.steps.compaction import compact_lake
 from resources.engine import Engine
 from resources.lake import Layout
 from resources.warehouse import Warehouse

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import duckdb
 import pytest
 
-from assets.maintenance.compaction import compact_lake
+from assets.steps.compaction import compact_lake
 from resources.engine import Engine
 from resources.errors import MirrorError
 from resources.lake import Layout

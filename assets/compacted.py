@@ -5,7 +5,7 @@ import dagster as dg
 from assets import layers
 from assets.describe import OWNERS, lake_metadata, sized
 from assets.failures import as_failure
-from assets.maintenance.compaction import Compacted, compact_lake
+from assets.steps.compaction import Compacted, compact_lake
 from resources import datasets
 from resources.adapters import COMPACTION_POOL, EngineResource, LakeResource, WarehouseResource
 from resources.formatting import counted, hour_text, size_text

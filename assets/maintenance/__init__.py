@@ -1,1 +1,0 @@
-"""Maintenance that keeps a mirror small: compaction, and removal of replaced files."""

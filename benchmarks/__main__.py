@@ -99,14 +99,17 @@ def convert(
 @click.option("--pages", callback=_numbers, default="500000,2000000,10000000", show_default=True, help="Sizes.")
 @click.option("--changes", default=20_000, show_default=True, help="Changes per hour.")
 @click.option("--plain/--no-plain", default=True, show_default=True, help="Measure the alternatives too.")
+@click.option("--rounds", default=3, show_default=True, help="Hours, and publications; the median counts.")
 @_FOLDER
 @_JSON
-def warehouse(pages: tuple[int, ...], changes: int, folder: Path | None, *, plain: bool, as_json: bool) -> None:
+def warehouse(
+    pages: tuple[int, ...], changes: int, rounds: int, folder: Path | None, *, plain: bool, as_json: bool
+) -> None:
     """Load an hour, publish, query and rebuild in warehouses of growing size (20 GB of disk for all sizes)."""
     from benchmarks import warehouse as benchmark  # noqa: PLC0415
 
     with _working(folder) as (place, say):
-        report = benchmark.compare(place, pages, changes, plain=plain, say=say)
+        report = benchmark.compare(place, pages, changes, rounds, plain=plain, say=say)
     report.show(as_json=as_json)
 
 

@@ -7,13 +7,14 @@ the peak of resident memory are those of the child.
 from __future__ import annotations
 
 import importlib
+import multiprocessing
 import os
-import pickle
 import resource
 import statistics
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 _STATUS = Path("/proc/self/status")
 _POLL_SECONDS = 0.02
+_FORKS = multiprocessing.get_context("forkserver")
 
 
 class MeasurementError(RuntimeError):
@@ -59,20 +61,15 @@ def measure(work: Work) -> Cost:
     """Return the cost of one call in a child process.
 
     Raises:
-        MeasurementError: The child failed; the message is the last line of its output.
+        MeasurementError: The child failed; the message names its error.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.harness"],
-        cwd=ROOT,
-        input=pickle.dumps(work),
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines()
-        raise MeasurementError((lines or [f"The process ended with {done.returncode}."])[-1])
-    found: Cost = pickle.loads(done.stdout)
-    return found
+    # a process that has imported the module of the first work forks the children: an import takes most of a second
+    _FORKS.set_forkserver_preload([work.function.__module__])
+    with ProcessPoolExecutor(1, _FORKS) as child:
+        try:
+            return child.submit(_measured, work).result()
+        except Exception as error:
+            raise MeasurementError(f"{type(error).__name__}: {error}") from error
 
 
 def measure_command(arguments: Sequence[str], environment: Mapping[str, str]) -> Cost:
@@ -160,11 +157,8 @@ def peak_mib(status: Path = _STATUS) -> float:
     return 0.0
 
 
-def main() -> None:
-    """Measure the work given on standard input, and print its cost, both pickled."""
-    output = os.dup(1)
-    os.dup2(2, 1)  # nothing that the work prints mixes with the cost
-    work: Work = pickle.loads(sys.stdin.buffer.read())
+def _measured(work: Work) -> Cost:
+    os.dup2(2, 1)  # the report alone is printed to standard output
     for library in work.libraries:
         importlib.import_module(library)
     if work.cores is not None and hasattr(os, "sched_setaffinity"):
@@ -172,13 +166,4 @@ def main() -> None:
     started, busy = time.perf_counter(), cpu_seconds()
     result = work.function(*work.arguments)
     seconds, busy, peak = time.perf_counter() - started, cpu_seconds() - busy, peak_mib()
-    cost = Cost(seconds, busy, peak, {} if work.count is None else work.count(result))
-    with os.fdopen(output, "wb") as pipe:
-        pipe.write(pickle.dumps(cost))
-
-
-if __name__ == "__main__":
-    # pickled classes of this module are those of the parent's
-    from benchmarks.harness import main as measured
-
-    measured()
+    return Cost(seconds, busy, peak, {} if work.count is None else work.count(result))

@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from benchmarks.harness import Cost
     from resources.warehouse import ConvertedFile
 
-#: Hours that are loaded one by one; the median counts.
-ROUNDS = 3
-#: All hours: one that is loaded first, some that are measured, some that are each published.
-_HOURS = 1 + 2 * ROUNDS
 ALTERNATIVES = ("window", "replace")
 #: The current pages with the columns of the changes.
 _PAGES = "(SELECT * RENAME (source_at AS batch_hour) FROM build.articles)"
@@ -48,12 +44,17 @@ class _Mirror:
     hours: list[list[ConvertedFile]]
 
 
-def compare(folder: Path, pages: Sequence[int], changes: int, *, plain: bool, say: Callable[[str], None]) -> Report:
-    """Measure each number of pages in a data folder of its own; the first one is the base of all ratios."""
+def compare(
+    folder: Path, pages: Sequence[int], changes: int, rounds: int, *, plain: bool, say: Callable[[str], None]
+) -> Report:
+    """Measure each number of pages in a data folder of its own; the first one is the base of all ratios.
+
+    `rounds` hours are loaded one by one, and as many are each published; the medians count.
+    """
     report = Report(f"Warehouses of growing size, hours of {changes:,} changes")
-    mirrors = [_made(report, folder / f"{number}", number, changes, say) for number in pages]
-    hours = in_turn({one.name: _hour_of(one, 1) for one in mirrors}, ROUNDS, say)
-    publications = in_turn({one.name: _publication_of(one) for one in mirrors}, ROUNDS, say)
+    mirrors = [_made(report, folder / f"{number}", number, changes, rounds, say) for number in pages]
+    hours = in_turn({one.name: _hour_of(one, 1) for one in mirrors}, rounds, say)
+    publications = in_turn({one.name: _publication_of(one, rounds) for one in mirrors}, rounds, say)
     for mirror in mirrors:
         first = mirrors[0].name
         report.add(mirror.name, "hour", _median(hours[mirror.name]), base=(first, "hour"))
@@ -64,7 +65,7 @@ def compare(folder: Path, pages: Sequence[int], changes: int, *, plain: bool, sa
             report.add(mirror.name, title, measure(work), base=(first, title))
         for method in ALTERNATIVES if plain else ():
             say(f"{mirror.name}: the alternative, {method}")
-            cost = _alternative(method, mirror.data, mirror.hours[1 : 1 + ROUNDS])
+            cost = _alternative(method, mirror.data, mirror.hours[1 : 1 + rounds])
             report.add(mirror.name, f"hour, {method}", cost, base=(mirror.name, "hour"))
         say(f"{mirror.name}: rebuild")
         report.add(
@@ -74,7 +75,7 @@ def compare(folder: Path, pages: Sequence[int], changes: int, *, plain: bool, sa
     return report
 
 
-def _made(report: Report, data: Path, pages: int, changes: int, say: Callable[[str], None]) -> _Mirror:
+def _made(report: Report, data: Path, pages: int, changes: int, rounds: int, say: Callable[[str], None]) -> _Mirror:
     """Make the files of a mirror, and load its snapshots and its first hour."""
     made, name = Pages(data, pages), f"{pages:,} pages"
     say(f"{name}: snapshots")
@@ -84,7 +85,7 @@ def _made(report: Report, data: Path, pages: int, changes: int, say: Callable[[s
     report.add(name, "snapshots", loaded, base=(first, "snapshots"))
     applied = measure(Work(operations.apply_changes, (data,)))
     report.add(name, "articles from snapshots", applied, base=(first, "articles from snapshots"))
-    mirror = _Mirror(name, data, [made.hour(number, changes) for number in range(_HOURS)])
+    mirror = _Mirror(name, data, [made.hour(number, changes) for number in range(1 + 2 * rounds)])
     measure(Work(operations.load_hours, (data, mirror.hours[:1])))
     return mirror
 
@@ -93,9 +94,9 @@ def _hour_of(mirror: _Mirror, first: int) -> Callable[[int], Cost]:
     return lambda number: measure(Work(operations.load_hours, (mirror.data, [mirror.hours[first + number]])))
 
 
-def _publication_of(mirror: _Mirror) -> Callable[[int], Cost]:
+def _publication_of(mirror: _Mirror, rounds: int) -> Callable[[int], Cost]:
     """A publication after each of the next hours."""
-    load = _hour_of(mirror, 1 + ROUNDS)
+    load = _hour_of(mirror, 1 + rounds)
 
     def publication(number: int) -> Cost:
         load(number)

@@ -104,16 +104,14 @@ def mirror(filled, service, call, hours, tmp_path_factory):
     for identifier in service.exports.identifiers():
         service.exports.export(identifier)
 
-    def run(wikidata, *words):
-        told = call("run", *words, environ=environ | {"WME_WIKIDATA": wikidata})
+    environ |= {"WME_WIKIDATA": "1"}
+    for words in (
+        ("--snapshots", "--from", f"{hours[0] - HOUR:%Y-%m-%dT%H}"),
+        ("--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[-1] + HOUR:%Y-%m-%dT%H}"),
+    ):
+        told = call("run", *words, environ=environ)
         assert told.code == 0, told.err
-
-    for wikidata in "01":
-        run(wikidata, "--snapshots", "--from", f"{hours[0] - HOUR:%Y-%m-%dT%H}")
-    service.clock.release()
-    # of Wikidata the last two hours do: nothing that is shown asks for all of them
-    for wikidata, begin in (("0", hours[0]), ("1", hours[-1])):
-        run(wikidata, "--from", f"{begin:%Y-%m-%dT%H}", "--to", f"{hours[-1] + HOUR:%Y-%m-%dT%H}")
+        service.clock.release()
     yield environ
     service.exports.clear()
 

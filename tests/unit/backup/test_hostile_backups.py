@@ -316,25 +316,32 @@ HOSTILE = {
     "macro that hides the "
     "others": "CREATE MACRO duckdb_views() AS TABLE SELECT 1; CREATE MACRO duckdb_functions() AS TABLE SELECT 1",
     "row of about": "INSERT INTO about VALUES ('live_folder', '../victim')",
-    "trigger": "CREATE TRIGGER leak AFTER UPDATE ON internal.meta FOR EACH STATEMENT INSERT INTO codes_of_languages "
-    "SELECT {SECRET}",
+    "trigger": "CREATE TABLE leaked (content VARCHAR); CREATE TRIGGER leak AFTER UPDATE ON internal.meta FOR EACH "
+    "STATEMENT INSERT INTO leaked SELECT {SECRET}",
 }
+#: Those that could hide the others, or make DuckDB refuse the file.
+ALONE = ("view instead of a table", "macro that hides the others")
 
 
-@pytest.mark.parametrize("sql", HOSTILE.values(), ids=HOSTILE)
-def test_the_sql_of_a_backup_is_removed_before_it_is_run(stage, sql):
-    is_trigger = "TRIGGER" in sql
-    made = Warehouse(stage.folder / "made", storage_version="v2.0.0" if is_trigger else None)
+@pytest.fixture(scope="module")
+def usual(tmp_path_factory):
+    """A build file as it is made, and the code that its published file has."""
+    made = Warehouse(tmp_path_factory.mktemp("made"), storage_version="v2.0.0")
     made.publish()
-    usual = code(made.published_path)
-    with duckdb.connect(made.build_path) as connection:
-        if is_trigger:
-            connection.execute("CREATE TABLE codes_of_languages (content VARCHAR)")
-        victim = stage.victim / "t/a.parquet"
-        connection.execute(sql.replace("{SECRET}", SECRET).format(victim=victim))
+    return made.build_path.read_bytes(), code(made.published_path)
+
+
+@pytest.mark.parametrize("names", [HOSTILE.keys() - ALONE, *({name} for name in ALONE)], ids=["together", *ALONE])
+def test_the_sql_of_a_backup_is_removed_before_it_is_run(stage, usual, names):
+    content, expected = usual
+    made, victim = stage.folder / "made.duckdb", stage.victim / "t/a.parquet"
+    made.write_bytes(content)
+    with duckdb.connect(made) as connection:
+        for sql in (HOSTILE[name] for name in HOSTILE if name in names):
+            connection.execute(sql.replace("{SECRET}", SECRET).format(victim=victim))
     build = stage.path / "warehouse/build.duckdb"
     build.parent.mkdir()
-    build.write_bytes(made.build_path.read_bytes())
+    build.write_bytes(made.read_bytes())
     stage.insert("warehouse/build.duckdb", build.read_bytes())
     # a log that is there already is no part of the backup, and DuckDB would write into it
     log = stage.half() / "warehouse/build.duckdb.wal"
@@ -343,7 +350,7 @@ def test_the_sql_of_a_backup_is_removed_before_it_is_run(stage, sql):
     stage.restore()
     assert victim.read_bytes() == b"precious"
     published = Warehouse(stage.data).published_path
-    assert code(published) == usual
+    assert code(published) == expected
     assert b"precious" not in published.read_bytes()
     with duckdb.connect(published, read_only=True) as connection:
         assert connection.execute("SELECT * FROM about WHERE contains(value, 'victim')").fetchall() == []

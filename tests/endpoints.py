@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from resources import datasets
 from resources.datasets import Family
+from resources.sandbox.api import streams
 from resources.sandbox.api.app import OPERATIONS as DATA
-from resources.sandbox.api.stream import streams
 from resources.sandbox.files import read_yaml
 from tests.contract.choices import CHOICES
 

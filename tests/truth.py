@@ -24,7 +24,7 @@ from resources.tables import ARTICLE_CHANGES, ARTICLES, TIMESTAMP
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from resources.sandbox.world.history.pages import Event
+    from resources.sandbox.world.pages import Event
     from resources.sandbox.world.world import World
     from resources.warehouse import Warehouse
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from resources.sandbox.api import administration
+from resources.sandbox.api import control
 from resources.sandbox.files import DATA, read_state, write_private
 from resources.sandbox.options import parse
 from resources.sandbox.process import SandboxConflictError, is_held
@@ -98,7 +98,7 @@ def provide(accounts: Accounts, options: Options, environ: Mapping[str, str]) ->
     if username and password:
         # some clients send the name in lower case, as the service's user pool keeps it
         for name in {username, username.lower()}:
-            administration.change(accounts, {"username": name, "password": password, "groups": [TOP_GROUP]})
+            control.change(accounts, {"username": name, "password": password, "groups": [TOP_GROUP]})
         lines.append(f"Account: {username}, with the password of WME_PASSWORD.")
     folder = options.state / "accounts"
     accounts_wanted = [*((one, False) for one in options.account), *((one, True) for one in options.temporary)]
@@ -108,12 +108,12 @@ def provide(accounts: Accounts, options: Options, environ: Mapping[str, str]) ->
         # the password of the start before, where there was one
         kept = read_state(path, "password")["password"] if path.exists() else None
         content = {"username": account.name, "groups": [account.group], "temporary": temporary, "password": kept}
-        made = administration.change(accounts, content)
+        made = control.change(accounts, content)
         write_private(path, json.dumps({"username": account.name, "password": made["password"]}).encode())
         kind = "temporary password" if temporary else "password"
         lines.append(f"Account: {account.name} ({account.group}), {kind} in {path}.")
     for quota in options.quota:
-        administration.change(accounts, {"username": quota.name, "quotas": {quota.kind: quota.limit}})
+        control.change(accounts, {"username": quota.name, "quotas": {quota.kind: quota.limit}})
     for network, group in options.admit:
         accounts.admissions.admit(network, [group])
         lines.append(f"Admitted without a token: {network} ({group}).")

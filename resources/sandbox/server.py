@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from resources.sandbox.api import streams
 from resources.sandbox.api.app import OPERATIONS, service_app
 from resources.sandbox.api.control import Control
 from resources.sandbox.api.middleware import Journal, dated, misbehaving
 from resources.sandbox.api.operations import API_NAME, OBJECTS_NAME, REALTIME_NAME, Service
-from resources.sandbox.api.stream import streams
 from resources.sandbox.clock import Clock
 from resources.sandbox.preparation import Preparation
 from resources.sandbox.process import claimed, publish, report

@@ -100,9 +100,6 @@ class Settings(BaseModel):
         default=None, description="stop the clock at this moment, for example 2026-11-20T05:00:00Z (default: real time)"
     )
     overlap: bool = Field(default=True, description="let the hours overlap as the service's do")
-    source_2025: bool = Field(
-        default=False, description="select and count like the service's public source of August 2025"
-    )
     corpus: DirectoryPath | None = Field(
         default=None, description="take page text from a folder of real records (NDJSON, plain or .gz)"
     )

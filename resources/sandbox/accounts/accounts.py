@@ -18,11 +18,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from resources.sandbox.accounts.database import Admissions, Database, Quotas
-from resources.sandbox.accounts.outbox import Mail, Outbox
 from resources.sandbox.accounts.tokens import ACCESS_TOKEN_SECONDS, TokenMint, TokenRefusedError
 from resources.sandbox.accounts.users import (
     AccountError,
     Challenge,
+    Mail,
+    Outbox,
     RefreshTokenSpentError,
     Tokens,
     UnknownEmailError,

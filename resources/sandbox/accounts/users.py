@@ -1,4 +1,4 @@
-"""Users, their passwords, the tokens and challenges they get, and refusals.
+"""Users, their passwords, the tokens and challenges they get, refusals, and the mail that is sent to them.
 
 Source: the service publishes no password policy; this is the default of the user pool that its public source uses.
 """
@@ -8,13 +8,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from resources.sandbox.accounts.tokens import ACCESS_TOKEN_SECONDS
+from resources.sandbox.files import read_state, write_private
 
 if TYPE_CHECKING:
     import sqlite3
+    from pathlib import Path
+
+    from resources.sandbox.clock import Clock
 
 
 class AccountError(Exception):
@@ -89,3 +95,45 @@ def policy_violation(password: str) -> str | None:
         if not holds:
             return text
     return None
+
+
+@dataclass(frozen=True)
+class Mail:
+    """One message. `secret` is the confirmation code (`forgot-password`) or temporary password (`invitation`)."""
+
+    path: Path
+    to: str
+    username: str
+    purpose: str
+    secret: str = field(repr=False)
+    sent_at: datetime
+
+
+class Outbox:
+    """The messages of one state folder. Safe for threads."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        """`folder` is made with the first message."""
+        self._folder = folder
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def send(self, username: str, to: str, purpose: str, secret: str) -> None:
+        """Add a message."""
+        sent_at = self._clock.now().isoformat()
+        content = {"to": to, "username": username, "purpose": purpose, "secret": secret, "sent_at": sent_at}
+        with self._lock:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            last = max((int(path.name[:6]) for path in self._folder.glob("*.json")), default=0)
+            path = self._folder / f"{last + 1:06d}-{purpose}.json"
+            write_private(path, json.dumps(content, indent=2).encode())
+
+    def messages(self, username: str | None = None) -> list[Mail]:
+        """The messages, oldest first, of one account or of all."""
+        found = []
+        for path in sorted(self._folder.glob("*.json")):
+            content = read_state(path, "to", "username", "purpose", "secret", "sent_at")
+            if username in (None, content["username"]):
+                sent_at = datetime.fromisoformat(content.pop("sent_at"))
+                found.append(Mail(path=path, sent_at=sent_at, **content))
+        return found

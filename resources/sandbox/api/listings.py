@@ -30,8 +30,7 @@ from starlette.responses import Response
 from resources.sandbox.api import answers
 from resources.sandbox.api.answers import Refusal
 from resources.sandbox.api.operations import Operation
-from resources.sandbox.api.parameters import read_parameters
-from resources.sandbox.api.selection import pick, select, undecided
+from resources.sandbox.api.parameters import pick, read_parameters, select, undecided
 from resources.sandbox.faults import EXPIRED
 from resources.sandbox.settings import EVERY_GROUP, PAID_GROUPS
 from resources.sandbox.store.archived_world import STRUCTURED, WIKIDATA

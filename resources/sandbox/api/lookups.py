@@ -18,8 +18,7 @@ from starlette.responses import Response
 
 from resources.sandbox.api.answers import Format, Refusal, negotiate
 from resources.sandbox.api.operations import Operation
-from resources.sandbox.api.parameters import read_parameters
-from resources.sandbox.api.selection import Missing, equal, undecided
+from resources.sandbox.api.parameters import Missing, equal, read_parameters, undecided
 from resources.sandbox.store.exports import newest_hour
 from resources.sandbox.world import structured
 from resources.sandbox.world.wire import encode

@@ -25,7 +25,7 @@ from resources.sandbox.store.archived_world import STRUCTURED, WIKIDATA, EntityC
 from resources.sandbox.store.exports import Exports
 from resources.sandbox.store.object_index import ObjectIndex, Signer
 from resources.sandbox.store.topics import Topic
-from resources.sandbox.world.history.entity_timetable import PROJECT
+from resources.sandbox.world.entities import PROJECT
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -12,13 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from resources.sandbox.store.archives import Piece, Snapshot
-from resources.sandbox.store.batch_store import MEMBER_BYTES, BatchStore, Message
+from resources.sandbox.store.archives import MEMBER_BYTES, BatchStore, Message, Piece, Snapshot
 from resources.sandbox.store.snapshot_store import Export, SnapshotStore
 from resources.sandbox.world import structured
-from resources.sandbox.world.chance import salt
-from resources.sandbox.world.history.entity_timetable import PROJECT
-from resources.sandbox.world.wire import decode, encode
+from resources.sandbox.world.entities import PROJECT
+from resources.sandbox.world.wire import decode, encode, salt
 from resources.sandbox.world.world import World, micros
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from isal import isal_zlib
 
 from resources.sandbox.store.archives import GZIP, PIECE_BYTES, ArchiveStore, archive_in
-from resources.sandbox.world.chance import Chance
+from resources.sandbox.world.wire import Chance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

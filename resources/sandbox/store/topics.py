@@ -11,15 +11,15 @@ import threading
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
-from resources.sandbox.store.batch_store import PARTITIONS, partition, side_by_side
-from resources.sandbox.world.chance import Chance
-from resources.sandbox.world.history.schedule import EPOCH_HOUR, HOUR
+from resources.sandbox.store.archives import PARTITIONS, partition, side_by_side
+from resources.sandbox.world.schedule import EPOCH_HOUR, HOUR
+from resources.sandbox.world.wire import Chance
 from resources.sandbox.world.world import moment_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from resources.sandbox.world.history.pages import Event
+    from resources.sandbox.world.pages import Event
     from resources.sandbox.world.world import World
 
 #: Offsets that an hour has room for in each partition.

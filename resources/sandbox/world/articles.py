@@ -10,19 +10,17 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resources.sandbox.files import read_yaml
-from resources.sandbox.world.chance import Chance, mix, salt
-from resources.sandbox.world.history.entity_timetable import item_of
-from resources.sandbox.world.history.pages import Title
+from resources.sandbox.world.entities import item_of
+from resources.sandbox.world.pages import Title
 from resources.sandbox.world.text.bodies import Setting
-from resources.sandbox.world.wire import SECOND, MessageWriter, day, fragment
+from resources.sandbox.world.wire import SECOND, Chance, MessageWriter, day, fragment, mix, salt
 
 if TYPE_CHECKING:
     from orjson import Fragment
 
-    from resources.sandbox.world.history.pages import Event, State
+    from resources.sandbox.world.pages import Event, State
     from resources.sandbox.world.reference import Project
-    from resources.sandbox.world.text.bodies import Library, Text
-    from resources.sandbox.world.text.corpus import Corpus
+    from resources.sandbox.world.text.bodies import Corpus, Library, Text
     from resources.sandbox.world.text.words import Lexicon
 
 _WORDS = read_yaml("records.yaml")["articles"]

@@ -18,14 +18,14 @@ from bisect import bisect_right
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
-from resources.sandbox.world.chance import mix, salt
-from resources.sandbox.world.history.schedule import HOUR
+from resources.sandbox.world.schedule import HOUR
+from resources.sandbox.world.wire import mix, salt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from resources.sandbox.world.history.pages import Event, Family
-    from resources.sandbox.world.history.schedule import Cast, Timetable
+    from resources.sandbox.world.pages import Event, Family
+    from resources.sandbox.world.schedule import Cast, Timetable
 
 #: Every page of this number appears twice: fewer than one in a hundred.
 _REPEATED = 140

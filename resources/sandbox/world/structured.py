@@ -13,7 +13,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from resources.sandbox.files import read_yaml
-from resources.sandbox.world.chance import Chance
+from resources.sandbox.world.wire import Chance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,23 +14,21 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from resources.sandbox.world import reference
+from resources.sandbox.world import entities, reference
 from resources.sandbox.world.articles import Writer
 from resources.sandbox.world.census import Census
-from resources.sandbox.world.chance import salt
 from resources.sandbox.world.entities import EntityWriter
-from resources.sandbox.world.history import entity_timetable as entities
-from resources.sandbox.world.history.schedule import HOUR, Timetable, usual_articles
-from resources.sandbox.world.text.bodies import Library
-from resources.sandbox.world.text.corpus import Corpus
+from resources.sandbox.world.schedule import HOUR, Timetable, usual_articles
+from resources.sandbox.world.text.bodies import Corpus, Library
 from resources.sandbox.world.text.words import Lexicon, Titles
+from resources.sandbox.world.wire import salt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from resources.sandbox.settings import Settings
     from resources.sandbox.world.census import Entry
-    from resources.sandbox.world.history.pages import Event
+    from resources.sandbox.world.pages import Event
 
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

@@ -12,9 +12,9 @@ import yaml
 from resources import datasets
 from resources.datasets import Family
 from resources.enterprise import endpoints
+from resources.sandbox.api import streams
 from resources.sandbox.api.app import OPERATIONS as DATA
-from resources.sandbox.api.description import describe
-from resources.sandbox.api.stream import streams
+from resources.sandbox.api.app import describe
 from resources.sandbox.settings import FREE_GROUP
 from tests.endpoints import OPERATIONS as DESCRIBED
 from tests.unit.sandbox.conftest import NOW

@@ -10,7 +10,7 @@ import jwt
 import pytest
 
 from resources.sandbox.api.answers import Refusal
-from resources.sandbox.api.stream.parameters import _beginning
+from resources.sandbox.api.stream_parameters import _beginning
 
 #: As Java's HttpClient sends it with the first request of a connection, because it would rather speak HTTP/2.
 JAVA = {

@@ -9,7 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from resources.sandbox.api.description import describe
+from resources.sandbox.api.app import describe
 
 REAL = Path(__file__).resolve().parents[4] / "shared/data/real/enterprise"
 DOCUMENT = json.loads(describe("http://a", "http://b", "http://c"))

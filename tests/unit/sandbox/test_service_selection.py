@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from resources.sandbox.api.answers import encode
-from resources.sandbox.api.parameters import Filter, Parameters
-from resources.sandbox.api.selection import pick, select
+from resources.sandbox.api.parameters import Filter, Parameters, pick, select
 
 RECORD = {
     "identifier": "enwiki_namespace_0",

@@ -17,9 +17,9 @@ import requests
 
 from resources.sandbox import Settings, running
 from resources.sandbox.api.parameters import Filter, Parameters
-from resources.sandbox.api.stream.selection import selector
+from resources.sandbox.api.stream_parameters import selector
 from resources.sandbox.clock import Clock
-from resources.sandbox.store.batch_store import partition
+from resources.sandbox.store.archives import partition
 from tests.unit.sandbox.conftest import NOW, logged_in, prepared_state
 
 KEPT = timedelta(hours=48)

@@ -12,7 +12,7 @@ import pytest
 
 from resources.sandbox import Settings, running
 from resources.sandbox.store.archived_world import ArchivedWorld
-from resources.sandbox.world.history.entity_timetable import SPECIAL_ITEMS, Numbers
+from resources.sandbox.world.entities import SPECIAL_ITEMS, Numbers
 from tests.unit.sandbox.conftest import logged_in, prepared_state
 
 HOUR = timedelta(hours=1)

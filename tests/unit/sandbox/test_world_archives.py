@@ -19,8 +19,8 @@ import pytest
 from resources.sandbox.settings import Settings
 from resources.sandbox.store import archives
 from resources.sandbox.store.archived_world import ArchivedWorld
-from resources.sandbox.store.batch_store import BatchStore, Message, in_reading_order, partition, with_repetitions
-from resources.sandbox.world.chance import Chance
+from resources.sandbox.store.archives import BatchStore, Message, in_reading_order, partition, with_repetitions
+from resources.sandbox.world.wire import Chance
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 23, tzinfo=UTC)

@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from resources.sandbox.settings import Settings
-from resources.sandbox.world.history import scripts
-from resources.sandbox.world.history.pages import Kind
-from resources.sandbox.world.history.schedule import HOUR as HOUR_MICROS
-from resources.sandbox.world.history.schedule import Timetable
+from resources.sandbox.world import scripts
+from resources.sandbox.world.pages import Kind
+from resources.sandbox.world.schedule import HOUR as HOUR_MICROS
+from resources.sandbox.world.schedule import Timetable
 from resources.sandbox.world.text.words import Lexicon, Titles
 from resources.sandbox.world.wire import encode, instant
 from resources.sandbox.world.world import World

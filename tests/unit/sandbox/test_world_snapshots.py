@@ -19,7 +19,7 @@ from resources.sandbox.store import archives
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.store.snapshot_store import Export, SnapshotStore
 from resources.sandbox.world.census import Standing
-from resources.sandbox.world.history.schedule import Timetable, usual_articles
+from resources.sandbox.world.schedule import Timetable, usual_articles
 from resources.sandbox.world.text.words import Lexicon, Titles
 
 HOUR = timedelta(hours=1)

@@ -1,24 +1,34 @@
-"""Texts of pages: Parsoid-like HTML and wikitext for every revision of every page, made from a stock of blocks.
+"""Texts of pages: Parsoid-like HTML and wikitext for every revision of every page, synthetic or borrowed.
 
-The text of a revision is a run of blocks that belongs to the page, with one block replaced and one reference added
-that belong to the revision: cheap to make, no two alike, and neighbours differ as little as real revisions do. The
-length of a wikitext is known without making it, because a record also contains the length of the revision before.
+A synthetic text is a run of blocks that belongs to the page, with one block replaced and one reference added that
+belong to the revision: cheap to make, no two alike, and neighbours differ as little as real revisions do. The length of
+a wikitext is known without making it, because a record also contains the length of the revision before.
+
+A corpus is a folder of real records (`*.ndjson`, `*.jsonl`, `*.json`, each also with `.gz`: one record a line, or one
+JSON document that is a record or a list of them). Every page of the world borrows text, categories and other details of
+one record with a body, of its own language if there are any; its revisions differ by a comment at the end.
 """
 
 from __future__ import annotations
 
+import gzip
 import html
 import math
 from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from resources.sandbox.world.chance import Chance, mix
-from resources.sandbox.world.text.blocks import BLOCKS, INFOBOXES, LEADS, NO_BLOCK, Block, made, stock_of
-from resources.sandbox.world.wire import inside, joined
+import orjson
+
+from resources.sandbox.world.text.words import BLOCKS, INFOBOXES, LEADS, NO_BLOCK, Block, made, stock_of
+from resources.sandbox.world.wire import Chance, fragment, inside, joined, mix, salt
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
     from orjson import Fragment
+
 
 #: Spread of the log-normal distribution of sizes.
 _SIGMA = 0.75
@@ -262,3 +272,88 @@ def _footer(categories: tuple[str, ...]) -> Block:
         for number, name in enumerate(categories)
     )
     return made(document + _TAIL, "\n" + "".join(f"[[{name}]]\n" for name in categories))
+
+
+_ENDINGS = (".ndjson", ".jsonl", ".json")
+#: Records are held in memory; files beyond this are not read.
+_MOST_BYTES = 512 * 1024 * 1024
+#: What a page borrows beside its text.
+_BORROWED = ("protection", "watchers_count", "main_entity", "additional_entities", "categories", "templates", "image")
+
+
+class Corpus:
+    """The records of a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read the folder.
+
+        Raises:
+            ValueError: It holds no record with a body, or a file in it is not JSON.
+        """
+        self._records: list[dict[str, Any]] = []
+        self._by_language: dict[str, list[dict[str, Any]]] = {}
+        held = 0
+        for path in sorted(folder.rglob("*")):
+            if not path.is_file() or not path.name.removesuffix(".gz").endswith(_ENDINGS) or held > _MOST_BYTES:
+                continue
+            data = gzip.decompress(path.read_bytes()) if path.name.endswith(".gz") else path.read_bytes()
+            held += len(data)
+            for record in _records(path, data):
+                if record.get("article_body", {}).get("html"):
+                    self._records.append(record)
+                    self._by_language.setdefault(record.get("in_language", {}).get("identifier", ""), []).append(record)
+        if not self._records:
+            raise ValueError(
+                f"The corpus {folder} contains no article record with a body; it needs NDJSON or JSON files "
+                "(.ndjson, .jsonl, .json, each also .gz) of records with `article_body`."
+            )
+
+    def lent(self, language: str, host: str, page: int, /) -> dict[str, Any]:
+        """Return the fields of a page next to its text, by the record that it borrows from."""
+        record = self._record(language, host, page)
+        return {key: record[key] for key in _BORROWED if record.get(key)}
+
+    def _record(self, language: str, host: str, page: int) -> dict[str, Any]:
+        choice = self._by_language.get(language, self._records)
+        return choice[salt("corpus", host, page) % len(choice)]
+
+    def characters(self, setting: Setting) -> int:
+        """Length of the wikitext of a revision, in characters."""
+        return len(
+            self._record(setting.language, setting.host, setting.page)["article_body"].get("wikitext", "")
+        ) + len(_mark(setting))
+
+    def text(self, setting: Setting) -> Text:
+        """The text of a revision."""
+        record = self._record(setting.language, setting.host, setting.page)
+        document: str = record["article_body"]["html"]
+        cut = document.rfind("</body>")
+        cut = len(document) if cut < 0 else cut
+        wikitext = record["article_body"].get("wikitext", "") + _mark(setting)
+        abstract = record.get("abstract", "") if setting.namespace == 0 else ""
+        return Text(
+            html=fragment(document[:cut] + _mark(setting) + document[cut:]),
+            wikitext=fragment(wikitext),
+            characters=len(wikitext),
+            size=len(wikitext.encode()),
+            abstract=abstract,
+            needs_citation=0,
+        )
+
+
+def _mark(setting: Setting) -> str:
+    return f"\n<!-- revision {setting.revision} of {setting.page} -->"
+
+
+def _records(path: Path, data: bytes) -> Iterator[dict[str, Any]]:
+    try:
+        try:
+            whole = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            yield from (orjson.loads(line) for line in data.splitlines() if line.strip())
+            return
+    except orjson.JSONDecodeError as error:
+        raise ValueError(
+            f"The corpus file {path.name} is neither JSON nor NDJSON ({error}); remove it from the folder."
+        ) from error
+    yield from whole if isinstance(whole, list) else [whole]

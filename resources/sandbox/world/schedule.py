@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
-from resources.sandbox.world.chance import mix, salt
-from resources.sandbox.world.history import scripts
-from resources.sandbox.world.history.pages import Event, Family, Moment, Page, Revision, Title, Verb
+from resources.sandbox.world import scripts
+from resources.sandbox.world.pages import Event, Family, Moment, Page, Revision, Title, Verb
+from resources.sandbox.world.wire import mix, salt
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from resources.sandbox.world.history.scripts import Script
+    from resources.sandbox.world.scripts import Script
+
 
 #: Hours are counted from 2020-01-01T00 UTC, so that revision numbers stay within 32 bits as the service's do.
 EPOCH_HOUR = 438_288

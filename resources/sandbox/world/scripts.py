@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from resources.sandbox.files import read_yaml
-from resources.sandbox.world.history.pages import Kind, Operation, Verb
+from resources.sandbox.world.pages import Kind, Operation, Verb
 
 #: Forms of a title: at home, moved, parked while two pages change places.
 VARIANTS = ("{}", "{}, 2", "{}/parked")

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from starlette.responses import Response
 
+from resources.sandbox.api import stream_parameters
 from resources.sandbox.api.answers import Format, negotiate
 from resources.sandbox.api.operations import Operation
-from resources.sandbox.api.stream import parameters
-from resources.sandbox.api.stream.selection import selector
+from resources.sandbox.api.stream_parameters import selector
 from resources.sandbox.settings import TOP_GROUP
 from resources.sandbox.store.topics import Reader
 from resources.sandbox.world.wire import decode, encode
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
     from resources.sandbox.api.operations import Call
-    from resources.sandbox.api.stream.parameters import Beginning
+    from resources.sandbox.api.stream_parameters import Beginning
     from resources.sandbox.clock import Clock
     from resources.sandbox.store.topics import Topic
+
 
 _EVENTS = "text/event-stream"
 #: While nothing is due the clock is looked at again after so many seconds at the latest: somebody may move it.
@@ -153,7 +154,7 @@ def _stream(record: str) -> Callable[[Call], Awaitable[Response]]:
     async def handle(call: Call) -> Response:
         service = call.service
         now = service.clock.now()
-        common, beginning = await parameters.read(call.request, now)
+        common, beginning = await stream_parameters.read(call.request, now)
         topic = service.topics[record]
         return Streaming(
             call.accept,

@@ -119,12 +119,31 @@ class _Pieces(io.RawIOBase):
         return count
 
 
+class _Content(io.RawIOBase):
+    """The bytes of one member of a tar as a file."""
+
+    def __init__(self, stream: TarStream, size: int) -> None:
+        super().__init__()
+        self._stream, self._left = stream, size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        target = memoryview(buffer)[: self._left]
+        count = self._stream.some(target)
+        if target and not count:
+            raise self._stream.error("the tar ends too early")
+        self._left -= count
+        return count
+
+
 class _Reader:
     """Reads one archive."""
 
     def __init__(self, name: str, model: Any, longest: int) -> None:
         self._name = name
-        self._parse: Callable[[bytes | bytearray], Any] = _parse if model is None else model.model_validate_json
+        self._parse: Callable[[bytes], Any] = _parse if model is None else model.model_validate_json
         self._longest = longest
         self._count = self._bad_count = 0
         self._bad: list[str] = []
@@ -153,38 +172,22 @@ class _Reader:
             )
 
     def _member(self, stream: TarStream, member: Member) -> Iterator[Any]:
-        buffer = bytearray(_STEP)
-        remaining, number, size = member.size, 1, 0
-        begun = bytearray()
-        with memoryview(buffer) as view:
-            while remaining:
-                count = stream.some(view[: min(_STEP, remaining)])
-                if not count:
-                    raise stream.error("the tar ends too early")
-                remaining -= count
-                start = 0
-                while (end := buffer.find(b"\n", start, count)) >= 0:
-                    size += end - start
-                    if size <= self._longest:
-                        begun += view[start:end]
-                    line, begun = begun, bytearray()
-                    yield from self._record(member, number, size, line)
-                    del line
-                    start, number, size = end + 1, number + 1, 0
-                size += count - start
-                if size <= self._longest:
-                    begun += view[start:count]
-                else:
-                    begun = bytearray()
-        yield from self._record(member, number, size, begun)
+        number = 0
+        with io.BufferedReader(_Content(stream, member.size), _STEP) as file:
+            while line := file.readline(self._longest + 1):
+                number, size, end = number + 1, len(line), line[-1:]
+                while end != b"\n" and (rest := file.readline(_STEP)):  # too long, and not kept
+                    size, end = size + len(rest), rest[-1:]
+                yield from self._record(member, number, size - (end == b"\n"), line)
+                del line
 
-    def _record(self, member: Member, number: int, size: int, line: bytearray) -> Iterator[Any]:
+    def _record(self, member: Member, number: int, size: int, line: bytes) -> Iterator[Any]:
         """The record of a line; nothing of a blank or bad one."""
         if size > self._longest:
             problem = f"it has {size:,} bytes, and the longest that is read has {self._longest:,}"
         else:
-            if number == 1 and line.startswith(codecs.BOM_UTF8):
-                del line[: len(codecs.BOM_UTF8)]
+            if number == 1:
+                line = line.removeprefix(codecs.BOM_UTF8)
             if not line or line.isspace():
                 return
             try:
@@ -215,11 +218,8 @@ class _NotAnObjectError(ValueError):
     """A line is JSON, and no object."""
 
 
-def _parse(line: bytes | bytearray) -> dict[str, Any]:
-    text = line.decode()
-    if isinstance(line, bytearray):
-        line.clear()  # a long line need not be in memory twice
-    record = _DECODER.decode(text)
+def _parse(line: bytes) -> dict[str, Any]:
+    record = _DECODER.decode(line.decode())
     if not isinstance(record, dict):
         raise _NotAnObjectError("it is JSON, but no object")
     return record

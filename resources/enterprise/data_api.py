@@ -148,13 +148,6 @@ class DataApi:
         """One record, and the number of requests it took."""
         return self.ask(path, doing, lambda answer: self._transport.parse(answer, form, doing), query=query)
 
-    def address(self, path: str, doing: str, quota: str | None) -> tuple[str, int]:
-        """The signed address of a download, and the number of requests it took.
-
-        Each request may cost a unit of `quota`.
-        """
-        return self.ask(path, doing, lambda answer: self._location(answer, path, doing), quota=quota)
-
     def source(
         self,
         path: str,
@@ -176,6 +169,10 @@ class DataApi:
             pinned: True if only this version is wanted.
         """
         address, name = endpoints.download(path), name or record.identifier
+        doing = f"get the address of {name}"
+
+        def resolve() -> tuple[str, int]:
+            return self.ask(address, doing, lambda answer: self._location(answer, address, doing), quota=quota)
 
         def read_again() -> tuple[Source, int]:
             fresh, count = again()
@@ -186,7 +183,7 @@ class DataApi:
             version=record.version,
             size_hint=record.stated_bytes,
             url_path=address,
-            resolve=lambda: self.address(address, f"get the address of {name}", quota),
+            resolve=resolve,
             read_again=read_again,
             pinned=pinned,
         )

@@ -91,6 +91,20 @@ def real() -> dict[str, list[dict]]:
     return by_project
 
 
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    """The real records by project, and the published file that has them."""
+    if not REAL.is_dir():
+        pytest.skip("the real samples are not on this machine")
+    library, records = Library(tmp_path_factory.mktemp("real") / "data"), real()
+    for project, lines in records.items():
+        made, loaded = library.load(project, [json.dumps(record).encode() for record in lines])
+        assert (made.reject_count, loaded.row_count) == (0, len(lines))
+    library.warehouse.publish()
+    with duckdb.connect(str(library.warehouse.published_path), read_only=True) as found:
+        yield records, found
+
+
 def parts(place: list, position: tuple[int, ...] = ()):
     """All parts with their positions, in order."""
     for number, part in enumerate(place or [], 1):
@@ -99,22 +113,16 @@ def parts(place: list, position: tuple[int, ...] = ()):
         yield from parts(part.get("has_parts"), here)
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real samples are not on this machine")
-def test_real_records_come_back_as_they_went_in(library):
-    records = real()
-    for project, lines in records.items():
-        made, loaded = library.load(project, [json.dumps(record).encode() for record in lines])
-        assert (made.reject_count, loaded.row_count) == (0, len(lines))
-    library.warehouse.publish()
-    with duckdb.connect(str(library.warehouse.published_path), read_only=True) as found:
-        rows = (
-            found.sql(
-                "SELECT page.*, body.* EXCLUDE (project_id, namespace_id, article_id, name, version_id) "
-                "FROM structured_articles AS page JOIN structured_bodies AS body USING (project_id, article_id)"
-            )
-            .to_arrow_table()
-            .to_pylist()
+def test_real_records_come_back_as_they_went_in(published):
+    records, found = published
+    rows = (
+        found.sql(
+            "SELECT page.*, body.* EXCLUDE (project_id, namespace_id, article_id, name, version_id) "
+            "FROM structured_articles AS page JOIN structured_bodies AS body USING (project_id, article_id)"
         )
+        .to_arrow_table()
+        .to_pylist()
+    )
     assert len(rows) == sum(map(len, records.values()))
     by_page = {(row["project_id"], row["article_id"]): row for row in rows}
     for project, lines in records.items():
@@ -128,76 +136,71 @@ def test_real_records_come_back_as_they_went_in(library):
             assert rebuilt(row, STRUCTURED_ARTICLES.table) == normal_record(rest, STRUCTURED_ARTICLES.table)
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real samples are not on this machine")
-def test_everything_derived_from_real_records_agrees_with_them(library):
-    records = real()
-    for project, lines in records.items():
-        library.load(project, [json.dumps(record).encode() for record in lines])
-    library.warehouse.publish()
-    with duckdb.connect(str(library.warehouse.published_path), read_only=True) as warehouse:
+def test_everything_derived_from_real_records_agrees_with_them(published):
+    records, warehouse = published
 
-        def rows(table: str, columns: str, record: dict) -> list[tuple]:
-            return warehouse.execute(
-                f"SELECT {columns} FROM {table} WHERE project_id = ? AND article_id = ? ORDER BY position",
-                [record["is_part_of"]["identifier"], record["identifier"]],
-            ).fetchall()
+    def rows(table: str, columns: str, record: dict) -> list[tuple]:
+        return warehouse.execute(
+            f"SELECT {columns} FROM {table} WHERE project_id = ? AND article_id = ? ORDER BY position",
+            [record["is_part_of"]["identifier"], record["identifier"]],
+        ).fetchall()
 
-        for record in (record for lines in records.values() for record in lines):
-            boxes = record.get("infoboxes") or record.get("infobox") or []
-            sections = record.get("sections") or record.get("article_sections") or []
-            fields = [
-                (list(position), part["type"], part.get("name"), part.get("value"), len(part.get("links") or []))
-                for position, part in parts(boxes)
-                if part["type"] not in ("infobox", "section")
-            ]
-            assert rows("infobox_fields", "position, part_type, label, value, link_count", record) == fields
-            named = [(list(position), part["name"]) for position, part in parts(sections) if part["type"] == "section"]
-            assert rows("sections", "position, heading", record) == named
-            texts = [
-                "\n".join(
-                    inner["value"]
-                    for own in part.get("has_parts") or []
-                    if own["type"] != "section"
-                    for _, inner in parts([own])
-                    if inner.get("value") is not None
-                )
-                or None
-                for _, part in parts(sections)
-                if part["type"] == "section"
-            ]
-            assert [text for (text,) in rows("sections", "text", record)] == texts
-            references = record.get("references") or []
-            assert rows("article_references", "reference_id, text, CAST(metadata_json AS JSON)", record) == [
-                (
-                    one["identifier"],
-                    one["text"]["value"],
-                    json.dumps(one["metadata"], ensure_ascii=False, separators=(",", ":")),
-                )
-                for one in references
-            ]
-            assert rows("article_tables", "table_id, rows, headers, confidence_score", record) == [
-                (
-                    one["identifier"],
-                    [[cell["value"] for cell in line] for line in one["rows"]],
-                    [[cell["value"] for cell in line] for line in one["headers"]],
-                    one["confidence_score"],
-                )
-                for one in record.get("tables") or []
-            ]
-            links = [
-                (origin, link.get("url"), link.get("text"))
-                for origin, place in (("infobox", boxes), ("section", sections))
-                for _, part in parts(place)
-                for link in part.get("links") or []
-            ] + [
-                ("reference", link.get("url"), link.get("text"))
-                for one in references
-                for side in ("text", "source")
-                for link in (one.get(side) or {}).get("links") or []
-            ]
-            found = rows("article_links", "origin, url, text, position", record)
-            kinds = ["infobox", "section", "reference"]
-            assert [one[:3] for one in sorted(found, key=lambda one: kinds.index(one[0]))] == links
+    for record in (record for lines in records.values() for record in lines):
+        boxes = record.get("infoboxes") or record.get("infobox") or []
+        sections = record.get("sections") or record.get("article_sections") or []
+        fields = [
+            (list(position), part["type"], part.get("name"), part.get("value"), len(part.get("links") or []))
+            for position, part in parts(boxes)
+            if part["type"] not in ("infobox", "section")
+        ]
+        assert rows("infobox_fields", "position, part_type, label, value, link_count", record) == fields
+        named = [(list(position), part["name"]) for position, part in parts(sections) if part["type"] == "section"]
+        assert rows("sections", "position, heading", record) == named
+        texts = [
+            "\n".join(
+                inner["value"]
+                for own in part.get("has_parts") or []
+                if own["type"] != "section"
+                for _, inner in parts([own])
+                if inner.get("value") is not None
+            )
+            or None
+            for _, part in parts(sections)
+            if part["type"] == "section"
+        ]
+        assert [text for (text,) in rows("sections", "text", record)] == texts
+        references = record.get("references") or []
+        assert rows("article_references", "reference_id, text, CAST(metadata_json AS JSON)", record) == [
+            (
+                one["identifier"],
+                one["text"]["value"],
+                json.dumps(one["metadata"], ensure_ascii=False, separators=(",", ":")),
+            )
+            for one in references
+        ]
+        assert rows("article_tables", "table_id, rows, headers, confidence_score", record) == [
+            (
+                one["identifier"],
+                [[cell["value"] for cell in line] for line in one["rows"]],
+                [[cell["value"] for cell in line] for line in one["headers"]],
+                one["confidence_score"],
+            )
+            for one in record.get("tables") or []
+        ]
+        links = [
+            (origin, link.get("url"), link.get("text"))
+            for origin, place in (("infobox", boxes), ("section", sections))
+            for _, part in parts(place)
+            for link in part.get("links") or []
+        ] + [
+            ("reference", link.get("url"), link.get("text"))
+            for one in references
+            for side in ("text", "source")
+            for link in (one.get(side) or {}).get("links") or []
+        ]
+        found = rows("article_links", "origin, url, text, position", record)
+        kinds = ["infobox", "section", "reference"]
+        assert [one[:3] for one in sorted(found, key=lambda one: kinds.index(one[0]))] == links
 
 
 def test_from_the_sandbox_to_a_question(client, sandbox, library):

@@ -11,7 +11,6 @@ import random
 import socket
 import threading
 import time
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
@@ -103,9 +102,15 @@ class TooSlowError(TimeoutError):
 
 
 class Deadline:
-    """The moment until which bytes are waited for; it may be moved."""
+    """The moment until which bytes are waited for; it may be moved.
+
+    Attributes:
+        meet: Called with the address of every host that a connection is opened to, before anything is sent over it; an
+            exception closes the connection.
+    """
 
     def __init__(self, seconds: float) -> None:
+        self.meet: Callable[[str], None] | None = None
         self._seconds = seconds
         self.restart()
 
@@ -181,8 +186,6 @@ def restart() -> None:
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 PUBLIC: Final = "public"
 
-_met: ContextVar[Callable[[str], None] | None] = ContextVar("met", default=None)
-
 
 def network_of(address: str) -> str:
     """The kind of network of an IP address.
@@ -218,22 +221,3 @@ def addresses_of(url: str) -> frozenset[str]:
     except (OSError, UnicodeError):  # the connection itself says what is wrong
         return frozenset()
     return frozenset(str(place[0]) for *_, place in found)
-
-
-@contextmanager
-def meeting(hear: Callable[[str], None]) -> Iterator[None]:
-    """Let `hear` know the address of every host that a connection is opened to in this block.
-
-    An exception of `hear` closes the connection.
-    """
-    token = _met.set(hear)
-    try:
-        yield
-    finally:
-        _met.reset(token)
-
-
-def met(connection: socket.socket) -> None:
-    """Tell of a connection that was just opened, before anything is sent over it."""
-    if (hear := _met.get()) is not None:
-        hear(str(connection.getpeername()[0]))

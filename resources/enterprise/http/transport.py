@@ -43,7 +43,6 @@ from resources.enterprise.http.bounds import (
     RetryPolicy,
     TooSlowError,
     addresses_of,
-    meeting,
     network_of,
     until,
 )
@@ -134,7 +133,9 @@ class Transport:
             UnexpectedAnswer: The answer is too long.
         """
         try:
-            with until(Deadline(self.limits.answer_seconds)), meeting(self._is_at):
+            deadline = Deadline(self.limits.answer_seconds)
+            deadline.meet = self._is_at
+            with until(deadline):
                 response = self._to_service().request(
                     method,
                     url,
@@ -181,12 +182,13 @@ class Transport:
             UnexpectedAnswer: The address leads into another network.
         """
         connect, read = self.retry.timeouts
-        hear = partial(self._may_be_at, doing) if auth is None else self._is_at
+        deadline.meet = self._is_at
         if auth is None:
+            deadline.meet = partial(self._may_be_at, doing)
             for address in addresses_of(url):
-                hear(address)
+                deadline.meet(address)
         try:
-            with until(deadline), meeting(hear):
+            with until(deadline):
                 return self._to_store().request(
                     "GET" if body is None else "POST",
                     url,

@@ -36,7 +36,7 @@ from urllib3.util.retry import Retry
 
 from resources import files
 from resources.enterprise import errors
-from resources.enterprise.http.bounds import CancellableDeadline, Deadline, TooSlowError, current_deadline, met
+from resources.enterprise.http.bounds import CancellableDeadline, Deadline, TooSlowError, current_deadline
 from resources.enterprise.redaction import without_any_query
 from resources.formatting import legible
 
@@ -130,10 +130,12 @@ class _Response(http.client.HTTPResponse):
 
 
 def _meet(connection: HTTPConnection) -> None:
-    if connection.proxy is not None:  # the peer is the proxy, which decides itself where it connects to
+    deadline = current_deadline()
+    # with a proxy, the peer is the proxy, which decides itself where it connects to
+    if connection.proxy is not None or deadline is None or deadline.meet is None:
         return
     try:
-        met(connection.sock)
+        deadline.meet(str(connection.sock.getpeername()[0]))
     except BaseException:
         connection.close()
         raise

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from resources.enterprise import errors
 from resources.enterprise.http.answers import Answer, read_body
+from resources.enterprise.http.bounds import CancellableDeadline
 from resources.enterprise.http.workarounds import LIBRARY_ERRORS
 from resources.enterprise.stream.framing import NDJSON, Records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from resources.enterprise.http.bounds import CancellableDeadline
     from resources.enterprise.http.transport import Auth, Transport
 
 
@@ -173,7 +173,6 @@ class Connection(threading.Thread):
         parts: tuple[int, ...],
         pieces: Callable[[tuple[int, ...], CancellableDeadline, bool], Iterator[bytes]],
         inbox: Inbox,
-        deadline: Callable[[float], CancellableDeadline],
         longest: int,
         waits: tuple[float, float],
     ) -> None:
@@ -185,7 +184,6 @@ class Connection(threading.Thread):
         self.failure: errors.EnterpriseError | None = None
         self.too_long_count = 0
         self._pieces, self._inbox, self._longest = pieces, inbox, longest
-        self._make_deadline = deadline
         self._deadline: CancellableDeadline | None = None
         self._ended = threading.Event()
         self._silence = _SILENT_SECONDS
@@ -263,7 +261,7 @@ class Connection(threading.Thread):
 
     def _read(self) -> None:
         lines = Records(self._longest)
-        self._deadline = deadline = self._make_deadline(_SILENT_LONGEST)
+        self._deadline = deadline = CancellableDeadline(_SILENT_LONGEST)
         self.opened += 1
         began = self.heard_at = time.monotonic()
         by_moment, self._by_moment = self._by_moment, False

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from resources.enterprise import errors
 from resources.enterprise.errors import InvalidRequest
-from resources.enterprise.http.bounds import CancellableDeadline
 from resources.enterprise.query import Kind
 from resources.enterprise.stream.connection import Connection, Inbox, listen
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from resources.enterprise.account.authenticator import Authenticator
+    from resources.enterprise.http.bounds import CancellableDeadline
     from resources.enterprise.http.transport import Transport
     from resources.enterprise.query import Query
     from resources.enterprise.service import Service
@@ -189,7 +189,7 @@ class Stream:
         self._inbox = Inbox(options.room_bytes)
         waits = transport.retry.first_wait, transport.retry.longest_wait
         self.connections = [
-            Connection(parts, self._pieces, self._inbox, CancellableDeadline, options.record_bytes, waits)
+            Connection(parts, self._pieces, self._inbox, options.record_bytes, waits)
             for parts in shares(options.connections)
         ]
 

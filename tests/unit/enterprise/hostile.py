@@ -18,172 +18,43 @@ from tests.unit.enterprise.loopback import Reply
 #: What a hostile name carries, so that a file of it would be found anywhere.
 MARK = "EvilName"
 
+# fmt: off
 STATUSES = [
-    "100",
-    "101",
-    "199",
-    "200",
-    "201",
-    "202",
-    "204",
-    "205",
-    "206",
-    "300",
-    "301",
-    "302",
-    "303",
-    "304",
-    "307",
-    "308",
-    "400",
-    "401",
-    "402",
-    "403",
-    "404",
-    "405",
-    "407",
-    "408",
-    "409",
-    "410",
-    "412",
-    "413",
-    "414",
-    "416",
-    "418",
-    "421",
-    "422",
-    "425",
-    "429",
-    "431",
-    "451",
-    "500",
-    "501",
-    "502",
-    "503",
-    "504",
-    "505",
-    "507",
-    "511",
-    "599",
-    "600",
-    "999",
+    str(status) for status in (
+        *range(100, 103), *range(199, 209), *range(300, 309), *range(400, 452), *range(500, 512), 599, 600, 999,
+    )
 ]
 
 OBEYED = "\x1b]0;x\x07\x1b[2J\r\n\x9b31m\u202e\u2066\u2028\x00\x7f"
 
 NUMBERS = [
-    "Infinity",
-    "-Infinity",
-    "NaN",
-    "1e999",
-    "-1e999",
-    "1e-999",
-    "-1",
-    "0",
-    "-0.0",
-    "9" * 30,
-    "9" * 5000,
-    "0.1e1",
-]
-NUMBERS += [
-    "1" + "0" * 400,
-    "18446744073709551616",
-    "2147483648",
-    "1.7976931348623157e308",
-    "01",
-    "0x10",
-    "1_000",
-    "\u0661",
+    "Infinity", "-Infinity", "NaN", "1e999", "-1e999", "1e-999", "-1", "0", "-0.0", "9" * 30, "9" * 5000, "0.1e1",
+    "1" + "0" * 400, "18446744073709551616", "2147483648", "1.7976931348623157e308", "01", "0x10", "1_000", "\u0661",
 ]
 
 TEXTS = [
-    "",
-    " ",
-    "null",
-    "../../" + MARK,
-    "/tmp/" + MARK,
-    "..",
-    ".",
-    "a/../" + MARK,
-    "a\0b",
-    OBEYED,
-    "x" * 10_000,
-    "CON",
-    "NUL",
-]
-TEXTS += [
-    "%2e%2e%2f" + MARK,
-    "\\..\\" + MARK,
-    "\ud800",
-    "é" * 200,
-    "-rf",
-    "~",
-    "$(id)",
-    "{0}",
-    "%s%n",
-    "a\r\nX-Evil: 1",
-    "\u20ac",
-]
-TEXTS += [
-    MARK + "." * 300,
-    "file:///etc/passwd",
-    "http://[::1",
-    "enwiki_namespace_0",
-    "0" * 32,
-    "f" * 33,
-    "NEW_PASSWORD_REQUIRED",
+    "", " ", "null", "../../" + MARK, "/tmp/" + MARK, "..", ".", "a/../" + MARK, "a\0b", OBEYED, "x" * 10_000, "CON",
+    "NUL", "%2e%2e%2f" + MARK, "\\..\\" + MARK, "\ud800", "é" * 200, "-rf", "~", "$(id)", "{0}", "%s%n",
+    "a\r\nX-Evil: 1", "\u20ac", MARK + "." * 300, "file:///etc/passwd", "http://[::1", "enwiki_namespace_0",
+    "0" * 32, "f" * 33, "NEW_PASSWORD_REQUIRED",
 ]
 
 MOMENTS = [
-    "0000-01-01T00:00:00Z",
-    "99999-01-01T00:00:00Z",
-    "9999-12-31T23:59:59.999999999-23:59",
-    "2026-13-45",
-    "1e9",
-    "now",
+    "0000-01-01T00:00:00Z", "99999-01-01T00:00:00Z", "9999-12-31T23:59:59.999999999-23:59", "2026-13-45", "1e9",
+    "now", "0001-01-01T00:00:00+14:00", "2026-11-01T24:00:00Z", "2026-11-01T06:04:11", "1969-12-31T23:59:59Z",
 ]
-MOMENTS += ["0001-01-01T00:00:00+14:00", "2026-11-01T24:00:00Z", "2026-11-01T06:04:11", "1969-12-31T23:59:59Z"]
 
 LOCATIONS = [
-    "http://[::1",
-    "http://[v1.x]:80/",
-    "http://",
-    "//",
-    "ftp://127.0.0.1/x",
-    "file:///etc/passwd",
-    "data:,x",
-    "?",
-    "#",
-]
-LOCATIONS += [
-    "http://u:p@127.0.0.1/x",
-    "http://127.0.0.1:0/",
-    "http://127.0.0.1:99999/",
-    "http://127.0.0.1:1/x",
-    "http://\xe4/",
-]
-LOCATIONS += [
-    "/objects/" + "x" * 9000,
-    "http://127.0.0.1\\@x/",
-    "http://127.0.0.1 /",
-    "javascript:1",
-    "",
-    "\x1b[2J",
-    "HTTP://[fe80::1%25x]/",
+    "http://[::1", "http://[v1.x]:80/", "http://", "//", "ftp://127.0.0.1/x", "file:///etc/passwd", "data:,x", "?",
+    "#", "http://u:p@127.0.0.1/x", "http://127.0.0.1:0/", "http://127.0.0.1:99999/", "http://127.0.0.1:1/x",
+    "http://\xe4/", "/objects/" + "x" * 9000, "http://127.0.0.1\\@x/", "http://127.0.0.1 /", "javascript:1", "",
+    "\x1b[2J", "HTTP://[fe80::1%25x]/",
 ]
 
 HEADERS = {
     "Content-Length": [*NUMBERS, "5, 7", "5, 5", "", "+5", "0x5"],
     "Content-Encoding": [
-        "gzip",
-        "deflate",
-        "br",
-        "zstd",
-        "compress",
-        "gzip, gzip",
-        ", ".join(["gzip"] * 40),
-        "x" * 500,
-        "identity",
+        "gzip", "deflate", "br", "zstd", "compress", "gzip, gzip", ", ".join(["gzip"] * 40), "x" * 500, "identity",
     ],
     "Transfer-Encoding": ["chunked", "gzip, chunked", "chunked, chunked", "x", "identity", "\x0bchunked"],
     "Content-Type": ["text/html", "application/json; charset=utf-16", "\x1b[2J", "", "x" * 9000],
@@ -193,19 +64,14 @@ HEADERS = {
     "ETag": ['"x"', 'W/"x"', "x" * 60_000, "", '"\x1b[2J"', '"\xff"', '"a\r\n b"'],
     "Retry-After": [*NUMBERS, "Fri, 31 Dec 99999 23:59:59 GMT", "Mon, 01 Jan 0001 00:00:00 +1400", "soon"],
     "Date": [
-        "Fri, 31 Dec 99999 23:59:59 GMT",
-        "Mon, 01 Jan 0001 00:00:00 +1400",
-        "Sun, 01 Nov 2026 06:10:00 -9999",
-        "x",
+        "Fri, 31 Dec 99999 23:59:59 GMT", "Mon, 01 Jan 0001 00:00:00 +1400", "Sun, 01 Nov 2026 06:10:00 -9999", "x",
         OBEYED[:3],
     ],
     "Age": [*NUMBERS],
     "Location": LOCATIONS,
     "Last-Modified": ["Mon, 12 Feb 2024 00:50:09 UTC", "Fri, 31 Dec 99999 23:59:59 GMT", "x"],
     "Set-Cookie": [
-        "a=b; expires=Thu, 99 Jan 99999 99:99:99 GMT",
-        "=" * 5000,
-        "a=b; Max-Age=" + "9" * 5000,
+        "a=b; expires=Thu, 99 Jan 99999 99:99:99 GMT", "=" * 5000, "a=b; Max-Age=" + "9" * 5000,
         "a=\x1b[2J; Domain=.x",
     ],
     "Connection": ["close", "keep-alive", "upgrade", "x, y"],
@@ -217,6 +83,7 @@ HEADERS = {
     "WWW-Authenticate": ["Digest realm=x, nonce=y", "Negotiate"],
     "Trailer": ["Content-Length"],
 }
+# fmt: on
 
 
 def flat(reply, *, status=None, headers=None, body=None):

@@ -164,16 +164,6 @@ def test_a_token_that_is_refused_again_is_an_error_and_no_loop(client, fake):
     assert len(fake.api.seen("/v2/codes")) == 2
 
 
-def test_a_token_that_another_process_renewed_is_taken_from_the_store(make_client, fake):
-    first, second = make_client(), make_client()
-    first.lists.reference("codes")
-    second.lists.reference("codes")
-    fake.revoke_access()
-    first.lists.reference("codes")
-    second.lists.reference("codes")
-    assert refreshes(fake) == 1
-
-
 def test_twenty_threads_and_one_revocation_refresh_once(client, fake):
     client.lists.reference("codes")
     fake.revoke_access()
@@ -332,15 +322,6 @@ def test_a_new_password_that_nobody_asked_for_changes_nothing(client, fake):
         client.account.new_password("Another-Pass-2!")
     assert fake.password == PASSWORD
     assert client.account.status().logged_in
-
-
-def test_a_forgotten_password_is_set_with_the_code(make_client, fake):
-    client = make_client(password=None)
-    client.account.forgot_password()
-    with pytest.raises(errors.AuthenticationError, match="CodeMismatchException"):
-        client.account.confirm_password("000000", "Another-Pass-2!")
-    client.account.confirm_password("424242", "Another-Pass-2!")
-    assert client.account.login("Another-Pass-2!").logged_in
 
 
 def test_forgotten_passwords_of_unknown_users_are_said(make_client):

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
-import pickle
 import re
 import socket
 
 import pytest
 
-from resources.enterprise import RetryPolicy, Sidecar, endpoints, errors, is_intact, is_landed
+from resources.enterprise import RetryPolicy, Sidecar, errors, is_intact, is_landed
 from tests.unit.enterprise.conftest import HOUR, QUICK
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply, json_reply
 
@@ -47,12 +45,6 @@ def test_a_list_is_landed_whole_with_a_sidecar(client, fake, tmp_path, hour, con
     assert not is_landed(target, sidecar.version)
 
 
-@pytest.mark.parametrize("kind", ["codes", "languages", "projects", "namespaces"])
-def test_each_reference_list_has_a_path_of_its_own(client, fake, kind):
-    fake.script(f"/v2/{kind}", json_reply([]))
-    assert client.lists.reference(kind).records == ()
-
-
 def test_the_hour_is_written_in_utc(client, fake, hour):
     elsewhere = hour.astimezone(dt.timezone(dt.timedelta(hours=-7)))
     client.hours.listing(elsewhere)
@@ -84,26 +76,6 @@ def test_a_batch_that_is_not_in_its_hour_is_not_found(client, fake, hour, conten
     assert type(caught.value) is errors.NotFound
     with pytest.raises(errors.NotPublishedYet):
         client.hours.record(hour + dt.timedelta(hours=1), "enwiki_namespace_0")
-
-
-def test_identifiers_cannot_leave_their_place_in_the_path():
-    assert endpoints.record(LIST, "../codes?x=1") == LIST + "/..%2Fcodes%3Fx%3D1"
-
-
-@pytest.mark.parametrize("identifier", ["", ".", "..", "\udcff"])
-def test_identifiers_that_lead_to_another_path_are_not_sent(client, fake, hour, identifier):
-    with pytest.raises(errors.InvalidRequest, match="Nothing was sent"):
-        client.hours.record(hour, identifier)
-    assert not fake.api.requests
-
-
-@pytest.mark.parametrize("identifier", ["../../etc/passwd", "a/b", "", ".hidden", "a\n"])
-def test_identifiers_that_would_leave_a_folder_are_not_used(client, fake, hour, content, identifier):
-    record = fake.add("enwiki_namespace_0", content) | {"identifier": identifier}
-    fake.script(LIST, json_reply([record]))
-    listing = client.hours.listing(hour)
-    assert listing.records == ()
-    assert listing.left_out([("enwiki", 0), ("frwiki", 0)]).keys() == {("enwiki", 0)}
 
 
 # --- refusals -------------------------------------------------------------------------------------------------------
@@ -168,14 +140,6 @@ def test_no_connection_says_which_host_and_is_one_line_in_the_log(make_client, c
         with pytest.raises(errors.UnreachableError, match=r"refused \(127.0.0.1\).*Check the network"):
             make_client(auth_url=url, base_url=url).lists.reference("codes")
     assert caplog.messages == ["A request failed: the connection was refused. Trying again, 3 times at most."]
-
-
-@pytest.mark.parametrize("reply", [Reply(drop=True), Reply(500), html_reply(200)])
-def test_a_host_that_answers_badly_is_not_unreachable(client, fake, reply):
-    fake.script("/v2/codes", *[reply] * 9)
-    with pytest.raises(errors.ServiceUnavailable) as caught:
-        client.lists.reference("codes")
-    assert not isinstance(caught.value, errors.UnreachableError)
 
 
 @pytest.mark.parametrize(
@@ -265,17 +229,6 @@ def test_the_account_tells_groups_and_counters(client, fake):
     }
 
 
-def test_errors_travel_between_processes():
-    error = errors.QuotaExceeded("The quota is spent. Wait.", status=429)
-    again = pickle.loads(pickle.dumps(error))
-    assert (type(again), again.message, again.status, str(again)) == (
-        errors.QuotaExceeded,
-        error.message,
-        429,
-        error.message,
-    )
-
-
 def test_every_error_says_whether_it_can_be_retried():
     kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, errors.EnterpriseError)]
     assert {k.__name__ for k in kinds if k.retryable} == {
@@ -286,24 +239,3 @@ def test_every_error_says_whether_it_can_be_retried():
         "UnreachableError",
     }
     assert len(kinds) == 21
-
-
-def test_cookies_of_a_load_balancer_are_not_kept(client, fake):
-    fake.script("/v2/codes", json_reply([], **{"Set-Cookie": "AWSALB=abc; Path=/"}))
-    client.lists.reference("codes")
-    client.lists.reference("codes")
-    assert all("cookie" not in r.headers for r in fake.api.requests)
-
-
-def test_a_redirect_of_a_list_is_not_followed_with_the_token(client, fake):
-    fake.script("/v2/codes", *[Reply(302, b"", {"Location": fake.store.url + "/steal"})] * 9)
-    with pytest.raises(errors.EnterpriseError):
-        client.lists.reference("codes")
-    assert fake.store.requests == []
-
-
-def test_long_messages_of_the_service_are_cut(client, fake):
-    fake.script("/v2/codes", Reply(400, json.dumps({"status": 400, "message": "word " * 500}).encode()))
-    with pytest.raises(errors.InvalidRequest) as caught:
-        client.lists.reference("codes")
-    assert len(caught.value.message) < 700

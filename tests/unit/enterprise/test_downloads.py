@@ -153,14 +153,6 @@ def test_a_body_cut_in_the_middle_goes_on_where_it_stopped(client, fake, publish
     only_landed(target)
 
 
-def test_a_cut_range_of_a_large_file_goes_on(split, fake, published, target, hour, content):
-    fake.cut(1000, 2000, 50)  # no more than one range may meet in a row
-    done = split.hours.download(hour, published, target)
-    assert target.read_bytes() == content
-    assert done.request_count == 1
-    only_landed(target)
-
-
 def test_a_cut_chunked_body_without_length_goes_on(client, fake, published, target, hour, content):
     def chunked(request):
         reply = fake.object(request)
@@ -366,14 +358,6 @@ def test_a_whole_object_of_another_length_is_another_object(client, fake, publis
     done = client.hours.download(hour, published, target)
     assert target.read_bytes() == content
     assert done.request_count == 3
-
-
-def test_without_etags_the_digest_still_decides(client, fake, published, target, hour, content):
-    fake.etags = False
-    fake.cut(1000)
-    client.hours.download(hour, published, target)
-    assert "if-range" not in fake.store.requests[-1].headers
-    assert target.read_bytes() == content
 
 
 @pytest.mark.parametrize(

@@ -411,8 +411,7 @@ def sandbox(tmp_path_factory):
         yield sandbox
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_each_event_once_whatever_ends_in_between(sandbox, tmp_path, seed):
+def test_each_event_once_whatever_ends_in_between(sandbox, tmp_path):
     service = Service(
         auth_url=sandbox.url,
         base_url=sandbox.url,
@@ -422,7 +421,7 @@ def test_each_event_once_whatever_ends_in_between(sandbox, tmp_path, seed):
     )
     since = NOW - timedelta(hours=6)
     wanted = [sandbox.world.record(one) for one in sandbox.world.events("enwiki", since, NOW)]
-    chance = random.Random(seed)
+    chance = random.Random(0)
     sandbox.faults.clear()
     for _ in range(30):
         kind, unit = chance.choice([("cut", 1_000), ("end", 1)])

@@ -57,7 +57,7 @@ def reader(warehouse, lake):
 
 def test_reader_sees_each_publication_whole(lake, warehouse, reader):
     assert reader.get(timeout=120) == [str(ROWS), "1", "1", str(ROWS), str(ROWS)]
-    for hour in range(1, 5):
+    for hour in (1, 2):
         rows = [lake.change(1000 * hour + n, f"T{hour}-{n}", 60 * hour + n) for n in range(ROWS)]
         warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])
         warehouse.apply_changes()

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseDamagedError
-from tests.builds import NO_BAR, looking
+from tests.builds import NO_BAR, lay, looking
 
 WIDE = "SELECT count(*), bit_xor(hash(t)), sum(hash(COLUMNS('^c.*'))) FROM wide AS t"
 ROWS = "SELECT name FROM articles ORDER BY ALL"
@@ -44,12 +44,21 @@ def load(warehouse, lake, hour, name):
     warehouse.apply_changes()
 
 
-@pytest.fixture
-def published(warehouse, lake):
-    """One hour that is published, and one that is not."""
+@pytest.fixture(scope="module")
+def template(tmp_path_factory, make_lake):
+    """A data folder with one hour that is published, and one that is not."""
+    data = lay(tmp_path_factory.mktemp("template"))
+    warehouse, lake = Warehouse(data), make_lake(data)
     load(warehouse, lake, 0, "A")
     warehouse.publish()
     load(warehouse, lake, 1, "B")
+    return data
+
+
+@pytest.fixture
+def published(template, warehouse):
+    """A copy of it."""
+    shutil.copytree(template, warehouse.data, dirs_exist_ok=True)
     return warehouse
 
 

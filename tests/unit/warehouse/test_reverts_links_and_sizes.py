@@ -46,7 +46,7 @@ def test_reverts_are_told_by_their_tags_each_revision_once(lake, warehouse):
     ]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (0, 2, 3))])
 def test_the_size_of_a_project_is_that_of_its_pages_at_the_end_of_each_hour(lake, warehouse, seed):
     chance = random.Random(seed)
 

@@ -21,7 +21,7 @@ from resources.engine import Engine
 from resources.errors import MirrorError
 from resources.lake import Layout
 from resources.warehouse import LakeFileError, Warehouse
-from tests.builds import looking
+from tests.builds import lay, looking
 
 PROJECTS = ("dewiki", "enwiki")
 ASKED = (
@@ -307,7 +307,7 @@ def older(tmp_path_factory, make_lake):
     """A published file with three hours in the lake and three of its own."""
     data = tmp_path_factory.mktemp("older")
     clock = SimpleNamespace(now=make_lake.hour(30))
-    made = SimpleNamespace(data=data, lake=make_lake(data), warehouse=Warehouse(data, clock=lambda: clock.now))
+    made = SimpleNamespace(data=data, lake=make_lake(data), warehouse=Warehouse(lay(data), clock=lambda: clock.now))
     load(made, range(6))
     compact(made)
     move(made, 3)

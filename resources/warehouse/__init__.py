@@ -1,31 +1,31 @@
 """The warehouse: DuckDB holding what is loaded, the pages as they are now, and what analysts open.
 
 Belongs here: loading files of the lake, the current state, coverage, publishing, reading back. Does not belong here:
-fetching,
-converting, scheduling. The rooms, lowest first: `database`, `read`, `load`, `state` and `compaction`, `views`,
-`publish`.
+fetching, converting, scheduling. The rooms, lowest first: `database`, `read`, `load`, `state` and `compaction`,
+`views`.
 """
 
 from __future__ import annotations
 
 from resources.lake_files import ConvertedFile
-from resources.warehouse.audit.auditor import Auditor, Findings, Overlooked, Repeated, SnapshotAudit
 from resources.warehouse.compaction.ledger import Committed, Prepared
 from resources.warehouse.compaction.spans import Merge
 from resources.warehouse.compaction.window import Moved
-from resources.warehouse.database.foreign import remove_code
+from resources.warehouse.database.recovery import remove_code
 from resources.warehouse.errors import (
+    FaultyFile,
     LakeFileError,
     NotPublishedError,
+    Part,
     QueryError,
     WarehouseBusyError,
     WarehouseDamagedError,
     WarehouseError,
     WarehouseFullError,
     WarehouseVersionError,
+    named,
 )
-from resources.warehouse.faulty import FaultyFile, Part, named
-from resources.warehouse.live.comparison import Comparison
+from resources.warehouse.read.comparison import Comparison
 from resources.warehouse.read.ledger import Ledger, LoadedFile, Named, named_in
 from resources.warehouse.records import (
     Applied,
@@ -43,6 +43,7 @@ from resources.warehouse.records import (
     SummaryRow,
     next_text,
 )
+from resources.warehouse.state.auditor import Auditor, Findings, Overlooked, Repeated, SnapshotAudit
 from resources.warehouse.warehouse import KEEP_REPLACED, Warehouse
 
 __all__ = [

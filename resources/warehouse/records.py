@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from resources.datasets import Dataset
     from resources.lake_files import ConvertedFile
     from resources.tables import HourState
-    from resources.warehouse.faulty import FaultyFile
+    from resources.warehouse.errors import FaultyFile
 
 
 def utc_text(moment: datetime) -> str:

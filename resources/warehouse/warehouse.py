@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from resources.datasets import ARTICLE_CHANGES
 from resources.datasets.live import LIVE_CHANGES, files_of
-from resources.warehouse.audit.auditor import Auditor
 from resources.warehouse.compaction import ledger as compactions
 from resources.warehouse.compaction import window as windows
 from resources.warehouse.database.connect import Connector, locked, merge_row_groups
-from resources.warehouse.database.copying import copy_file
-from resources.warehouse.entities import current as entities
-from resources.warehouse.live.comparison import compare, keep_visibility_changes
+from resources.warehouse.database.recovery import copy_file
 from resources.warehouse.load import coverage
+from resources.warehouse.load.files import load_list
 from resources.warehouse.load.hours import load_hour
-from resources.warehouse.load.lists import load_list
 from resources.warehouse.load.lookups import load_lookups
 from resources.warehouse.load.snapshots import load_snapshot
-from resources.warehouse.publish.publisher import Publisher
+from resources.warehouse.publisher import Publisher
+from resources.warehouse.read.comparison import compare, keep_visibility_changes
 from resources.warehouse.read.faults import Damaged
 from resources.warehouse.read.ledger import Ledger
 from resources.warehouse.read.reading import Reader
-from resources.warehouse.state import current
+from resources.warehouse.state import articles as current
+from resources.warehouse.state import entities
+from resources.warehouse.state.auditor import Auditor
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from resources.warehouse.compaction.spans import Merge
     from resources.warehouse.compaction.versions import VersionMerge
     from resources.warehouse.compaction.window import Moved
-    from resources.warehouse.live.comparison import Comparison
+    from resources.warehouse.read.comparison import Comparison
     from resources.warehouse.records import (
         Applied,
         AppliedEntities,

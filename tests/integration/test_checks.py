@@ -19,7 +19,7 @@ from assets.current import STATES
 from pipelines.definitions import build_defs
 from resources.datasets import ARTICLE_CHANGES, ENTITY_CHANGES, LISTS, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, named
 from resources.sandbox import Settings, running
-from resources.warehouse.audit import auditor
+from resources.warehouse.state import auditor
 from tests.integration.conftest import NOW
 from tests.integration.mirror import Mirror
 

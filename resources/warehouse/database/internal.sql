@@ -1,5 +1,5 @@
 -- What the build file holds beyond the declared tables.
--- Version of the tables, and of what analysts ask (views/prepared.py); revision: raised by each transaction that changes what is
+-- Version of the tables, and of what analysts ask (views/analysts.py); revision: raised by each transaction that changes what is
 -- published; merged_at: when DuckDB last merged small row groups. A file that has replaced a damaged one is not complete until everything that is archived was loaded again.
 CREATE TABLE IF NOT EXISTS internal.meta (
   schema_version VARCHAR NOT NULL,

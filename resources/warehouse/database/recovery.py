@@ -1,24 +1,28 @@
 """Replacement of a build file that DuckDB refuses: it is set aside, and a copy of the published file takes its place.
 
+A build file may also come from elsewhere (a backup): then the SQL stored in it is removed (`remove_code`).
+
 Nothing here writes into DuckDB's blocks. A build file that is new or was copied back is marked as incomplete
 (`internal.meta.is_complete`). So the next publication loads the missing data again (`assets/steps/rebuilding.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import logging
+import os
+import shutil
 from typing import TYPE_CHECKING, Final
 
 import duckdb
 
 from resources import files
 from resources.errors import clause
-from resources.warehouse.database.copying import copy_file
-from resources.warehouse.database.foreign import remove_code
 from resources.warehouse.database.instances import NAME, connect, is_exhausted
-from resources.warehouse.database.schema import OutdatedError, ensure
-from resources.warehouse.database.sql import quoted
+from resources.warehouse.database.schema import OutdatedError, digest, ensure
+from resources.warehouse.database.sql import identifier, quoted
 from resources.warehouse.errors import WarehouseDamagedError, WarehouseVersionError
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 
     #: Opens a file for writing.
     Open = Callable[[Path], AbstractContextManager[duckdb.DuckDBPyConnection]]
+
 
 _log = logging.getLogger(__name__)
 #: The end of the name of a build file that was set aside.
@@ -153,3 +158,84 @@ def is_locked(path: Path) -> bool:
     except OSError:
         return False
     return False
+
+
+#: `copy_file_range` does not serve these two files; reading and writing does.
+_UNSUPPORTED: Final = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF})
+
+
+def copy_file(source: Path, target: Path) -> None:
+    """Copy the bytes of a file, which a file system may share between both. `target` is replaced; nothing is synced.
+
+    Raises:
+        OSError: Reading or writing failed, for example on a full disk.
+    """
+    if not (hasattr(os, "copy_file_range") and _copy_range(source, target)):
+        shutil.copyfile(source, target)
+
+
+def _copy_range(source: Path, target: Path) -> bool:
+    """Copy with `copy_file_range`. False: the file system does not support it."""
+    with source.open("rb") as read, target.open("wb") as written:
+        try:
+            while os.copy_file_range(read.fileno(), written.fileno(), 1 << 30):
+                pass
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+            return False
+    return True
+
+
+_HERE = f"database_name = {quoted(NAME)}"
+#: Kind, schema, name and table of what is removed. Triggers first, since they run with the others; DuckDB 1.5 has none.
+_CODE = (
+    f"SELECT 'TRIGGER', schema_name, trigger_name, table_name FROM duckdb_triggers() WHERE {_HERE}",  # noqa: S608
+    f"SELECT 'VIEW', schema_name, view_name, NULL FROM duckdb_views() WHERE NOT internal AND {_HERE}",  # noqa: S608
+    f"""
+    SELECT DISTINCT if(function_type = 'table_macro', 'MACRO TABLE', 'MACRO'), schema_name, function_name, NULL
+    FROM duckdb_functions() WHERE NOT internal AND {_HERE}
+    """,  # noqa: S608
+)
+
+
+def remove_code(build: Path) -> None:
+    """Remove all views, macros and triggers of a build file. The next opening creates the declared ones again.
+
+    A macro may have the name of a DuckDB function. The file is therefore not made the current database, and DuckDB may
+    open no other file.
+
+    Raises:
+        WarehouseDamagedError: DuckDB cannot read or write the file.
+    """
+    try:
+        with connect() as connection:
+            connection.execute(f"ATTACH {quoted(str(build))} AS {NAME}")
+            connection.execute("SET enable_external_access = false")
+            for query in _CODE:
+                for kind, schema, name, table in _found(connection, query):
+                    place = f"{NAME}.{identifier(schema)}"
+                    of = f"{place}.{identifier(name)}"
+                    if table is not None:
+                        of = f"{identifier(name)} ON {place}.{identifier(table)}"
+                    connection.execute(f"DROP {kind} {of}")
+            # a file of today's version would be taken for complete
+            with contextlib.suppress(duckdb.CatalogException, duckdb.BinderException):
+                connection.execute(
+                    f"UPDATE {NAME}.internal.meta SET schema_version = '', prepared_version = NULL "  # noqa: S608
+                    "WHERE schema_version = ?",
+                    [digest()],
+                )
+    except duckdb.Error as error:
+        raise WarehouseDamagedError(
+            f"DuckDB cannot remove the views, macros and triggers of {build} ({clause(error)}). Nothing was published. "
+            "Use another copy, or make the warehouse "
+            "from the archive: `wme rebuild`."
+        ) from error
+
+
+def _found(connection: duckdb.DuckDBPyConnection, query: str) -> list[tuple[str, str, str, str | None]]:
+    try:
+        return connection.execute(query).fetchall()
+    except duckdb.CatalogException:
+        return []

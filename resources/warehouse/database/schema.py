@@ -16,8 +16,7 @@ import duckdb
 
 from resources import datasets, tables
 from resources.errors import clause
-from resources.warehouse.database.formulas import KEYS_DIGEST, STATE
-from resources.warehouse.database.sql import identifier, quoted, sql_type, statement, transaction
+from resources.warehouse.database.sql import KEYS_DIGEST, STATE, identifier, quoted, sql_type, statement, transaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

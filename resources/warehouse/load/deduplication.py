@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from resources.datasets import Family
-from resources.warehouse.database.formulas import FORMULAS
 from resources.warehouse.database.schema import INTERNAL_COLUMNS
-from resources.warehouse.database.sql import column_list, filled, identifier
+from resources.warehouse.database.sql import FORMULAS, column_list, filled, identifier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

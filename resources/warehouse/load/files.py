@@ -10,16 +10,18 @@ import pyarrow as pa
 from resources.damage import UNREADABLE, read_footer
 from resources.errors import clause
 from resources.tables import LOADS, REJECTED_LINES
-from resources.warehouse.database.connect import is_exhausted
-from resources.warehouse.database.sql import column_list, filled, identifier, quoted
+from resources.warehouse.database.connect import is_exhausted, raise_revision
+from resources.warehouse.database.sql import column_list, filled, identifier, quoted, transaction
 from resources.warehouse.errors import LakeFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from resources.datasets import Dataset
     from resources.lake_files import ConvertedFile
     from resources.tables import Table
+
 
 #: What is announced of the files to load: their ledger rows, and what only the load itself needs to know.
 _INCOMING = pa.schema([*LOADS.schema, ("path", pa.string()), ("rejects_path", pa.string()), ("redone", pa.bool_())])
@@ -220,3 +222,26 @@ def _fault(alone: duckdb.DuckDBPyConnection, path: Path, table: Table, besides: 
         return str(error)
     missing = [name for name, count in zip(required, counts, strict=True) if count]
     return f"no value in {', '.join(missing)}" if missing else None
+
+
+def load_list(connection: duckdb.DuckDBPyConnection, dataset: Dataset, path: Path) -> int:
+    """Replace a table by the rows of a lake file; returns their number.
+
+    Raises:
+        LakeFileError: the file is absent or of other columns.
+    """
+    table = dataset.table
+    row_count = checked_row_count(path, table)
+    name, columns = identifier(table.name), column_list(table.narrow)
+    source = f"SELECT {columns} FROM read_parquet($path, hive_partitioning := false)"  # noqa: S608  declared names
+    target = f"SELECT {columns} FROM {name}"  # noqa: S608
+    with transaction(connection):
+        difference = connection.execute(
+            f"SELECT count(*) FROM ((({source}) EXCEPT ALL ({target})) UNION ALL (({target}) EXCEPT ALL ({source})))",  # noqa: S608
+            {"path": str(path)},
+        ).fetchall()[0][0]
+        if difference:
+            connection.execute(f"DELETE FROM {name}")  # noqa: S608
+            connection.execute(f"INSERT INTO {name} BY NAME {source}", {"path": str(path)})
+            raise_revision(connection)
+    return row_count

@@ -23,8 +23,7 @@ import duckdb
 from resources.datasets.paths import short
 from resources.tables import SNAPSHOTS
 from resources.warehouse.database.connect import answer, raise_revision
-from resources.warehouse.database.formulas import FORMULAS
-from resources.warehouse.database.sql import column_list, identifier, transaction
+from resources.warehouse.database.sql import FORMULAS, column_list, identifier, transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load.deduplication import hide_repeated, insert_once
 from resources.warehouse.load.files import announce, check_counts, enter, lake_path, retire, unreadable

@@ -17,7 +17,7 @@ from resources.datasets.paths import with_bodies, with_rows
 from resources.errors import clause
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import statement
-from resources.warehouse.faulty import FaultyFile, Part
+from resources.warehouse.errors import FaultyFile, Part
 
 if TYPE_CHECKING:
     import os

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from resources.datasets import ARTICLE_CHANGES
 from resources.formatting import hour_text
 from resources.warehouse.database.connect import answer
-from resources.warehouse.database.formulas import FORMULAS
-from resources.warehouse.database.sql import column_list, filled, moment
+from resources.warehouse.database.sql import FORMULAS, column_list, filled, moment
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.read.faults import faults
 from resources.warehouse.read.lake_parts import LakePart
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
     import duckdb
 
-    from resources.warehouse.faulty import FaultyFile
+    from resources.warehouse.errors import FaultyFile
 
 #: What the pipeline knows of a change besides its columns, and how it follows from the row of a compacted file.
 _KEYS = f"{FORMULAS['event_key']} AS event_key, file_row"

@@ -8,8 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
 from resources.warehouse.database.connect import answer
-from resources.warehouse.database.formulas import FORMULAS
-from resources.warehouse.database.sql import statement
+from resources.warehouse.database.sql import FORMULAS, statement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

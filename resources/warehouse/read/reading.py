@@ -13,8 +13,7 @@ from resources import datasets
 from resources.datasets import ARTICLE_CHANGES
 from resources.tables import HOURS, LOADS, PROJECT_STATE, REJECTS, SNAPSHOTS, VISIBILITY_CHANGES
 from resources.warehouse.database.connect import answer
-from resources.warehouse.database.formulas import FORMULAS
-from resources.warehouse.database.sql import column_list, identifier, statement
+from resources.warehouse.database.sql import FORMULAS, column_list, identifier, statement
 from resources.warehouse.errors import QueryError
 from resources.warehouse.read import lookups
 from resources.warehouse.read.confined import confine, confined
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.warehouse.database.connect import Connector
-    from resources.warehouse.faulty import FaultyFile
+    from resources.warehouse.errors import FaultyFile
     from resources.warehouse.read.lookups import LookedUp, Page, Sampled
 
 _Row = TypeVar("_Row", CoverageRow, HourAudit, ProjectState, SummaryRow)

@@ -1,20 +1,58 @@
-"""Views for an analyst's first queries of the published file, and macros with parameters.
+"""Views for an analyst's first queries, and macros with parameters, with more than four hundred comments.
 
-They share the rule of the current articles, so that the pages at a moment are decided as the pages now are.
+They are created in the build file, once for each version: a publication copies them, and only replaces views that name
+lake files. They share the rule of the current articles, so that the pages at a moment are decided as the pages now are.
+Views of entities parse the JSON texts in the lake when they are queried.
 """
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import re
 from typing import TYPE_CHECKING
 
 from resources import datasets, tables
-from resources.warehouse.database.parts import derived
+from resources.warehouse.database import schema
 from resources.warehouse.database.schema import comments
-from resources.warehouse.database.sql import column_list, identifier, quoted, sql_type, statement
-from resources.warehouse.views import entities
+from resources.warehouse.database.sql import column_list, identifier, quoted, sql_type, statement, transaction
+from resources.warehouse.read.faults import VIEWS
+from resources.warehouse.read.lake_parts import derived
+from resources.warehouse.state.entities import ENTITIES_AT, with_rule
+from resources.warehouse.views.lake import frames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import duckdb
+
+
+#: The bodies of the entities of today.
+_TODAY = (
+    "(SELECT body.* FROM entity_bodies AS body SEMI JOIN entities USING (project_id, entity_id, event_at, source_at))"
+)
+#: A map; an empty one may be a list instead, as Wikibase writes it.
+_OBJECT = re.compile(r"\{object:(\w+)\}")
+NAMES = frozenset(table.name for table in tables.ENTITY_VIEWS)
+
+
+def _of_entities() -> Iterator[str]:
+    """The statements that create the views and the macro of entities, with their comments."""
+    for table in tables.ENTITY_VIEWS:
+        text = statement(f"views/{table.name}", today=_TODAY)
+        yield _create_view(table, _OBJECT.sub(r"CASE WHEN starts_with(\1, '{') THEN CAST(\1 AS JSON) END", text))
+        yield from comments(table, "VIEW")
+    macro = tables.ENTITIES_AT
+    yield with_rule(ENTITIES_AT, moment=macro.parameters[0])
+    yield _macro_comment(macro)
+
+
+def _create_view(table: tables.Table, query: str) -> str:
+    return f"CREATE VIEW main.{identifier(table.name)} AS SELECT {column_list(table)} FROM (\n{query})"  # noqa: S608
+
+
+def _macro_comment(macro: tables.Macro) -> str:
+    return f"COMMENT ON MACRO TABLE main.{identifier(macro.name)} IS {quoted(macro.description)}"
 
 
 #: Where a title is looked for besides `articles`, and when it is found under other spellings alone.
@@ -42,23 +80,20 @@ _CHANGES = (
 
 
 def questions() -> Iterator[str]:
-    """The statements that make them, with their comments. They build on the views over the lake."""
+    """The statements that create them, with their comments. They build on the views over the lake."""
     for table in tables.QUESTIONS:
         yield _written(table.name)
         yield from comments(table, "VIEW")
     for dataset in datasets.datasets(datasets.Family.SNAPSHOT):
         for table in dataset.views:
-            if table in tables.ENTITY_VIEWS:
-                continue
-            query = f"SELECT {column_list(table)} FROM (\n{derived(table.name)})"  # noqa: S608  declared names
-            yield f"CREATE VIEW main.{identifier(table.name)} AS {query}"
-            yield from comments(table, "VIEW")
-    yield from entities.questions()
+            if table not in tables.ENTITY_VIEWS:
+                yield _create_view(table, derived(table.name))
+                yield from comments(table, "VIEW")
+    yield from _of_entities()
     for macro in tables.MACROS:
-        if macro is tables.ENTITIES_AT:
-            continue  # with the views that it belongs to
-        yield _written(macro.name)
-        yield f"COMMENT ON MACRO TABLE main.{identifier(macro.name)} IS {quoted(macro.description)}"
+        if macro is not tables.ENTITIES_AT:
+            yield _written(macro.name)
+            yield _macro_comment(macro)
 
 
 def _written(name: str) -> str:
@@ -83,3 +118,40 @@ def _written(name: str) -> str:
         complaints=", ".join(f"CAST(complaint AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in tables.ARTICLES),
         mark="CASE WHEN event_id IS NULL THEN {row_digest} ELSE event_id END",
     )
+
+
+def prepare(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the prepared views in the build file, unless their current declarations are there."""
+    script, wanted = _script(datasets.datasets())
+    if connection.execute("SELECT prepared_version FROM internal.meta").fetchall() == [(wanted,)]:
+        return
+    # the names that analysts ask are those in the schema main
+    connection.execute("SET search_path = 'main'")
+    with transaction(connection):
+        for kind, name in _found(connection):
+            connection.execute(f"DROP {kind} main.{identifier(name)}")
+        connection.execute(script)
+        # these are without lake files now
+        connection.execute("DELETE FROM internal.publication WHERE name = ?", [VIEWS])
+        connection.execute("UPDATE internal.meta SET prepared_version = ?", [wanted])
+    schema.search_internal(connection)
+
+
+@functools.cache
+def _script(_of: tuple[datasets.Dataset, ...]) -> tuple[str, str]:
+    """The statements that make them, and their version."""
+    script = ";\n".join((schema.create_table(tables.ABOUT), *comments(tables.ABOUT), *frames(), *questions()))
+    # the views know the types of the tables below them
+    return script, hashlib.sha256((schema.digest() + script).encode()).hexdigest()[:16]
+
+
+def _found(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
+    """The views, macros and tables of another version."""
+    kept = ", ".join(quoted(view.name) for view in schema.VIEWS)
+    about = quoted(tables.ABOUT.name)
+    here = "NOT internal AND schema_name = 'main' AND database_name = current_database()"
+    return connection.execute(
+        f"SELECT 'VIEW', view_name FROM duckdb_views() WHERE {here} AND view_name NOT IN ({kept}) "  # noqa: S608
+        f"UNION ALL SELECT DISTINCT 'MACRO TABLE', function_name FROM duckdb_functions() WHERE {here} "
+        f"UNION ALL SELECT 'TABLE', table_name FROM duckdb_tables() WHERE {here} AND table_name = {about}"
+    ).fetchall()

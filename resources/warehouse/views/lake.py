@@ -24,13 +24,12 @@ from resources.tables import (
     VISIBILITY_CHANGES,
 )
 from resources.warehouse.database.connect import answer
-from resources.warehouse.database.formulas import STATE
 from resources.warehouse.database.schema import comments
-from resources.warehouse.database.sql import column_list, identifier, nulls, quoted, statement
-from resources.warehouse.live.views import live_views
+from resources.warehouse.database.sql import STATE, column_list, identifier, nulls, quoted, statement
 from resources.warehouse.read.faults import VIEWS, faults, publication
 from resources.warehouse.read.history import window
 from resources.warehouse.read.lake_parts import lake_parts
+from resources.warehouse.views.live import live_views
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from resources.tables import Table
-    from resources.warehouse.faulty import FaultyFile
+    from resources.warehouse.errors import FaultyFile
     from resources.warehouse.read.faults import Looked
     from resources.warehouse.read.history import Window
     from resources.warehouse.read.lake_parts import LakePart

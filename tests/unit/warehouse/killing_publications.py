@@ -14,8 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from resources.tables import HourState
-from resources.warehouse import HourStatus, Warehouse
-from resources.warehouse.publish import publisher
+from resources.warehouse import HourStatus, Warehouse, publisher
 
 START = datetime(2026, 12, 1, tzinfo=UTC)
 

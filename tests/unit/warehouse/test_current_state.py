@@ -16,8 +16,8 @@ from resources.warehouse.database.schema import ensure
 from resources.warehouse.load.hours import load_hour
 from resources.warehouse.load.snapshots import load_snapshot
 from resources.warehouse.read.lake_parts import lake_parts
-from resources.warehouse.state import current
-from resources.warehouse.state.current import apply_changes, rebuild_articles
+from resources.warehouse.state import articles as current
+from resources.warehouse.state.articles import apply_changes, rebuild_articles
 from resources.warehouse.views.analysts import questions
 from resources.warehouse.views.lake import make_views, sources
 from tests.builds import looking

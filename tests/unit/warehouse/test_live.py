@@ -17,7 +17,7 @@ import pytest
 from resources.datasets.live import LIVE_CHANGES, METADATA_KEY, Step, facts_of, files_of, name_of, path_of
 from resources.tables import ARTICLE_CHANGES, HourState
 from resources.warehouse import HourStatus, Warehouse
-from resources.warehouse.database.formulas import FORMULAS
+from resources.warehouse.database.sql import FORMULAS
 from tests.builds import NO_BAR
 
 

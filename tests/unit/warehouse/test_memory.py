@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.pages import Pages
 from resources.warehouse import Warehouse
-from resources.warehouse.state import current
+from resources.warehouse.state import articles as current
 
 ROOT = Path(__file__).parents[3]
 #: What a process has besides: libraries, threads, and what DuckDB does not count.

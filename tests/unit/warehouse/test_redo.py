@@ -13,7 +13,7 @@ import pytest
 
 from resources.datasets import ARTICLE_CHANGES
 from resources.warehouse.load.hours import load_hour
-from resources.warehouse.state.current import apply_changes
+from resources.warehouse.state.articles import apply_changes
 from tests.builds import lay, looking
 
 #: Each pair of files of an hour, in namespaces 0 and 14: rows and rejected lines.

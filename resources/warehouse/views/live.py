@@ -25,8 +25,7 @@ from resources.damage import UNREADABLE, is_damage, read_footer
 from resources.datasets.live import LIVE_CHANGES, METADATA_KEY
 from resources.files import set_aside
 from resources.tables import ARTICLE_CHANGES, ARTICLES, STREAM_RUNS
-from resources.warehouse.database.formulas import FORMULAS
-from resources.warehouse.database.sql import column_list, quoted, statement
+from resources.warehouse.database.sql import FORMULAS, column_list, quoted, statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -173,7 +172,7 @@ def live_views(folder: str, *, is_mixed: bool = False) -> Iterator[tuple[str, st
         "lake_stream_facts": _FACTS.format(counts=counts, key=METADATA_KEY, files="{files}"),
         "lake_stream_state": _STATE,
         "lake_stream_runs": _RUNS,
-        "lake_articles_live": statement("live/articles_live", columns=column_list(ARTICLES), age=_AGE),
+        "lake_articles_live": statement("views/articles_live", columns=column_list(ARTICLES), age=_AGE),
     }
     for name, text in texts.items():
         for place, value in found.items():

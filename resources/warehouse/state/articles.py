@@ -37,11 +37,8 @@ from resources.datasets import LOOKUPS, SNAPSHOT_ARTICLES, Family, datasets
 from resources.files import UnusableFileError
 from resources.tables import ARTICLE_CHANGES, ARTICLES
 from resources.warehouse.database.connect import answer, is_exhausted
-from resources.warehouse.database.formulas import STATE
-from resources.warehouse.database.memory import limit_of
-from resources.warehouse.database.sql import column_list, filled, quoted, statement, transaction
-from resources.warehouse.errors import LakeFileError
-from resources.warehouse.faulty import named
+from resources.warehouse.database.sql import STATE, column_list, filled, quoted, statement, transaction
+from resources.warehouse.errors import LakeFileError, named
 from resources.warehouse.load.files import retire, supersede
 from resources.warehouse.load.hours import hide_same_revisions
 from resources.warehouse.read.faults import note_damaged
@@ -55,6 +52,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from resources.warehouse.read.lake_parts import LakePart
+
 
 #: A row of `articles` as it competes, and its place there.
 _LIVING = (
@@ -336,3 +334,13 @@ def _insert(connection: duckdb.DuckDBPyConnection, bases: list[LakePart], change
 
 def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
     return one_number(connection, f"SELECT count(*) FROM {table}")  # noqa: S608  names of this module
+
+
+#: The units in which DuckDB names its limit.
+_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def limit_of(connection: duckdb.DuckDBPyConnection) -> int:
+    """Return what DuckDB may hold in memory, in bytes, about."""
+    number, unit = connection.execute("SELECT current_setting('memory_limit')").fetchall()[0][0].split()
+    return int(float(number) * 1024 ** _UNITS.index(unit))

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from resources.tables import ARTICLE_CHANGES, ARTICLES, ENTITIES, ENTITY_CHANGES
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import filled, identifier, statement
-from resources.warehouse.entities.current import with_rule
 from resources.warehouse.read.lake_parts import lake_parts
+from resources.warehouse.state.entities import with_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -154,7 +154,7 @@ class Auditor:
         named, total = [], 0
         for part in range(parts) if turn is None else (turn % parts,):
             for key, digest in _KEYS[state.name]:
-                query = statement("audit/repeated", table=identifier(state.name), key=key, digest=digest)
+                query = statement("state/repeated", table=identifier(state.name), key=key, digest=digest)
                 rows = answer(self._connection, query, {"parts": parts, "part": part, "limit": name})
                 named += [Repeated(*row[:3]) for row in rows]
                 total += rows[0][3] if rows else 0
@@ -182,7 +182,7 @@ class Auditor:
         taken = dict(answer(self._connection, last, {"table": changes, "limit": hour_count}))
         if not taken:
             return Findings((), 0, 0), Findings((), 0, 0)
-        query = statement(f"audit/{state.name}", overlooked=_OVERLOOKED, of_hours=_OF_HOURS)
+        query = statement(f"state/overlooked_{state.name}", overlooked=_OVERLOOKED, of_hours=_OF_HOURS)
         query = query if state is ARTICLES else with_rule(query)
         hours = {"table": changes, "hours": list(taken), "first": min(taken), "last": max(taken)}
         rows = answer(self._connection, query, hours | {"limit": name})

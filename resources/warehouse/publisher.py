@@ -28,17 +28,15 @@ from resources import files
 from resources.errors import clause
 from resources.formatting import counted
 from resources.warehouse.database.connect import locked
-from resources.warehouse.database.copying import copy_file
 from resources.warehouse.database.instances import is_exhausted
-from resources.warehouse.database.recovery import ASIDE
+from resources.warehouse.database.recovery import ASIDE, copy_file
 from resources.warehouse.database.sql import transaction
-from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryError, WarehouseFullError
-from resources.warehouse.faulty import named
-from resources.warehouse.live.views import live_folder, prepare_folder
+from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryError, WarehouseFullError, named
 from resources.warehouse.read.faults import LOOKED_AT, MISSING, VIEWS, Looked, publication
 from resources.warehouse.records import Publication, Published
+from resources.warehouse.views.analysts import prepare
 from resources.warehouse.views.lake import make_views, sources
-from resources.warehouse.views.prepared import prepare
+from resources.warehouse.views.live import live_folder, prepare_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

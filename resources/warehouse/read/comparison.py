@@ -17,15 +17,22 @@ import pyarrow as pa
 
 from resources import files
 from resources.datasets import RETENTION
-from resources.datasets.live import files_of, repaired, step_of
+from resources.datasets.live import LIVE_CHANGES, files_of, repaired, step_of
 from resources.errors import clause
 from resources.formatting import counted, hour_text
 from resources.tables import ARTICLE_CHANGES, TIMESTAMP
 from resources.warehouse.database.connect import answer, is_exhausted, raise_revision
-from resources.warehouse.database.formulas import FORMULAS
-from resources.warehouse.database.sql import column_list, identifier, moment, nulls, quoted, statement, transaction
+from resources.warehouse.database.sql import (
+    FORMULAS,
+    column_list,
+    identifier,
+    moment,
+    nulls,
+    quoted,
+    statement,
+    transaction,
+)
 from resources.warehouse.errors import LakeFileError
-from resources.warehouse.live.views import live_folder
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -127,7 +134,7 @@ def compare(
     Raises:
         LakeFileError: A file of the stream or of an hour cannot be read.
     """
-    folder = live_folder(lake_root)
+    folder = lake_root.resolve() / LIVE_CHANGES
     if not (found := files_of(folder)):
         return []
     try:
@@ -183,7 +190,7 @@ def _compare(
         for side, paths in (("streamed", streamed), ("filed", filed))
     }
     try:
-        query = statement("live/comparison", differing=f"[{differing}]", **sides)
+        query = statement("read/comparison", differing=f"[{differing}]", **sides)
         rows = connection.execute(query).fetchall()
     finally:
         connection.unregister("compared")
@@ -205,7 +212,7 @@ def keep_visibility_changes(connection: duckdb.DuckDBPyConnection, lake_root: Pa
     Raises:
         LakeFileError: A file of the stream cannot be read; nothing was changed.
     """
-    paths = [file.path for file in files_of(live_folder(lake_root), now - RETENTION - _HOUR)]
+    paths = [file.path for file in files_of(lake_root.resolve() / LIVE_CHANGES, now - RETENTION - _HOUR)]
     key = ("batch_hour", "project_id", "namespace_id", "event_id", "name")
     same = " AND ".join(f"kept.{name} = filed.{name}" for name in key)
     kept = f"""

@@ -114,8 +114,8 @@ def with_rule(text: str, *, moment: str | None = None, **values: str) -> str:
     return filled(
         text,
         **values,
-        states=statement("entities/states"),
-        states_of_changes=statement("entities/states_of_changes"),
+        states=statement("state/entity_states"),
+        states_of_changes=statement("state/entity_states_of_changes"),
         rows=_ROWS,
         rows_of_changes=_ROWS_OF_CHANGES,
         base=_BASE,
@@ -177,5 +177,5 @@ def _advance(connection: duckdb.DuckDBPyConnection) -> tuple[int, str]:
     redone = one_number(connection, "SELECT count(*) FROM redone")
     again = "SELECT * FROM ({states}) SEMI JOIN redone USING (project_id, entity_id)"
     again = again if redone else "SELECT * FROM fresh WHERE false"
-    connection.execute(with_rule(statement("entities/advance"), states_of_redone=again))
+    connection.execute(with_rule(statement("state/entity_advance"), states_of_redone=again))
     return one_number(connection, "SELECT count(*) FROM touched"), "{rows}" if redone else "{rows_of_changes}"

@@ -1,1 +1,0 @@
-"""Events of the realtime stream whose hours have no file yet: views over them, and their comparison with the files."""

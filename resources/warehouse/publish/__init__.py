@@ -1,1 +1,0 @@
-"""Publishing the build file as the one that analysts open."""

@@ -25,6 +25,7 @@ from resources.warehouse.errors import (
     WarehouseVersionError,
     named,
 )
+from resources.warehouse.load.snapshots import KEEP_REPLACED
 from resources.warehouse.read.comparison import Comparison
 from resources.warehouse.read.ledger import Ledger, LoadedFile, Named, named_in
 from resources.warehouse.records import (
@@ -44,7 +45,7 @@ from resources.warehouse.records import (
     next_text,
 )
 from resources.warehouse.state.auditor import Auditor, Findings, Overlooked, Repeated, SnapshotAudit
-from resources.warehouse.warehouse import KEEP_REPLACED, Warehouse
+from resources.warehouse.warehouse import Warehouse
 
 __all__ = [
     "KEEP_REPLACED",

@@ -18,7 +18,7 @@ import logging
 import os
 import shutil
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -27,22 +27,23 @@ import duckdb
 from resources import files
 from resources.errors import clause
 from resources.formatting import counted
-from resources.warehouse.database.connect import locked
+from resources.warehouse.database.connect import Build, locked
 from resources.warehouse.database.instances import is_exhausted
 from resources.warehouse.database.recovery import ASIDE, copy_file
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryError, WarehouseFullError, named
 from resources.warehouse.read.faults import LOOKED_AT, MISSING, VIEWS, Looked, publication
+from resources.warehouse.read.reading import Reader
 from resources.warehouse.records import Publication, Published
+from resources.warehouse.state import articles, entities
 from resources.warehouse.views.analysts import prepare
 from resources.warehouse.views.lake import make_views, sources
 from resources.warehouse.views.live import live_folder, prepare_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from resources.warehouse.database.connect import Connector
     from resources.warehouse.views.lake import Sources
 
 _log = logging.getLogger(__name__)
@@ -54,44 +55,40 @@ _ATTRIBUTION = (
 )
 
 
-@dataclass(frozen=True)
-class Publisher:
-    """Publishes one build file."""
+class Publisher(Reader):
+    """The part of the warehouse that publishes."""
 
-    connector: Connector
-    lake_root: Path
-    publish_lock_path: Path
+    def publish(self, about: Mapping[str, str] | None = None) -> Published:
+        """Publish what is loaded as a new `warehouse.duckdb`; nothing is written when it is published already.
 
-    def publish(
-        self, about: Mapping[str, str], now: datetime, take_in: Callable[[duckdb.DuckDBPyConnection], None]
-    ) -> Published:
-        """Publish the build file's content after `take_in`, unless it is what was published last.
+        Pending data is applied first, under the same lock: another run may have loaded data since, and a page must not
+        be published with a row that no longer exists. `about` adds rows to the table `about`, for example the service.
 
         Raises:
             WarehouseBusyError: Another process held the build file for too long.
             WarehouseFullError: Disk or memory ran out; the file that was published before stays.
         """
-        started = time.perf_counter()
-        target = self.connector.published_path
+        started, now = time.perf_counter(), self._clock()
+        target = self._connector.published_path
         with self._replacing("publish") as temporary:
-            with locked(self.connector.lock_path, self.connector.lock_timeout, "publish"):
+            with locked(self._connector.lock_path, self._connector.lock_timeout, "publish"):
                 locked_at = time.perf_counter()
-                with self.connector.build_unlocked("publish") as connection:
-                    take_in(connection)
+                with self._connector.build_unlocked("publish") as connection:
+                    self._take_in(connection)
                     prepare(connection)
                     looked_at_ns = time.time_ns()
                     found = self._sources(connection)
-                    facts = self._facts(connection, found, about)
-                    if changed := not self._is_published(facts):
+                    facts = self._facts(connection, found, about or {})
+                    if changed := not self._holds(facts):
                         found = self._renew(connection, found, facts, now, looked_at_ns)
                         connection.execute("CHECKPOINT")
                 # only now: to close a descriptor of the file would end DuckDB's lock on it
                 if changed:
-                    copy_file(self.connector.build_path, temporary)
+                    copy_file(self._connector.build_path, temporary)
                 locked_seconds = time.perf_counter() - locked_at
             if changed:
                 _put(temporary, target)
-                for aside in self.connector.build_path.parent.glob(f"{self.connector.build_path.name}.{ASIDE}*"):
+                for aside in self._connector.build_path.parent.glob(f"{self._connector.build_path.name}.{ASIDE}*"):
                     aside.unlink(missing_ok=True)
         return Published(
             path=target,
@@ -104,59 +101,67 @@ class Publisher:
             seconds=time.perf_counter() - started,
         )
 
-    def is_current(self, about: Mapping[str, str]) -> bool:
-        """Return whether nothing is pending and everything is published, so that `publish` would have nothing to do."""
-        with self.connector.build("read the ledger") as connection:
+    def _take_in(self, connection: duckdb.DuckDBPyConnection) -> None:
+        build = Build(connection, self._lake_root, self._clock())
+        articles.apply_changes(build)
+        entities.apply_changes(build)
+
+    def is_published(self, about: Mapping[str, str] | None = None) -> bool:
+        """Return True if nothing is pending and `publish` would change nothing."""
+        with self._connector.build("read the ledger") as connection:
             [(pending,)] = connection.execute(
                 "SELECT EXISTS (FROM loads WHERE applied_at IS NULL) OR EXISTS (FROM snapshots WHERE applied_at IS "
                 "NULL) "
                 "OR NOT is_complete FROM internal.meta"
             ).fetchall()
-            facts = self._facts(connection, self._sources(connection), about)
-        return not pending and self._is_published(facts)
+            facts = self._facts(connection, self._sources(connection), about or {})
+        return not pending and self._holds(facts)
 
-    def is_due(self, every: timedelta | None, now: datetime) -> bool:
-        """Return whether the last publication is as old as `every` says, or there is none; None: never."""
+    def publish_is_due(self, every: timedelta | None = timedelta(0)) -> bool:
+        """Return True if a publication is due: at every run (0, the default), after `every`, or never (None)."""
         if every is None:
             return False
-        last = self.last()
+        last, now = self.publication(), self._clock()
         # one of the future was made before the clock was put back
         return last is None or not timedelta(0) <= now - last.published_at < every
 
-    def last(self) -> Publication | None:
-        """The publication that analysts open now; None: there is none, or its file cannot be read."""
+    def publication(self) -> Publication | None:
+        """Return the publication that analysts open now; None: there is none, or its file cannot be read.
+
+        It takes no lock.
+        """
         try:
-            with self.connector.published() as connection:
+            with self._connector.published() as connection:
                 query = "SELECT name, value FROM about WHERE name IN ('published_at', 'revision')"
                 about = dict(connection.execute(query).fetchall())
             return Publication(datetime.fromisoformat(about["published_at"]), int(about["revision"]))
         except (NotPublishedError, QueryError, duckdb.Error, KeyError, ValueError):
             return None
 
-    def unpublished(self) -> int | None:
-        """Revision of the build file that is not published yet; None: there is none."""
-        with self.connector.build("read the ledger") as connection:
+    def unpublished_revision(self) -> int | None:
+        """Return the revision that is built and not published yet; None: everything is published."""
+        with self._connector.build("read the ledger") as connection:
             state = _state(connection)
             [(is_complete,)] = connection.execute("SELECT is_complete FROM internal.meta").fetchall()
         if not is_complete:
             return int(state["revision"])
         # 0: nothing was loaded so far; a build file that is made anew is no news
-        return None if self._is_published(state) else state["revision"] or None
+        return None if self._holds(state) else state["revision"] or None
 
     def relocate(self) -> int | None:
-        """Let the views of the published file find the lake where it is now; None where they do already.
+        """Update the paths of the published file's views after the data folder was moved, as publishing does.
 
-        Only the published file and the lake are needed. Returns the number of lake files found.
+        Only `warehouse.duckdb` and the lake are needed. Return the lake files found; None: there was nothing to do.
 
         Raises:
             NotPublishedError: nothing was published yet.
             LakeFileError: no file of the lake is there; nothing was changed.
         """
-        target, root = self.connector.published_path, str(self.lake_root.resolve())
+        target, root = self._connector.published_path, str(self._lake_root.resolve())
         with self._replacing("mend the published file") as temporary:
-            with self.connector.published() as connection:
+            with self._connector.published() as connection:
                 about = dict(connection.execute("SELECT name, value FROM about").fetchall())
-                found = sources(connection, self.lake_root)
+                found = sources(connection, self._lake_root)
             if about.get("lake_root") == root:
                 return None
             if found.missing and not found.count:
@@ -167,7 +172,7 @@ class Publisher:
                 )
             found = self._with_stream(found)
             copy_file(target, temporary)
-            with self.connector.open_file(temporary) as connection:
+            with self._connector.open_file(temporary) as connection:
                 with transaction(connection):
                     make_views(connection, found)
                     for name, value in _lake_facts(root, found).items():
@@ -183,8 +188,8 @@ class Publisher:
         A file left there by a killed process is deleted before; a file left by a failure is deleted after, because it
         would keep a full disk full.
         """
-        target = self.connector.published_path
-        with locked(self.publish_lock_path, self.connector.lock_timeout, purpose):
+        target = self._connector.published_path
+        with locked(self.data / "state" / "publish.lock", self._connector.lock_timeout, purpose):
             _sweep(target)
             try:
                 yield target.with_name(f"{target.name}.{os.getpid()}.tmp")
@@ -203,11 +208,11 @@ class Publisher:
 
     def _with_stream(self, found: Sources) -> Sources:
         """Add the folder of the stream, and see that the views can read it."""
-        folder = live_folder(self.lake_root)
+        folder = live_folder(self._lake_root)
         return replace(found, live=str(folder), is_stream_mixed=prepare_folder(folder))
 
     def _sources(self, connection: duckdb.DuckDBPyConnection) -> Sources:
-        return sources(connection, self.lake_root, Looked.last(connection))
+        return sources(connection, self._lake_root, Looked.last(connection))
 
     def _facts(self, connection: duckdb.DuckDBPyConnection, found: Sources, about: Mapping[str, str]) -> dict[str, Any]:
         """The facts that identify a publication. Revision and ledger stand for everything in the build file."""
@@ -220,17 +225,17 @@ class Publisher:
             "views_version": views,
             **_state(connection),
             "storage_version": storage.rstrip("+"),
-            "lake_root": str(self.lake_root.resolve()),
+            "lake_root": str(self._lake_root.resolve()),
             "lake_files": found.count,
             MISSING: list(found.missing),
             "snapshots": found.versions,
             "about": dict(about),
         }
 
-    def _is_published(self, facts: Mapping[str, Any]) -> bool:
+    def _holds(self, facts: Mapping[str, Any]) -> bool:
         """Return whether the published file can be read and holds these facts."""
         try:
-            with self.connector.published() as connection:
+            with self._connector.published() as connection:
                 held = publication(connection)
             return held.items() >= facts.items()
         except (NotPublishedError, QueryError, duckdb.Error):
@@ -258,7 +263,7 @@ class Publisher:
         except duckdb.Error:
             # a file may be damaged whose times do not show it: then its footer does
             known = found.missing
-            found = self._with_stream(sources(connection, self.lake_root))
+            found = self._with_stream(sources(connection, self._lake_root))
             if found.missing == known:
                 raise
             facts = facts | {MISSING: list(found.missing), "lake_files": found.count, LOOKED_AT: looked_at_ns}

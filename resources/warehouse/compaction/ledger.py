@@ -21,6 +21,7 @@ from resources.tables import TIMESTAMP
 from resources.tables.compacted import COMPACTED, CompactedFile, CompactionSource
 from resources.tables.versions import version_of
 from resources.warehouse.compaction import versions
+from resources.warehouse.compaction import window as windows
 from resources.warehouse.compaction.spans import FILE_BYTES, Merge, Unit, merges
 from resources.warehouse.compaction.versions import VersionMerge
 from resources.warehouse.compaction.window import leave
@@ -33,11 +34,12 @@ from resources.warehouse.read.history import window
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
-    from pathlib import Path
 
     import duckdb
 
     from resources.datasets import Dataset
+    from resources.warehouse.compaction.window import Moved
+    from resources.warehouse.database.connect import Build
 
     #: Values of the columns that an archive knows (`Dataset.given`): an hour, project and namespace, or a snapshot's
     #: version and these.
@@ -141,31 +143,56 @@ class Committed:
     given_up_count: int
 
 
-def planned(
+def compactions(build: Build, *of: Dataset) -> list[tuple[Dataset, Merge | VersionMerge]]:
+    """Return the due compactions of datasets, newest first in each."""
+    return [(one, merge) for one in of for merge in _planned(build.connection, one, build.now)]
+
+
+def _planned(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, now: datetime, file_bytes: int = FILE_BYTES
 ) -> list[Merge] | list[VersionMerge]:
-    """Return the due compactions of a dataset, newest first."""
     if dataset.family is Family.SNAPSHOT:
         return versions.planned(connection, dataset, file_bytes)
     rows = answer(connection, statement("compaction/units"), {"table": dataset.name})
     return merges((Unit(*row) for row in rows), now, file_bytes=file_bytes)
 
 
-def waiting(connection: duckdb.DuckDBPyConnection, now: datetime) -> frozenset[datetime]:
+def movable_changes(build: Build, before: datetime | None = None) -> Moved | None:
+    """Return the hours before a moment (default: settled months) that may leave the build file, or None."""
+    hours = windows.movable(build.connection, before or windows.settled(build.now), _waiting(build))
+    return windows.together(hours)
+
+
+def move_window(build: Build, before: datetime | None = None) -> Moved | None:
+    """Remove changes of hours before a moment from the build file, in one transaction.
+
+    The default moment is the end of the settled months. From then on these changes are read from compacted files. At
+    most some hundred thousand rows leave at a time, unless a single hour has more, so that no hourly load waits long.
+    None: no changes may leave. Changes that `articles` has not applied stay, and so do hours that wait for a compaction
+    and all hours after them.
+
+    Raises:
+        LakeFileError: A compacted file is gone, or does not hold what the ledger says; nothing was changed.
+    """
+    before = before or windows.settled(build.now)
+    return windows.move(build.connection, build.lake_root, before, _waiting(build))
+
+
+def _waiting(build: Build) -> frozenset[datetime]:
     """Hours of which changes are to be compacted that never were."""
     return frozenset(
         unit.first_hour
-        for merge in planned(connection, ARTICLE_CHANGES, now)
+        for merge in _planned(build.connection, ARTICLE_CHANGES, build.now)
         if isinstance(merge, Merge)
         for unit in merge.units
         if unit.span is None
     )
 
 
-def prepare(connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge | VersionMerge) -> Prepared:
-    """Return the current inputs of a compaction."""
+def prepare_compaction(build: Build, merge: Merge | VersionMerge, dataset: Dataset = ARTICLE_CHANGES) -> Prepared:
+    """Return the current files of a compaction, and their rows to leave out."""
     find = _of_version if isinstance(merge, VersionMerge) else _of_hours
-    inputs, parts = find(connection, dataset, merge)  # type: ignore[arg-type]
+    inputs, parts = find(build.connection, dataset, merge)  # type: ignore[arg-type]
     made_of = [_VERSION, version_of(COMPACTED[dataset.name]), merge.name]
     digest = hashlib.sha256(
         json.dumps([*made_of, [[i.lake_path, i.dropped_parts] for i in inputs]], default=str).encode()
@@ -212,16 +239,14 @@ def _of_hours(
     return inputs, parts
 
 
-def commit(
-    connection: duckdb.DuckDBPyConnection,
-    lake_root: Path,
-    dataset: Dataset,
+def commit_compaction(
+    build: Build,
     prepared: Prepared,
     files: Sequence[CompactedFile],
     row_counts: Mapping[Part, int],
-    now: datetime,
+    dataset: Dataset = ARTICLE_CHANGES,
 ) -> Committed:
-    """Let what is loaded be read from the new files, in one transaction.
+    """Switch loaded rows to compacted files, in one transaction.
 
     Parts that were loaded again since the compaction was prepared keep their own files, and their rows in the new files
     are masked. If a version was loaded again or dropped, its new files are not recorded.
@@ -229,6 +254,7 @@ def commit(
     Raises:
         LakeFileError: The files are gone, or do not hold the rows that are loaded; nothing was changed.
     """
+    connection, lake_root, now = build
     for path in (path for file in files for path in (file.lake_path, with_bodies(file.lake_path))):
         if not LOCAL.exists(lake_root / path):
             raise LakeFileError(

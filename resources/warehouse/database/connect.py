@@ -13,7 +13,7 @@ import shutil
 import time
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duckdb
 import filelock
@@ -40,7 +40,7 @@ from resources.warehouse.errors import (
     WarehouseVersionError,
 )
 
-__all__ = ["Connector", "answer", "has_table", "is_exhausted", "locked", "merge_row_groups", "raise_revision"]
+__all__ = ["Build", "Connector", "answer", "has_table", "is_exhausted", "locked", "merge_row_groups", "raise_revision"]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -84,6 +84,14 @@ def locked(lock_path: Path, timeout: float, purpose: str) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+class Build(NamedTuple):
+    """The open build file, the folder of the lake, and the moment of an operation."""
+
+    connection: duckdb.DuckDBPyConnection
+    lake_root: Path
+    now: datetime
 
 
 @dataclass(frozen=True)
@@ -308,11 +316,13 @@ def raise_revision(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("UPDATE internal.meta SET revision = revision + 1")
 
 
-def merge_row_groups(connection: duckdb.DuckDBPyConnection, now: datetime) -> bool:
-    """Let DuckDB merge small row groups, unless it did so within the last day; returns whether it did.
+def merge_row_groups(build: Build) -> bool:
+    """Let DuckDB merge the small row groups that hours have added, at most once a day; return True if it did.
 
-    A checkpoint merges them, and only where something has changed since the last one: here the moment itself.
+    It affects only speed and space, and holds the lock for about 20 µs of processor time per row of the day. A
+    checkpoint merges them, and only where something has changed since the last one: here the moment itself.
     """
+    connection, _, now = build
     [(merged_at,)] = answer(connection, "SELECT merged_at FROM internal.meta")
     if merged_at is not None and timedelta(0) <= now - merged_at < _BETWEEN_MERGES:
         return False

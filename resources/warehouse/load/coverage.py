@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from resources.datasets import RETENTION
+from resources.datasets import ARTICLE_CHANGES, RETENTION
 from resources.tables import HourState
 from resources.warehouse.database.connect import raise_revision
 from resources.warehouse.database.sql import statement, transaction
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import duckdb
 
     from resources.datasets import Dataset
+    from resources.warehouse.database.connect import Build
     from resources.warehouse.records import HourStatus
 # The hours of the files that were just loaded. Content that differs from what was there counts as another load.
 # What was missing while the service kept it is lost once it does not.
@@ -68,10 +69,9 @@ def record_loads(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute(_LOADED)
 
 
-def record_all(
-    connection: duckdb.DuckDBPyConnection, dataset: Dataset, statuses: Sequence[HourStatus], now: datetime
-) -> int:
-    """Note in one transaction what is known of hours without a file; returns how many rows said something new."""
+def record_statuses(build: Build, statuses: Sequence[HourStatus], dataset: Dataset = ARTICLE_CHANGES) -> int:
+    """Note states of hours that are not loaded, in one transaction; return the number of rows that changed."""
+    connection, _, now = build
     with transaction(connection):
         if changed := record(connection, dataset, statuses, now):
             raise_revision(connection)
@@ -117,13 +117,14 @@ def record(
     return changed
 
 
-def fill(
-    connection: duckdb.DuckDBPyConnection,
-    dataset: Dataset,
+def fill_coverage(
+    build: Build,
     projects: Sequence[str],
     namespaces: Sequence[int],
-    now: datetime,
-    until: datetime | None,
+    now: datetime | None = None,
+    *,
+    until: datetime | None = None,
+    dataset: Dataset = ARTICLE_CHANGES,
 ) -> int:
     """Add a row for every hour of a dataset from the first to the last known one; return the rows changed.
 
@@ -132,6 +133,7 @@ def fill(
     hour is later. Hours that the service no longer keeps become `past_retention`, the others `missing`. Rows of hours
     before the beginning that the service no longer keeps are deleted.
     """
+    connection, now = build.connection, now or build.now
     parameters = {
         "table": dataset.name,
         "projects": list(projects),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -16,11 +17,12 @@ from resources.warehouse.errors import LakeFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
 
     from resources.datasets import Dataset
+    from resources.files import StrPath
     from resources.lake_files import ConvertedFile
     from resources.tables import Table
+    from resources.warehouse.database.connect import Build
 
 
 #: What is announced of the files to load: their ledger rows, and what only the load itself needs to know.
@@ -224,14 +226,14 @@ def _fault(alone: duckdb.DuckDBPyConnection, path: Path, table: Table, besides: 
     return f"no value in {', '.join(missing)}" if missing else None
 
 
-def load_list(connection: duckdb.DuckDBPyConnection, dataset: Dataset, path: Path) -> int:
-    """Replace a table by the rows of a lake file; returns their number.
+def load_list(build: Build, dataset: Dataset, path: StrPath) -> int:
+    """Replace the table of a list by the rows of a lake file; return their number.
 
     Raises:
-        LakeFileError: the file is absent or of other columns.
+        LakeFileError: The file is absent or of other columns; the table is as it was.
     """
-    table = dataset.table
-    row_count = checked_row_count(path, table)
+    connection, table = build.connection, dataset.table
+    row_count = checked_row_count(Path(path), table)
     name, columns = identifier(table.name), column_list(table.narrow)
     source = f"SELECT {columns} FROM read_parquet($path, hive_partitioning := false)"  # noqa: S608  declared names
     target = f"SELECT {columns} FROM {name}"  # noqa: S608

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from resources.datasets import ARTICLE_CHANGES
 from resources.datasets.paths import hour_folder
 from resources.warehouse.database.connect import raise_revision
 from resources.warehouse.database.sql import filled, transaction
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from resources.datasets import Dataset
     from resources.lake_files import ConvertedFile
+    from resources.warehouse.database.connect import Build
     from resources.warehouse.records import HourStatus
 
 # Rows in a compacted file that is gone stay hidden: the file may be put back.
@@ -76,26 +78,25 @@ ORDER BY path
 
 
 def load_hour(
-    connection: duckdb.DuckDBPyConnection,
-    lake_root: Path,
-    dataset: Dataset,
+    build: Build,
     hour: datetime,
     files: Sequence[ConvertedFile],
-    statuses: Sequence[HourStatus],
-    now: datetime,
+    statuses: Sequence[HourStatus] = (),
     *,
-    reload: bool,
+    dataset: Dataset = ARTICLE_CHANGES,
+    reload: bool = False,
 ) -> HourLoad:
-    """Load one hour: rows, rejects, ledger and coverage, all or nothing.
+    """Load a dataset's files of one hour, and note the states of its other scopes, in one transaction.
 
-    A file whose digest the ledger holds already is left as it is unless `reload`, or the compacted file that has its
-    rows is gone or damaged. Rows of other projects and namespaces of the hour stay.
+    Files that are loaded under the same digest are left alone unless `reload`, or the compacted file with their rows is
+    gone or damaged. If nothing is left to do, `changed` is False. For a project and namespace with a file, the file
+    decides its state. Rows of other projects and namespaces of the hour stay.
 
     Raises:
         LakeFileError: a file is absent or does not hold what was announced; nothing was changed.
         ValueError: the arguments contradict one another.
     """
-    started = time.perf_counter()
+    started, (connection, lake_root, now) = time.perf_counter(), build
     _check_arguments(hour, files, statuses)
     key = [dataset.name, hour]
     with transaction(connection):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.lake_files import ConvertedFile
+    from resources.warehouse.database.connect import Build
 
 _INSERT = """
 INSERT INTO lookups BY NAME
@@ -39,15 +40,8 @@ _EARLIER = (
 )
 
 
-def load_lookups(
-    connection: duckdb.DuckDBPyConnection,
-    lake_root: Path,
-    files: Sequence[ConvertedFile],
-    now: datetime,
-    *,
-    reload: bool,
-) -> int:
-    """Load files of lookup responses in one transaction; return the rows of the new files.
+def load_lookups(build: Build, files: Sequence[ConvertedFile], *, reload: bool = False) -> int:
+    """Load lookup responses about single pages in one transaction; return the rows of the new files.
 
     Files that are loaded under the same digest are skipped unless `reload`. Two files together show that a title was
     not found twice; a third may show that it was found after all. So later files of the same project and namespace are
@@ -57,6 +51,7 @@ def load_lookups(
     Raises:
         LakeFileError: a file is absent or does not hold what was announced; nothing was changed.
     """
+    connection, lake_root, now = build
     with transaction(connection):
         known = set(connection.execute("SELECT source_at, digest FROM loads WHERE table_name = 'lookups'").fetchall())
         fresh = [file for file in files if reload or (file.source_at, file.digest) not in known]

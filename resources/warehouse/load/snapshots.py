@@ -36,8 +36,11 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from resources.warehouse.database.connect import Build
     from resources.warehouse.records import Snapshot
 
+#: Versions of a snapshot of articles that stay besides the newest, for the pages as they were.
+KEEP_REPLACED = 2
 #: How far before its newest row a snapshot may still lack a change.
 MARGIN = timedelta(minutes=10)
 _MICROSECOND = timedelta(microseconds=1)
@@ -48,24 +51,20 @@ _OF_SCOPE = "(table_name, project_id, namespace_id) = (?, ?, ?)"
 
 
 def load_snapshot(
-    connection: duckdb.DuckDBPyConnection,
-    lake_root: Path,
-    snapshot: Snapshot,
-    now: datetime,
-    *,
-    keep_replaced: int,
-    reload: bool,
+    build: Build, snapshot: Snapshot, *, keep_replaced: int = KEEP_REPLACED, reload: bool = False
 ) -> SnapshotLoad:
-    """Load one version, completely or not at all, and drop the versions that are no longer kept.
+    """Load one complete version of a snapshot in one transaction, and drop the versions that are no longer kept.
 
-    The version that is loaded already is left alone unless `reload`, or a compacted file that has its rows is gone or
-    damaged.
+    A version that is loaded under the same digests is skipped (`changed` is False) unless `reload`, or a compacted file
+    that has its rows is gone or damaged. If the dataset has a current state, `apply_changes` puts the newest version
+    underneath, and `keep_replaced` older ones stay, for the pages as they were. In other datasets the version replaces
+    the one before.
 
     Raises:
         LakeFileError: a file is absent or does not hold what was announced; nothing was changed.
         ValueError: the arguments contradict one another.
     """
-    started = time.perf_counter()
+    started, (connection, lake_root, now) = time.perf_counter(), build
     _check_arguments(snapshot, keep_replaced)
     with transaction(connection):
         known = answer(

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from resources.warehouse.database.connect import Build
+
 _HOUR = timedelta(hours=1)
 #: Differences of an hour, project and namespace that are named.
 _EXAMPLES = 5
@@ -123,10 +125,8 @@ class Comparison:
         )
 
 
-def compare(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, hours: Collection[datetime], now: datetime
-) -> list[Comparison]:
-    """Compare the loaded ones of some hours with the stream, as far as it covers them; nothing is changed.
+def compare_stream(build: Build, hours: Collection[datetime]) -> list[Comparison]:
+    """Compare the stream with the files of loaded hours, as far as it covers them; none where no stream is kept.
 
     Hours that the stream does not cover at all are left out, and so are those whose files were compacted or are past
     the service's retention: the stream's files of these are incomplete.
@@ -134,6 +134,7 @@ def compare(
     Raises:
         LakeFileError: A file of the stream or of an hour cannot be read.
     """
+    connection, lake_root, now = build
     folder = lake_root.resolve() / LIVE_CHANGES
     if not (found := files_of(folder)):
         return []
@@ -204,14 +205,15 @@ def _example(difference: str, name: str, event_id: str | None, columns: Sequence
     return f"{name!r}, event {event_id}: {difference}{where}"
 
 
-def keep_visibility_changes(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime) -> int:
-    """Store the stream's changes of visibility of loaded hours, which their files lack; returns how many are new.
+def keep_visibility_changes(build: Build) -> int:
+    """Store the stream's changes of visibility of loaded hours, which their files lack; return how many are new.
 
     One that a file has after all is a row of its hour, and is removed here.
 
     Raises:
         LakeFileError: A file of the stream cannot be read; nothing was changed.
     """
+    connection, lake_root, now = build
     paths = [file.path for file in files_of(lake_root.resolve() / LIVE_CHANGES, now - RETENTION - _HOUR)]
     key = ("batch_hour", "project_id", "namespace_id", "event_id", "name")
     same = " AND ".join(f"kept.{name} = filed.{name}" for name in key)

@@ -22,7 +22,7 @@ from resources.warehouse.read.history import make_all_changes, window
 from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryResult, SummaryRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import datetime
     from pathlib import Path
@@ -77,8 +77,10 @@ class Reader:
     Methods that take `published` read that file, or the build file under the lock.
     """
 
+    data: Path
     _connector: Connector
     _lake_root: Path
+    _clock: Callable[[], datetime]
 
     def published_window(self) -> datetime | None:
         """Return the first hour whose changes the published file holds itself; None: it holds all.

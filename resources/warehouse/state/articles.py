@@ -51,6 +51,7 @@ from resources.warehouse.state.pending import applied_to, find_pending, mark_app
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from resources.warehouse.database.connect import Build
     from resources.warehouse.read.lake_parts import LakePart
 
 
@@ -133,17 +134,19 @@ _APPLIED = (*applied_to(ARTICLES), LOOKUPS.name)
 _RENEWED = "SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS NULL"
 
 
-def apply_changes(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime) -> Applied:
-    """Apply pending files and snapshots to `articles`, in one transaction.
+def apply_changes(build: Build) -> Applied:
+    """Advance `articles` by all pending hours, lookups and snapshots, in one transaction.
+
+    A project with a new snapshot is made anew, which takes time in proportion to its pages.
 
     Raises:
         LakeFileError: A file with older rows that decide is gone or damaged; nothing was changed.
     """
     try:
-        with transaction(connection):
-            return take_in(connection, lake_root, now)
+        with transaction(build.connection):
+            return take_in(*build)
     except (duckdb.Error, UnusableFileError) as error:
-        raise _unreadable(connection, lake_root, error) from error
+        raise _unreadable(build.connection, build.lake_root, error) from error
 
 
 def _unreadable(
@@ -170,17 +173,20 @@ def _unreadable(
     )
 
 
-def rebuild_articles(connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime) -> Applied:
-    """Make both maxima and `articles` from all rows, in one transaction: the table that applying leads to."""
+def rebuild_articles(build: Build) -> Applied:
+    """Rebuild `articles` from all changes and snapshots; the result equals that of `apply_changes`."""
     renewed = "SELECT project_id FROM loads UNION SELECT project_id FROM articles"
-    with transaction(connection):
-        return take_in(connection, lake_root, now, renewed=renewed, rebuilt=True)
+    with transaction(build.connection):
+        return take_in(*build, renewed=renewed, rebuilt=True)
 
 
-def drop_rows(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, now: datetime, project_id: str, namespace_id: int | None
-) -> Applied:
-    """Drop a project, or one of its namespaces, and rebuild the rest of the project, in one transaction."""
+def drop_project(build: Build, project_id: str, namespace_id: int | None = None) -> Applied:
+    """Drop a project that is no longer mirrored, or one of its namespaces, and bring `articles` up to date.
+
+    A project that is only left out of the configuration stays as last known; `project_state` says until when it is
+    exact. Its rows, hours and snapshots are removed in one transaction. Its lake files stay, so it can be loaded again.
+    """
+    connection, lake_root, now = build
     where = "project_id = $project AND ($namespace IS NULL OR namespace_id = $namespace)"
     key = {"project": project_id, "namespace": namespace_id}
     with transaction(connection):

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     import duckdb
 
+    from resources.warehouse.database.connect import Build
+
 #: The one total order of states.
 NEWEST_FIRST = (
     "event_at DESC, version_id DESC NULLS LAST, is_update DESC, event_id DESC NULLS LAST, source_at, namespace_id"
@@ -128,16 +130,16 @@ def with_rule(text: str, *, moment: str | None = None, **values: str) -> str:
     )
 
 
-def apply_changes(connection: duckdb.DuckDBPyConnection, now: datetime) -> AppliedEntities:
-    """Apply pending files and snapshots to `entities`, in one transaction."""
-    with transaction(connection):
-        return _take_in(connection, now)
+def apply_changes(build: Build) -> AppliedEntities:
+    """Advance `entities` by all pending hours and snapshots of Wikidata, in one transaction."""
+    with transaction(build.connection):
+        return _take_in(build.connection, build.now)
 
 
-def rebuild(connection: duckdb.DuckDBPyConnection, now: datetime) -> AppliedEntities:
-    """Make `entities` from all rows, in one transaction: the table that applying leads to."""
-    with transaction(connection):
-        return _take_in(connection, now, rebuilt=True)
+def rebuild(build: Build) -> AppliedEntities:
+    """Rebuild `entities` from all its changes and snapshots; the result equals that of `apply_changes`."""
+    with transaction(build.connection):
+        return _take_in(build.connection, build.now, rebuilt=True)
 
 
 def _take_in(connection: duckdb.DuckDBPyConnection, now: datetime, *, rebuilt: bool = False) -> AppliedEntities:

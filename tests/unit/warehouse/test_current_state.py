@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 import duckdb
 import pytest
 
-from resources import datasets
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.tables import ARTICLES
 from resources.warehouse import Auditor, Snapshot
+from resources.warehouse.database.connect import Build
 from resources.warehouse.database.schema import ensure
 from resources.warehouse.load.hours import load_hour
 from resources.warehouse.load.snapshots import load_snapshot
@@ -153,6 +153,7 @@ class Memory:
         self.connection = duckdb.connect(config={"threads": "1"})
         self.connection.execute("SET TimeZone = 'UTC'")
         ensure(self.connection)
+        self.build = Build(self.connection, lake_root, NOW)
 
     def empty(self):
         for table in self.TABLES:
@@ -160,19 +161,17 @@ class Memory:
 
     def load(self, file):
         if isinstance(file, Snapshot):
-            return load_snapshot(self.connection, self.lake_root, file, NOW, keep_replaced=5, reload=False)
-        return load_hour(
-            self.connection, self.lake_root, datasets.ARTICLE_CHANGES, file.batch_hour, [file], [], NOW, reload=False
-        )
+            return load_snapshot(self.build, file, keep_replaced=5)
+        return load_hour(self.build, file.batch_hour, [file])
 
     def apply(self):
-        return apply_changes(self.connection, self.lake_root, NOW)
+        return apply_changes(self.build)
 
     def rebuild(self):
         # as where the rows of one pass are all that fits into the memory
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(current, "_passes", lambda _: 3)
-            return rebuild_articles(self.connection, self.lake_root, NOW)
+            return rebuild_articles(self.build)
 
     def overlooked(self):
         """What the checks find in `articles` after any history."""

@@ -11,7 +11,7 @@ from itertools import product
 import duckdb
 import pytest
 
-from resources.datasets import ARTICLE_CHANGES
+from resources.warehouse.database.connect import Build
 from resources.warehouse.load.hours import load_hour
 from resources.warehouse.state.articles import apply_changes
 from tests.builds import lay, looking
@@ -84,23 +84,21 @@ def open_build(tmp_path):
 
 def test_an_hour_done_again_leaves_what_a_first_load_would_have_left(lake, clock, open_build):
     def load(connection, name):
-        load_hour(
-            connection, lake.data / "lake", ARTICLE_CHANGES, lake.hour(0), written[name], [], clock.now, reload=False
-        )
+        load_hour(Build(connection, lake.data / "lake", clock.now), lake.hour(0), written[name])
 
     written = {name: files(lake, name) for name in CONTENTS}
     first = {}
     for name in CONTENTS:
         connection = open_build()
         load(connection, name)
-        apply_changes(connection, lake.data / "lake", clock.now)
+        apply_changes(Build(connection, lake.data / "lake", clock.now))
         first[name] = content(connection)
     assert len({repr(one) for one in first.values()}) == len(CONTENTS)
     # those first that leave something behind: passed-over rows, rejects, two files of one page
     for before, after in product(("repeated", "moved", "rejects"), CONTENTS):
         load(connection, before)
         load(connection, after)
-        apply_changes(connection, lake.data / "lake", clock.now)
+        apply_changes(Build(connection, lake.data / "lake", clock.now))
         assert content(connection) == first[after], (before, after)
 
 

@@ -6,6 +6,7 @@ import os
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
+import duckdb
 import pytest
 
 from assets.partitions import HOUR as ONE_HOUR
@@ -111,14 +112,39 @@ def test_people_are_told_when_it_is_published_next(every, last, text):
     assert next_text(None if last is None else Publication(last, 1), every) == text
 
 
-def test_a_build_file_that_was_replaced_is_completed_before_it_is_published(bench, publish, caplog):
+def garbled(warehouse):
+    warehouse.build_path.write_bytes(b"no database")
+
+
+def earlier(warehouse):
+    """The layout of a release before: a published file with the tables of analysts alone, and another build file."""
+    with duckdb.connect(warehouse.build_path) as build:
+        build.execute("ALTER TABLE main.loads ADD COLUMN another INTEGER")
+        build.execute("UPDATE internal.meta SET schema_version = 'of another release'")
+    then = warehouse.published_path.rename(warehouse.published_path.with_name("then.duckdb"))
+    with duckdb.connect(warehouse.published_path) as published:
+        published.execute(f"ATTACH '{then}' AS today (READ_ONLY)")
+        for table in ("about", "articles", "article_changes", "loads", "hours"):
+            published.execute(f"CREATE TABLE {table} AS FROM today.{table}")
+    then.unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "replacement"),
+    [(garbled, "A copy of warehouse.duckdb takes its place"), (earlier, "A new file takes its place")],
+)
+def test_a_build_file_that_was_replaced_is_completed_before_it_is_published(
+    bench, publish, caplog, damage, replacement
+):
     publish(0)
     bench.serve("enwiki", 1)
     archived = bench.fetch(("enwiki", 0))
     batches.load_hour(archived, bench.convert(archived), bench.warehouse)
-    bench.warehouse.build_path.write_bytes(b"no database")
+    damage(bench.warehouse)
     assert bench.warehouse.loaded_digests(HOUR) == {}
+    assert (bench.warehouse.build_path.parent / "build.duckdb.damaged").exists()
     publish(0)
     assert bench.warehouse.is_complete()
     assert bench.warehouse.sql("SELECT count(*) FROM articles").rows == [(1,)]
+    assert caplog.text.count(replacement) == 1
     assert "Loaded again: 1 hour, 0 versions of snapshots." in caplog.text

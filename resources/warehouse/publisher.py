@@ -28,9 +28,9 @@ from resources import files
 from resources.errors import clause
 from resources.formatting import counted
 from resources.warehouse.database.connect import Build, locked
-from resources.warehouse.database.instances import is_exhausted
 from resources.warehouse.database.recovery import ASIDE, copy_file
 from resources.warehouse.database.sql import transaction
+from resources.warehouse.database.workarounds import is_exhausted
 from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryError, WarehouseFullError, named
 from resources.warehouse.read.faults import LOOKED_AT, MISSING, VIEWS, Looked, publication
 from resources.warehouse.read.reading import Reader

@@ -27,7 +27,7 @@ FILE_BYTES: Final = 1_000_000_000
 
 
 @dataclass(frozen=True)
-class Span:
+class CompactionWindow:
     """A length of time, as part of the calendar (UTC).
 
     Attributes:
@@ -50,7 +50,7 @@ class Span:
 
 
 @cache
-def _end(span: Span, start: datetime) -> datetime:
+def _end(span: CompactionWindow, start: datetime) -> datetime:
     moment = start
     while span.start(moment) == start:
         moment += _HOUR
@@ -64,11 +64,11 @@ def _start_of_ten_days(moment: datetime) -> datetime:
 
 #: Shortest first.
 SPANS: Final = (
-    Span("hour", lambda moment: moment, timedelta(minutes=30)),
-    Span("quarter", lambda moment: moment.replace(hour=moment.hour // 6 * 6), timedelta(hours=2)),
-    Span("day", lambda moment: moment.replace(hour=0), timedelta(hours=6)),
-    Span("ten_days", _start_of_ten_days, SETTLED),
-    Span("month", lambda moment: moment.replace(day=1, hour=0), SETTLED),
+    CompactionWindow("hour", lambda moment: moment, timedelta(minutes=30)),
+    CompactionWindow("quarter", lambda moment: moment.replace(hour=moment.hour // 6 * 6), timedelta(hours=2)),
+    CompactionWindow("day", lambda moment: moment.replace(hour=0), timedelta(hours=6)),
+    CompactionWindow("ten_days", _start_of_ten_days, SETTLED),
+    CompactionWindow("month", lambda moment: moment.replace(day=1, hour=0), SETTLED),
 )
 _RANK: Final = {span.name: rank for rank, span in enumerate(SPANS)}
 
@@ -99,7 +99,7 @@ class Unit:
 class Merge:
     """Units to be compacted together."""
 
-    span: Span
+    span: CompactionWindow
     first_hour: datetime
     units: tuple[Unit, ...]
 
@@ -154,7 +154,7 @@ def merges(units: Iterable[Unit], now: datetime, *, file_bytes: int = FILE_BYTES
     return sorted(found, key=lambda merge: (merge.first_hour, merge.span.name), reverse=True)
 
 
-def _by_span(units: Sequence[Unit], span: Span) -> dict[datetime, list[Unit]]:
+def _by_span(units: Sequence[Unit], span: CompactionWindow) -> dict[datetime, list[Unit]]:
     """The units of this span and of shorter ones by the part of the calendar that they are in."""
     found: dict[datetime, list[Unit]] = {}
     for unit in units:

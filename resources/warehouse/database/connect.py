@@ -20,7 +20,7 @@ import filelock
 
 from resources import files
 from resources.errors import clause
-from resources.warehouse.database.instances import NAME, Instances, connect, is_exhausted
+from resources.warehouse.database.instances import NAME, Instances, connect
 from resources.warehouse.database.recovery import (
     create_build,
     is_locked,
@@ -31,6 +31,7 @@ from resources.warehouse.database.recovery import (
 )
 from resources.warehouse.database.schema import OutdatedError, ensure
 from resources.warehouse.database.sql import quoted
+from resources.warehouse.database.workarounds import is_exhausted, is_other_storage
 from resources.warehouse.errors import (
     NotPublishedError,
     QueryError,
@@ -40,7 +41,7 @@ from resources.warehouse.errors import (
     WarehouseVersionError,
 )
 
-__all__ = ["Build", "Connector", "answer", "has_table", "is_exhausted", "locked", "merge_row_groups", "raise_revision"]
+__all__ = ["Build", "Connector", "answer", "has_table", "locked", "merge_row_groups", "raise_revision"]
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -222,10 +223,8 @@ class Connector:
                 connection.execute("SET enable_progress_bar = false")
                 connection.execute(f"ATTACH {quoted(str(path))} AS {NAME}{options}")
                 connection.execute(f"USE {NAME}")
-            except (duckdb.InvalidInputException, duckdb.IOException) as error:
-                # not that of a path in an error of another kind
-                words = "version" if isinstance(error, duckdb.InvalidInputException) else "version number"
-                if words not in str(error):
+            except duckdb.Error as error:
+                if not is_other_storage(error):
                     raise
                 raise WarehouseVersionError(
                     f"DuckDB {duckdb.__version__} cannot open {path.name} in the storage version {version} "

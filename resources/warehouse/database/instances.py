@@ -36,11 +36,6 @@ def connect() -> duckdb.DuckDBPyConnection:
     return _in_utc(duckdb.connect(":memory:", config=_CONFIG))
 
 
-def is_exhausted(error: duckdb.Error) -> bool:
-    """Return whether the disk or the memory ran out, which no other input would have helped."""
-    return isinstance(error, duckdb.OutOfMemoryException) or "No space left" in str(error)
-
-
 class Instances:
     """Instances for one kind of use. Safe for threads."""
 

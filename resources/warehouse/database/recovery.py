@@ -20,9 +20,10 @@ import duckdb
 
 from resources import files
 from resources.errors import clause
-from resources.warehouse.database.instances import NAME, connect, is_exhausted
+from resources.warehouse.database.instances import NAME, connect
 from resources.warehouse.database.schema import OutdatedError, digest, ensure
 from resources.warehouse.database.sql import identifier, quoted
+from resources.warehouse.database.workarounds import is_exhausted
 from resources.warehouse.errors import WarehouseDamagedError, WarehouseVersionError
 
 if TYPE_CHECKING:

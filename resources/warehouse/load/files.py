@@ -11,8 +11,9 @@ import pyarrow as pa
 from resources.damage import UNREADABLE, read_footer
 from resources.errors import clause
 from resources.tables import LOADS, REJECTED_LINES
-from resources.warehouse.database.connect import is_exhausted, raise_revision
+from resources.warehouse.database.connect import raise_revision
 from resources.warehouse.database.sql import column_list, filled, identifier, quoted, transaction
+from resources.warehouse.database.workarounds import is_exhausted
 from resources.warehouse.errors import LakeFileError
 
 if TYPE_CHECKING:

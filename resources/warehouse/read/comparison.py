@@ -21,7 +21,7 @@ from resources.datasets.live import LIVE_CHANGES, files_of, repaired, step_of
 from resources.errors import clause
 from resources.formatting import counted, hour_text
 from resources.tables import ARTICLE_CHANGES, TIMESTAMP
-from resources.warehouse.database.connect import answer, is_exhausted, raise_revision
+from resources.warehouse.database.connect import answer, raise_revision
 from resources.warehouse.database.sql import (
     FORMULAS,
     column_list,
@@ -32,6 +32,7 @@ from resources.warehouse.database.sql import (
     statement,
     transaction,
 )
+from resources.warehouse.database.workarounds import is_exhausted
 from resources.warehouse.errors import LakeFileError
 
 if TYPE_CHECKING:

@@ -36,8 +36,9 @@ import duckdb
 from resources.datasets import LOOKUPS, SNAPSHOT_ARTICLES, Family, datasets
 from resources.files import UnusableFileError
 from resources.tables import ARTICLE_CHANGES, ARTICLES
-from resources.warehouse.database.connect import answer, is_exhausted
+from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import STATE, column_list, filled, quoted, statement, transaction
+from resources.warehouse.database.workarounds import is_exhausted, memory_limit
 from resources.warehouse.errors import LakeFileError, named
 from resources.warehouse.load.files import retire, supersede
 from resources.warehouse.load.hours import hide_same_revisions
@@ -317,7 +318,7 @@ def _passes(connection: duckdb.DuckDBPyConnection) -> int:
     proportion.
     """
     query = "SELECT coalesce(sum(row_count), 0) FROM loads SEMI JOIN renewed USING (project_id)"
-    return 1 + one_number(connection, query) * _STATE_BYTES * 2 // limit_of(connection)
+    return 1 + one_number(connection, query) * _STATE_BYTES * 2 // memory_limit(connection)
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, bases: list[LakePart], changes: str) -> int:
@@ -340,13 +341,3 @@ def _insert(connection: duckdb.DuckDBPyConnection, bases: list[LakePart], change
 
 def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
     return one_number(connection, f"SELECT count(*) FROM {table}")  # noqa: S608  names of this module
-
-
-#: The units in which DuckDB names its limit.
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
-
-
-def limit_of(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return what DuckDB may hold in memory, in bytes, about."""
-    number, unit = connection.execute("SELECT current_setting('memory_limit')").fetchall()[0][0].split()
-    return int(float(number) * 1024 ** _UNITS.index(unit))

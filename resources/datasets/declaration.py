@@ -92,6 +92,7 @@ class Dataset:
         state: Hours and snapshots only: the table of the current state that its rows decide. None: they decide none.
         stream: Hours only: folder below the lake with the same events, from the realtime stream. None: there is none.
         rows_stay_in_lake: DuckDB holds only the rows that decide the state.
+        leaves_warehouse: DuckDB holds the rows of an hour until its month is compacted.
         unique: Rule by which rows are one, in an hour's file or in all files of a snapshot. None: the key of the table.
         body_of: Columns of which an hour has one body per project and value, in any of its files. Empty: each row has
             its own.
@@ -113,6 +114,7 @@ class Dataset:
     state: Table | None = None
     stream: str | None = None
     rows_stay_in_lake: bool = False
+    leaves_warehouse: bool = False
     unique: Uniqueness | None = None
     body_of: tuple[str, ...] = ()
     places: tuple[tuple[str, int], ...] = ()

@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from resources.damage import read_footer
 from resources.datasets.declaration import AHEAD
 from resources.datasets.paths import hour_folder, hour_folders
+from resources.tables import ARTICLE_CHANGES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-#: Folder below the lake: events of articles.
+#: Folder below the lake: events of articles, with the columns of this table.
 LIVE_CHANGES = "live_changes"
+EVENTS = ARTICLE_CHANGES
 #: Key of the facts in a file's own metadata.
 METADATA_KEY = "live"
 #: Partitions of a stream, and the largest offset that can be one: every whole number up to it is exact in all JSON.

@@ -70,6 +70,7 @@ ARTICLE_CHANGES = Dataset(
         newest_first=("event_at DESC", "version_id DESC", "change_type = 'update' DESC", "{row_digest} DESC"),
     ),
     body_of=("article_id", "version_id"),
+    leaves_warehouse=True,
 )
 SNAPSHOT_ARTICLES = Dataset(
     _SNAPSHOT_ARTICLES,

@@ -57,11 +57,6 @@ class Snapshot:
     exported_at: datetime | None = None
     dataset: Dataset = SNAPSHOT_ARTICLES
 
-    @property
-    def is_of_articles(self) -> bool:
-        """Return whether it lies underneath `articles`."""
-        return self.dataset.name == SNAPSHOT_ARTICLES.name
-
 
 @dataclass(frozen=True)
 class SnapshotLoad:

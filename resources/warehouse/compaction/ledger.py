@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from resources.datasets import ARTICLE_CHANGES, Family
+from resources.datasets import Family, datasets
 from resources.datasets.paths import with_bodies
 from resources.storage import LOCAL
 from resources.tables import TIMESTAMP
@@ -182,14 +182,16 @@ def _waiting(build: Build) -> frozenset[datetime]:
     """Hours of which changes are to be compacted that never were."""
     return frozenset(
         unit.first_hour
-        for merge in _planned(build.connection, ARTICLE_CHANGES, build.now)
+        for dataset in datasets(Family.HOURLY)
+        if dataset.leaves_warehouse
+        for merge in _planned(build.connection, dataset, build.now)
         if isinstance(merge, Merge)
         for unit in merge.units
         if unit.span is None
     )
 
 
-def prepare_compaction(build: Build, merge: Merge | VersionMerge, dataset: Dataset = ARTICLE_CHANGES) -> Prepared:
+def prepare_compaction(build: Build, merge: Merge | VersionMerge, dataset: Dataset) -> Prepared:
     """Return the current files of a compaction, and their rows to leave out."""
     find = _of_version if isinstance(merge, VersionMerge) else _of_hours
     inputs, parts = find(build.connection, dataset, merge)  # type: ignore[arg-type]
@@ -244,7 +246,7 @@ def commit_compaction(
     prepared: Prepared,
     files: Sequence[CompactedFile],
     row_counts: Mapping[Part, int],
-    dataset: Dataset = ARTICLE_CHANGES,
+    dataset: Dataset,
 ) -> Committed:
     """Switch loaded rows to compacted files, in one transaction.
 
@@ -308,7 +310,7 @@ def _take_hours(
     connection.execute("CREATE OR REPLACE TEMP TABLE compacting AS FROM announced_parts")
     connection.unregister("announced_parts")
     values = {"table": dataset.name, "compaction_id": prepared.digest}
-    known = window(connection) if dataset.name == ARTICLE_CHANGES.name else None
+    known = window(connection) if dataset.leaves_warehouse else None
     first_hour = merge.first_hour if known is None else known.first_hour
     [(taken,)] = connection.execute(_TAKE, values | {"window": first_hour}).fetchall()
     versions.show_left_out(connection, prepared.digest)

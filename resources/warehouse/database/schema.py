@@ -65,7 +65,7 @@ def native_tables() -> tuple[tables.Table, ...]:
     of_datasets = (
         table
         for dataset in datasets.datasets()
-        if dataset is not datasets.SNAPSHOT_ARTICLES
+        if not dataset.rows_stay_in_lake
         for table in (dataset.table.narrow, *dataset.native)
     )
     states = dict.fromkeys(dataset.state for dataset in datasets.datasets() if dataset.state is not None)

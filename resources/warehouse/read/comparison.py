@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from resources import files
 from resources.datasets import RETENTION
-from resources.datasets.live import LIVE_CHANGES, files_of, repaired, step_of
+from resources.datasets.live import EVENTS, LIVE_CHANGES, files_of, repaired, step_of
 from resources.errors import clause
 from resources.formatting import counted, hour_text
-from resources.tables import ARTICLE_CHANGES, TIMESTAMP
+from resources.tables import TIMESTAMP
 from resources.warehouse.database.connect import answer, raise_revision
 from resources.warehouse.database.sql import (
     FORMULAS,
@@ -47,7 +47,7 @@ _HOUR = timedelta(hours=1)
 _EXAMPLES = 5
 #: Columns that only one side has, or that say where a row is.
 _OWN = ("batch_hour", "event_partition", "event_offset")
-_COMPARED = [column for column in ARTICLE_CHANGES if column.name not in _OWN]
+_COMPARED = [column for column in EVENTS if column.name not in _OWN]
 # each event with its title once; a hash for each column, because a whole hour of page text would not fit into memory
 _SIDE = """
   SELECT
@@ -220,7 +220,7 @@ def keep_visibility_changes(build: Build) -> int:
     same = " AND ".join(f"kept.{name} = filed.{name}" for name in key)
     kept = f"""
       INSERT INTO visibility_changes BY NAME
-      SELECT {column_list(ARTICLE_CHANGES.narrow)}
+      SELECT {column_list(EVENTS.narrow)}
       FROM {_rows(paths)} AS event
       SEMI JOIN (
         FROM hours WHERE table_name = 'article_changes' AND state IN ({FORMULAS["covered"]})
@@ -248,7 +248,7 @@ def keep_visibility_changes(build: Build) -> int:
 
 def _rows(paths: Sequence[Path]) -> str:
     """The rows of some files with all columns of changes; a column that a file lacks is null."""
-    nothing = f"SELECT {nulls(ARTICLE_CHANGES)} WHERE false"
+    nothing = f"SELECT {nulls(EVENTS)} WHERE false"
     if not paths:
         return f"({nothing})"
     listed = ", ".join(quoted(str(path)) for path in paths)

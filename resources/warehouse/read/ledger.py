@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.datasets.paths import with_bodies
 from resources.errors import clause
 from resources.warehouse.database.connect import answer, has_table
@@ -66,12 +65,12 @@ class Ledger:
     def __init__(self, build: duckdb.DuckDBPyConnection, published: duckdb.DuckDBPyConnection | None) -> None:
         self._build, self._published = build, published
 
-    def versions(self, dataset: Dataset = SNAPSHOT_ARTICLES) -> tuple[tuple[str, str, datetime], ...]:
+    def versions(self, dataset: Dataset) -> tuple[tuple[str, str, datetime], ...]:
         """Kept versions of a dataset's snapshots as (identifier, version, loaded_at)."""
         query = "SELECT snapshot_id, snapshot_version, loaded_at FROM snapshots WHERE table_name = ? ORDER BY ALL"
         return tuple(answer(self._build, query, [dataset.name]))
 
-    def of_day(self, day: date, dataset: Dataset = ARTICLE_CHANGES) -> Named:
+    def of_day(self, day: date, dataset: Dataset) -> Named:
         """Return the files of a dataset's hours of a day (UTC)."""
         start = datetime.combine(day, time(), UTC)
         return self._named(
@@ -79,11 +78,11 @@ class Ledger:
             [dataset.name, start, start + timedelta(days=1)],
         )
 
-    def of_snapshots(self, dataset: Dataset = SNAPSHOT_ARTICLES) -> Named:
+    def of_snapshots(self, dataset: Dataset) -> Named:
         """Return the files of a dataset's snapshots."""
         return self._named("table_name = ?", [dataset.name])
 
-    def compacted(self, dataset: Dataset = ARTICLE_CHANGES) -> frozenset[str]:
+    def compacted(self, dataset: Dataset) -> frozenset[str]:
         """The compacted files of a dataset, those with bodies too, relative to the lake."""
         query = "SELECT lake_path FROM compacted_files WHERE table_name = ?"
         held = [self._build] if self._published is None else [self._build, self._published]

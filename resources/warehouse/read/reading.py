@@ -60,7 +60,7 @@ def of_projects() -> list[str]:
     own = [
         table.name
         for one in datasets.datasets()
-        if one.family in families and one is not datasets.SNAPSHOT_ARTICLES
+        if one.family in families and not one.rows_stay_in_lake
         for table in (one.table, *one.native)
     ]
     states = {one.state.name for one in datasets.datasets() if one.state is not None} - {"articles"}
@@ -93,11 +93,12 @@ class Reader:
 
     def project_rows(self, project_id: str) -> dict[str, int]:
         """Rows of a project by table, of those tables that have some."""
+        moved = {one.name for one in datasets.datasets() if one.leaves_warehouse}
         counts = (
             # the ledger counts changes that are in the lake as well
-            "SELECT 'article_changes', CAST(coalesce(sum(row_count - duplicate_count), 0) AS BIGINT) FROM loads "
-            "WHERE table_name = 'article_changes' AND project_id = $1"
-            if table == ARTICLE_CHANGES.name
+            f"SELECT '{table}', CAST(coalesce(sum(row_count - duplicate_count), 0) AS BIGINT) FROM loads "  # noqa: S608
+            f"WHERE table_name = '{table}' AND project_id = $1"
+            if table in moved
             else f"SELECT '{table}', count(*) FROM {table} WHERE project_id = $1"  # noqa: S608  declared names
             for table in ("articles", *of_projects())
         )
@@ -108,7 +109,7 @@ class Reader:
         query = "SELECT count(DISTINCT lake_path) FROM internal.hidden_rows WHERE file_row IS NULL AND project_id = ?"
         return int(self._build(query, [project_id])[0][0])
 
-    def hours_of_others(self, project_id: str, dataset: Dataset = ARTICLE_CHANGES) -> frozenset[datetime]:
+    def hours_of_others(self, project_id: str, dataset: Dataset) -> frozenset[datetime]:
         """Hours of a dataset of which anything is known for another project."""
         query = "SELECT DISTINCT batch_hour FROM hours WHERE table_name = ? AND project_id <> ?"
         return frozenset(hour for (hour,) in self._build(query, [dataset.name, project_id]))
@@ -205,7 +206,7 @@ class Reader:
         table = dataset.table
         columns = [identifier(name) for name in table.key if name != "batch_hour"]
         key = {column: column for column in ('"project_id"', '"namespace_id"', *columns)}
-        if dataset.name == ARTICLE_CHANGES.name:  # titles compare with _ as space
+        if '"name"' in key:  # titles compare with _ as space
             key['"name"'] = "replace(name, '_', ' ') AS name"
         asked, rows = list(hours), identifier(table.name)
         values = {
@@ -215,7 +216,7 @@ class Reader:
             "last": max(asked, default=None),
         }
         with self._reading(published=False) as connection:
-            known = window(connection) if dataset.name == ARTICLE_CHANGES.name else None
+            known = window(connection) if dataset.leaves_warehouse else None
             if known is not None and any(hour < known.first_hour for hour in asked):
                 # rows that are gone are what is looked for
                 make_all_changes(connection, self._lake_root, partly=True)

@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
-from resources.datasets import LOOKUPS, SNAPSHOT_ARTICLES, Family, datasets
+from resources.datasets import LOOKUPS, Family, datasets
 from resources.files import UnusableFileError
-from resources.tables import ARTICLE_CHANGES, ARTICLES
+from resources.tables import ARTICLES
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import STATE, column_list, filled, quoted, statement, transaction
 from resources.warehouse.database.workarounds import is_exhausted, memory_limit
@@ -127,6 +127,8 @@ DROP TABLE new_titles;
 DROP TABLE new_pages;
 DELETE FROM articles WHERE project_id IN (SELECT project_id FROM renewed)
 """
+#: The snapshots underneath.
+(_SNAPSHOTS,) = (dataset for dataset in datasets(Family.SNAPSHOT) if dataset.state is ARTICLES)
 #: About what a row takes while the newest of each title is found.
 _STATE_BYTES = 250
 #: Tables whose files `articles` applies, without and with those of snapshots.
@@ -156,22 +158,23 @@ def _unreadable(
     """Return an error that names the damaged files, or the error itself if no file is damaged."""
     if isinstance(error, duckdb.Error) and is_exhausted(error):
         return error
-    wanted = [
-        Path(path)
-        for base in lake_parts(connection, lake_root, SNAPSHOT_ARTICLES, bases_only=True)
-        for path in base.paths
-    ]
-    older = "SELECT lake_path FROM compacted_files WHERE table_name = $table AND first_hour < $first"
+    wanted = [Path(path) for base in _bases(connection, lake_root) for path in base.paths]
+    older = "SELECT lake_path FROM compacted_files WHERE list_contains($tables, table_name) AND first_hour < $first"
     if (known := window(connection)) is not None:
-        asked = {"table": ARTICLE_CHANGES.name, "first": known.first_hour}
+        asked = {"tables": list(applied_to(ARTICLES, Family.HOURLY)), "first": known.first_hour}
         wanted += [lake_root.resolve() / path for (path,) in answer(connection, older, asked)]
-    if not (found := note_damaged(connection, lake_root, wanted, SNAPSHOT_ARTICLES.table.narrow.schema.names)):
+    if not (found := note_damaged(connection, lake_root, wanted, _SNAPSHOTS.table.narrow.schema.names)):
         return error
     return LakeFileError(
         f"Older rows are needed for the current articles, and cannot be read: {named(found)}. Nothing was changed; "
         "what is loaded stays pending. The files are made again from the archive if it has them; else restore them "
         "from a backup, or load a newer snapshot."
     )
+
+
+def _bases(connection: duckdb.DuckDBPyConnection, lake_root: Path, *, checked: bool = False) -> list[LakePart]:
+    """The snapshots underneath `articles`."""
+    return lake_parts(connection, lake_root, _SNAPSHOTS, bases_only=True, checked=checked)
 
 
 def rebuild_articles(build: Build) -> Applied:
@@ -236,7 +239,7 @@ def take_in(
     lookup_file_count = _count(connection, "pending WHERE batch_hour IS NULL")
     projects = tuple(name for (name,) in connection.execute("SELECT project_id FROM renewed ORDER BY ALL").fetchall())
     if file_count or lookup_file_count or projects:
-        bases = lake_parts(connection, lake_root, SNAPSHOT_ARTICLES, bases_only=True, checked=True)
+        bases = _bases(connection, lake_root, checked=True)
         if projects:
             upserted += _renew(connection, lake_root, bases)
         if not rebuilt:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from resources.tables import ARTICLE_CHANGES, ARTICLES, ENTITIES, ENTITY_CHANGES
+from resources.datasets import Family
+from resources.tables import ARTICLES, ENTITIES
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import filled, identifier, statement
 from resources.warehouse.read.lake_parts import lake_parts
 from resources.warehouse.state.entities import with_rule
+from resources.warehouse.state.pending import applied_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -173,7 +175,7 @@ class Auditor:
                 are passed over, and projects that a new snapshot will change.
             name: Findings of each kind that are named.
         """
-        changes = ARTICLE_CHANGES.name if state is ARTICLES else ENTITY_CHANGES.name
+        (changes,) = applied_to(state, Family.HOURLY)
         last = (
             "SELECT batch_hour, CAST(sum(row_count - duplicate_count) AS BIGINT) FROM loads WHERE table_name = $table "
             "AND applied_at = (SELECT max(applied_at) FROM loads WHERE table_name = $table) "

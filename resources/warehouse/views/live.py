@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 
 from resources import files
 from resources.damage import UNREADABLE, is_damage, read_footer
-from resources.datasets.live import LIVE_CHANGES, METADATA_KEY
+from resources.datasets.live import EVENTS, LIVE_CHANGES, METADATA_KEY
 from resources.files import set_aside
-from resources.tables import ARTICLE_CHANGES, ARTICLES, STREAM_RUNS
+from resources.tables import ARTICLES, STREAM_RUNS
 from resources.warehouse.database.sql import FORMULAS, column_list, quoted, statement
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def live_views(folder: str, *, is_mixed: bool = False) -> Iterator[tuple[str, st
         "state/candidates", changes="internal.live_events", base="internal.bases", more=", filename, file_row_number"
     )
     counts = ", ".join(f'"{one.name}": "BIGINT"' for one in STREAM_RUNS if one.name.endswith("_count"))
-    narrow = column_list(ARTICLE_CHANGES.narrow)
+    narrow = column_list(EVENTS.narrow)
     texts = {
         "live_window": _WINDOW,
         "lake_live_files": _FILES,
@@ -163,7 +163,7 @@ def live_views(folder: str, *, is_mixed: bool = False) -> Iterator[tuple[str, st
         "live_events": _EVENTS,
         "live_states": _STATES.replace("{title_key}", FORMULAS["title_key"]).replace("{candidates}", candidates),
         "settled_states": _SETTLED,
-        "lake_live_changes": f"SELECT {column_list(ARTICLE_CHANGES)} FROM internal.lake_live_rows "  # noqa: S608  our own names
+        "lake_live_changes": f"SELECT {column_list(EVENTS)} FROM internal.lake_live_rows "  # noqa: S608  our own names
         "SEMI JOIN internal.live_events USING (filename, file_row_number)",
         "lake_changes_live": (
             f"SELECT {narrow} FROM main.article_changes "  # noqa: S608
@@ -186,7 +186,7 @@ def prepare_folder(folder: Path) -> bool:
     A file that cannot be read is renamed, because the views would fail on it. A folder without files gets one without
     rows.
     """
-    wanted, is_mixed = set(ARTICLE_CHANGES.schema.names), False
+    wanted, is_mixed = set(EVENTS.schema.names), False
     for path in sorted(folder.glob("*/*/*.parquet")):
         try:
             is_mixed |= not wanted <= set(read_footer(path).schema.to_arrow_schema().names)
@@ -200,13 +200,13 @@ def prepare_folder(folder: Path) -> bool:
                 )
     empty = folder / _EMPTY
     try:
-        found = pq.read_schema(empty).equals(ARTICLE_CHANGES.schema)
+        found = pq.read_schema(empty).equals(EVENTS.schema)
     except UNREADABLE:
         found = False
     if not found:
         folder.mkdir(parents=True, exist_ok=True)
         temporary = empty.with_suffix(".tmp")
-        pq.write_table(ARTICLE_CHANGES.schema.empty_table(), temporary)
+        pq.write_table(EVENTS.schema.empty_table(), temporary)
         files.put(temporary, empty)
     return is_mixed
 

@@ -124,7 +124,7 @@ def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_k
     assert (audit.row_count, audit.expected_count, audit.repeated_count, audit.early_count) == (2, 2, 0, 0)
     with warehouse.ledger() as ledger:
         assert len(ledger.of_day(lake.hour(0).date(), EVENTS).files) == 2
-        assert len(ledger.of_day(lake.hour(0).date()).files) == 2
+        assert len(ledger.of_day(lake.hour(0).date(), datasets.ARTICLE_CHANGES).files) == 2
 
 
 def test_rows_of_another_place_are_noticed_and_a_key_is_loaded_once(lake, warehouse):

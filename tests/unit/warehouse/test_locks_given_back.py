@@ -5,6 +5,7 @@ from __future__ import annotations
 import filelock
 import pytest
 
+from resources.datasets import ARTICLE_CHANGES
 from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError
 
 
@@ -31,4 +32,4 @@ def test_nobody_looks_for_what_may_be_removed_while_somebody_publishes(warehouse
     ):
         pass
     with quick.ledger() as ledger:
-        assert ledger.of_day(lake.hour(0).date()).paths
+        assert ledger.of_day(lake.hour(0).date(), ARTICLE_CHANGES).paths

@@ -74,7 +74,7 @@ def by_rule(row):
 
 
 def by_total_order(row):
-    """The order that is documented in `resources.warehouse.state.current`: the rule, and what breaks its ties."""
+    """The order that is documented in `resources.warehouse.state.articles`: the rule, and what breaks its ties."""
     kind = row["change_type"] == "update"
     earlier_hour_first = -row["source_at"].timestamp()
     return (*by_rule(row), kind, row["event_key"], earlier_hour_first, -row["namespace_id"])

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from resources.sandbox.accounts.accounts import Accounts
-    from resources.sandbox.options import Options
+    from resources.sandbox.settings import Settings
 
 #: Before the first start: exports have ended by then, and the three newest hours follow them.
 _SNAPSHOTS_BEFORE = timedelta(hours=3)
@@ -51,15 +51,7 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
             options = options.model_copy(update={"snapshot_hour": hour})
         with (
             _caught_signals() as signals,
-            running(
-                options,
-                port=options.port,
-                object_port=options.object_port,
-                realtime_port=options.realtime_port,
-                prepare=options.prepare,
-                interrupted=lambda: bool(signals),
-                progress=_Progress(sys.stderr),
-            ) as sandbox,
+            running(options, interrupted=lambda: bool(signals), progress=_Progress(sys.stderr)) as sandbox,
         ):
             lines = [f"Account: {sandbox.username}, password in {options.state / 'account.json'}."]
             lines += provide(sandbox.accounts, options, os.environ)
@@ -87,7 +79,7 @@ def snapshot_hour(state: Path, now: datetime) -> int:
     return hour % 24
 
 
-def provide(accounts: Accounts, options: Options, environ: Mapping[str, str]) -> list[str]:
+def provide(accounts: Accounts, options: Settings, environ: Mapping[str, str]) -> list[str]:
     """Make the accounts of the command line and of the environment; return a line about each.
 
     `WME_USERNAME` and `WME_PASSWORD`, where both are set, are the name and the password of an account that may do
@@ -166,7 +158,7 @@ def _is_owned(owner: Path | None) -> bool:
     return owner is not None and is_held(owner)
 
 
-def _wait(sandbox: Sandbox, signals: list[int], options: Options, was_owned: bool) -> None:
+def _wait(sandbox: Sandbox, signals: list[int], options: Settings, was_owned: bool) -> None:
     idle, owner = options.idle, options.owner
     while not signals and not sandbox.stopped.wait(_POLL_SECONDS):
         if idle is not None and sandbox.journal.idle_seconds() >= idle:
@@ -181,7 +173,7 @@ def _wait(sandbox: Sandbox, signals: list[int], options: Options, was_owned: boo
         was_owned |= is_owned
 
 
-def _welcome(sandbox: Sandbox, options: Options, accounts: Sequence[str]) -> str:
+def _welcome(sandbox: Sandbox, options: Settings, accounts: Sequence[str]) -> str:
     hour = newest_hour(sandbox.world, sandbox.clock.now())
     return (
         (DATA / "welcome.txt")

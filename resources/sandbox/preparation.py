@@ -95,16 +95,14 @@ class Preparation:
         world: ArchivedWorld,
         exports: Mapping[str, Exports],
         clock: Clock,
-        hours: int,
     ) -> None:
-        """Prepare `hours` hours back, and the exports of each area. No process is started before it has a task."""
+        """Prepare `settings.prepare` hours back, and the exports of each area, in processes that start with a task."""
         self._settings = settings
         self._world = world
         self._exports = exports
         #: Areas whose snapshots are made before the sandbox is ready; the others follow in the background.
         self._early = [area for area in exports if area != STRUCTURED]
         self._clock = clock
-        self._hours = hours
         self._lock = threading.Lock()
         self._under_way: dict[Task, Future[None]] = {}
         self._workers: list[_Worker] = []
@@ -154,7 +152,7 @@ class Preparation:
         for free in (False, True):
             for area in self._early:
                 yield from self._standing(area, free=free)
-        for back in range(1, self._hours):
+        for back in range(1, self._settings.prepare):
             yield from self._hour(newest - back * _HOUR)
 
     def _later(self) -> Iterator[Task]:

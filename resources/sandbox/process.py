@@ -205,7 +205,8 @@ def attach(settings: Settings, *, idle_seconds: float = IDLE_SECONDS, owner: Pat
     if (endpoint := _running(settings, state)) is not None:
         return endpoint
     with FileLock(state / "attach.lock"):
-        return _running(settings, state) or _start(settings, state, idle_seconds, owner)
+        own = settings.model_copy(update={"idle": idle_seconds, "owner": owner})
+        return _running(settings, state) or _start(own, state)
 
 
 def _running(settings: Settings, state: Path) -> Endpoint | None:
@@ -263,7 +264,7 @@ def _join(settings: Settings, state: Path) -> Endpoint | None:
     return Endpoint(username=account["username"], password=account["password"], **record._asdict())
 
 
-def _start(settings: Settings, state: Path, idle_seconds: float, owner: Path | None) -> Endpoint:
+def _start(settings: Settings, state: Path) -> Endpoint:
     from resources.sandbox.options import command_line  # noqa: PLC0415 - finding a sandbox does without
 
     log = state / "sandbox.log"
@@ -271,7 +272,7 @@ def _start(settings: Settings, state: Path, idle_seconds: float, owner: Path | N
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawn(
         sys.executable,
-        [sys.executable, "-m", "resources.sandbox", *command_line(settings, idle_seconds=idle_seconds, owner=owner)],
+        [sys.executable, "-m", "resources.sandbox", *command_line(settings)],
         child_environment(),
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

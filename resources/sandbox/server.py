@@ -121,20 +121,16 @@ class Sandbox(Service):
 def running(
     settings: Settings,
     *,
-    port: int = 0,
-    object_port: int = 0,
-    realtime_port: int = 0,
     world: ArchivedWorld | None = None,
-    prepare: int = 0,
     interrupted: Callable[[], bool] = bool,
     progress: Callable[[int, int], None] = lambda _ready, _of: None,
 ) -> Iterator[Sandbox]:
     """A sandbox in this process, until the block ends. Ports left at 0 are chosen free.
 
     Other processes that attach to the same state folder join it. `world` replaces the one that the settings describe.
-    With `prepare`, the archives of so many hours and of the snapshots are made in processes of their own before this
-    returns, unless it is `interrupted`; `progress` is called with how many of how many are ready. Without, each is
-    made when it is first listed.
+    With `settings.prepare`, the archives of so many hours and of the snapshots are made in processes of their own
+    before this returns, unless it is `interrupted`; `progress` is called with how many of how many are ready.
+    Otherwise each is made when it is first listed.
 
     Raises:
         SandboxConflictError: The state folder is in use by another sandbox.
@@ -143,14 +139,14 @@ def running(
     settings.state.mkdir(parents=True, exist_ok=True)
     with claimed(settings), contextlib.ExitStack() as stack:
         world = ArchivedWorld(settings) if world is None else world
-        bound = (_bind(port), _bind(object_port), _bind(realtime_port))
+        bound = (_bind(settings.port), _bind(settings.object_port), _bind(settings.realtime_port))
         for one in (sock for several in bound for sock in several):
             stack.enter_context(one)
         sandbox = Sandbox(settings, world, bound)
         exports = {name: area.exports for name, area in sandbox.areas.items()}
-        preparation = Preparation(settings, world, exports, sandbox.clock, prepare)
+        preparation = Preparation(settings, world, exports, sandbox.clock)
         try:
-            if prepare:
+            if settings.prepare:
                 for name, area in sandbox.areas.items():
                     area.exports.maker = partial(preparation.make_snapshots, name)
                     area.maker = preparation.make_hour

@@ -1,17 +1,19 @@
-"""The settings of a sandbox: the values that shape its world, its clock, and where it keeps its state.
+"""The settings of a sandbox: its world, its clock, its ports, its accounts, and where it keeps its state.
 
-Each is declared here once; `options` derives command line flags, their help and their checks. The sandbox reads no
-environment variables for them.
+Each is declared here once; `options` derives command line flags and their help. The sandbox reads no environment
+variables for them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from datetime import UTC, datetime
 from functools import cached_property
+from ipaddress import ip_network
 from pathlib import Path  # noqa: TC003 - pydantic reads it
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -44,6 +46,70 @@ _MOST_CHANGES = 100_000
 _MOST_SPEED = 360
 
 
+#: Hours that the service keeps.
+KEPT_HOURS = 48
+_ACCOUNT_NAME = re.compile(r"[\w.@+-]{1,255}")
+
+
+class Account(NamedTuple):
+    """An account that the sandbox starts with."""
+
+    name: str
+    group: str
+
+
+class Quota(NamedTuple):
+    """A limit of an account's requests of a kind."""
+
+    name: str
+    kind: QuotaKind
+    limit: int
+
+
+class Admission(NamedTuple):
+    """Addresses that need no token."""
+
+    network: str
+    group: str
+
+
+def _with_group(text: str, usual: str) -> tuple[str, str]:
+    """The text before `:group_n`, and the group."""
+    before, separator, number = text.rpartition(":group_")
+    if not separator:
+        return text, usual
+    if f"group_{number}" not in EVERY_GROUP:
+        raise ValueError(f"there is no group 'group_{number}'; there are {', '.join(EVERY_GROUP)}")
+    return before, f"group_{number}"
+
+
+def _account(text: str) -> Account:
+    name, group = _with_group(text, FREE_GROUP)
+    if not _ACCOUNT_NAME.fullmatch(name) or not name.strip("."):
+        groups = ", ".join(EVERY_GROUP)
+        raise ValueError(f"{text!r} is not an account; write NAME or NAME:GROUP with a group of {groups}")
+    return Account(name, group)
+
+
+def _quota(text: str) -> Quota:
+    match, kinds = re.fullmatch(r"(.+):(\w+)=([0-9]{1,9})", text), get_args(QuotaKind)
+    if match is None or match[2] not in kinds:
+        raise ValueError(f"{text!r} is not a quota; write NAME:KIND=LIMIT with a kind of {', '.join(kinds)}")
+    return Quota(match[1], cast("QuotaKind", match[2]), int(match[3]))
+
+
+def _admission(text: str) -> Admission:
+    network, group = _with_group(text, TOP_GROUP)
+    try:
+        return Admission(str(ip_network(network)), group)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a range of addresses; write, for example, 127.0.0.0/8 or ::1/128") from None
+
+
+_Port = Annotated[int, Field(ge=0, le=65_535)]
+_Account = Annotated[Account, BeforeValidator(_account)]
+
+
 def _split(value: Any) -> Any:
     """The parts of a text, each once; any other value as it is."""
     if not isinstance(value, str):
@@ -66,7 +132,7 @@ Moment = Annotated[AwareDatetime, AfterValidator(check_year)]
 
 
 class Settings(BaseModel):
-    """Everything that decides what a sandbox answers. Equal settings make byte-identical worlds."""
+    """Everything that decides what a sandbox answers, and how it runs. Equal worlds are byte-identical."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -123,6 +189,40 @@ class Settings(BaseModel):
     )
     single_member: bool = Field(
         default=False, description="put a snapshot's lines into one member instead of one for every chunk"
+    )
+
+    port: _Port = Field(default=0, description="port of the service (default: a free one)")
+    object_port: _Port = Field(default=0, description="port of signed downloads (default: a free one)")
+    realtime_port: _Port = Field(default=0, description="port of the streams (default: a free one)")
+    idle: float | None = Field(
+        default=None, gt=0, description="stop after this long without a request (default: never)"
+    )
+    owner: Path | None = Field(
+        default=None, description="stop when the process that held a lock on this file has ended (default: no file)"
+    )
+    prepare: int = Field(
+        default=0,
+        ge=0,
+        le=KEPT_HOURS,
+        description="prepare this many hours, and the snapshots, before the sandbox is ready, so that listing them is "
+        "quick; 0: make each archive when it is first listed",
+    )
+    account: tuple[_Account, ...] = Field(
+        default=(),
+        description=f"make an account in one of the groups {', '.join(EVERY_GROUP)} (default: {FREE_GROUP}); its name "
+        "and password are written to accounts/NAME.json in the state folder",
+    )
+    temporary: tuple[_Account, ...] = Field(
+        default=(),
+        description="the same with a temporary password: the first login is answered with NEW_PASSWORD_REQUIRED",
+    )
+    quota: tuple[Annotated[Quota, BeforeValidator(_quota)], ...] = Field(
+        default=(), description=f"limit an account's requests of a kind: {', '.join(get_args(QuotaKind))}"
+    )
+    admit: tuple[Annotated[Admission, BeforeValidator(_admission)], ...] = Field(
+        default=(),
+        description="admit requests from these addresses without a token, for example 127.0.0.0/8:group_2 "
+        f"(default: {TOP_GROUP})",
     )
 
     @cached_property

@@ -37,7 +37,7 @@ def small(folder, signing_key, **options):
 
 @contextmanager
 def prepared(settings, hours):
-    with running(settings, prepare=hours) as sandbox, logged_in(sandbox) as client:
+    with running(settings.model_copy(update={"prepare": hours})) as sandbox, logged_in(sandbox) as client:
         yield client
 
 
@@ -83,7 +83,7 @@ LISTS = ("/v2/batches/2025-03-09/06", "/v2/snapshots", "/v2/snapshots/enwiki_nam
 
 
 def test_what_is_listed_was_made_by_processes_that_may_die_and_stays_for_the_next_start(tmp_path, signing_key):
-    settings = small(tmp_path, signing_key)
+    settings = small(tmp_path, signing_key, prepare=1)
     with prepared(settings, 1) as client:
         before = archives(client)
         hour, snapshots, chunks = listed(client, *LISTS)
@@ -105,7 +105,7 @@ def test_what_is_listed_was_made_by_processes_that_may_die_and_stays_for_the_nex
     assert not workers(os.getpid())
     told = []
     with (
-        running(settings, prepare=1, progress=lambda *many: told.append(many)) as sandbox,
+        running(settings, progress=lambda *many: told.append(many)) as sandbox,
         logged_in(sandbox) as client,
     ):
         assert not told
@@ -118,9 +118,9 @@ def test_what_is_listed_was_made_by_processes_that_may_die_and_stays_for_the_nex
 
 def test_once_it_is_ready_no_listing_makes_an_archive(tmp_path, signing_key):
     told = []
-    settings = small(tmp_path, signing_key, entities=125)
+    settings = small(tmp_path, signing_key, entities=125, prepare=2)
     with (
-        running(settings, prepare=2, progress=lambda *many: told.append(many)) as sandbox,
+        running(settings, progress=lambda *many: told.append(many)) as sandbox,
         requests.Session() as session,
     ):
         before = archives(Client(sandbox, session))
@@ -175,7 +175,7 @@ def test_it_goes_on_with_what_comes_next_and_keeps_no_export_that_nobody_sees(tm
 
 @contextmanager
 def serve(settings):
-    words = [sys.executable, "-m", "resources.sandbox", *command_line(settings, prepare=48)]
+    words = [sys.executable, "-m", "resources.sandbox", *command_line(settings)]
     with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield process
@@ -190,7 +190,7 @@ def is_exporting(state):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 0), (signal.SIGKILL, -9)])
 def test_ending_in_the_middle_of_it_leaves_no_process(tmp_path, signing_key, number, code):
-    settings = small(tmp_path, signing_key, articles=400_000)
+    settings = small(tmp_path, signing_key, articles=400_000, prepare=48)
     with serve(settings) as process:
         # in the middle of an export, which takes minutes
         wait_until(lambda: is_exporting(settings.state))
@@ -205,5 +205,5 @@ def test_ending_in_the_middle_of_it_leaves_no_process(tmp_path, signing_key, num
     # what was begun is taken away by the next start
     begun = set(settings.state.glob("snapshots/*/*/*/*.part"))
     assert begun
-    with running(settings, prepare=1, interrupted=lambda: True):
+    with running(settings, interrupted=lambda: True):
         assert not begun & set(settings.state.glob("snapshots/*/*/*/*.part"))

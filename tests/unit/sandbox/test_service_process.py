@@ -147,7 +147,7 @@ def preparing(settings):
         assert goes_on.wait(BOUND_SECONDS)
 
     def serve():
-        with running(settings, prepare=1, progress=hold):
+        with running(settings.model_copy(update={"prepare": 1}), progress=hold):
             ending.wait(BOUND_SECONDS)
 
     ending = threading.Event()
@@ -202,7 +202,7 @@ def test_serve_in_this_process_until_it_is_told_to_stop(state, capsys):
     stopper.join()
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert "/v2/batches/" in capsys.readouterr().out
-    assert main(command_line(small(state), idle_seconds=0.05)) == 0
+    assert main(command_line(small(state, idle=0.05))) == 0
     assert capsys.readouterr().out.endswith("There was no request for 0.05 seconds: the sandbox stops.\n")
     with running(small(state)) as sandbox:
         assert main([*command_line(small(state))]) == 1

@@ -90,13 +90,18 @@ def test_the_command_line_carries_all_settings(tmp_path, corpus):
         articles=700,
         chunk_bytes=5_000,
         single_member=True,
+        port=8080,
+        idle=2.5,
+        owner=tmp_path / "owner.lock",
+        prepare=3,
     )
     assert settings.now == NOW
     for given in (settings, Settings(state=tmp_path)):
         options = parse(command_line(given), called="")
         assert {name: getattr(options, name) for name in Settings.model_fields} == given.model_dump()
         assert options.identity == given.identity
-        assert options.prepare == 0
+    with_accounts = Settings(state=tmp_path, account=("free",), quota=("free:batch=1",))
+    assert command_line(with_accounts) == command_line(Settings(state=tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 import uuid
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from resources.sandbox.files import read_yaml
@@ -120,6 +120,7 @@ LANGUAGE_CODES = (*_WORDS["variants"], *LANGUAGES, *(f"{code}-latn" for code in 
 #: The first of the quiet items has so many statements, the second terms in all languages.
 _VAST, _POLYGLOT = SPECIAL_ITEMS, SPECIAL_ITEMS + 1
 _STATEMENT_BYTES, _VAST_BODIES = 850, 800
+_PHRASES_IN_MEMORY = 8_192
 #: Entities whose parts that all revisions share are kept in memory, in each process.
 _ENTITIES_IN_MEMORY = 256
 _WIKIDATA = "http://www.wikidata.org/entity/"
@@ -148,8 +149,8 @@ class EntityWriter(MessageWriter):
     ) -> None:
         """Write with words from `titles`; `sitelinks` gives title and address, by site, of the articles of a number."""
         super().__init__(salt("entities", seed))
-        self._titles = titles
-        self._statements = _Statements(self._salt, titles.settled)
+        self._phrase = lru_cache(maxsize=_PHRASES_IN_MEMORY)(titles.settled)
+        self._statements = _Statements(self._salt, self._phrase)
         self._vast = max(20, _VAST_BODIES * body_bytes // _STATEMENT_BYTES)
         self._sitelinks = sitelinks
         self._base = lru_cache(maxsize=_ENTITIES_IN_MEMORY)(self._base_of)
@@ -209,7 +210,7 @@ class EntityWriter(MessageWriter):
         if languages:
             entity["labels"] = base.labels
             changed = languages[draw.below(len(languages))]
-            described = f"{self._titles.settled(draw.below(9999))} ({revision})"
+            described = f"{self._phrase(draw.below(9999))} ({revision})"
             entity["descriptions"] = base.descriptions | {changed: described}
         if base.aliases is not None:
             entity["aliases"] = base.aliases
@@ -227,18 +228,16 @@ class EntityWriter(MessageWriter):
         name = self.name(title)
         draw = Chance("entity", self._salt, name)
         index = index_of(title.text) if title.namespace == ITEMS else None
-        stem = self._titles.settled(draw.below(50_000) if index is None else index)
+        stem = self._phrase(draw.below(50_000) if index is None else index)
         if index == _POLYGLOT:
             codes = LANGUAGE_CODES
         else:
             many = (0, 2 + draw.below(4), 3 + draw.below(12), 3 + draw.below(12), 30 + draw.below(60))[draw.below(5)]
             codes = tuple(dict.fromkeys(LANGUAGE_CODES[draw.below(len(LANGUAGE_CODES))] for _ in range(many)))
         labels = {code: f"{stem} {_own(code)}".strip() if draw.one_in(3) else stem for code in codes}
-        described = {code: self._titles.settled(draw.below(9999)) for code in codes if draw.below(4)}
+        described = {code: self._phrase(draw.below(9999)) for code in codes if draw.below(4)}
         aliases = {
-            code: [self._titles.settled(draw.below(9999)) for _ in range(1 + draw.below(3))]
-            for code in codes
-            if draw.one_in(4)
+            code: [self._phrase(draw.below(9999)) for _ in range(1 + draw.below(3))] for code in codes if draw.one_in(4)
         }
         count = self._vast if index == _VAST else 2 + draw.below(9) + (draw.below(60) if draw.one_in(8) else 0)
         statements = [self._statements.statement(name, number) for number in range(count)]
@@ -276,6 +275,7 @@ class _Statements:
     def __init__(self, salt: int, phrase: Callable[[int], str]) -> None:
         self._salt = salt
         self._phrase = phrase
+        self._property = cache(self._property_of)
 
     def statement(self, entity: str, number: int) -> tuple[str, dict[str, Any]]:
         """The statement of an entity with this number, and the property it is about."""
@@ -302,8 +302,9 @@ class _Statements:
     def _snak(self, of: int, draw: Chance) -> dict[str, Any]:
         return {"property": self._property(of), "value": self._value(of, draw)}
 
-    def _property(self, of: int) -> dict[str, Any]:
-        return {"identifier": f"P{of}", "data_type": _data_type(of), "labels": {"en": self._phrase(of).lower()}}
+    def _property_of(self, of: int) -> Fragment:
+        labels = {"en": self._phrase(of).lower()}
+        return fragment({"identifier": f"P{of}", "data_type": _data_type(of), "labels": labels})
 
     def _value(self, of: int, draw: Chance) -> dict[str, Any]:
         if draw.one_in(25):

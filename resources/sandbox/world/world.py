@@ -20,7 +20,7 @@ from resources.sandbox.world.census import Census
 from resources.sandbox.world.entities import EntityWriter
 from resources.sandbox.world.schedule import HOUR, Timetable, usual_articles
 from resources.sandbox.world.text.bodies import Corpus, Library
-from resources.sandbox.world.text.words import Lexicon, Titles
+from resources.sandbox.world.text.words import Titles, lexicon_of
 from resources.sandbox.world.wire import salt
 
 if TYPE_CHECKING:
@@ -46,8 +46,9 @@ _SNAPSHOT_FROM, _SNAPSHOT_SPAN = 20, 20
 _SNAPSHOT_SECONDS = 5_400
 
 
-#: A language has the same words in every world.
-_lexicon = cache(Lexicon)
+@cache
+def _titles(language: str) -> Titles:
+    return Titles(lexicon_of(language))
 
 
 @dataclass(frozen=True)
@@ -281,19 +282,18 @@ class World:
         settings = self._settings
         if project == entities.PROJECT and settings.entities:
             timetable: Timetable = entities.EntityTimetable(settings.seed, settings.entities)
-            titles = Titles(_lexicon("en"))
-            return _Wiki(timetable, EntityWriter(settings.seed, titles, settings.body_bytes, self._sitelinks))
+            return _Wiki(timetable, EntityWriter(settings.seed, _titles("en"), settings.body_bytes, self._sitelinks))
         if project not in self._known:
             raise ValueError(f"This sandbox has no articles of {project!r}; it has those of {', '.join(self._known)}.")
         known = self._known[project]
-        lexicon = _lexicon(known.language)
+        lexicon = lexicon_of(known.language)
         if settings.corpus is not None and self._corpus is None:
             self._corpus = Corpus(settings.corpus)
         texts = self._corpus or Library(known.language, settings.seed, settings.body_bytes)
         articles, rate = settings.articles, settings.changes_per_hour
         if articles is None and usual_articles(rate) > _ARTICLES:
             articles = _ARTICLES
-        timetable = Timetable(settings.seed, project, settings.namespaces, rate, Titles(lexicon), articles)
+        timetable = Timetable(settings.seed, project, settings.namespaces, rate, _titles(known.language), articles)
         direction = reference.LANGUAGES[known.language].direction
         return _Wiki(timetable, Writer(settings.seed, known, direction, lexicon, texts, settings.entities))
 
@@ -302,7 +302,7 @@ class World:
         found = {}
         for name, known in self._known.items():
             if index < self._articles_of(name):
-                title = Titles(_lexicon(known.language)).settled(index)
+                title = _titles(known.language).settled(index)
                 found[name] = title, f"{known.url}/wiki/{title.replace(' ', '_')}"
         return found
 

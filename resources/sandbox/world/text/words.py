@@ -12,6 +12,7 @@ import html
 import random
 import re
 from collections import defaultdict
+from copy import deepcopy
 from functools import cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
@@ -58,8 +59,7 @@ class Lexicon:
             )
             self._onsets, self._vowels, self._codas = onsets, vowels, ["", "", *codas]
         self.space = "" if script in _LETTERS["unspaced"] else " "
-        words = self._make_up()
-        self.words = words
+        self.words = words = self._make_up()
         self.title_words = words[-_TITLE_WORDS:]
         self._weights = list(accumulate(1 / (rank + _SHIFT) ** _ZIPF for rank in range(1, len(words) + 1)))
 
@@ -86,6 +86,10 @@ class Lexicon:
     def below(self, limit: int) -> int:
         """An integer in [0, limit): the lexicon's own chance, so that texts made from it repeat."""
         return self._random.randrange(limit)
+
+
+#: A language has the same words in every world.
+lexicon_of = cache(Lexicon)
 
 
 class Titles:
@@ -192,8 +196,8 @@ NO_BLOCK = Block(b"", b"", 0, 0, 0)
 
 @cache
 def stock_of(language: str) -> Stock:
-    """Return the blocks of a language, the same in every world: their lexicon is used by nothing else."""
-    return Stock(Lexicon(language))
+    """Return the blocks of a language, the same in every world: nothing else draws from their lexicon."""
+    return Stock(deepcopy(lexicon_of(language)))
 
 
 class Stock:

@@ -31,7 +31,7 @@ client.hours.download(hour, models.Batch.model_validate_json(record), pathlib.Pa
 
 
 #: System functions that a landing calls, and how often at least.
-CALLS = {"fsync": 3, "replace": 3, "unlink": 3, "ftruncate": 3, "fchmod": 2}
+CALLS = {"fsync": 3, "replace": 3, "unlink": 1, "ftruncate": 1}
 
 
 @pytest.mark.parametrize("call", [f"{site}:{turn + 1}" for site, turns in CALLS.items() for turn in range(turns)])

@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from resources.enterprise import Query, errors
-from tests.unit.enterprise.loopback import Reply, error_reply, json_reply
+from tests.unit.enterprise.loopback import error_reply, json_reply
 
 ARTICLE = {"name": "A", "identifier": 1, "is_part_of": {"identifier": "enwiki"}, "article_body": {"html": "<p>"}}
 STRUCTURED = {"name": "A", "identifier": 1, "is_part_of": {"identifier": "frwiki"}, "sections": [{"name": "Abstract"}]}
@@ -25,16 +25,6 @@ def test_a_title_is_one_part_of_the_path(client, fake, name):
     [request] = fake.api.seen("/v2/articles/*")
     assert request.path == f"/v2/articles/{quote(name, safe='')}"
     assert request.method == "GET"
-
-
-def test_a_query_is_posted(client, fake):
-    fake.script("/v2/articles/A", json_reply([ARTICLE]))
-    client.lookups.articles("A", Query(fields=("name",), filters={"is_part_of.identifier": "enwiki"}, limit=1))
-    assert fake.api.seen("/v2/articles/A")[0].json == {
-        "fields": ["name"],
-        "filters": [{"field": "is_part_of.identifier", "value": "enwiki"}],
-        "limit": 1,
-    }
 
 
 def test_structured_contents_of_article_form_are_taken(client, fake):
@@ -118,9 +108,3 @@ def test_a_quota_that_is_spent_meanwhile_is_noticed(client, fake):
     with pytest.raises(errors.QuotaExceeded):
         client.lookups.articles("A")
     assert len(asked) == 4
-
-
-def test_an_answer_of_another_form(client, fake):
-    fake.script("/v2/articles/A", Reply(200, b'{"name": "A"}', {"Content-Type": "application/json"}))
-    with pytest.raises(errors.UnexpectedAnswer, match="documented form"):
-        client.lookups.articles("A")

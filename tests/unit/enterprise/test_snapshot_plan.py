@@ -166,10 +166,6 @@ def test_nothing_is_begun_that_takes_more_units_than_were_allowed(offer):
         check_together(both)
 
 
-def test_what_is_there_leaves_room_in_the_quota(offer):
-    offer.plan(snapshots=0, chunks=19, landed=offer.chunks[:1]).check()
-
-
 @pytest.mark.parametrize(
     ("free", "floor", "factor", "fits"),
     [

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from benchmarks.workload import Workload
 
 #: Records as the peers are told to parse them: nested, and without fields that have no column.
-RECORD_SCHEMA = record_schema_of(ARTICLE_CHANGES).schema
+RECORD_SCHEMA = pa.schema(record_schema_of(ARTICLE_CHANGES).type)
 #: Longest line for the peers, which is DuckDB's default: larger buffers cost it memory and, with small archives, cores.
 _LONGEST_LINE = 16 << 20
 #: Smaller row groups than the defaults (122,880 rows in DuckDB, 250,000 in polars), which would hold gigabytes of page

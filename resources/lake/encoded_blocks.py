@@ -45,7 +45,7 @@ class BlockEncoder:
     def __call__(self, block: Block) -> EncodedBlock:
         try:
             # places are those in the block, whatever members it is of
-            rows = self.reader.read(block.view, "", 0, 0, block.line_count)
+            rows = self.reader.read(block.view, "", 0, 0)
             block.release()
             rejected = self.rejects.of_block(rows.rejects, block) if rows.rejects else None
             rows.rejects = ()

@@ -74,7 +74,7 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
         lines = b"".join(
             text_of(record).encode("utf-8", "surrogatepass") + b"\n" for record in _records(dataset.name, raw)
         )
-        rows = RecordReader(table, {}, table.bodies).read(memoryview(lines), "", 1, 0, lines.count(b"\n"))
+        rows = RecordReader(table, {}, table.bodies).read(memoryview(lines), "", 1, 0)
         batch, odd = _once(rows, table)
         if odd and not len(batch):
             number, reason = odd[0]

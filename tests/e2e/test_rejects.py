@@ -65,9 +65,9 @@ def older_converter(patch: pytest.MonkeyPatch, of: Callable[[RecordReader], bool
     """Put an older converter in place, which rejects some good lines of certain archives."""
     original = RecordReader.read
 
-    def read_lines(self: RecordReader, view: memoryview, member: str, first: int, offset: int, count: int) -> Any:
+    def read_lines(self: RecordReader, view: memoryview, member: str, first: int, offset: int) -> Any:
         if not of(self):
-            return original(self, view, member, first, offset, count)
+            return original(self, view, member, first, offset)
         refused, kept, place = [], [], offset
         for number, line in enumerate(bytes(view).split(b"\n"), first):
             if line and chosen(line) and is_record(line):  # what nobody can read keeps its own reason
@@ -76,7 +76,7 @@ def older_converter(patch: pytest.MonkeyPatch, of: Callable[[RecordReader], bool
             else:
                 kept.append(line)
             place += len(line) + 1
-        rows = original(self, memoryview(b"\n".join(kept)), member, first, offset, count)
+        rows = original(self, memoryview(b"\n".join(kept)), member, first, offset)
         rows.line_count += len(refused)
         rows.rejects = sorted([*rows.rejects, *refused], key=lambda reject: reject.line_number)
         return rows

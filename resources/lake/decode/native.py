@@ -24,7 +24,7 @@ import pyarrow as pa
 from resources.lake.decode.record_schema import record_schema_of
 from resources.lake.decode.rejected import LeftLines
 from resources.lake.decode.strict_json import VALUES_MAX
-from resources.lake.decode.tree import Description, Tree, is_known
+from resources.lake.decode.tree import Description, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -255,8 +255,8 @@ _POOL = _Pool()
 
 @contextmanager
 def decoding(table: Table, bodies: frozenset[str]) -> Iterator[Decoder | None]:
-    """A decoder that no other thread uses meanwhile; None where there is no library, or it cannot make the table."""
-    loaded = library() if os.environ.get("WME_NATIVE", "1") != "0" and is_known(table) else None
+    """A decoder that no other thread uses meanwhile; None where there is no library."""
+    loaded = library() if os.environ.get("WME_NATIVE", "1") != "0" else None
     if loaded is None:
         yield None
         return

@@ -8,7 +8,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,8 +22,8 @@ EXACT_DOUBLE = 2**53
 class Node:
     """One place in a record: an object with known fields, a list, or a leaf.
 
-    Exactly one of `fields`, `element`, `leaf` and `json` is set. `whole` marks a leaf that is parsed as a double but
-    must be a whole number. `json` is any value, kept as it is written.
+    Exactly one of `fields`, `element`, `leaf` and `json` is set. `whole` marks a whole number that the service writes
+    as a double. `json` is any value, kept as it is written.
     """
 
     fields: dict[str, Node] | None = None
@@ -33,56 +32,35 @@ class Node:
     whole: bool = False
     json: bool = False
 
-    def type(self, *, plain: bool) -> pa.DataType:
-        """The Arrow type to parse this place as.
-
-        With `plain` it takes only what is plainly as declared: whole numbers without a point, and times as text, which
-        are cast only where they have a zone.
-        """
+    @property
+    def type(self) -> pa.DataType:
+        """The Arrow type of this place, without values that are kept as JSON."""
         if self.fields is not None:
-            parsed = {name: node for name, node in self.fields.items() if not node.json}
-            return pa.struct([pa.field(name, node.type(plain=plain)) for name, node in parsed.items()])
+            return pa.struct([(name, node.type) for name, node in self.fields.items() if not node.json])
         if self.element is not None:
-            return pa.list_(self.element.type(plain=plain))
-        if plain and self.whole:
-            return pa.int64()
-        return pa.string() if plain and pa.types.is_timestamp(self.leaf) else self.leaf
+            return pa.list_(self.element.type)
+        return pa.int64() if self.whole else self.leaf
 
 
 @dataclass(frozen=True)
 class RecordSchema:
     """The mapping from records to the rows of one table.
 
-    `schema` is the schema of records, and `plain` that of the simplest ones. No record has fewer than `least_bytes`
-    bytes: a required value would be missing. `paths` are the places of the columns that are parsed, and `json` those of
-    the columns that are stored as JSON text.
+    `type` is the Arrow type of records. Every record has at least `least_bytes` bytes, with its required values.
+    `paths` are the places of the columns in a record, and `json` those of the columns that are stored as JSON text.
     """
 
     table: Table
     root: Node
-    schema: pa.Schema
-    plain: pa.Schema
+    type: pa.StructType
     least_bytes: int
     paths: dict[str, tuple[str, ...]] = field(default_factory=dict)
     json: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
-    def columns(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """Return the table's columns that are in the record, taken from the parsed record.
-
-        Raises:
-            pa.ArrowInvalid: A value cannot be cast to its column's type without loss.
-        """
-        objects: dict[tuple[str, ...], dict[str, pa.Array]] = {
-            (): {name: batch.column(i) for i, name in enumerate(batch.schema.names)}
-        }
-
-        found = {}
-        for name, path in self.paths.items():
-            array, column = _inside(objects, path[:-1])[path[-1]], self.table[name]
-            if column.wire is not None:
-                _require_exact(array)
-            found[name] = pc.cast(array, column.type)
-        return found
+    def columns(self, records: list[dict[str, Any]]) -> dict[str, pa.Array]:
+        """Return the table's columns that are in the records, whose values are as `strict.declared` returns them."""
+        objects: dict[tuple[str, ...], dict[str, pa.Array]] = {(): _members(pa.array(records, self.type))}
+        return {name: _inside(objects, path[:-1])[path[-1]] for name, path in self.paths.items()}
 
 
 def _inside(objects: dict[tuple[str, ...], dict[str, pa.Array]], path: tuple[str, ...]) -> dict[str, pa.Array]:
@@ -92,16 +70,13 @@ def _inside(objects: dict[tuple[str, ...], dict[str, pa.Array]], path: tuple[str
     """
     if path not in objects:
         parent = _inside(objects, path[:-1])[path[-1]]
-        # flatten() carries the parent's nulls into the children
-        objects[path] = dict(zip((item.name for item in parent.type), parent.flatten(), strict=True))
+        objects[path] = _members(parent)
     return objects[path]
 
 
-def _require_exact(array: pa.Array) -> None:
-    """Raise pa.ArrowInvalid for numbers that a double cannot tell from others."""
-    found = pc.min_max(array).as_py()
-    if found["max"] is not None and not -EXACT_DOUBLE < found["min"] <= found["max"] < EXACT_DOUBLE:
-        raise pa.ArrowInvalid("a number is beyond the whole numbers that a double holds exactly")
+def _members(objects: pa.StructArray) -> dict[str, pa.Array]:
+    # flatten() carries the parent's nulls into the children
+    return dict(zip((item.name for item in objects.type), objects.flatten(), strict=True))
 
 
 def node_of(declared: pa.DataType, *, whole: bool = False) -> Node:
@@ -131,8 +106,7 @@ def record_schema_of(table: Table) -> RecordSchema:
         whole = column.wire is not None and pa.types.is_integer(column.type)
         node.fields[last] = Node(json=True) if column.json else node_of(column.wire or column.type, whole=whole)
     assert root.fields is not None
-    schema, plain = (pa.schema(root.type(plain=plain)) for plain in (False, True))
-    return RecordSchema(table, root, schema, plain, _least_bytes(table), paths, json_paths)
+    return RecordSchema(table, root, root.type, _least_bytes(table), paths, json_paths)
 
 
 def _least_bytes(table: Table) -> int:

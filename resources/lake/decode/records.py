@@ -1,15 +1,11 @@
 """Conversion of a block of lines to rows.
 
-The native decoder converts lines that are plainly as declared, and returns a verdict on certainly bad lines. All others
-are examined one by one. If the decoder is not built, pyarrow's parser converts complete blocks or none of a block. The
-rows, rejects and unknown fields are the same.
+The native decoder converts lines that are plainly as declared, and returns a verdict on certainly bad lines. The other
+lines are examined one by one, as all lines are if the decoder is not built. The results are the same.
 """
 
 from __future__ import annotations
 
-import codecs
-import re
-import struct
 from array import array
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 
 from resources.lake.decode.drift import DriftCount
 from resources.lake.decode.native import Decoded, decoding
@@ -34,21 +29,13 @@ from resources.lake.decode.rejected import (
     merged,
     reasons_of,
 )
-from resources.lake.decode.rules import Rules, zeros
-from resources.lake.decode.strict import (
-    NOTHING,
-    beyond,
-    declared_text,
-    extra_text,
-    json_texts,
-    nested_fields,
-    read_record,
-)
-from resources.lake.decode.strict_json import Bad, is_crowded
+from resources.lake.decode.rules import Rules
+from resources.lake.decode.strict import NOTHING, declared, extra_text, json_texts, nested_fields, read_record
+from resources.lake.decode.strict_json import Bad
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from resources.lake_files import Drift
     from resources.tables import Column, Table
@@ -62,14 +49,8 @@ _COMMON = {
 _BLANK = b" \t\r"
 #: Different bad lines of a block, of each verdict, that have a reason of their own. The others share one.
 _TOLD = 64
-_OBJECT = re.compile(rb"[ \t\r\n]*\{")
-#: Between two objects that each have a line of their own.
-_SEAM = re.compile(rb"\}[ \t\r]*\n[ \t\r]*\{")
-#: Sign of a number beyond every double: an exponent of three digits, or many digits.
-_GREAT = re.compile(r"[0-9][eE]\+?[0-9]{3}|[0-9]{200}")
-#: Sign of a number that is not zero but that no double distinguishes from zero: an exponent of three digits, or many
-#: zeros.
-_TINY = re.compile(rb"[0-9][eE]-[0-9]{3}|0{200}")
+#: Bytes of good lines that are examined before rows are made of them: their values take many times the memory.
+_EXAMINED_BYTES = 1 << 20
 
 
 @dataclass
@@ -111,16 +92,15 @@ class _Examined:
 
 @dataclass(slots=True)
 class _Line:
-    """A line that was read and is as declared, with what goes beyond it; `row` is the number of rows before it."""
+    """A line that was examined and is as declared.
 
-    number: int
-    row: int
-    start: int
-    end: int
-    raw: bytes
+    `place` is its number, the number of rows before it, its start and its end; `extra` is beyond the declaration.
+    """
+
+    place: tuple[int, int, int, int]
+    values: dict[str, Any]
     extra: Any
     text: str | None
-    declared: bytes | None  # instead of `raw`, where the parser would stumble over what is not for it
     json: dict[tuple[str, ...], str]
 
 
@@ -156,24 +136,20 @@ class RecordReader:
     def _rules(self) -> Rules:
         return Rules(self.table, self.given, self.latest)
 
-    def read(self, view: memoryview, member: str, first_line: int, offset: int, line_count: int | None = None) -> Rows:
+    def read(self, view: memoryview, member: str, first_line: int, offset: int) -> Rows:
         """The rows of a block of whole lines that starts at `offset` of `member` with line `first_line`.
 
-        `line_count`: its lines, where they were counted already; the decoder counts them itself. May be called from
-        several threads at once.
+        May be called from several threads at once.
         """
         block = _Block(view, member, first_line, offset)
         with decoding(self.table, self.bodies) as decoder:
             if decoder is not None:
                 return self._join(decoder.decode(view, self._rules.expected, self._rules.most), block)
-        lines = bytes(view).split(b"\n")
-        left, has_short = self._left(lines)
-        # a parser that takes empty records would make rows of all columns, and none of them would stay
-        fast = None if has_short else self._fast(view, lines, len(lines) - 1 if line_count is None else line_count)
-        return fast or self._join(Decoded(self._no_rows, len(left), left, iter(())), block)
+        left = self._left(bytes(view).split(b"\n"))
+        return self._join(Decoded(self._no_rows, len(left), left, iter(())), block)
 
-    def _left(self, lines: list[bytes]) -> tuple[LeftLines, bool]:
-        """All lines but the blank ones, and whether one is too short for a record."""
+    def _left(self, lines: list[bytes]) -> LeftLines:
+        """All lines but the blank ones."""
         numbers, bounds, verdicts = array("q"), array("i"), bytearray()
         add_number, add_bound, add_verdict = numbers.append, bounds.append, verdicts.append
         place, least = 0, self.record_schema.least_bytes
@@ -185,7 +161,7 @@ class RecordReader:
                 add_bound(end)
                 add_verdict(SHORT if len(line) < least else UNDECIDED)
             place = end + 1
-        return LeftLines.of_columns(numbers, bounds, verdicts), SHORT in verdicts
+        return LeftLines.of_columns(numbers, bounds, verdicts)
 
     def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows with what the archive knows and they do not say."""
@@ -246,119 +222,64 @@ class RecordReader:
         """Return the fault of a line that is no record."""
         try:
             record = read_record(raw)
-            extra_text(beyond(record, self.record_schema.root))
+            extra_text(declared(record, self.record_schema.root)[1])
             json_texts(raw, record, self._json)
         except Bad as bad:
             return str(bad)
         return self._rules.lacking_in(record)
 
-    def _fast(self, view: memoryview, lines: list[bytes], line_count: int) -> Rows | None:
-        """Parse all lines at once; None if a single line must be examined.
-
-        The parser accepts any sequence of objects. There are as many objects as lines, and a line feed between any two
-        objects. So there is no other line feed, and each object has a separate line.
-        """
-        if self.record_schema.json:  # which the parser cannot keep as it is written
-            return None
-        if not _OBJECT.match(view):  # where the first value is null, pyarrow's parser takes the process with it
-            return None
-        try:
-            _require_utf8(view)
-            count, columns = self._parse(view, self.record_schema.plain, "error")
-        except pa.ArrowInvalid:
-            return None
-        if count != line_count or sum(1 for _ in _SEAM.finditer(view)) != line_count - 1:
-            return None
-        if self._rules.problems(columns, count).null_count < count or (zeros(columns) and _TINY.search(view)):
-            return None
-        if any(map(is_crowded, lines)):
-            return None
-        return Rows(self.assemble(columns, pa.nulls(line_count, pa.string())), line_count)
-
     def _examine(self, lines: LeftLines, block: _Block, drift: DriftCount) -> _Examined:
-        """Examine line by line for faults and undeclared fields, and return the good lines as a block again."""
+        """Examine line by line for faults and undeclared fields, and make rows of the good lines."""
         good: list[_Line] = []
         bad: list[tuple[int, int, int, int, int]] = []
         verdicts: dict[bytes, int] = {}  # on bad lines: they may all be equal
-        for number, row, start, end in lines:
-            raw = bytes(block.view[start:end])
+        found, batches, size = _Examined(self._no_rows, [], LeftLines.of(bad), []), [], 0
+        for place in lines:
+            raw = bytes(block.view[place[2] : place[3]])
             if raw in verdicts:
-                bad.append((number, row, start, end, verdicts[raw]))
+                bad.append((*place, verdicts[raw]))
                 continue
             verdict = NO_OBJECT
             try:
                 record = read_record(raw)
                 verdict = MISTYPED
-                extra = beyond(record, self.record_schema.root)
-                text = extra_text(extra)
-                json = json_texts(raw, record, self._json)
+                values, extra = declared(record, self.record_schema.root)
+                good.append(_Line(place, values, extra, extra_text(extra), json_texts(raw, record, self._json)))
             except Bad:
                 verdicts[raw] = verdict
-                bad.append((number, row, start, end, verdict))
+                bad.append((*place, verdict))
                 continue
-            great = text is not None and _GREAT.search(text)
-            declared = declared_text(record, self.record_schema.root).encode() if great or json else None
-            good.append(_Line(number, row, start, end, raw, extra, text, declared, json))
-        found = _Examined(self._no_rows, [], LeftLines.of(bad), [])
-        batches = []
-        for some, columns in self._parse_good(good, found, block):
-            problems = self._rules.problems(columns, len(some))
-            columns |= {
-                column: pa.array([line.json.get(way) for line in some], pa.string())
-                for way, column in self._json.items()
-            }
-            batch = self.assemble(columns, pa.array([line.text for line in some], pa.string()))
-            if problems.null_count < len(some):
-                is_good = pc.is_null(problems)
-                broken = LeftLines.of([_place(some[row]) for row in pc.indices_nonzero(pc.invert(is_good)).to_pylist()])
-                found.rejects.append(block.rejects(broken, problems.drop_null()))
-                batch = batch.filter(is_good)
-            batches.append(batch)
-            for line in (
-                line for line, problem in zip(some, problems.indices.to_pylist(), strict=True) if problem is None
-            ):
-                found.rows.append(line.row)
-                if line.extra is not NOTHING:
-                    drift.add(line.extra, self.record_schema.root, block.first_line + line.number)
+            size += len(raw)
+            if size >= _EXAMINED_BYTES:
+                batches.append(self._rows_of(good, found, block, drift))
+                good, size = [], 0
+        if good:
+            batches.append(self._rows_of(good, found, block, drift))
+        found.bad = LeftLines.of(bad)
         if batches:
             found.batch = pa.concat_batches(batches)
         return found
 
-    def _parse_good(
-        self, lines: list[_Line], found: _Examined, block: _Block
-    ) -> Iterator[tuple[list[_Line], dict[str, pa.Array]]]:
-        """Parse lines that were found good. If the parser refuses them, halve until the faulty line is alone."""
-        if not lines:
-            return
-        reason = "The parser does not see one object in this line."
-        try:
-            data = b"\n".join(line.declared or line.raw.removeprefix(codecs.BOM_UTF8) for line in lines)
-            count, columns = self._parse(data, self.record_schema.schema, "ignore")
-            if count == len(lines):
-                yield lines, columns
-                return
-        except pa.ArrowInvalid as error:
-            reason = f"It cannot be parsed: {str(error).removeprefix('JSON parse error: ')}"
-        if len(lines) == 1:
-            found.rejects.append(block.rejects(LeftLines.of([_place(lines[0])]), reasons_of([reason])))
-            return
-        middle = len(lines) // 2
-        yield from self._parse_good(lines[:middle], found, block)
-        yield from self._parse_good(lines[middle:], found, block)
-
-    def _parse(self, data: memoryview | bytes, schema: pa.Schema, unknown: str) -> tuple[int, dict[str, pa.Array]]:
-        """Number of records, and the columns that stand in them or follow from those that do.
-
-        Raises:
-            pa.ArrowInvalid: Anything is not as declared.
-        """
-        table = pj.read_json(
-            pa.BufferReader(pa.py_buffer(data)),
-            read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
-            parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unknown),
-        )
-        batch = table.combine_chunks().to_batches()[0] if table.num_rows else _empty(table.schema)
-        return len(batch), self._rules.complete(self.record_schema.columns(batch))
+    def _rows_of(self, lines: list[_Line], found: _Examined, block: _Block, drift: DriftCount) -> pa.RecordBatch:
+        """The rows of lines that are as declared; those that break a rule become rejects."""
+        columns = self._rules.complete(self.record_schema.columns([line.values for line in lines]))
+        problems = self._rules.problems(columns, len(lines))
+        columns |= {
+            column: pa.array([line.json.get(way) for line in lines], pa.string()) for way, column in self._json.items()
+        }
+        batch = self.assemble(columns, pa.array([line.text for line in lines], pa.string()))
+        if problems.null_count < len(lines):
+            is_good = pc.is_null(problems)
+            broken = [(*lines[row].place, BROKEN) for row in pc.indices_nonzero(pc.invert(is_good)).to_pylist()]
+            found.rejects.append(block.rejects(LeftLines.of(broken), problems.drop_null()))
+            batch = batch.filter(is_good)
+        for line, problem in zip(lines, problems.indices.to_pylist(), strict=True):
+            if problem is None:
+                number, row, _, _ = line.place
+                found.rows.append(row)
+                if line.extra is not NOTHING:
+                    drift.add(line.extra, self.record_schema.root, block.first_line + number)
+        return batch
 
     def assemble(self, columns: dict[str, pa.Array], extra: pa.Array) -> pa.RecordBatch:
         """The columns in the table's order, with those that the archive itself decides."""
@@ -374,16 +295,6 @@ class RecordReader:
             return columns[column.name] if column.name in columns else pa.nulls(rows, column.type)
 
         return pa.RecordBatch.from_arrays([array(column) for column in self.table], schema=self.table.schema)
-
-
-def _require_utf8(view: memoryview) -> None:
-    """Raise pa.ArrowInvalid unless the bytes are UTF-8, which the JSON parser does not check. Nothing is copied."""
-    offsets = pa.py_buffer(struct.pack("=ii", 0, len(view)))
-    pa.StringArray.from_buffers(1, offsets, pa.py_buffer(view)).validate(full=True)
-
-
-def _place(line: _Line) -> tuple[int, int, int, int, int]:
-    return line.number, line.row, line.start, line.end, BROKEN
 
 
 def _placed(batch: pa.RecordBatch, removed: pa.Array, other: pa.RecordBatch, before: pa.Array) -> pa.RecordBatch:

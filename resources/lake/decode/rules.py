@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from resources.lake.decode.strict import value_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from resources.tables import Column, Table
 
@@ -92,11 +92,9 @@ class Rules:
                 "than a day later than the record's archive or arrival.",
             )
         for name, array in columns.items():
-            for values in _leaves(array, pa.types.is_timestamp):
+            for values in _times(array):
                 is_within = pc.and_(*(compare(values, pa.scalar(end, values.type)) for compare, end in _YEARS))
                 mark(pc.invert(is_within), f"{name} is not within the years 1 to 9999 (UTC).")
-            for values in _leaves(array, pa.types.is_floating):
-                mark(pc.invert(pc.fill_null(pc.is_finite(values), fill_value=True)), f"{name} is not a finite number.")
         return pa.DictionaryArray.from_arrays(found, pa.array(sentences, pa.string()))
 
     def judged(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -126,24 +124,15 @@ class Rules:
         return [column.path] if column.path else [self.table[name].path or name for name in column.first_of]
 
 
-def zeros(columns: dict[str, pa.Array]) -> bool:
-    """Return whether a double is zero."""
-    return any(
-        pc.any(pc.equal(found, 0)).as_py()
-        for array in columns.values()
-        for found in _leaves(array, pa.types.is_floating)
-    )
-
-
-def _leaves(array: pa.Array, is_wanted: Callable[[pa.DataType], bool]) -> Iterator[pa.Array]:
-    """The columns of some type in an array, inside objects too."""
+def _times(array: pa.Array) -> Iterator[pa.Array]:
+    """The columns of times in an array, inside objects too."""
     if array.null_count == len(array):
         return
-    if is_wanted(array.type):
+    if pa.types.is_timestamp(array.type):
         yield array
     elif pa.types.is_struct(array.type):
         for inner in array.flatten():
-            yield from _leaves(inner, is_wanted)
+            yield from _times(inner)
 
 
 def _micros(moment: dt.datetime) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,10 @@ _TIME = re.compile(
     r"\d{4}-\d\d-\d\d([ T]\d\d(:?\d\d(:?\d\d(\.\d{1,6})?)?)?)?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?",
     re.ASCII,
 )
-_TIME_EXPECTED = "a time with at most six digits of a second"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+#: From year 0, which Python lacks, to a year that has the same days.
+_FROM_YEAR_0 = timedelta(days=5 * 146_097)
 
 
 def read_record(line: bytes) -> dict[str, Any]:
@@ -41,17 +44,17 @@ def read_record(line: bytes) -> dict[str, Any]:
     return value
 
 
-def beyond(record: dict[str, Any], root: Node) -> Any:
-    """The part of `record` that the declared form does not hold, with its nesting; NOTHING if there is none.
+def declared(record: dict[str, Any], root: Node) -> tuple[dict[str, Any], Any]:
+    """Split a record into its declared values, as Arrow takes them, and the rest of it with its nesting.
 
-    A time without a zone, which is read as UTC, is part of it as it was written. A list whose elements hold unknown
-    fields appears with one object per element (empty where it adds nothing), so that laying `extra` over the row gives
-    the record back.
+    Times are microseconds since 1970. The rest is NOTHING if there is none. A time without a zone, which is read as
+    UTC, is part of it as it was written. A list whose elements hold unknown fields appears with one object per element
+    (empty where it adds nothing), so that laying the rest over the row gives the record back.
 
     Raises:
         Bad: A value has another type than the one declared for it.
     """
-    return _beyond(record, root, "")
+    return _split(record, root, "")
 
 
 def extra_text(extra: Any) -> str | None:
@@ -109,20 +112,6 @@ def value_at(record: Mapping[str, Any], way: Iterable[str]) -> Any:
     return value
 
 
-def declared_text(record: dict[str, Any], root: Node) -> str:
-    """Return the declared fields of a valid record as ASCII JSON, without those that are stored as JSON text."""
-    return text_of(_declared(record, root), ascii_only=True)
-
-
-def _declared(value: Any, node: Node) -> Any:
-    if node.fields is not None and value is not None:
-        known = ((name, inner, node.fields.get(name)) for name, inner in value.items())
-        return {name: _declared(inner, form) for name, inner, form in known if form is not None and not form.json}
-    if node.element is not None and value is not None:
-        return [_declared(item, node.element) for item in value]
-    return value
-
-
 def nested_fields(fields: Iterable[tuple[tuple[str, ...], bytes, bytes]]) -> dict[str, Any]:
     """Return the unknown fields of a row (object, name and value of each) as nested objects.
 
@@ -165,30 +154,50 @@ def _unknown(extra: Any, node: Node, path: str) -> Iterator[tuple[str, Any]]:
         yield f"{path} (a time without a zone, read as UTC)", extra
 
 
-def _beyond(value: Any, node: Node, path: str) -> Any:
+def _split(value: Any, node: Node, path: str) -> tuple[Any, Any]:
+    """Return the declared part of a value and the rest."""
     if value is None or node.json:
-        return NOTHING
+        return None, NOTHING
     if node.fields is not None:
         if not isinstance(value, dict):
             raise _mistyped(value, path or "The record", "an object")
-        extra = {}
+        kept, extra = {}, {}
         for name, inner in value.items():
             known = node.fields.get(name)
-            rest = inner if known is None else _beyond(inner, known, f"{path}.{name}" if path else name)
+            if known is None:
+                extra[name] = inner
+                continue
+            kept[name], rest = _split(inner, known, f"{path}.{name}" if path else name)
             if rest is not NOTHING:
                 extra[name] = rest
-        return extra or NOTHING
+        return kept, extra or NOTHING
     if node.element is not None:
         if not isinstance(value, list):
             raise _mistyped(value, path, "a list")
-        rests = [_beyond(item, node.element, f"{path}[]") for item in value]
-        return [{} if rest is NOTHING else rest for rest in rests] if any(r is not NOTHING for r in rests) else NOTHING
+        if not value:
+            return [], NOTHING
+        items, rests = zip(*[_split(item, node.element, f"{path}[]") for item in value], strict=True)
+        if all(rest is NOTHING for rest in rests):
+            return items, NOTHING
+        return items, [{} if rest is NOTHING else rest for rest in rests]
+    if pa.types.is_timestamp(node.leaf):
+        if not isinstance(value, str) or (found := _time(value)) is None:
+            raise _mistyped(value, path, "a time with at most six digits of a second")
+        micros, has_zone = found
+        return micros, NOTHING if has_zone else value
     expected = _text_fault(value, node) if isinstance(value, str | bool | dict | list) else _number_fault(value, node)
     if expected is not None:
         raise _mistyped(value, path, expected)
-    if isinstance(value, str) and not _is_unicode(value):
-        raise Bad(f"Not valid JSON: half of a surrogate pair is in {path}.")
-    return value if pa.types.is_timestamp(node.leaf) and not _has_zone(value) else NOTHING
+    if isinstance(value, str):
+        if not _is_unicode(value):
+            raise Bad(f"Not valid JSON: half of a surrogate pair is in {path}.")
+        return value, NOTHING
+    if isinstance(value, bool):
+        return value, NOTHING
+    number = value.text if isinstance(value, Number) else value
+    if node.whole or pa.types.is_integer(node.leaf):
+        return number if isinstance(number, int) else int(Decimal(number)), NOTHING
+    return float(number), NOTHING
 
 
 def _text_fault(value: Any, node: Node) -> str | None:
@@ -198,8 +207,6 @@ def _text_fault(value: Any, node: Node) -> str | None:
         return None if isinstance(value, str) else "text"
     if pa.types.is_boolean(declared):
         return None if isinstance(value, bool) else "true or false"
-    if pa.types.is_timestamp(declared):
-        return None if isinstance(value, str) and _is_time(value) else _TIME_EXPECTED
     return "a number"
 
 
@@ -244,19 +251,18 @@ def _is_exact(value: float | Number) -> bool:
         return False
 
 
-def _is_time(text: str) -> bool:
-    if not _TIME.fullmatch(text):
-        return False
+def _time(text: str) -> tuple[int, bool] | None:
+    """Return the microseconds since 1970 of a time, and True if it has a zone; None if it is no time."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        return None
+    is_year_0 = text.startswith("0000")
     try:
-        datetime.fromisoformat(text if text[:4] != "0000" else f"2000{text[4:]}")  # Arrow has a year 0
+        moment = datetime.fromisoformat(f"2000{text[4:]}" if is_year_0 else text)
     except ValueError:
-        return False
-    return True
-
-
-def _has_zone(time: str) -> bool:
-    found = _TIME.fullmatch(time)
-    return found is not None and found["zone"] is not None
+        return None
+    since = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH
+    return (since - _FROM_YEAR_0 if is_year_0 else since) // _MICROSECOND, found["zone"] is not None
 
 
 def _mistyped(value: Any, path: str, expected: str) -> Bad:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
-from functools import cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -36,7 +35,11 @@ class Description(ctypes.Structure):
 
 
 class Tree:
-    """A table as the decoder wants it: nodes, the children of each one behind another, the record itself first."""
+    """A table as the decoder wants it: nodes, the children of each one behind another, the record itself first.
+
+    Raises:
+        ValueError: A column has a type, or a field a name, that the decoder does not know.
+    """
 
     def __init__(self, table: Table, bodies: frozenset[str]) -> None:
         self.nodes: list[Description] = []
@@ -87,6 +90,8 @@ class Tree:
         for value in sorted({*column.values, *filter(None, [column.default])}, key=lambda one: one != column.default):
             self._name(value)
         node.first_source, node.source_count = len(self.sources), len(column.first_of)
+        if column.first_of and pa.types.is_nested(column.type):
+            raise ValueError(f"The column {column.name} cannot be the first of several objects or lists.")
         self.sources += [self.places[name] for name in column.first_of]
         # a required value without another source comes from the archive
         if column.required and (column.path or column.first_of):
@@ -107,6 +112,8 @@ class Tree:
 
     def _name(self, name: str) -> None:
         self.texts.append(name.encode())
+        if len(self.texts[-1]) > _NAME_BYTES_MAX:
+            raise ValueError(f"The name {name} has more than {_NAME_BYTES_MAX} bytes.")
         self.names.append((self._length, len(self.texts[-1])))
         self._length += len(self.texts[-1])
 
@@ -118,27 +125,6 @@ def _kind(node: Node) -> int:
         return _LIST
     if node.json:
         return _TEXT
+    if node.leaf not in _KINDS:
+        raise ValueError(f"A field of the type {node.leaf} cannot be read.")
     return _WHOLE if node.whole else _KINDS[node.leaf]
-
-
-@cache
-def is_known(table: Table) -> bool:
-    """Return True if the decoder can build the rows of a table.
-
-    It cannot if a field has a type outside `_KINDS` or a name of more than 48 bytes, or if a column takes an object or
-    a list as the first of several.
-    """
-    return all(
-        (column.wire is None or (column.wire, column.type) == (pa.float64(), pa.int64()))
-        and not (column.first_of and pa.types.is_nested(column.type))
-        and _is_known(record_schema_of(table).root if column.path else node_of(column.type))
-        for column in table
-    )
-
-
-def _is_known(node: Node) -> bool:
-    if node.element is not None:
-        return _is_known(node.element)
-    if node.fields is not None:
-        return all(len(name.encode()) <= _NAME_BYTES_MAX and _is_known(inner) for name, inner in node.fields.items())
-    return node.json or node.leaf in _KINDS

@@ -18,7 +18,7 @@ from resources.lake.continuity import Continuity
 from tests.unit.lake.poisoned import NOW, ODD, REJECTED, Figures, event, line_of, play
 from tests.unit.lake.test_live import lake_of, stored
 
-SAMPLE, ALL = 24, 1_000
+SAMPLE, ALL = 8, 1_000
 
 
 @pytest.fixture

@@ -43,8 +43,10 @@ def read_footer(path: Path, storage: Storage = LOCAL) -> pq.FileMetaData:
         return pq.read_metadata(file)
 
 
-def verify(path: Path, columns: Sequence[str] | None = None, storage: Storage = LOCAL) -> None:
+def verify(path: Path, columns: Sequence[str] | None = None, storage: Storage = LOCAL) -> int:
     """Read a Parquet file, or some of its columns, and compare every data page with its checksum.
+
+    Returns the number of its rows.
 
     Raises:
         OSError, ValueError, pyarrow.ArrowException: It is damaged or cannot be read (`UNREADABLE`).
@@ -54,8 +56,7 @@ def verify(path: Path, columns: Sequence[str] | None = None, storage: Storage = 
         pq.ParquetFile(opened, page_checksum_verification=True, buffer_size=_READ_BYTES) as file,
     ):
         there = None if columns is None else [name for name in columns if name in file.schema_arrow.names]
-        for _ in file.iter_batches(rows_at_once(file.metadata, _READ_BYTES), columns=there):
-            pass
+        return sum(map(len, file.iter_batches(rows_at_once(file.metadata, _READ_BYTES), columns=there)))
 
 
 def rows_at_once(metadata: pq.FileMetaData, most_bytes: int, most_rows: int = 8192) -> int:

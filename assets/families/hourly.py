@@ -33,8 +33,8 @@ class HourlyConfig(RunConfig):
 
     convert_again: bool = Field(
         default=False,
-        description="Convert each archive also where its lake file is there. A damaged file is replaced, and its hour "
-        "loaded again; a file that is right stays as it is. The warehouse must be selected, too.",
+        description="Compare lake files that are there with their checksums. A damaged file is replaced by a new "
+        "conversion, and its hour loaded again. The warehouse must be selected, too.",
     )
 
 

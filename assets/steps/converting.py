@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from resources.engine import Outcome
 from resources.engine.progress import increments
 from resources.errors import MirrorError
-from resources.lake import ConversionError, LakeError, convert_again, digest_of, find_conversion
+from resources.lake import ConversionError, LakeError, digest_of, find_conversion
 from resources.lake.conversion import targets
 from resources.remote import RemoteConverter
 
@@ -99,22 +99,20 @@ def attempts_again(
     converter: Converter | RemoteConverter,
     engine: Engine,
 ) -> tuple[list[Outcome[Archive, ConvertedFile]], bool]:
-    """The same, each converted whether or not its file is there; and whether a damaged file was replaced.
-
-    A file that is whole and has other rows is not changed: that is a ConversionError of its archive.
+    """The same, where a file that is there is read and compared with its checksums; and whether one was replaced.
 
     Raises:
         ConversionError: The converter's workers are elsewhere.
     """
     if isinstance(converter, RemoteConverter):
         raise ConversionError(
-            "Files are compared by threads of the run itself, and WME_ENGINE names workers elsewhere. Nothing was "
+            "Files are verified by threads of the run itself, and WME_ENGINE names workers elsewhere. Nothing was "
             "done. Set resources: {engine: {config: {address: threads}}} for this run."
         )
     kept = frozenset(bodies)
     with engine.task(f"convert {name} again", sum(a.path.stat().st_size for a in archives), "B") as advance:
         outcomes = engine.map(
-            lambda one: convert_again(converter, one, layout, bodies=kept, progress=increments(advance)),
+            lambda one: converter.convert_again(one, layout, bodies=kept, progress=increments(advance)),
             archives,
             workers=converter.readers,
         )

@@ -14,7 +14,6 @@ from resources.lake.errors import ArchiveError, ConversionError, DamagedFileErro
 from resources.lake.layout import Layout
 from resources.lake.lists import ListConversion, convert_list, list_version
 from resources.lake.parquet.writer import sweep
-from resources.lake.reconvert import convert_again
 from resources.lake_files import ConvertedFile, Drift
 
 __all__ = [
@@ -38,7 +37,6 @@ __all__ = [
     "compact",
     "conversion_version",
     "convert",
-    "convert_again",
     "convert_list",
     "default_memory_bytes",
     "digest_of",

@@ -18,7 +18,10 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
-from resources import machine
+from isal import igzip
+
+from resources import files, machine
+from resources.damage import UNREADABLE, verify
 from resources.formatting import counted
 from resources.lake.archive.blocks import BLOCK_BYTES, read_blocks
 from resources.lake.archive.buffers import RECORD_BYTES_MAX, Buffers, LongLine
@@ -67,6 +70,7 @@ _BASE_BYTES = 80 << 20
 _WORKER_BYTES = 10 * BLOCK_BYTES
 #: The decoder's offsets are of 32 bits.
 _RECORD_BYTES_BOUND = 1 << 30
+_READ_BYTES = 1 << 20
 
 
 def default_memory_bytes() -> int:
@@ -167,9 +171,43 @@ class Converter:
                 was landed.
             ConversionError: The settings cannot be met, or the rows do not add up. Nothing was landed.
         """
+        known = find_conversion(archive, layout, bodies, self.record_bytes_max)
+        return known or self._converted(archive, layout, bodies, progress)
+
+    def convert_again(
+        self,
+        archive: Archive,
+        layout: Layout,
+        *,
+        bodies: frozenset[str] | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> tuple[ConvertedFile, bool]:
+        """Convert an archive like `convert`, but replace the files of an earlier conversion if one is damaged.
+
+        A damaged file is replaced by a rename, so that readers always see a complete file.
+
+        Returns:
+            The conversion, and True if a damaged file was replaced. Rows that were loaded from it may be damaged too:
+            load the new file.
+        """
+        known = find_conversion(archive, layout, bodies, self.record_bytes_max)
+        if known is not None and _is_whole(known, layout):
+            return known, False
+        paths = targets(archive, layout, digest_of(archive, bodies, self.record_bytes_max))
+        is_there = layout.storage.exists(paths[0])
+        for path in (*paths, lines_file(paths[1])):
+            if path.is_dir():
+                files.set_aside(path)
+        return self._converted(archive, layout, bodies, progress), is_there
+
+    def _converted(
+        self,
+        archive: Archive,
+        layout: Layout,
+        bodies: frozenset[str] | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> ConvertedFile:
         started = time.perf_counter()
-        if (known := find_conversion(archive, layout, bodies, self.record_bytes_max)) is not None:
-            return known
         kept, digest = bodies_kept(archive.table, bodies), digest_of(archive, bodies, self.record_bytes_max)
         target, rejects_target = targets(archive, layout, digest)
         archive_bytes = _size_of(archive.path)
@@ -235,6 +273,22 @@ class Converter:
             rejects_file.land({METADATA_KEY: json.dumps(facts)})
             rows_file.finish({METADATA_KEY: json.dumps(facts)})
         return describe(facts, archive, layout, seconds=time.perf_counter() - started)
+
+
+def _is_whole(conversion: ConvertedFile, layout: Layout) -> bool:
+    """Return True if the files of a conversion have all their rows, and all pages agree with their checksums."""
+    storage, rejects = layout.storage, conversion.rejects_path
+    try:
+        for path, count in ((conversion.path, conversion.row_count), (rejects, conversion.reject_count)):
+            if path is not None and verify(path, storage=storage) != count:
+                return False
+        if rejects is not None and storage.exists(lines_file(rejects)):
+            with storage.open(lines_file(rejects)) as raw, igzip.IGzipFile("", "rb", fileobj=raw) as lines:  # type: ignore[no-untyped-call]
+                while lines.read(_READ_BYTES):
+                    pass
+    except (*UNREADABLE, EOFError):
+        return False
+    return True
 
 
 @contextmanager

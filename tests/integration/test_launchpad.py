@@ -128,7 +128,6 @@ def again(mirror, hour, *selection):
     mirror.typed = AGAIN
     made = mirror.materialize([hour], selection or None)
     mirror.typed = {}
-    assert not list(mirror.layout.lake.glob("again.*"))
     return made
 
 
@@ -139,10 +138,6 @@ def counts(made, hour):
 
 
 def test_what_is_right_stays_the_same_file_when_it_is_converted_again(mirror, hour, lake_file):
-    # of a run that was killed amid it
-    left = mirror.layout.lake / "again.1-00.unfinished" / "article_changes"
-    left.mkdir(parents=True)
-    (left / "x.parquet").write_bytes(b"x")
     before = lake_file.stat()
     made = again(mirror, hour)
     assert (made.sentence, counts(made, hour)) == ("", (0, False))
@@ -167,9 +162,8 @@ def test_a_damaged_file_is_replaced_and_its_hour_loaded_again(mirror, hour, lake
         assert all(made.checks.values())
     assert counts(again(mirror, hour), hour) == (0, False)
 
-    # whole, of the same name, and of other rows: the reader was changed, and its version was not
+    # whole, and a row short
     table = pq.read_table(lake_file)
     pq.write_table(table.slice(1).replace_schema_metadata(pq.read_metadata(lake_file).metadata), lake_file)
-    other = lake_file.read_bytes()
-    assert f"gave other rows than {lake_file} holds" in again(mirror, hour).sentence
-    assert lake_file.read_bytes() == other
+    assert counts(again(mirror, hour), hour) == (1, True)
+    assert lake_file.read_bytes() == right

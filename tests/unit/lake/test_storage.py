@@ -18,7 +18,6 @@ from resources.lake import (
     Converter,
     Layout,
     compact,
-    convert_again,
     convert_list,
     find_conversion,
 )
@@ -99,13 +98,13 @@ def test_a_damaged_file_is_replaced_by_a_second_conversion(lake):
     archive = lake.archive(lake.lines(lake.record(1)))
     storage = lake.layout.storage
     with Converter(workers=1) as converter:
-        made, replaced = convert_again(converter, archive, lake.layout)
+        made, replaced = converter.convert_again(archive, lake.layout)
         assert (made.row_count, replaced) == (1, False)
         whole, when = storage.files[made.path]
-        assert not convert_again(converter, archive, lake.layout)[1]
+        assert not converter.convert_again(archive, lake.layout)[1]
         assert storage.modified(made.path) == when
         storage.files[made.path] = (whole[:100], when)
-        assert convert_again(converter, archive, lake.layout)[1]
+        assert converter.convert_again(archive, lake.layout)[1]
     assert storage.files[made.path][0] == whole
 
 

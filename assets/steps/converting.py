@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 
 from resources.engine import Outcome
-from resources.engine.progress import increments
+from resources.engine.mapping import increments
 from resources.errors import MirrorError
 from resources.lake import ConversionError, LakeError, digest_of, find_conversion
 from resources.lake.conversion import targets

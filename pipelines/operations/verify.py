@@ -11,7 +11,7 @@ from resources.errors import clause
 from resources.formatting import counted
 
 if TYPE_CHECKING:
-    from resources.engine.progress import Reporter
+    from resources.engine.mapping import Reporter
     from resources.warehouse import Warehouse
 
 _FILES = """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assets.steps.stream import is_kept
 from resources.datasets import RETENTION
-from resources.datasets.live import LIVE_CHANGES, files_of, repaired, step_of
+from resources.datasets.live import LIVE_CHANGES, files_of, step_of
 from resources.errors import clause
 from resources.formatting import counted, moment_text
 
@@ -34,7 +34,7 @@ def kept(data: Path, now: datetime) -> Told:
     if not (found := files_of(data / "lake" / LIVE_CHANGES)):
         return Told([], [])
     try:
-        step = repaired(step_of(found[-1].last, found[-1].path), now)
+        step = step_of(found[-1].last, found[-1].path)
     except (OSError, ValueError) as error:
         trouble = (
             f"The newest file of the stream, {found[-1].path}, cannot be read ({clause(error)}). "

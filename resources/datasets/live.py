@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import re
 import time
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, NamedTuple
 
 from resources.damage import read_footer
-from resources.datasets.declaration import AHEAD
 from resources.datasets.paths import hour_folder, hour_folders
 from resources.tables import ARTICLE_CHANGES
 
@@ -31,8 +30,6 @@ METADATA_KEY = "live"
 PARTITIONS, OFFSET_MAX = 50, 2**53 - 1
 #: An event is published at most so long before it comes; the service keeps two days.
 PAST = timedelta(days=31)
-#: No moment of a stream's state is earlier.
-_EARLIEST = datetime(2001, 1, 1, tzinfo=UTC)
 #: Partitions of a part of the stream. A connection reads whole parts, all partitions of one side by side.
 _PARTITIONS_OF_A_PART = 5
 #: Folders that may still have merged files.
@@ -161,62 +158,21 @@ def step_of(number: int, path: Path) -> Step:
             },
             kept_since={
                 (project, namespace): datetime.fromisoformat(moment)
-                for project, namespace, moment in facts.get("kept_since", [])
+                for project, namespace, moment in facts["kept_since"]
             },
-            event_counts={int(partition): count for partition, count in facts.get("event_counts", {}).items()},
+            event_counts={int(partition): count for partition, count in facts["event_counts"].items()},
             runs=tuple(
                 Run(**run | {name: datetime.fromisoformat(run[name]) for name in ("began_at", "kept_at")})
-                for run in facts.get("runs", [])
+                for run in facts["runs"]
             ),
             highest={
                 int(partition): (offset, datetime.fromisoformat(moment))
-                for partition, (offset, moment) in facts.get("highest", {}).items()
+                for partition, (offset, moment) in facts["highest"].items()
             },
-            # an older version did not notice resets
-            **{name: facts[name] if name != "reset_count" else facts.get(name, 0) for name in COUNTS},
+            **{name: facts[name] for name in COUNTS},
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"it does not say how far the stream is kept: {error!r}") from error
-
-
-def repaired(step: Step, now: datetime) -> Step:
-    """Return the step without impossible values, which an older version wrote.
-
-    Impossible are partitions and offsets out of range, and moments before 2001 or after tomorrow.
-
-    A partition whose offset is left out is read again from the stream's beginning. Its events are looked up among the
-    stored ones, so that none is stored twice.
-    """
-
-    def is_partition(partition: int) -> bool:
-        return 0 <= partition < PARTITIONS
-
-    def is_moment(moment: datetime) -> bool:
-        return _EARLIEST <= moment <= now + AHEAD
-
-    def is_offset(offset: Any) -> bool:
-        return type(offset) is int and 0 <= offset <= OFFSET_MAX + 1
-
-    def moment_of(moment: datetime) -> datetime:
-        return moment if is_moment(moment) else now
-
-    offsets = {one: offset for one, offset in step.offsets.items() if is_partition(one) and is_offset(offset)}
-    highest = {
-        one: (offset, moment_of(moment))
-        for one, (offset, moment) in step.highest.items()
-        if is_partition(one) and is_offset(offset)
-    }
-    lost = ({*step.offsets} | {*step.event_counts}) - {*offsets} - {*highest}
-    highest |= {one: (OFFSET_MAX + 1, now) for one in lost if is_partition(one)}
-    return replace(
-        step,
-        since=moment_of(step.since),
-        offsets=offsets,
-        highest=highest,
-        published_at={one: at for one, at in step.published_at.items() if is_partition(one) and is_moment(at)},
-        kept_since={place: moment_of(moment) for place, moment in step.kept_since.items()},
-        event_counts={one: count for one, count in step.event_counts.items() if is_partition(one)},
-    )
 
 
 def path_of(folder: Path, hour: datetime, first: int, last: int) -> Path:

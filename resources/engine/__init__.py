@@ -4,7 +4,6 @@ Belongs here: running functions over items, collecting their results, and report
 Does not belong here: the functions. Nothing in this package knows of archives, tables or services.
 """
 
-from resources.engine.mapping import Engine, Outcome
-from resources.engine.progress import LineReporter, Reporter, Task
+from resources.engine.mapping import Engine, LineReporter, Outcome, Reporter, Task
 
 __all__ = ["Engine", "LineReporter", "Outcome", "Reporter", "Task"]

@@ -34,14 +34,12 @@ from resources.datasets.live import (
     files_of,
     name_of,
     path_of,
-    repaired,
     replaced,
     step_of,
 )
 from resources.datasets.paths import hour_folders
 from resources.errors import clause
 from resources.formatting import counted, legible
-from resources.lake.continuity import Continuity
 from resources.lake.conversion import bodies_kept
 from resources.lake.decode.native import trim
 from resources.lake.decode.records import RecordReader
@@ -49,7 +47,7 @@ from resources.lake.decode.rejected import REASON_MAX, Rejects
 from resources.lake.errors import LakeError, landing_failed
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile, encode
 from resources.lake.rejects import packer
-from resources.lake.streamed import events_in, pieces
+from resources.lake.stream_events import Continuity, events_in, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -146,21 +144,11 @@ class LiveLake:
     def begin(self, since: datetime, now: datetime) -> Step:
         """Return the newest file; if there is none, write the first one, without events, as the starting point.
 
-        Impossible values in the newest file are repaired: the next file has the right ones.
-
         Raises:
             LakeError: It could not be read or written.
         """
         if (last := self.last()) is not None:
-            self._last = repaired(last, now)
-            if self._last != last:
-                _log.warning(
-                    "The file %s of the stream has partitions, offsets or dates that cannot be; they were left out. "
-                    "Partitions without an offset are read from the oldest event that the service has. Events that are "
-                    "kept already are recognized and not added again.",
-                    last.path,
-                )
-            return self._last
+            return last
         first = Step(1, self._path(now, 1, 1), since, kept_since=dict.fromkeys(self._scope or (), since))
         self._land(first, self._table.schema.empty_table(), _Rejects())
         return first
@@ -224,7 +212,7 @@ class LiveLake:
 
     def _kept_since(self, before: Step) -> dict[tuple[str, int], datetime]:
         """Return the moment from which events of each pair are stored; of a new pair, the stream's position."""
-        # where nothing is said, all were kept, or an older version kept the same
+        # where nothing is said, all were kept
         reached = max(before.published_at.values(), default=before.since) if before.kept_since else before.since
         return {place: before.kept_since.get(place, reached) for place in self._scope or ()}
 

@@ -21,7 +21,7 @@ from resources.tables.articles import (
     ChangeType,
     Purpose,
 )
-from resources.tables.declaration import TIMESTAMP, Column, Macro, Table
+from resources.tables.declaration import TIMESTAMP, Column, Macro, Table, version_of
 from resources.tables.entities import (
     ENTITIES,
     ENTITIES_AT,
@@ -56,7 +56,6 @@ from resources.tables.stream import (
     STREAM_VIEWS,
 )
 from resources.tables.structured import INFOBOX_FIELDS, STRUCTURED_ARTICLES, STRUCTURED_BODIES, STRUCTURED_VIEWS
-from resources.tables.versions import version_of
 
 __all__ = [
     "ABOUT",

@@ -11,15 +11,21 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from resources.tables.columns import (
+from resources.tables.declaration import (
     BATCH_HOUR,
     BATCH_HOUR_OR_NULL,
+    BOOL,
+    DOUBLE,
+    INT,
     NAMESPACE_ID,
     PROJECT_ID,
     SNAPSHOT_VERSION,
     SOURCE_AT,
+    TEXT,
+    TIMESTAMP,
+    Column,
+    Table,
 )
-from resources.tables.declaration import BOOL, DOUBLE, INT, TEXT, TIMESTAMP, Column, Table
 
 
 class ChangeType(enum.StrEnum):

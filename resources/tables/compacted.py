@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from resources.tables.articles import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
-from resources.tables.columns import SNAPSHOT_VERSION
-from resources.tables.declaration import INT, Column, Table
+from resources.tables.declaration import INT, SNAPSHOT_VERSION, Column, Table
 from resources.tables.entities import ENTITY_CHANGES, SNAPSHOT_ENTITIES
 from resources.tables.structured import STRUCTURED_ARTICLES
 

@@ -11,8 +11,20 @@ from dataclasses import replace
 import pyarrow as pa
 
 from resources.tables.articles import ARTICLE_CHANGES
-from resources.tables.columns import BATCH_HOUR, NAMESPACE_ID, PROJECT_ID, SNAPSHOT_VERSION, SOURCE_AT
-from resources.tables.declaration import DOUBLE, INT, TEXT, TIMESTAMP, Column, Macro, Table
+from resources.tables.declaration import (
+    BATCH_HOUR,
+    DOUBLE,
+    INT,
+    NAMESPACE_ID,
+    PROJECT_ID,
+    SNAPSHOT_VERSION,
+    SOURCE_AT,
+    TEXT,
+    TIMESTAMP,
+    Column,
+    Macro,
+    Table,
+)
 
 _ENTITY_ID = Column("entity_id", TEXT, "Identifier of the item (Q42) or property (P31).", required=True)
 _AS_SERVED = "JSON text exactly as served"

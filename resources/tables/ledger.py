@@ -8,14 +8,18 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from resources.tables.columns import (
+from resources.tables.declaration import (
     BATCH_HOUR,
     BATCH_HOUR_OR_NULL,
+    INT,
     PROJECT_AND_NAMESPACE,
     SNAPSHOT_VERSION,
     SOURCE_AT,
+    TEXT,
+    TIMESTAMP,
+    Column,
+    Table,
 )
-from resources.tables.declaration import INT, TEXT, TIMESTAMP, Column, Table
 
 
 class HourState(enum.StrEnum):

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from resources.tables.articles import ARTICLE_CHANGES, ARTICLES
-from resources.tables.columns import PROJECT_AND_NAMESPACE, PROJECT_ID
-from resources.tables.declaration import BOOL, INT, TEXT, TIMESTAMP, Column, Macro, Table
+from resources.tables.declaration import (
+    BOOL,
+    INT,
+    PROJECT_AND_NAMESPACE,
+    PROJECT_ID,
+    TEXT,
+    TIMESTAMP,
+    Column,
+    Macro,
+    Table,
+)
 from resources.tables.entities import ENTITIES_AT
 
 _PAGE = (

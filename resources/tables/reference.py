@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from resources.tables.columns import NAMESPACE_ID, PROJECT_ID
-from resources.tables.declaration import TEXT, Column, Table
+from resources.tables.declaration import NAMESPACE_ID, PROJECT_ID, TEXT, Column, Table
 
 _EXTRA = Column("extra", TEXT, "JSON object of every field that this declaration does not know.")
 CODES = Table(

@@ -12,8 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from resources.tables.articles import SNAPSHOT_ARTICLES
-from resources.tables.columns import PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION
-from resources.tables.declaration import DOUBLE, INT, TEXT, Column, Table
+from resources.tables.declaration import DOUBLE, INT, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION, TEXT, Column, Table
 
 _AS_SERVED = "JSON text exactly as served"
 _BODIES = (

@@ -23,8 +23,17 @@ from pipelines.report import dictionary
 from resources import datasets
 from resources.datasets import Dataset, Family, last_complete_hour
 from resources.settings import read
-from resources.tables.columns import BATCH_HOUR, NAMESPACE_ID, PROJECT_ID, SNAPSHOT_VERSION
-from resources.tables.declaration import INT, TEXT, TIMESTAMP, Column, Table
+from resources.tables.declaration import (
+    BATCH_HOUR,
+    INT,
+    NAMESPACE_ID,
+    PROJECT_ID,
+    SNAPSHOT_VERSION,
+    TEXT,
+    TIMESTAMP,
+    Column,
+    Table,
+)
 from tests.unit.enterprise.loopback import Loopback, Reply, json_reply
 from tests.unit.lake.conftest import tar_bytes
 

@@ -17,7 +17,6 @@ except ModuleNotFoundError as missing:
     ) from None
 
 from resources.engine.dask.cluster import Cluster, Member, Patience
-from resources.engine.dask.wire import Call
-from resources.engine.dask.worker import Worker, portable, serve
+from resources.engine.dask.worker import Call, Worker, portable, serve
 
 __all__ = ["Call", "Cluster", "Member", "Patience", "Worker", "portable", "serve"]

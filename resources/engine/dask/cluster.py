@@ -16,8 +16,19 @@ import distributed
 from distributed.scheduler import KilledWorker
 
 from resources.engine import errors
-from resources.engine.dask.wire import VERSIONS, Call, Probe, own_versions, quiet, resource_of, short, url, visible
-from resources.engine.dask.worker import answer_probe, run
+from resources.engine.dask.worker import (
+    VERSIONS,
+    Call,
+    Probe,
+    answer_probe,
+    own_versions,
+    quiet,
+    resource_of,
+    run,
+    short,
+    url,
+    visible,
+)
 from resources.engine.mapping import Outcome
 from resources.formatting import counted
 
@@ -25,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from resources.engine.dask.wire import Answer
+    from resources.engine.dask.worker import Answer
 
 _log = logging.getLogger(__name__)
 #: Names of probe files; the sweep of the lake removes those of killed processes.

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from resources import files
 from resources.lake.errors import landing_failed
 from resources.lake.parquet import footer
-from resources.lake.parquet.nulls import Leaf
+from resources.lake.parquet.footer import Leaf
 from resources.storage import LOCAL
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from resources.datasets.paths import with_bodies
 from resources.storage import LOCAL
 from resources.tables import TIMESTAMP
 from resources.tables.compacted import COMPACTED, CompactedFile, CompactionSource
-from resources.tables.versions import version_of
+from resources.tables.declaration import version_of
 from resources.warehouse.compaction import versions
 from resources.warehouse.compaction import window as windows
 from resources.warehouse.compaction.spans import FILE_BYTES, Merge, Unit, merges

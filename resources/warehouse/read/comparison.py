@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from resources import files
 from resources.datasets import RETENTION
-from resources.datasets.live import EVENTS, LIVE_CHANGES, files_of, repaired, step_of
+from resources.datasets.live import EVENTS, LIVE_CHANGES, files_of, step_of
 from resources.errors import clause
 from resources.formatting import counted, hour_text
 from resources.tables import TIMESTAMP
@@ -140,7 +140,7 @@ def compare_stream(build: Build, hours: Collection[datetime]) -> list[Comparison
     if not (found := files_of(folder)):
         return []
     try:
-        step = repaired(step_of(found[-1].last, found[-1].path), now)
+        step = step_of(found[-1].last, found[-1].path)
     except (OSError, ValueError) as error:
         raise _unreadable(f"The file {found[-1].path} of the stream", error) from error
     scopes: dict[datetime, list[dict[str, Any]]] = defaultdict(list)

@@ -13,9 +13,7 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
-from resources.datasets.live import METADATA_KEY
 from resources.lake.live import LiveLake
 from resources.tables import ARTICLE_CHANGES
 
@@ -228,29 +226,6 @@ class Service:
         return log if is_beyond else found
 
 
-def spoil(lake, chance):
-    """Leave the state in the newest file as an older version left it."""
-    last = lake.last()
-    table = pq.read_table(last.path, partitioning=None)
-    facts = json.loads(pq.read_metadata(last.path).metadata[METADATA_KEY.encode()])
-    partition = str(chance.choice([*PARTITIONS]))
-    kind = chance.randrange(6)
-    if kind == 0:
-        facts["offsets"][partition] = 2**63
-    elif kind == 1:
-        facts["offsets"] |= {"51": 3, "-1": 4, "1000000000": 5}
-    elif kind == 2:
-        facts["published_at"] |= {partition: "0001-01-01T00:00:00+00:00", "49": "9999-12-31T23:59:59+00:00"}
-    elif kind == 3:
-        facts["offsets"][partition] = -7
-    elif kind == 4:
-        facts["kept_since"] = [["enwiki", 0, "9999-12-31T00:00:00+00:00"]]
-    else:
-        facts.pop("reset_count", None)  # which it did not know
-        facts["offsets"][partition] = 2**63 - 1
-    pq.write_table(table.replace_schema_metadata({METADATA_KEY: json.dumps(facts)}), last.path)
-
-
 class Figures(Counter):
     """What the sequences did."""
 
@@ -263,15 +238,11 @@ def play(layout, seed, figures=None):
     lake.begin(NOW - timedelta(hours=1), NOW)
     delivered, rejected, figures = set(), Counter(), Figures() if figures is None else figures
     places = {}
-    for round_ in range(chance.randint(6, 12)):
+    for _ in range(chance.randint(6, 12)):
         service.publish(chance.randint(0, 40))
         if chance.random() < 0.25:
             figures["restarts"] += 1
             lake = _lake(layout)
-            if chance.random() < 0.4 and round_:
-                spoil(lake, chance)
-                figures["spoiled states"] += 1
-                lake = _lake(layout)
             lake.begin(NOW, NOW)
             places = {}
         if chance.random() < 0.3:

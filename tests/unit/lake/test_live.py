@@ -181,7 +181,7 @@ def test_lines_that_are_no_records_lie_beside_the_events(layout, caplog):
 
 
 def test_a_step_of_several_pieces_has_all_of_them(layout, monkeypatch):
-    monkeypatch.setattr("resources.lake.streamed._PIECE_BYTES", 1_000)
+    monkeypatch.setattr("resources.lake.stream_events._PIECE_BYTES", 1_000)
     records = [record(number % 7, number, abstract="x" * (number * 97 % 3_000)) for number in range(60)]
     bad = b"".join(b"bad %d\n" % number for number in range(500))
     step = lake_of(layout).add([lines(*records[:30]) + bad + lines(*records[30:])], NOW)

@@ -17,7 +17,7 @@ from resources.lake import Archive
 from resources.lake.decode.records import RecordReader, Rows
 from resources.lake.decode.tree import Tree
 from resources.tables import TIMESTAMP, Column, Table
-from resources.tables.columns import BATCH_HOUR, NAMESPACE_ID, PROJECT_ID
+from resources.tables.declaration import BATCH_HOUR, NAMESPACE_ID, PROJECT_ID
 
 pytestmark = pytest.mark.usefixtures("library")
 

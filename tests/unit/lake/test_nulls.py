@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resources.lake.parquet.nulls import Leaf
+from resources.lake.parquet.footer import Leaf
 from resources.lake.parquet.writer import ParquetFile, encode
 from resources.tables import ARTICLE_CHANGES, Column, Table
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import gzip
-import json
 import shutil
 from collections import Counter
 from datetime import timedelta
 
-import pyarrow.parquet as pq
 import pytest
 
-from assets.steps.stream import missed
-from resources.datasets.live import METADATA_KEY, Run
+from resources.datasets.live import Run
 from resources.lake import Layout
-from resources.lake.continuity import Continuity
+from resources.lake.stream_events import Continuity
 from tests.unit.lake.poisoned import NOW, ODD, REJECTED, Figures, event, line_of, play
 from tests.unit.lake.test_live import lake_of, stored
 
@@ -68,7 +65,7 @@ def test_a_sample_of_poisoned_sequences(tmp_path):
     for seed in range(SAMPLE):
         play(Layout(tmp_path / str(seed)), seed, figures)
     assert figures["sequences"] == SAMPLE
-    kinds = {"restarts", "spoiled states", "killed", "duplicate_count", "reject_count", "reset_count"}
+    kinds = {"restarts", "killed", "duplicate_count", "reject_count", "reset_count"}
     assert kinds <= {name for name, count in figures.items() if count}
 
 
@@ -77,43 +74,6 @@ def test_all_poisoned_sequences(tmp_path):
     for seed in range(ALL):
         play(Layout(tmp_path / str(seed)), seed)
         shutil.rmtree(tmp_path / str(seed))
-
-
-POISONED_STATES = {
-    "offset 2^63": {"offsets": {"3": 2**63, "8": 12}},
-    "offset as text": {"offsets": {"3": "7", "8": 12}},
-    "negative offset": {"offsets": {"3": -1, "8": 12}},
-    "partitions": {"offsets": {"51": 3, "-1": 3, "1000000000": 3, "8": 12}, "event_counts": {"51": 1, "3": 2}},
-    "year 1": {"published_at": {"3": "0001-01-01T00:00:00+00:00"}, "offsets": {"8": 12}},
-    "year 9999": {"published_at": {"51": "9999-12-31T23:59:59+00:00"}, "offsets": {"8": 12}},
-}
-
-
-@pytest.mark.parametrize("kind", POISONED_STATES)
-def test_a_state_that_an_older_version_poisoned_is_repaired_with_a_line(layout, kind, caplog):
-    lake = lake_of(layout)
-    events = [line_of(event(partition, offset, f"{partition}-{offset}")) for partition in (3, 8) for offset in (10, 11)]
-    poisoned = lake.add([b"\n".join(events) + b"\n"], NOW)
-    facts = json.loads(pq.read_metadata(poisoned.path).metadata[METADATA_KEY.encode()]) | POISONED_STATES[kind]
-    table = pq.read_table(poisoned.path, partitioning=None)
-    pq.write_table(table.replace_schema_metadata({METADATA_KEY: json.dumps(facts)}), poisoned.path)
-    lake = lake_of(layout)
-    step = lake.begin(NOW, NOW)
-    assert dict(step.offsets) == {8: 12}
-    assert missed(step, NOW) is None
-    assert step.kept_until >= NOW - timedelta(days=2)
-    [line] = [one.message for one in caplog.records if "that cannot be; they were left out" in one.message]
-    assert str(poisoned.path) in line
-    # all of a partition without an offset comes again, and what is kept is not added
-    assert lake.add([b"\n".join(events) + b"\n"], NOW) is None
-    step = lake.add([b"\n".join([*events, line_of(event(3, 12, "3-12"))]) + b"\n"], NOW)
-    assert (step.row_count, step.duplicate_count) == (1, 4)
-    assert stored(layout) == Counter(
-        (partition, offset) for partition, offset in [(3, 10), (3, 11), (3, 12), (8, 10), (8, 11)]
-    )
-    caplog.clear()
-    assert lake_of(layout).begin(NOW, NOW) == step
-    assert caplog.text == ""
 
 
 def some(partition, offsets, of):
@@ -185,7 +145,7 @@ def test_files_are_looked_through_only_for_what_memory_does_not_know(layout, mon
         lake.add(some(3, range(max(0, first - 5), first + 10), "a"), NOW)
     assert looks == []
     # more than memory knows
-    monkeypatch.setattr("resources.lake.continuity._RECENT", 5)
+    monkeypatch.setattr("resources.lake.stream_events._RECENT", 5)
     step = lake.add(some(3, range(50), "a"), NOW)
     assert (step.row_count, step.duplicate_count) == (10, 40)
     step = lake.add(some(3, range(30, 60), "a"), NOW)

@@ -16,8 +16,7 @@ import pytest
 from resources import datasets
 from resources.datasets import Dataset, Family
 from resources.tables import REJECTED_LINES, Column, HourState, Table
-from resources.tables.columns import BATCH_HOUR, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION
-from resources.tables.declaration import INT, TEXT
+from resources.tables.declaration import BATCH_HOUR, INT, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION, TEXT
 from resources.warehouse import ConvertedFile, HourStatus, LakeFileError, Snapshot
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

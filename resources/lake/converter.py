@@ -36,8 +36,8 @@ from resources.lake.conversion import (
 )
 from resources.lake.decode.drift import DriftCount
 from resources.lake.decode.native import trim
+from resources.lake.decode.record_schema import OF_ANOTHER
 from resources.lake.decode.records import RecordReader
-from resources.lake.decode.rules import OF_ANOTHER
 from resources.lake.encoded_blocks import BlockEncoder, EncodedBlocks
 from resources.lake.errors import ArchiveError, ConversionError, LakeError
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile

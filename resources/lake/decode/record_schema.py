@@ -1,18 +1,21 @@
-"""The schema of a record, derived from a table's declaration."""
+"""The schema of a record, derived from a table's declaration, and the rules for each row."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Mapping
 
     from resources.tables import Column, Table
+
 
 #: Below this a double holds every whole number, and stands for no other one.
 EXACT_DOUBLE = 2**53
@@ -129,3 +132,134 @@ def _shortest(columns: Iterable[Column]) -> bytes:
         is_text, is_time = pa.types.is_string(column.type), pa.types.is_timestamp(column.type)
         place[last] = "" if is_text else "0001-01-01" if is_time else 0
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def value_at(record: Mapping[str, Any], way: Iterable[str]) -> Any:
+    """The value at a place of a record whose objects are as declared; None where there is none."""
+    value: Any = record
+    for name in way:
+        value = None if value is None else value.get(name)
+    return value
+
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+#: The times that there are in Python, and so in every program that reads rows by it.
+_YEARS = (
+    (pc.greater_equal, dt.datetime.min.replace(tzinfo=dt.UTC)),
+    (pc.less_equal, dt.datetime.max.replace(tzinfo=dt.UTC)),
+)
+#: Ends the reason of a reject that is of another project or namespace than its archive.
+OF_ANOTHER = ", which the archive is of."
+#: The column that orders the states of a page.
+_EVENT_AT = "event_at"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules for rows of `table`: see `RecordReader` for `given` and `latest`."""
+
+    table: Table
+    given: Mapping[str, str | int | dt.datetime]
+    latest: dt.datetime | None
+
+    @cached_property
+    def expected(self) -> dict[str, str | int]:
+        """Values of the archive that a record may contradict; times in microseconds since 1970."""
+        return {
+            name: _micros(value) if isinstance(value, dt.datetime) else value
+            for name, value in self.given.items()
+            if self.table[name].path is not None
+        }
+
+    @cached_property
+    def most(self) -> dict[str, int]:
+        """The greatest that a record may have in a column; times in microseconds since 1970."""
+        is_bound = self.latest is not None and _EVENT_AT in self.table.schema.names
+        return {_EVENT_AT: _micros(self.latest)} if is_bound and self.latest is not None else {}
+
+    def complete(self, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
+        """The columns with those that follow from others, and with their defaults."""
+        columns |= {c.name: pc.fill_null(columns[c.name], c.default) for c in self.table if c.default is not None}
+        return columns | {c.name: pc.coalesce(*(columns[s] for s in c.first_of)) for c in self.table if c.first_of}
+
+    def problems(self, columns: dict[str, pa.Array], count: int) -> pa.DictionaryArray:
+        """The sentence for each of `count` rows that breaks a rule, and nulls for the others."""
+        found = pa.nulls(count, pa.int32())
+        sentences: list[str] = []
+
+        def mark(bad: pa.BooleanArray, sentence: str) -> None:
+            nonlocal found
+            fresh = pc.and_(pc.is_null(found), pc.fill_null(bad, False))
+            if pc.any(fresh).as_py():
+                found = pc.if_else(fresh, pa.scalar(len(sentences), found.type), found)
+                sentences.append(sentence)
+
+        declared = [(column, columns[column.name]) for column in self.table if column.name in columns]
+        for column, array in declared:
+            if column.required and array.null_count:
+                mark(pc.is_null(array), self._lacking(column))
+        for column, array in declared:
+            if column.required and column.lookup and pa.types.is_string(column.type):
+                mark(pc.equal(array, ""), f"{column.path or column.name} is empty.")
+        for column, array in declared:
+            if (expected := self.given.get(column.name)) is not None:
+                differs = pc.not_equal(array, pa.scalar(expected, column.type))
+                mark(differs, f"{column.path} is not {expected}{OF_ANOTHER}")
+        for column, array in declared:
+            if column.values:
+                known = pc.is_in(array, value_set=pa.array([*column.values, None], column.type))
+                mark(pc.invert(known), f"{column.path or column.name} is none of {', '.join(column.values)}.")
+        for name in self.most:
+            column = self.table[name]
+            mark(
+                pc.greater(columns[name], pa.scalar(self.latest, column.type)),
+                f"The first of {', '.join(self._paths(column))} is after {self.latest:%Y-%m-%d %H:%M:%S} UTC, more "
+                "than a day later than the record's archive or arrival.",
+            )
+        for name, array in columns.items():
+            for values in _times(array):
+                is_within = pc.and_(*(compare(values, pa.scalar(end, values.type)) for compare, end in _YEARS))
+                mark(pc.invert(is_within), f"{name} is not within the years 1 to 9999 (UTC).")
+        return pa.DictionaryArray.from_arrays(found, pa.array(sentences, pa.string()))
+
+    def judged(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
+        """The columns of rows that were read as declared in which a row may break a rule."""
+        return {
+            column.name: batch.column(place)
+            for place, column in enumerate(self.table)
+            if (column.path or column.first_of) and not column.json
+            if column.required or column.values or column.name in self.given or column.name in self.most
+        }
+
+    def lacking_in(self, record: Mapping[str, Any]) -> str:
+        """The sentence for a record, as declared where it says anything, that lacks something required."""
+        return next(
+            self._lacking(column)
+            for column in self.table
+            if column.required and column.default is None and (column.path or column.first_of)
+            if all(value_at(record, path.split(".")) is None for path in self._paths(column))
+        )
+
+    def _lacking(self, column: Column) -> str:
+        what = column.path or f"each of {', '.join(self._paths(column))}"
+        return f"{what} is missing, and no row can be without it."
+
+    def _paths(self, column: Column) -> list[str]:
+        """Return the places of a column's values in a record."""
+        return [column.path] if column.path else [self.table[name].path or name for name in column.first_of]
+
+
+def _times(array: pa.Array) -> Iterator[pa.Array]:
+    """The columns of times in an array, inside objects too."""
+    if array.null_count == len(array):
+        return
+    if pa.types.is_timestamp(array.type):
+        yield array
+    elif pa.types.is_struct(array.type):
+        for inner in array.flatten():
+            yield from _times(inner)
+
+
+def _micros(moment: dt.datetime) -> int:
+    """Microseconds since 1970."""
+    return (moment - _EPOCH) // dt.timedelta(microseconds=1)

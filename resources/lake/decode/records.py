@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from resources.lake.decode.drift import DriftCount
 from resources.lake.decode.native import Decoded, decoding
-from resources.lake.decode.record_schema import RecordSchema, record_schema_of
+from resources.lake.decode.record_schema import RecordSchema, Rules, record_schema_of
 from resources.lake.decode.rejected import (
     BROKEN,
     MISTYPED,
@@ -29,7 +29,6 @@ from resources.lake.decode.rejected import (
     merged,
     reasons_of,
 )
-from resources.lake.decode.rules import Rules
 from resources.lake.decode.strict import NOTHING, declared, extra_text, json_texts, nested_fields, read_record
 from resources.lake.decode.strict_json import Bad
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from resources.lake.decode.record_schema import EXACT_DOUBLE
+from resources.lake.decode.record_schema import EXACT_DOUBLE, value_at
 from resources.lake.decode.strict_json import SHOWN, Bad, Number, members_of, read_document, read_value, shown, text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from resources.lake.decode.record_schema import Node
 
@@ -102,14 +102,6 @@ def _members(line: bytes, objects: dict[tuple[str, ...], dict[str, str]], way: t
     if way not in objects:
         objects[way] = members_of(_members(line, objects, way[:-1])[way[-1]].encode() if way else line)
     return objects[way]
-
-
-def value_at(record: Mapping[str, Any], way: Iterable[str]) -> Any:
-    """The value at a place of a record whose objects are as declared; None where there is none."""
-    value: Any = record
-    for name in way:
-        value = None if value is None else value.get(name)
-    return value
 
 
 def nested_fields(fields: Iterable[tuple[tuple[str, ...], bytes, bytes]]) -> dict[str, Any]:

@@ -311,7 +311,7 @@ def _chunks(groups: Iterator[_Group], file_bytes: int) -> Iterator[Iterator[_Gro
             size = 0
             found: _Group | None = group
             while found is not None:
-                size += sum(len(pages) for pages in found.encoded.pages)
+                size += len(found.encoded.pages)
                 yield found
                 # the group of the first form comes last among those of the same rows
                 is_whole = found.place == 0

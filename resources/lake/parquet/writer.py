@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 from resources import files
 from resources.lake.errors import landing_failed
 from resources.lake.parquet import footer
-from resources.lake.parquet.footer import Leaf
 from resources.storage import LOCAL
 
 if TYPE_CHECKING:
@@ -117,24 +116,20 @@ def encode(batch: pa.RecordBatch | pa.Table, table: Table, *, level: int = COMPR
 
     Body columns have neither dictionary nor statistics. Data pages carry checksums. Columns by which single rows are
     queried have a Bloom filter: rows are in the order of the archive, so every row group spans most of the titles.
-    Columns without a value bypass pyarrow's writer, which takes as long for them as for others (see `nulls`). A column
-    may be a dictionary of its values, and has no statistics then.
+    A column may be a dictionary of its values, and has no statistics then.
     """
     if not batch.schema.equals(table.schema) and not _plain(batch.schema).equals(table.schema):
         raise ValueError(f"These rows are not of {table.name}.")
-    given: list[str] = []
-    packed: list[str] = []
-    leaves: list[tuple[Leaf, bool]] = []
-    for column, rows in zip(_form(table).columns, batch.columns, strict=True):
-        is_written = not column.optional or rows.null_count < len(batch)
-        leaves += [(leaf, is_written) for leaf in column.leaves]
-        if is_written:
-            given.append(column.name)
-            # the size of the buffers is known at once, and never smaller than their content
-            if rows.get_total_buffer_size() >= _UNPACKED_BYTES and rows.nbytes >= _UNPACKED_BYTES:
-                packed += [leaf.path for leaf in column.leaves]
-    codecs = {"compression": dict.fromkeys(packed, "zstd"), "compression_level": dict.fromkeys(packed, level)}
-    return footer.Group.of(_encoded(batch.select(given), table, codecs), len(batch), leaves)
+    # the size of the buffers is known at once, and never smaller than their content
+    packed = {
+        name
+        for name, rows in zip(batch.schema.names, batch.columns, strict=True)
+        if rows.get_total_buffer_size() >= _UNPACKED_BYTES and rows.nbytes >= _UNPACKED_BYTES
+    }
+    form = _form(table)
+    paths = [path for path in form.paths if path.partition(".")[0] in packed]
+    codecs = {"compression": dict.fromkeys(paths, "zstd"), "compression_level": dict.fromkeys(paths, level)}
+    return form.frame.group(_encoded(batch, table, codecs), len(batch))
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
@@ -145,24 +140,23 @@ def _plain(schema: pa.Schema) -> pa.Schema:
 
 
 def _encoded(batch: pa.RecordBatch | pa.Table, table: Table, codecs: dict[str, Any]) -> memoryview:
-    """A Parquet file in memory of some columns of the table, of one row group or, without a row, of none."""
-    columns = [table[name] for name in batch.schema.names]
-    narrow = [column.name for column in columns if not column.body]
+    """A Parquet file in memory, of one row group or, without a row, of none."""
+    narrow = [column.name for column in table if not column.body]
     # of a dictionary that is given, they would take longer than all else
     plain = [name for name in narrow if not pa.types.is_dictionary(batch.schema.field(name).type)]
-    rising = {column.name: "DELTA_BINARY_PACKED" for column in columns if column.rising}
+    rising = {column.name: "DELTA_BINARY_PACKED" for column in table if column.rising}
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink,
         batch.schema,
-        use_dictionary=[name for name in narrow if name not in rising],
+        use_dictionary=[name for name in narrow if name not in rising and batch[name].null_count < len(batch)],
         column_encoding=rising,
         write_statistics=plain,
         write_page_checksum=True,
         # Arrow's own schema would weigh more than the rows of most hourly files; the Parquet types say the same
         store_schema=False,
         bloom_filter_options={
-            column.name: {"ndv": max(1, len(batch)), "fpp": _BLOOM_MISSES} for column in columns if column.lookup
+            column.name: {"ndv": max(1, len(batch)), "fpp": _BLOOM_MISSES} for column in table if column.lookup
         },
         **codecs,
     ) as writer:
@@ -172,36 +166,20 @@ def _encoded(batch: pa.RecordBatch | pa.Table, table: Table, codecs: dict[str, A
 
 
 @dataclass(frozen=True)
-class _Column:
-    """A column as files have it. One that is `optional` need not be written where it holds no value."""
-
-    name: str
-    optional: bool
-    leaves: tuple[Leaf, ...]
-
-
-@dataclass(frozen=True)
 class _Form:
-    """The common parts of all files of a table: the frame of their footers, and their columns."""
+    """The common parts of all files of a table: the frame of their footers, and the paths of their Parquet columns."""
 
     frame: footer.Frame
-    columns: tuple[_Column, ...]
+    paths: tuple[str, ...]
 
 
 @cache
 def _form(table: Table) -> _Form:
     file = _encoded(pa.RecordBatch.from_pylist([], schema=table.schema), table, {"compression": "none"})
     schema = pq.ParquetFile(pa.BufferReader(pa.py_buffer(file))).schema
-    leaves: dict[str, list[Leaf]] = {column.name: [] for column in table}
-    for number in range(len(schema)):
-        leaf = Leaf.of(schema.column(number))
-        leaves[leaf.path.partition(".")[0]].append(leaf)
-    # the first column is always written, since a file needs one
-    columns = [
-        _Column(column.name, bool(place) and not column.required, tuple(leaves[column.name]))
-        for place, column in enumerate(table)
-    ]
-    return _Form(footer.Frame.of(footer.split(file)[1]), tuple(columns))
+    return _Form(
+        footer.Frame.of(footer.split(file)[1]), tuple(schema.column(number).path for number in range(len(schema)))
+    )
 
 
 class ParquetFile(Unfinished):
@@ -220,8 +198,7 @@ class ParquetFile(Unfinished):
             self.write(footer.MAGIC)
         self._groups.append(footer.moved(group.words, distance) if distance else group.words)
         self.row_count += group.row_count
-        for pages in group.pages:
-            self.write(pages)
+        self.write(group.pages)
 
     def finish(self, metadata: Mapping[str, str]) -> None:
         """Write the footer with the file's own metadata, and give the file its final name."""

@@ -123,8 +123,8 @@ def test_no_flipped_bit_gets_into_a_compacted_file(layout, tmp_path):
                 path.write_bytes(whole)
             assert not any(half.exists() for half in halves)
     assert all(path.relative_to(layout.lake).as_posix() in str(error) for errors in told.values() for error in errors)
-    # a header of a page has bits that decide nothing
-    assert all(len(told[name]) > 9 for name in ("pages", "dictionaries"))
+    # a header of a page has bits that decide nothing, and half of the columns have hardly more than headers
+    assert all(len(told[name]) >= 6 for name in ("pages", "dictionaries"))
     assert all(isinstance(error, DamagedFileError) for name in ("pages", "dictionaries") for error in told[name])
     # a compaction reads no Bloom filter and makes new ones
     assert "Bloom filters" not in told

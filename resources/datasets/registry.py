@@ -7,37 +7,9 @@ from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import resources.tables as declared
 from resources.datasets.declaration import Dataset, Family, Uniqueness
 from resources.datasets.live import LIVE_CHANGES
-from resources.tables import (
-    ABOUT,
-    ARTICLE_BODIES,
-    ARTICLES,
-    COMPACTED_FILES,
-    ENTITIES,
-    ENTITY_BODIES,
-    ENTITY_VIEWS,
-    HOURS,
-    INFOBOX_FIELDS,
-    LIVE_VIEWS,
-    LOADS,
-    PROJECT_STATE,
-    QUESTIONS,
-    REDIRECTS,
-    REFERENCE_TABLES,
-    REJECTS,
-    SNAPSHOTS,
-    STREAM_VIEWS,
-    STRUCTURED_BODIES,
-    STRUCTURED_VIEWS,
-    VISIBILITY_CHANGES,
-)
-from resources.tables import ARTICLE_CHANGES as _ARTICLE_CHANGES
-from resources.tables import ENTITY_CHANGES as _ENTITY_CHANGES
-from resources.tables import LOOKUPS as _LOOKUPS
-from resources.tables import SNAPSHOT_ARTICLES as _SNAPSHOT_ARTICLES
-from resources.tables import SNAPSHOT_ENTITIES as _SNAPSHOT_ENTITIES
-from resources.tables import STRUCTURED_ARTICLES as _STRUCTURED_ARTICLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,16 +24,16 @@ LISTS = tuple(
         archive="reference",
         description="The service's reference lists as served. They change rarely.",
     )
-    for table in REFERENCE_TABLES
+    for table in declared.REFERENCE_TABLES
 )
 ARTICLE_CHANGES = Dataset(
-    _ARTICLE_CHANGES,
+    declared.ARTICLE_CHANGES,
     Family.HOURLY,
     endpoint="batches",
     archive="batches",
     description="The service's hourly files of changed articles, verified.",
-    bodies=ARTICLE_BODIES,
-    state=ARTICLES,
+    bodies=declared.ARTICLE_BODIES,
+    state=declared.ARTICLES,
     stream=LIVE_CHANGES,
     # both halves of a move share the event; a row without an event is compared in full
     unique=Uniqueness(
@@ -73,12 +45,12 @@ ARTICLE_CHANGES = Dataset(
     leaves_warehouse=True,
 )
 SNAPSHOT_ARTICLES = Dataset(
-    _SNAPSHOT_ARTICLES,
+    declared.SNAPSHOT_ARTICLES,
     Family.SNAPSHOT,
     endpoint="snapshots",
     archive="snapshots",
     description="The service's snapshots of whole projects, verified.",
-    bodies=ARTICLE_BODIES,
+    bodies=declared.ARTICLE_BODIES,
     rows_stay_in_lake=True,
     unique=Uniqueness(
         key=("article_id", "version_id"),
@@ -87,46 +59,46 @@ SNAPSHOT_ARTICLES = Dataset(
     is_chunked=True,
     quota="snapshot",
     chunk_quota="chunk",
-    state=ARTICLES,
+    state=declared.ARTICLES,
 )
 STRUCTURED_ARTICLES = Dataset(
-    _STRUCTURED_ARTICLES,
+    declared.STRUCTURED_ARTICLES,
     Family.SNAPSHOT,
     endpoint="snapshots/structured-contents",
     archive="structured_contents",
     description="The service's snapshots of structured contents, verified: the articles of a project, parsed.",
-    bodies=STRUCTURED_BODIES,
-    derived=STRUCTURED_VIEWS,
-    native=(INFOBOX_FIELDS,),
+    bodies=declared.STRUCTURED_BODIES,
+    derived=declared.STRUCTURED_VIEWS,
+    native=(declared.INFOBOX_FIELDS,),
 )
 #: Items and properties. What no public text says of Wikidata's files, their identifiers above all, is as for articles.
 WIKIDATA = (("wikidatawiki", 0), ("wikidatawiki", 120))
 ENTITY_CHANGES = Dataset(
-    _ENTITY_CHANGES,
+    declared.ENTITY_CHANGES,
     Family.HOURLY,
     endpoint="batches/wikidata",
     archive="wikidata_batches",
     description="The service's hourly files of changed items and properties of Wikidata, verified.",
-    bodies=ENTITY_BODIES,
-    state=ENTITIES,
+    bodies=declared.ENTITY_BODIES,
+    state=declared.ENTITIES,
     places=WIKIDATA,
 )
 SNAPSHOT_ENTITIES = Dataset(
-    _SNAPSHOT_ENTITIES,
+    declared.SNAPSHOT_ENTITIES,
     Family.SNAPSHOT,
     endpoint="snapshots/wikidata",
     archive="wikidata_snapshots",
     description="The service's snapshots of all items and properties of Wikidata, verified.",
-    bodies=ENTITY_BODIES,
-    state=ENTITIES,
+    bodies=declared.ENTITY_BODIES,
+    state=declared.ENTITIES,
     places=WIKIDATA,
-    derived=ENTITY_VIEWS,
+    derived=declared.ENTITY_VIEWS,
     is_chunked=True,
     quota="snapshot",
     chunk_quota="chunk",
 )
 LOOKUPS = Dataset(
-    _LOOKUPS,
+    declared.LOOKUPS,
     Family.LOOKUP,
     endpoint="articles",
     archive="lookups",
@@ -177,24 +149,24 @@ def tables() -> tuple[Table, ...]:
         for table in (*filter(None, [one.state]), one.table, *filter(None, [one.bodies]), *one.derived)
     )
     return (
-        ARTICLES,
-        _ARTICLE_CHANGES,
-        ARTICLE_BODIES,
-        _SNAPSHOT_ARTICLES,
-        SNAPSHOTS,
-        REDIRECTS,
-        *REFERENCE_TABLES,
+        declared.ARTICLES,
+        declared.ARTICLE_CHANGES,
+        declared.ARTICLE_BODIES,
+        declared.SNAPSHOT_ARTICLES,
+        declared.SNAPSHOTS,
+        declared.REDIRECTS,
+        *declared.REFERENCE_TABLES,
         *own,
-        HOURS,
-        PROJECT_STATE,
-        LOADS,
-        COMPACTED_FILES,
-        REJECTS,
-        VISIBILITY_CHANGES,
-        *LIVE_VIEWS,
-        *STREAM_VIEWS,
-        *QUESTIONS,
-        ABOUT,
+        declared.HOURS,
+        declared.PROJECT_STATE,
+        declared.LOADS,
+        declared.COMPACTED_FILES,
+        declared.REJECTS,
+        declared.VISIBILITY_CHANGES,
+        *declared.LIVE_VIEWS,
+        *declared.STREAM_VIEWS,
+        *declared.QUESTIONS,
+        declared.ABOUT,
     )
 
 

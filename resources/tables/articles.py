@@ -46,14 +46,19 @@ class Purpose(enum.StrEnum):
 
 _NAMED_LINKS = pa.list_(pa.struct([("name", TEXT), ("url", TEXT)]))
 _DELTA = pa.struct(
-    [
-        ("increase", INT),
-        ("decrease", INT),
-        ("sum", INT),
-        ("proportional_increase", DOUBLE),
-        ("proportional_decrease", DOUBLE),
-    ]
+    {"increase": INT, "decrease": INT, "sum": INT, "proportional_increase": DOUBLE, "proportional_decrease": DOUBLE}
 )
+
+
+def _score(name: str, *descriptions: str) -> tuple[Column, ...]:
+    """A prediction, its probability, and that of the opposite."""
+    columns = ("prediction", BOOL, ""), ("probability", DOUBLE, ".true"), ("probability_false", DOUBLE, ".false")
+    return tuple(
+        Column(f"{name}_{column}", kind, text, f"version.scores.{name}.{column.partition('_')[0]}{place}")
+        for (column, kind, place), text in zip(columns, descriptions, strict=True)
+    )
+
+
 _COLUMNS = (
     BATCH_HOUR,
     replace(PROJECT_ID, path="is_part_of.identifier"),
@@ -140,66 +145,30 @@ _COLUMNS = (
         "is_breaking_news", BOOL, "The service believes the page to be about breaking news.", "version.is_breaking_news"
     ),
     Column("is_noindex", BOOL, "Page asks search engines not to index it.", "version.noindex"),
-    Column(
-        "revertrisk_prediction",
-        BOOL,
+    *_score(
+        "revertrisk",
         "Predicted to be reverted; null means no.",
-        "version.scores.revertrisk.prediction",
-    ),
-    Column(
-        "revertrisk_probability",
-        DOUBLE,
         "Probability that the edit is reverted.",
-        "version.scores.revertrisk.probability.true",
-    ),
-    Column(
-        "revertrisk_probability_false",
-        DOUBLE,
         "Probability that the edit stays.",
-        "version.scores.revertrisk.probability.false",
     ),
-    Column(
-        "referencerisk_score",
-        DOUBLE,
-        "Share of the page's references that were found doubtful.",
-        "version.scores.referencerisk.reference_risk_score",
+    *(
+        Column(f"{name}_score", DOUBLE, text, f"version.scores.{name}.{path}")
+        for name, path, text in (
+            ("referencerisk", "reference_risk_score", "Share of the page's references that were found doubtful."),
+            ("referenceneed", "reference_need_score", "Share of the page's sentences that need a reference."),
+        )
     ),
-    Column(
-        "referenceneed_score",
-        DOUBLE,
-        "Share of the page's sentences that need a reference.",
-        "version.scores.referenceneed.reference_need_score",
-    ),
-    Column("damaging_prediction", BOOL, "Predicted to be damaging (until 2023).", "version.scores.damaging.prediction"),
-    Column(
-        "damaging_probability",
-        DOUBLE,
+    *_score(
+        "damaging",
+        "Predicted to be damaging (until 2023).",
         "Probability of damage (until 2023).",
-        "version.scores.damaging.probability.true",
-    ),
-    Column(
-        "damaging_probability_false",
-        DOUBLE,
         "Probability of no damage (until 2023).",
-        "version.scores.damaging.probability.false",
     ),
-    Column(
-        "goodfaith_prediction",
-        BOOL,
+    *_score(
+        "goodfaith",
         "Predicted to be in good faith (until 2023).",
-        "version.scores.goodfaith.prediction",
-    ),
-    Column(
-        "goodfaith_probability",
-        DOUBLE,
         "Probability of good faith (until 2023).",
-        "version.scores.goodfaith.probability.true",
-    ),
-    Column(
-        "goodfaith_probability_false",
-        DOUBLE,
         "Probability of bad faith (until 2023).",
-        "version.scores.goodfaith.probability.false",
     ),
     Column("editor_id", INT, "User id of the editor; null for anonymous editors.", "version.editor.identifier"),
     Column("editor_name", TEXT, "User name, or the address of an anonymous editor.", "version.editor.name"),
@@ -219,32 +188,22 @@ _COLUMNS = (
     Column("character_count", INT, "Characters of the wikitext.", "version.number_of_characters"),
     Column("size_bytes", INT, "Bytes of the wikitext.", "version.size.value", wire=DOUBLE),
     Column("size_unit", TEXT, "Unit of size_bytes as sent (B).", "version.size.unit_text"),
-    Column(
-        "citation_needed_count",
-        INT,
-        "Maintenance tags in the text: citation needed.",
-        "version.maintenance_tags.citation_needed_count",
-    ),
-    Column("pov_count", INT, "Maintenance tags in the text: point of view.", "version.maintenance_tags.pov_count"),
-    Column(
-        "clarification_needed_count",
-        INT,
-        "Maintenance tags in the text: clarification needed.",
-        "version.maintenance_tags.clarification_needed_count",
-    ),
-    Column(
-        "update_count", INT, "Maintenance tags in the text: needs an update.", "version.maintenance_tags.update_count"
+    *(
+        Column(f"{name}_count", INT, f"Maintenance tags in the text: {tag}.", f"version.maintenance_tags.{name}_count")
+        for name, tag in {
+            "citation_needed": "citation needed",
+            "pov": "point of view",
+            "clarification_needed": "clarification needed",
+            "update": "needs an update",
+        }.items()
     ),
     Column(
         "version_diff",
         pa.struct(
-            [
-                ("longest_new_repeated_character", INT),
-                ("dictionary_words", _DELTA),
-                ("non_dictionary_words", _DELTA),
-                ("non_safe_words", _DELTA),
-                ("informal_words", _DELTA),
-                ("uppercase_words", _DELTA),
+            [("longest_new_repeated_character", INT)]
+            + [
+                (f"{kind}_words", _DELTA)
+                for kind in ("dictionary", "non_dictionary", "non_safe", "informal", "uppercase")
             ]
         ),
         "Word counts against the revision before (not sent today).",

@@ -35,47 +35,15 @@ def _of_article(*names: str) -> tuple[Column, ...]:
     return tuple(ARTICLE_CHANGES[name] for name in names)
 
 
-_BODIES = (
-    Column(
-        "labels_json",
-        TEXT,
-        f"Labels, an object from language to text; {_AS_SERVED}.",
-        "entity.labels",
-        json=True,
-        body=True,
-    ),
-    Column(
-        "descriptions_json",
-        TEXT,
-        f"Descriptions, an object from language to text; {_AS_SERVED}.",
-        "entity.descriptions",
-        json=True,
-        body=True,
-    ),
-    Column(
-        "aliases_json",
-        TEXT,
-        f"Aliases, an object from language to a list of texts; {_AS_SERVED}.",
-        "entity.aliases",
-        json=True,
-        body=True,
-    ),
-    Column(
-        "sitelinks_json",
-        TEXT,
-        f"Sitelinks, an object from project to title, badges and address; {_AS_SERVED}.",
-        "entity.sitelinks",
-        json=True,
-        body=True,
-    ),
-    Column(
-        "statements_json",
-        TEXT,
-        f"Statements, an object from property to a list of them; {_AS_SERVED}.",
-        "entity.statements",
-        json=True,
-        body=True,
-    ),
+_BODIES = tuple(
+    Column(f"{name}_json", TEXT, f"{name.title()}, an object from {parts}.", f"entity.{name}", json=True, body=True)
+    for name, parts in {
+        "labels": f"language to text; {_AS_SERVED}",
+        "descriptions": f"language to text; {_AS_SERVED}",
+        "aliases": f"language to a list of texts; {_AS_SERVED}",
+        "sitelinks": f"project to title, badges and address; {_AS_SERVED}",
+        "statements": f"property to a list of them; {_AS_SERVED}",
+    }.items()
 )
 _COLUMNS = (
     BATCH_HOUR,
@@ -84,17 +52,9 @@ _COLUMNS = (
     replace(_ENTITY_ID, path="name", lookup=True),
     Column("page_id", INT, "Page id of the entity.", "identifier"),
     Column("version_id", INT, "Revision id, if the record names one.", "version.identifier"),
-    *_of_article(
-        *("change_type", "event_at", "event_id", "event_created_at", "event_published_at", "event_partition"),
-        *(
-            "event_offset",
-            "event_fail_count",
-            "event_fail_reason",
-            "modified_at",
-            "created_at",
-            "previously_modified_at",
-        ),
-    ),
+    *_of_article("change_type", "event_at", "event_id", "event_created_at", "event_published_at", "event_partition"),
+    *_of_article("event_offset", "event_fail_count", "event_fail_reason"),
+    *_of_article("modified_at", "created_at", "previously_modified_at"),
     Column("url", TEXT, "Address of the entity's page.", "url"),
     Column("entity_type", TEXT, "item or property; null for a delete.", "entity.type"),
     Column("data_type", TEXT, "Kind of values that a property has, if the record says so.", "entity.data_type"),

@@ -15,36 +15,16 @@ from resources.tables.articles import SNAPSHOT_ARTICLES
 from resources.tables.declaration import DOUBLE, INT, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION, TEXT, Column, Table
 
 _AS_SERVED = "JSON text exactly as served"
-_BODIES = (
-    Column("infoboxes_json", TEXT, f"Infoboxes of the page; {_AS_SERVED}.", "infoboxes", json=True, body=True),
-    Column(
-        "infobox_json",
-        TEXT,
-        f"infoboxes_json under its name before 2025; {_AS_SERVED}.",
-        "infobox",
-        json=True,
-        body=True,
-    ),
-    Column(
-        "sections_json", TEXT, f"Sections, the first named Abstract; {_AS_SERVED}.", "sections", json=True, body=True
-    ),
-    Column(
-        "article_sections_json",
-        TEXT,
-        f"sections_json under its name before 2025; {_AS_SERVED}.",
-        "article_sections",
-        json=True,
-        body=True,
-    ),
-    Column(
-        "references_json",
-        TEXT,
-        f"References (footnotes) of the page; {_AS_SERVED}.",
-        "references",
-        json=True,
-        body=True,
-    ),
-    Column("tables_json", TEXT, f"Tables of the page; {_AS_SERVED}.", "tables", json=True, body=True),
+_BODIES = tuple(
+    Column(f"{name}_json", TEXT, f"{description}; {_AS_SERVED}.", name, json=True, body=True)
+    for name, description in {
+        "infoboxes": "Infoboxes of the page",
+        "infobox": "infoboxes_json under its name before 2025",
+        "sections": "Sections, the first named Abstract",
+        "article_sections": "sections_json under its name before 2025",
+        "references": "References (footnotes) of the page",
+        "tables": "Tables of the page",
+    }.items()
 )
 #: A structured record does not name its namespace; the archive does.
 _OF_ARTICLE = tuple(

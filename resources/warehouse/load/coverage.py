@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from resources.datasets import ARTICLE_CHANGES, RETENTION
-from resources.tables import HourState
-from resources.warehouse.database.connect import raise_revision
+from resources.tables import HOURS, HourState
+from resources.warehouse.database.connect import answer, raise_revision
 from resources.warehouse.database.sql import statement, transaction
 from resources.warehouse.records import utc_text
 
@@ -64,6 +66,31 @@ INSERT INTO hours BY NAME FROM covered
 """
 
 
+#: What is told of hours: the columns of `hours` that a status has.
+_TOLD = ("table_name", "batch_hour", "project_id", "namespace_id", "state", "reason", "row_count", "checked_at")
+_STATUSES = pa.schema([HOURS.schema.field(name) for name in _TOLD])
+# What is told of hours without a file.
+_NOTED = """
+CREATE OR REPLACE TEMP TABLE noted AS
+SELECT
+  announced.*,
+  hours.state IS NOT NULL AS is_known,
+  (announced.state, announced.reason) IS DISTINCT FROM (hours.state, hours.reason) AS is_new
+FROM announced
+LEFT JOIN hours USING (table_name, batch_hour, project_id, namespace_id)
+ANTI JOIN loads USING (table_name, batch_hour, project_id, namespace_id)
+"""
+_RECORD = """
+UPDATE hours
+SET state = noted.state, reason = noted.reason, row_count = noted.row_count, checked_at = noted.checked_at
+FROM noted
+WHERE (hours.table_name, hours.batch_hour, hours.project_id, hours.namespace_id)
+  = (noted.table_name, noted.batch_hour, noted.project_id, noted.namespace_id);
+
+INSERT INTO hours BY NAME SELECT * EXCLUDE (is_known, is_new) FROM noted WHERE NOT is_known
+"""
+
+
 def record_loads(connection: duckdb.DuckDBPyConnection) -> None:
     """Note, inside a transaction, that the files of the table `incoming` were loaded."""
     connection.execute(_LOADED)
@@ -81,40 +108,37 @@ def record_statuses(build: Build, statuses: Sequence[HourStatus], dataset: Datas
 def record(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, statuses: Sequence[HourStatus], now: datetime
 ) -> int:
-    """Note, inside a transaction, what is known of hours without a file; returns how many rows said something new.
+    """Note, inside a transaction, what is known of hours without a file; return how many rows said something new.
 
     Raises:
-        ValueError: an hour is said to be loaded, and no file of it is.
+        ValueError: An hour is said to be loaded, and no file of it is.
     """
-    changed = 0
-    is_row = "(table_name, batch_hour, project_id, namespace_id) = (?, ?, ?, ?)"
-    for status in statuses:
-        key = [dataset.name, status.batch_hour, status.project_id, status.namespace_id]
-        found = connection.execute(f"SELECT state, reason FROM hours WHERE {is_row}", key).fetchall()  # noqa: S608  constant
-        has_file = bool(found) and bool(connection.execute(f"SELECT 1 FROM loads WHERE {is_row}", key).fetchall())  # noqa: S608
-        if status.state is HourState.LOADED and not has_file:
-            raise ValueError(
-                f"Hour {utc_text(status.batch_hour)} of {status.project_id} {status.namespace_id} cannot be noted as "
-                "loaded: no file of it is in the warehouse."
-            )
-        if has_file:
-            continue
-        row_count = 0 if status.state is HourState.EMPTY else None
-        told = [status.state.value, status.reason, status.checked_at or now, row_count]
-        if found:
-            connection.execute(
-                f"UPDATE hours SET state = ?, reason = ?, checked_at = ?, row_count = ? WHERE {is_row}",  # noqa: S608
-                [*told, *key],
-            )
-        else:
-            connection.execute(
-                "INSERT INTO hours "
-                "(state, reason, checked_at, row_count, table_name, batch_hour, project_id, namespace_id) "
-                "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                [*told, *key],
-            )
-        changed += found != [(status.state.value, status.reason)]
-    return changed
+    if not statuses:
+        return 0
+    told = {
+        (status.batch_hour, status.project_id, status.namespace_id): {
+            "table_name": dataset.name,
+            "batch_hour": status.batch_hour,
+            "project_id": status.project_id,
+            "namespace_id": status.namespace_id,
+            "state": status.state.value,
+            "reason": status.reason,
+            "row_count": 0 if status.state is HourState.EMPTY else None,
+            "checked_at": status.checked_at or now,
+        }
+        for status in statuses
+    }
+    connection.register("announced", pa.Table.from_pylist([*told.values()], schema=_STATUSES))
+    connection.execute(_NOTED)
+    connection.unregister("announced")
+    wrong = answer(connection, "SELECT batch_hour, project_id, namespace_id FROM noted WHERE state = 'loaded' LIMIT 1")
+    for hour, project, namespace in wrong:
+        raise ValueError(
+            f"Hour {utc_text(hour)} of {project} {namespace} cannot be noted as loaded: no file of it is in the "
+            "warehouse."
+        )
+    connection.execute(_RECORD)
+    return int(connection.execute("SELECT count(*) FROM noted WHERE is_new").fetchall()[0][0])
 
 
 def fill_coverage(

@@ -12,14 +12,13 @@ from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Final
 
 from resources.damage import UNREADABLE, read_footer
-from resources.datasets import ARTICLE_CHANGES
 from resources.errors import clause
 from resources.formatting import hour_text
 from resources.warehouse.compaction.spans import SETTLED
 from resources.warehouse.database.connect import answer, raise_revision
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.errors import LakeFileError
-from resources.warehouse.read.history import window
+from resources.warehouse.read.history import LEAVING, window
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -43,7 +42,7 @@ GROUP BY batch_hour
 ORDER BY batch_hour
 """
 # Of the hours that are given, what compacted files have and the build file has as well.
-_LEAVING = """
+_MAKE_LEAVING = """
 CREATE OR REPLACE TEMP TABLE leaving AS
 SELECT batch_hour, project_id, namespace_id, row_count - duplicate_count AS row_count
 FROM loads
@@ -85,7 +84,7 @@ def movable(connection: duckdb.DuckDBPyConnection, before: datetime, waiting: Co
     They end at the first hour that waits for `articles`, or is among those `waiting` for a compaction.
     """
     found = []
-    values = {"table": ARTICLE_CHANGES.name, "before": before}
+    values = {"table": LEAVING.name, "before": before}
     for hour, row_count, compactions, is_pending in answer(connection, _MOVABLE, values):
         if is_pending or hour in waiting:
             break
@@ -143,7 +142,7 @@ def leave(connection: duckdb.DuckDBPyConnection, first: datetime, end: datetime)
 
     Call it inside a transaction.
     """
-    connection.execute(_LEAVING, {"table": ARTICLE_CHANGES.name, "first": first, "end": end})
+    connection.execute(_MAKE_LEAVING, {"table": LEAVING.name, "first": first, "end": end})
     rows = (
         "FROM article_changes SEMI JOIN leaving USING (batch_hour, project_id, namespace_id) "
         "WHERE batch_hour >= $first AND batch_hour < $end"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from resources.datasets import ARTICLE_CHANGES
+from resources.datasets import Family, datasets
 from resources.formatting import hour_text
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import FORMULAS, column_list, filled, moment
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from resources.warehouse.errors import FaultyFile
 
+#: The dataset whose older rows are in the lake alone.
+(LEAVING,) = (dataset for dataset in datasets(Family.HOURLY) if dataset.leaves_warehouse)
 #: What the pipeline knows of a change besides its columns, and how it follows from the row of a compacted file.
 _KEYS = f"{FORMULAS['event_key']} AS event_key, file_row"
 
@@ -51,8 +53,8 @@ class Window:
         """
         if not paths:
             return []
-        rows = LakePart(ARTICLE_CHANGES, f"{root}/", tuple(paths), is_compacted=True).rows(texts=False)
-        columns = column_list(ARTICLE_CHANGES.table.narrow) + more
+        rows = LakePart(LEAVING, f"{root}/", tuple(paths), is_compacted=True).rows(texts=False)
+        columns = column_list(LEAVING.table.narrow) + more
         where = f"file.batch_hour < {moment(self.first_hour)} AND file.event_at <= {moment(self.events_until)}"
         return [f"SELECT {columns} FROM {rows} AS file WHERE {where}"]  # noqa: S608  declared names
 
@@ -78,7 +80,7 @@ def make_all_changes(
     Raises:
         LakeFileError: A compacted file is gone or damaged.
     """
-    native = f"SELECT {column_list(ARTICLE_CHANGES.table.narrow)}, event_key, file_row FROM article_changes"  # noqa: S608
+    native = f"SELECT {column_list(LEAVING.table.narrow)}, event_key, file_row FROM article_changes"  # noqa: S608
     parts = [native]
     gone: list[tuple[str, datetime, datetime, str]] = []
     if (known := window(connection)) is not None:
@@ -90,7 +92,7 @@ def make_all_changes(
             "$projects, lambda one: one BETWEEN first_project_id AND last_project_id)) > 0) "
             "ORDER BY first_hour, lake_path",
             {
-                "table": ARTICLE_CHANGES.name,
+                "table": LEAVING.name,
                 "first": known.first_hour,
                 "projects": None if projects is None else sorted(projects),
             },

@@ -11,15 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from resources.datasets import datasets
+from resources.datasets import Family, datasets
 from resources.datasets.paths import with_rows
 from resources.tables import (
     ARTICLE_BODIES,
-    ARTICLE_CHANGES,
     ARTICLES,
     LIVE_VIEWS,
     LOOKUPS,
-    SNAPSHOT_ARTICLES,
     STREAM_VIEWS,
     VISIBILITY_CHANGES,
 )
@@ -27,7 +25,7 @@ from resources.warehouse.database.connect import answer
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import STATE, column_list, identifier, nulls, quoted, statement
 from resources.warehouse.read.faults import VIEWS, faults, publication
-from resources.warehouse.read.history import window
+from resources.warehouse.read.history import LEAVING, window
 from resources.warehouse.read.lake_parts import lake_parts
 from resources.warehouse.views.live import live_views
 
@@ -45,6 +43,8 @@ if TYPE_CHECKING:
 
 #: What the name of a view that analysts see has before it where it names the files.
 _INNER = "lake_"
+#: The dataset of snapshots whose rows are read from the lake.
+(_IN_LAKE,) = (dataset for dataset in datasets(Family.SNAPSHOT) if dataset.rows_stay_in_lake)
 #: Views that macros alone ask.
 _BELOW = ("snapshot_pages", "snapshot_states")
 
@@ -102,7 +102,7 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Look
             "SELECT lake_path FROM compacted_files WHERE table_name = $table AND first_hour < $first "
             "ORDER BY first_hour, lake_path"
         )
-        values = {"table": ARTICLE_CHANGES.name, "first": known.first_hour}
+        values = {"table": LEAVING.name, "first": known.first_hour}
         cold = [str(root / path) for (path,) in answer(connection, older, values)]
     wanted = [*(path for part in parts for path in part.paths), *cold, *looked_up]
     # of two files with the same rows the views need one, and the next compaction needs the other as well
@@ -130,8 +130,8 @@ def shown() -> tuple[Table, ...]:
     """The views that analysts see."""
     return (
         ARTICLES,
-        ARTICLE_CHANGES.narrow,
-        SNAPSHOT_ARTICLES.narrow,
+        LEAVING.table.narrow,
+        _IN_LAKE.table.narrow,
         *_text_views(),
         *LIVE_VIEWS,
         *STREAM_VIEWS,
@@ -168,8 +168,8 @@ def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
 
 def _all_changes(found: Sources) -> list[str]:
     """The queries for the changes that the file itself holds, and those in the lake."""
-    columns = column_list(ARTICLE_CHANGES.narrow)
-    parts = [f"SELECT {columns} FROM internal.{ARTICLE_CHANGES.name}"]  # noqa: S608  declared names
+    columns = column_list(LEAVING.table.narrow)
+    parts = [f"SELECT {columns} FROM internal.{LEAVING.name}"]  # noqa: S608  declared names
     if found.window is not None:
         parts += found.window.cold(found.root, found.cold)
     if found.has_visibility:
@@ -200,10 +200,10 @@ def _queries(found: Sources) -> dict[str, str]:
     states = ", ".join(f"CAST(NULL AS {kind}) AS {name}" for name, kind in STATE.items())
     views = {
         "articles": ([f"SELECT {column_list(ARTICLES)} FROM internal.{ARTICLES.name}"], nulls(ARTICLES)),  # noqa: S608
-        "article_changes": (_all_changes(found), nulls(ARTICLE_CHANGES.narrow)),
-        "snapshot_articles": (
-            [part.select(SNAPSHOT_ARTICLES.narrow) for part in of_snapshots],
-            nulls(SNAPSHOT_ARTICLES.narrow),
+        LEAVING.name: (_all_changes(found), nulls(LEAVING.table.narrow)),
+        _IN_LAKE.name: (
+            [part.select(_IN_LAKE.table.narrow) for part in of_snapshots],
+            nulls(_IN_LAKE.table.narrow),
         ),
         "snapshot_pages": ([part.select(ARTICLES) for part in of_snapshots], nulls(ARTICLES)),
         "snapshot_states": ([part.states() for part in of_snapshots], states),

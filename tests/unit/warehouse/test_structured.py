@@ -1,1 +1,0 @@
-"""Structured contents in the published file: what went in comes out, and the questions asked of it."""

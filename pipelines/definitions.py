@@ -1,9 +1,8 @@
 """The definitions: everything that Dagster loads.
 
 `build_defs` builds them from settings, for this project or for another one. `defs` is the code location, from the
-environment and the project's
-`.env`, when Dagster loads it; the data folder is read for its oldest hour, and no network is touched. The import itself
-reads nothing.
+environment and the project's `.env`, when Dagster loads it; the data folder is read for its oldest hour, and no network
+is touched. The import itself reads nothing.
 """
 
 from __future__ import annotations
@@ -84,8 +83,7 @@ def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime
     """The first hour that is a partition.
 
     WME_FIRST_HOUR, by default the oldest hour that the service still had when the mirror began. Earlier where the
-    archive,
-    the lake or what is `asked` for begins earlier, so that nothing that was made is out of sight.
+    archive, the lake or what is `asked` for begins earlier, so that nothing that was made is out of sight.
     """
     chosen = settings.first_hour or partitions.first_of_mirror(settings.data, datetime.now(UTC))
     layout = Layout(settings.data)
@@ -121,14 +119,12 @@ def build_defs(
     Args:
         settings: Settings.
         prefix: Begins all asset keys, and the names of groups, steps, jobs, schedules, sensors, resources, pools and
-            dynamic partitions. With
-            a prefix, the definitions have no executor, IO manager or logger, and can be merged into those of another
-            project.
+            dynamic partitions. With a prefix, the definitions have no executor, IO manager or logger, and can be merged
+            into those of another project.
         asked: Hours that are partitions in any case.
         all_datasets: Datasets that are not mirrored can be materialized, too: those that a command names.
         overrides: Resources by key (`enterprise`, `lake`, `warehouse`, `engine`) in place of the settings' own, as of
-            `build_resources`, and
-            `loggers` for Dagster's own.
+            `build_resources`, and `loggers` for Dagster's own.
 
     Raises:
         ValueError: The prefix cannot begin names.

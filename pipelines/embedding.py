@@ -1,12 +1,9 @@
 """The definitions under a prefix, so that they fit into another Dagster project.
 
 Asset keys and groups, steps, jobs, schedules, sensors, resource keys, pools and dynamic partitions take the prefix,
-because a
-Dagster project may have each name only once. Assets and checks are made without a prefix; `Prefix.assets` and
-`Prefix.checks`
-make them again under it, by the same decorators of Dagster. Their functions find the keys of the project in their
-context
-(`assets.layers.own`).
+because a Dagster project may have each name only once. Assets and checks are made without a prefix; `Prefix.assets` and
+`Prefix.checks` make them again under it, by the same decorators of Dagster. Their functions find the keys of the
+project in their context (`assets.layers.own`).
 """
 
 from __future__ import annotations

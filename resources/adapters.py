@@ -4,8 +4,8 @@ A resource holds what the settings say. A run may override the bounded numbers a
 path. Otherwise anyone who can start a run could choose the target of the password and the files that are read.
 
 Belongs here: the three resources that assets use (the service, the lake, the warehouse) and the engine, each a thin
-layer over its package, and the pools that keep runs of one kind apart.
-Does not belong here: anything useful in a notebook without Dagster; that is in the packages below.
+layer over its package, and the pools that keep runs of one kind apart. Does not belong here: anything useful in a
+notebook without Dagster; that is in the packages below.
 """
 
 from __future__ import annotations

@@ -41,8 +41,7 @@ LATE: Final = timedelta(hours=6)
 #: Seconds after which a look asks for nothing more. Dagster waits for 60.
 ASKING_SECONDS: Final = 15.0
 #: How long a failed hour is left alone, after its first failure, its second, ...; the last of them repeats. Never given
-#: up
-#: while the service has the hour: what fails for a day may heal, and two days later the hour is lost.
+#: up while the service has the hour: what fails for a day may heal, and two days later the hour is lost.
 WAITS: Final = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=4))
 
 #: How long the runs of a backfill may take to be there. They say which hours it brings in.
@@ -78,8 +77,7 @@ def missing_hours(
     """The hours of the last two days that are to be loaded (again), oldest first.
 
     They are those of which a mirrored project is not loaded, and those whose list lacked one and whose time to look
-    again
-    has come.
+    again has come.
     """
     done: dict[datetime, set[tuple[str, int]]] = {}
     for row in rows:

@@ -1,8 +1,7 @@
 """The run-failure hook (WME_ON_FAILURE): an address or a program receives a JSON document per failed run.
 
 Belongs here: what it is handed, and how, within a bounded time. Does not belong here: when a run counts as failed for
-good (see
-`sensors`).
+good (see `sensors`).
 """
 
 from __future__ import annotations

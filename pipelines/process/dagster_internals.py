@@ -11,8 +11,8 @@
 | `dagster._cli.dev.open_ipc_subprocess` | `dagster dev` starts the guarded web server | the same | the same |
 
 `pipelines/embedding.py` reads an attribute of a public object that is not documented:
-`OpDefinition.compute_fn.decorated_fn`
-(noticed by `test_embedding.py`; until Dagster can rename the resource keys of an asset).
+`OpDefinition.compute_fn.decorated_fn` (noticed by `test_embedding.py`; until Dagster can rename the resource keys of an
+asset).
 
 As a program, `python -m pipelines.process.dagster_internals` is `dagster dev` with the guarded web server.
 """

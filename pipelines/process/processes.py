@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
 
 #: The lock of the run's process, by name; and the run that said so, because a run that is tried again inherits its
-#: tags. Dagster's UI
-#: does not show tags with this prefix, which would be on every run of its list.
+#: tags. Dagster's UI does not show tags with this prefix, which would be on every run of its list.
 _PROCESS_TAG: Final = f"{run_tags.HIDDEN}wme_process"
 _SAID_BY_TAG: Final = f"{run_tags.HIDDEN}wme_process_of"
 #: On a run that a command began and did not end: Dagster tries again only what its daemon has launched.

@@ -1,11 +1,9 @@
 """The process of `wme ui`: it starts Dagster's servers, and ends them with all their runs, however it ends itself.
 
 The servers and the processes of their runs are one process group, which Ctrl-C in a terminal does not reach: it is
-ended here, in
-order, and what it still prints then is dropped. A pipe, whose end the group sees, takes the place of signals where this
-process is
-killed. The lock on the file of `resources.data_folder.ui_lock` ends with this process too; the sandbox of the data
-folder looks at it.
+ended here, in order, and what it still prints then is dropped. A pipe, whose end the group sees, takes the place of
+signals where this process is killed. The lock on the file of `resources.data_folder.ui_lock` ends with this process
+too; the sandbox of the data folder looks at it.
 
 Imports the standard library and `filelock` only: it stays in memory beside the servers.
 """

@@ -1,8 +1,8 @@
 """Dagster's web server with the report at /report; it refuses requests of other websites.
 
 Dagster checks neither `Host` nor `Origin` and runs mutations by GET, so any page in the operator's browser could start
-runs. The server
-has no login: this check protects from other websites, not from people and programs that reach the port.
+runs. The server has no login: this check protects from other websites, not from people and programs that reach the
+port.
 
 Options are those of `dagster-webserver`.
 """
@@ -34,8 +34,7 @@ _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 #: Headers that browsers send once. Programs that read the first and programs that read the last would disagree.
 _ONCE: Final = ("host", "origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "content-type")
 #: A page that shows the UI in a frame of its own could have its buttons clicked. Browsers send no Sec-Fetch-Dest to
-#: plain http beyond
-#: loopback, and older ones never do. A further policy beside Dagster's own: browsers keep to both.
+#: plain http beyond loopback, and older ones never do. A further policy beside Dagster's own: browsers keep to both.
 _FRAMES: Final = "frame-ancestors 'self'"
 _SHOWN: Final = 200
 #: Of the page of the report to the UI that serves it; relative, because a proxy may give the UI any name.

@@ -3,8 +3,8 @@
 Everything that can be listed is made before the sandbox says that it is ready: the newest hour, the snapshots of paid
 and of free accounts, and the hours before, back to the number asked for. From then on the next hour and the next
 exports are made before they are published, and the snapshots of structured contents, one at a time and with the lowest
-priority; the world is known in advance.
-Existing archives remain across restarts. Archives requested meanwhile are made at once, by all processes together.
+priority; the world is known in advance. Existing archives remain across restarts. Archives requested meanwhile are made
+at once, by all processes together.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Every setting, declared once: variable, default, bounds, what to write, and the description for people.
 
 Commands read them from the environment (`environment`), resources hold them, and the launchpad offers the numbers that
-a run
-may set (`resources.adapters`).
+a run may set (`resources.adapters`).
 """
 
 from __future__ import annotations

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 #: The folder that `.env` and a relative WME_DATA belong to: the checkout, wherever a command or Dagster is started. A
-#: wheel
-#: has none; there it is the folder in which they are started.
+#: wheel has none; there it is the folder in which they are started.
 PROJECT = _CHECKOUT if (_CHECKOUT / "workspace.yaml").exists() else Path.cwd()
 #: Names another settings file than the project's `.env`; relative paths then belong to its folder.
 ENV_FILE = "WME_ENV_FILE"

@@ -6,9 +6,8 @@ paths of its own.
 Source: the service's documentation of metadata, realtime batches, snapshots, structured contents and downloads.
 
 - All groups may use snapshots; free accounts get older copies of their own. Downloads count against a quota, and a
-range
-  request that reaches the API counts as one download. A chunk is named by its identifier or by its number: only what
-  follows the last `_` is read.
+  range request that reaches the API counts as one download. A chunk is named by its identifier or by its number: only
+  what follows the last `_` is read.
 - A GET of a download is answered with a 307 to a signed URL whether the object exists or not; ranges and conditions are
   for the object store to answer.
 - The list of structured contents has each snapshot twice: as it is, and as it was a day before. Their files are not

@@ -1,8 +1,7 @@
 """Opening DuckDB: the build file under one lock, the published file without any.
 
 Writers exclude each other through one lock file before DuckDB's own lock on the file is touched, because that one fails
-at
-once instead of waiting.
+at once instead of waiting.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Starting and closing an instance takes 25 ms, mostly for its functions, and attaching a file 1 ms.
 
 An instance has one user and one file at a time. Nothing passes from one user to the next: each has a connection of its
-own, and an instance in which
-something failed is closed. Settings of a whole instance are set again by each user.
+own, and an instance in which something failed is closed. Settings of a whole instance are set again by each user.
 """
 
 from __future__ import annotations

@@ -44,8 +44,7 @@ def replace_build(build: Path, published: Path, open_file: Open, why: Exception 
     """Set the build file aside, and put a copy of the published file in its place, or a new file.
 
     The caller holds the lock and has no connection open. A kill at any point leaves a build file that DuckDB refuses,
-    none, or the copy; the
-    next process continues.
+    none, or the copy; the next process continues.
 
     Args:
         build: The build file.

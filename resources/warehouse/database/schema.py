@@ -1,8 +1,7 @@
 """The tables of the build file, created from the declarations, with their comments.
 
 Tables with columns for the pipeline alone are in the schema `internal`, and views in `main` show the declared columns.
-Writers find the
-tables under the same names, because their connections search `internal` first (`Connector.open_file`).
+Writers find the tables under the same names, because their connections search `internal` first (`Connector.open_file`).
 """
 
 from __future__ import annotations

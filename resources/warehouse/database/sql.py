@@ -34,10 +34,9 @@ STATE = {
     "namespace_id": "BIGINT",
 }
 #: How the keys are computed that the build file stores. `event_key`: 64 bits of a digest over event and title, over the
-#: whole row
-#: where it names no event; the last word in the order of states. `title_key`: 64 bits of a digest over project and
-#: title, by which a
-#: title is found among millions without comparing texts. A build file of other formulas is refused.
+#: whole row where it names no event; the last word in the order of states. `title_key`: 64 bits of a digest over
+#: project and title, by which a title is found among millions without comparing texts. A build file of other formulas
+#: is refused.
 KEYS = {
     "event_key": (
         "md5_number_lower(CASE WHEN event_id IS NULL THEN {row_digest} "

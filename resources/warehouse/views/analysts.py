@@ -100,8 +100,7 @@ def _written(name: str) -> str:
     """The statement of a view or macro.
 
     `{complaints}`: the columns of a page, each made of the text `complaint`, so that whatever is asked of a row that is
-    an error
-    meets it.
+    an error meets it.
     """
     exact_bases = statement("views/exact_bases")
     more = _MORE.get(name, ", change.mark")

@@ -1,8 +1,7 @@
 """Runs the warehouse's steps in children that are killed at random moments; started by `test_kills.py`.
 
 This process never opens DuckDB itself, so that its children can be forked cheaply from a clean state. Two editions of
-the
-same hours alternate, so that every child has something to redo. A child tells each phase as it begins; the parent
+the same hours alternate, so that every child has something to redo. A child tells each phase as it begins; the parent
 aims at one phase after the other, waits a random part of the time that phase has taken so far, and kills.
 """
 

@@ -1,8 +1,7 @@
 """Publishes in children that are killed at one step after the other; started by `test_publication_failures.py`.
 
 This process never opens DuckDB itself, so that its children can be forked cheaply from a clean state. After each kill
-another
-child checks what is published, and publishes.
+another child checks what is published, and publishes.
 """
 
 from __future__ import annotations

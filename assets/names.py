@@ -61,24 +61,24 @@ def check(
     told, note = [], ""
     for kind, names in kinds.items():
         known = _archived(layout, kind)
-        if known is not None and set(names) <= known:
+        if not names or (known is not None and set(names) <= known):
             continue
-        if names:
-            try:
-                listing = client.lists.reference(kind)
-            except ServiceUnavailable as error:
-                if known is None:
-                    raise type(error)(
-                        f"Whether the service has the {kind} {listed(list(map(str, names)), _SHOWN)} cannot be "
-                        f"checked: its list of them is not archived yet, and cannot be fetched. {error}"
-                    ) from error
-                note = f" {_age(layout, kind)}"
-            else:
-                known = {record.identifier for record in listing.records}
-                if listing.odd:
-                    continue  # a name that the list lacks may be that of a record which cannot be used
-            if unknown := [name for name in names if name not in known]:
-                told.append(f"no {kind[:-1]} {listed([_suggested(name, known) for name in unknown], _SHOWN)}")
+        try:
+            listing = client.lists.reference(kind)
+        except ServiceUnavailable as error:
+            if known is None:
+                raise type(error)(
+                    f"Whether the service has the {kind} {listed(list(map(str, names)), _SHOWN)} cannot be checked: "
+                    f"its list of them is not archived yet, and cannot be fetched. {error}"
+                ) from error
+            fetched_at = datetime.fromtimestamp(layout.list_archive(named(kind)).stat().st_mtime, UTC)
+            note = f" The list of {kind} is of {moment_text(fetched_at)} UTC, and the service does not answer now."
+        else:
+            if listing.odd:
+                continue  # a name that the list lacks may be that of a record which cannot be used
+            known = {record.identifier for record in listing.records}
+        if unknown := [name for name in names if name not in known]:
+            told.append(f"no {kind[:-1]} {listed([_suggested(name, known) for name in unknown], _SHOWN)}")
     if told:
         raise UnknownNameError(f"The service has {' and '.join(told)}. Nothing was fetched. Correct {correct}.{note}")
 
@@ -91,11 +91,6 @@ def _archived(layout: Layout, kind: Kind) -> set[Any] | None:
     except (OSError, ValueError, TypeError, RecursionError):
         return None
     return {name for name in found if isinstance(name, str | int)}
-
-
-def _age(layout: Layout, kind: Kind) -> str:
-    fetched_at = datetime.fromtimestamp(layout.list_archive(named(kind)).stat().st_mtime, UTC)
-    return f"The list of {kind} is of {moment_text(fetched_at)} UTC, and the service does not answer now."
 
 
 def _suggested(name: Any, known: set[Any]) -> str:

@@ -130,32 +130,25 @@ def _note_failed(context: dg.AssetExecutionContext, enterprise: EnterpriseResour
 
 
 def _kept(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehouse) -> dict[str, Any]:
-    """Maintain the mirror after publishing, when nothing waits for this run any more."""
-    return _merged(context, store) | _tidied(context, lake, store)
+    """Maintain the mirror once a day after publishing, when nothing waits for this run any more.
 
-
-def _merged(context: dg.AssetExecutionContext, store: Warehouse) -> dict[str, Any]:
-    """Let DuckDB merge the small row groups that hours have left, once a day.
-
-    A failure is no reason for a run to fail.
+    Let DuckDB merge the small row groups that hours have left, and remove what was replaced and is past its grace
+    period. A failure is no reason for a run to fail.
     """
+    metadata: dict[str, Any] = {}
     try:
-        return {"row_groups_merged": True} if store.merge_row_groups() else {}
+        if store.merge_row_groups():
+            metadata["row_groups_merged"] = True
     except WarehouseError as error:
         context.log.warning("Small row groups were not merged; the next run tries again. %s", error)
-        return {}
-
-
-def _tidied(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehouse) -> dict[str, Any]:
-    """Remove what was replaced and is past its grace period, once a day. That is no reason for a run to fail."""
     if not is_due(lake.layout, grace=lake.grace):
-        return {}
+        return metadata
     try:
         cleaning = clean(lake.layout, store, grace=lake.grace)
     except (OSError, WarehouseError) as error:
         context.log.warning("Files that were replaced could not all be removed; the next run tries again. %s", error)
-        return {}
-    return {
+        return metadata
+    return metadata | {
         "freed_files": len(cleaning.freed),
         "freed_bytes": cleaning.freed_bytes,
         "replaced_files": len(cleaning.waiting),

@@ -1,8 +1,7 @@
 """The report: a page for people, of what is published."""
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any
 
 import dagster as dg
 
@@ -15,39 +14,8 @@ from resources.formatting import markdown_text, size_text
 KEY = dg.AssetKey(["published", "report"])
 
 
-class Report(Protocol):
-    """A written page and its figures."""
-
-    @property
-    def path(self) -> Path:
-        """The path of the page."""
-
-    @property
-    def size_bytes(self) -> int:
-        """Its size."""
-
-    @property
-    def attention(self) -> Sequence[str]:
-        """Sentences about what needs attention, as the page shows them."""
-
-    @property
-    def attention_count(self) -> int:
-        """The number of all these sentences, also those that the page omits."""
-
-    @property
-    def picture_count(self) -> int:
-        """Pictures in it."""
-
-    @property
-    def seconds(self) -> float:
-        """The seconds that writing took."""
-
-
-Writer = Callable[[], Report]
-
-
-def report(write: Writer) -> dg.AssetsDefinition:
-    """The asset of the page, behind the published file; what is in it is collected above the assets."""
+def report(write: Callable[[], Any]) -> dg.AssetsDefinition:
+    """The asset of the page, behind the published file; `write` is `pipelines.report.page.write` with the settings."""
 
     @dg.asset(
         key=KEY,
@@ -64,22 +32,18 @@ def report(write: Writer) -> dg.AssetsDefinition:
         with as_failure():
             made = write()
         context.log.info("%s, %s, is written.", made.path, size_text(made.size_bytes))
-        return dg.MaterializeResult(
-            metadata=sized(
-                {
-                    "attention": dg.MetadataValue.md(
-                        "\n".join(f"- {markdown_text(text)}" for text in made.attention) or "Nothing needs attention."
-                    ),
-                    "attention_count": made.attention_count,
-                    # of the web server of `wme ui`, whatever its name behind a proxy is: browsers open no file from a
-                    # page
-                    **({} if context.asset_key != KEY else {"page": dg.MetadataValue.url(REPORT_PATH)}),
-                    "dagster/uri": str(made.path),
-                    "bytes": made.size_bytes,
-                    "pictures": made.picture_count,
-                    "seconds": round(made.seconds, 3),
-                }
-            )
-        )
+        attention = "\n".join(f"- {markdown_text(text)}" for text in made.attention) or "Nothing needs attention."
+        # of the web server of `wme ui`, whatever its name behind a proxy is: browsers open no file from a page
+        link = {"page": dg.MetadataValue.url(REPORT_PATH)} if context.asset_key == KEY else {}
+        metadata = {
+            "attention": dg.MetadataValue.md(attention),
+            "attention_count": made.attention_count,
+            **link,
+            "dagster/uri": str(made.path),
+            "bytes": made.size_bytes,
+            "pictures": made.picture_count,
+            "seconds": round(made.seconds, 3),
+        }
+        return dg.MaterializeResult(metadata=sized(metadata))
 
     return page

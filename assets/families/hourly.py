@@ -18,8 +18,7 @@ from assets import checks, layers, run_tags
 from assets.describe import earlier_materialization, work_of
 from assets.failures import RunConfig, failed_hours, failure, sentence, tell
 from assets.partitions import hour_of, key_of, oldest_hour, recent_hours
-from assets.steps.hour_layers import Layer
-from assets.steps.hourly_run import HourlyRun
+from assets.steps.hourly_run import HourlyRun, Layer
 from resources.adapters import HOURS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
 from resources.errors import MirrorError, ends_run
@@ -93,16 +92,15 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
             "discover_hours requests hours that are missing.",
             allow_retries=False,
         )
-    hours = [hour_of(key) for key in context.partition_keys]
-    for path in sweep(run.lake.layout):
-        context.log.info("Removed %s, which a killed run left unfinished.", path.name)
-    if not hours:
+    if not (hours := [hour_of(key) for key in context.partition_keys]):
         # Dagster takes a range whose end lies before its start as no hours at all, which would be green
         raise dg.Failure(
             "The run names no hour, because its range ends before it begins. Nothing was done; name the earlier hour "
             "first.",
             allow_retries=False,
         )
+    for path in sweep(run.lake.layout):
+        context.log.info("Removed %s, which a killed run left unfinished.", path.name)
     made: set[tuple[dg.AssetKey, datetime]] = set()
     requested_at = _requested_at(context)
     with ExitStack() as stack:
@@ -123,10 +121,8 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
                 for layer in run.ingest(hour, selected, client):
                     made.add((selected[layer.key], hour))
                     # to find that nothing was damaged is the work of a run that converts again
-                    told = layer._replace(is_new=layer.is_new or run.again)
-                    yield from _materialize(
-                        context, selected[layer.key], told, hour, requested_at, alone=len(hours) == 1
-                    )
+                    told = layer._replace(key=selected[layer.key], is_new=layer.is_new or run.again)
+                    yield from _materialize(context, told, hour, requested_at, alone=len(hours) == 1)
             except Exception as error:  # an hour fails alone, and every failure is named at the end
                 run.fail(hour, error)
                 if error in (run.lost, run.stopped):
@@ -160,13 +156,7 @@ def _requested_at(context: dg.AssetExecutionContext) -> float | None:
 
 
 def _materialize(
-    context: dg.AssetExecutionContext,
-    key: dg.AssetKey,
-    layer: Layer,
-    hour: datetime,
-    requested_at: float | None,
-    *,
-    alone: bool,
+    context: dg.AssetExecutionContext, layer: Layer, hour: datetime, requested_at: float | None, *, alone: bool
 ) -> Iterator[Any]:
     """Tell Dagster of one layer of one hour.
 
@@ -175,21 +165,27 @@ def _materialize(
     """
     metadata = layer.metadata
     if not layer.is_new:
-        record = earlier_materialization(context.instance, key, key_of(hour), layer.data_version)
+        record = earlier_materialization(context.instance, layer.key, key_of(hour), layer.data_version)
         if record is not None and requested_at is not None and record.timestamp > requested_at:
             return
         metadata = metadata | work_of(record)
     if alone:
-        yield dg.MaterializeResult(asset_key=key, metadata=metadata, data_version=dg.DataVersion(layer.data_version))
-        return
-    context.log_event(
-        dg.AssetMaterialization(
-            key,
-            partition=key_of(hour),
-            metadata=metadata,
-            tags={"dagster/data_version": layer.data_version},
-        )
-    )
+        version = dg.DataVersion(layer.data_version)
+        yield dg.MaterializeResult(asset_key=layer.key, metadata=metadata, data_version=version)
+    else:
+        _log(context, layer.key, hour, metadata, layer.data_version)
+
+
+def _log(
+    context: dg.AssetExecutionContext,
+    key: dg.AssetKey,
+    hour: datetime,
+    metadata: dict[str, Any],
+    version: str,
+    description: str | None = None,
+) -> None:
+    tags = {"dagster/data_version": version}
+    context.log_event(dg.AssetMaterialization(key, description, metadata=metadata, partition=key_of(hour), tags=tags))
 
 
 def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
@@ -200,21 +196,15 @@ def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
     red.
     """
     began = oldest_hour(run.lake.layout.archive / run.dataset.archive)
+    state = HourState.PAST_RETENTION.value
+    metadata = {"state": state, "files": 0, "dagster/partition_row_count": 0}
     for hour, cause in run.gone.items():
         if run_tags.BACKFILL not in context.run.tags or (began is not None and began < hour):
             run.failed[hour] = cause
             continue
         context.log.warning("%s is left out: %s", hour_text(hour), sentence(cause))
         for key in context.selected_asset_keys:
-            context.log_event(
-                dg.AssetMaterialization(
-                    key,
-                    partition=key_of(hour),
-                    description=markdown_text(sentence(cause)),
-                    metadata={"state": HourState.PAST_RETENTION.value, "files": 0, "dagster/partition_row_count": 0},
-                    tags={"dagster/data_version": HourState.PAST_RETENTION.value},
-                )
-            )
+            _log(context, key, hour, metadata, state, markdown_text(sentence(cause)))
 
 
 def _tell_failures(context: dg.AssetExecutionContext, run: HourlyRun, made: set[tuple[dg.AssetKey, datetime]]) -> None:

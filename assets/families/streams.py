@@ -5,7 +5,7 @@ The events are an asset that Dagster itself cannot materialize: the job reports 
 """
 
 import time
-from dataclasses import dataclass, field
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ KEY = dg.AssetKey(["lake", _FOLDER])
 _STEP = "__".join(KEY.path)
 #: What the run shows of itself on the way: often enough for a plot, too seldom to fill Dagster's history.
 OBSERVED_SECONDS = 300.0
+_COUNTS = ("events", "events_of_other_projects", "duplicates_dropped", "rejected_lines", "offset_resets", "files")
 
 
 class StreamConfig(RunConfig):
@@ -49,43 +50,29 @@ class StreamConfig(RunConfig):
     connections: int = Field(default=10, ge=1, le=10, description="Connections side by side.")
 
 
-@dataclass
-class Brought:
-    """The counts of the steps since the last report, as metadata of Dagster."""
+class _Counters:
+    """The counts of the steps since the last report."""
 
-    began: float = field(default_factory=time.monotonic)
-    files: int = 0
-    events: int = 0
-    others: int = 0
-    again: int = 0
-    rejects: int = 0
-    resets: int = 0
-    lag_seconds: float | None = None
+    def __init__(self) -> None:
+        self.began, self.counts = time.monotonic(), Counter(dict.fromkeys(_COUNTS, 0))
+        self.lag_seconds: float | None = None
 
     def add(self, kept: stream.Kept) -> None:
-        """Count a step in."""
-        self.files += 1
-        self.events += kept.step.row_count
-        self.others += kept.step.other_count
-        self.again += kept.step.duplicate_count
-        self.rejects += kept.step.reject_count
-        self.resets += kept.step.reset_count
-        self.lag_seconds = kept.lag_seconds
+        step, self.lag_seconds = kept.step, kept.lag_seconds
+        self.counts.update(
+            events=step.row_count,
+            events_of_other_projects=step.other_count,
+            duplicates_dropped=step.duplicate_count,
+            rejected_lines=step.reject_count,
+            offset_resets=step.reset_count,
+            files=1,
+        )
 
     def metadata(self) -> dict[str, Any]:
         """Counts, and the pace in events a second."""
-        seconds = time.monotonic() - self.began
+        pace = self.counts["events"] / max(time.monotonic() - self.began, 1e-3)
         lag = {} if self.lag_seconds is None else {"lag_seconds": round(self.lag_seconds, 1)}
-        return {
-            "events": self.events,
-            "events_per_second": round(self.events / max(seconds, 1e-3), 1),
-            "events_of_other_projects": self.others,
-            "duplicates_dropped": self.again,
-            "rejected_lines": self.rejects,
-            "offset_resets": self.resets,
-            "files": self.files,
-            **lag,
-        }
+        return {**self.counts, "events_per_second": round(pace, 1), **lag}
 
 
 #: Stream events in the lake, in the graph without a step of their own.
@@ -111,10 +98,7 @@ LIVE = dg.AssetSpec(
     description="Reads the realtime stream for a while and reports what it kept as lake/live_changes.",
 )
 def read_stream(
-    context: dg.OpExecutionContext,
-    enterprise: EnterpriseResource,
-    lake: LakeResource,
-    warehouse: WarehouseResource,
+    context: dg.OpExecutionContext, enterprise: EnterpriseResource, lake: LakeResource, warehouse: WarehouseResource
 ) -> None:
     """Store the stream's events until the time is over.
 
@@ -125,7 +109,7 @@ def read_stream(
     key = KEY.with_prefix(prefix) if prefix else KEY
     until = time.monotonic() + config.minutes * 60
     live = LiveLake(lake.layout, _FOLDER, _STREAMED.table, lake.bodies_of(_STREAMED), enterprise.scope)
-    whole, lately = Brought(), Brought()
+    whole, lately = _Counters(), _Counters()
 
     def say(kept: stream.Kept) -> None:
         nonlocal lately
@@ -133,7 +117,7 @@ def read_stream(
         lately.add(kept)
         if time.monotonic() - lately.began >= OBSERVED_SECONDS:
             context.log_event(dg.AssetObservation(asset_key=key, metadata=lately.metadata()))
-            lately = Brought()
+            lately = _Counters()
 
     with as_failure(), enterprise.client() as client:
         stream.keep(
@@ -148,5 +132,7 @@ def read_stream(
             options=StreamOptions(connections=config.connections, record_bytes=lake.record_bytes_max),
             loaded=partial(stream.loaded_hours, warehouse.glance, enterprise.scope),
         )
-    context.log.info("%s", f"{counted(whole.events, 'event')} kept in {live.folder}. The next run goes on from there.")
+    context.log.info(
+        "%s", f"{counted(whole.counts['events'], 'event')} kept in {live.folder}. The next run goes on from there."
+    )
     context.log_event(dg.AssetMaterialization(key, metadata=whole.metadata()))

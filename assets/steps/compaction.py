@@ -149,7 +149,19 @@ class _Run:
             room -= needed
             prepared = self.warehouse.prepare_compaction(merge, dataset)
             self.under_way[prepared.digest] = dataset, prepared
-            jobs.append(_job(dataset, prepared, self.memory_bytes, self.threads))
+            jobs.append(
+                CompactionJob(
+                    table_name=dataset.name,
+                    sources=prepared.inputs,
+                    name=merge.name,
+                    digest=prepared.digest,
+                    file_bytes=FILE_BYTES,
+                    group_bytes=_GROUP_BYTES.get(str(merge.span), _SMALL_GROUP_BYTES),
+                    memory_bytes=self.memory_bytes,
+                    level=_LEVELS.get(str(merge.span), _LASTING_LEVEL),
+                    threads=self.threads,
+                )
+            )
         return jobs
 
     def move_window(self) -> None:
@@ -197,19 +209,4 @@ def _too_large(layout: Layout, merge: Merge | VersionMerge, needed: int, min_fre
         f"Compacting the {merge.label} may take {size_text(needed)} of disk for the time being "
         f"and must leave {size_text(int(min_free_gb * 1e9))} free (WME_MIN_FREE_GB); {layout.root} has "
         f"{size_text(free)} free. Its files stay as they are. Free some space, or lower WME_MIN_FREE_GB."
-    )
-
-
-def _job(dataset: Dataset, prepared: Prepared, memory_bytes: int, threads: int) -> CompactionJob:
-    merge = prepared.merge
-    return CompactionJob(
-        table_name=dataset.name,
-        sources=prepared.inputs,
-        name=merge.name,
-        digest=prepared.digest,
-        file_bytes=FILE_BYTES,
-        group_bytes=_GROUP_BYTES.get(str(merge.span), _SMALL_GROUP_BYTES),
-        memory_bytes=memory_bytes,
-        level=_LEVELS.get(str(merge.span), _LASTING_LEVEL),
-        threads=threads,
     )

@@ -6,7 +6,6 @@ import logging
 import os
 from typing import TYPE_CHECKING
 
-from resources.engine import Outcome
 from resources.engine.mapping import increments
 from resources.errors import MirrorError
 from resources.lake import ConversionError, LakeError, digest_of, find_conversion
@@ -16,7 +15,7 @@ from resources.remote import RemoteConverter
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from resources.engine import Engine
+    from resources.engine import Engine, Outcome
     from resources.lake import Archive, ConvertedFile, Converter, Layout
 
 _log = logging.getLogger(__name__)
@@ -53,6 +52,7 @@ def attempts(
     bodies: Iterable[str],
     converter: Converter | RemoteConverter,
     engine: Engine,
+    again: bool = False,
 ) -> list[Outcome[Archive, ConvertedFile]]:
     """Return the result of each archive, in order: a Parquet file, or the error that stopped the conversion.
 
@@ -65,65 +65,41 @@ def attempts(
         bodies: Body columns to keep.
         converter: Threads and memory, shared by all archives in progress; or remote workers.
         engine: Runs as many archives at once as keep the converter busy, and reports the progress.
+        again: Read each file that is there and compare it with its checksums; one that is damaged is replaced and
+            counts as `converted`.
 
     Raises:
         EngineError: The remote workers cannot be used.
+        ConversionError: `again`, and the workers are remote; nothing was done.
     """
-    kept = frozenset(bodies)
-    total = sum(
-        a.path.stat().st_size for a in archives if find_conversion(a, layout, kept, converter.record_bytes_max) is None
-    )
-    with engine.task(f"convert {name}", total, "B") as advance:
+    kept, longest = frozenset(bodies), converter.record_bytes_max
+    if again and isinstance(converter, RemoteConverter):
+        raise ConversionError(
+            "Files are verified by threads of the run itself, and WME_ENGINE names workers elsewhere. Nothing was "
+            "done. Set resources: {engine: {config: {address: threads}}} for this run."
+        )
+    total = sum(a.path.stat().st_size for a in archives if again or find_conversion(a, layout, kept, longest) is None)
+    with engine.task(f"convert {name}{' again' if again else ''}", total, "B") as advance:
         if isinstance(converter, RemoteConverter):
             outcomes = converter.convert_all(archives, bodies=kept, advance=advance)
         else:
-            convert = converter.convert
+            threads = converter
 
             def one(archive: Archive) -> ConvertedFile:
-                return convert(archive, layout, bodies=kept, progress=increments(advance))
+                progress = increments(advance)
+                if not again:
+                    return threads.convert(archive, layout, bodies=kept, progress=progress)
+                made, is_replaced = threads.convert_again(archive, layout, bodies=kept, progress=progress)
+                if is_replaced:
+                    _log.warning("%s was damaged and was replaced.", made.path)
+                return made
 
-            outcomes = engine.map(one, archives, workers=converter.readers)
+            outcomes = engine.map(one, archives, workers=threads.readers)
     for outcome in outcomes:
         if outcome.result is not None and outcome.result.converted:
             for remark in outcome.result.remarks:
                 _log.warning("%s of %s: %s", outcome.result.identifier, name, remark)
     return outcomes
-
-
-def attempts_again(
-    name: str,
-    archives: Sequence[Archive],
-    layout: Layout,
-    *,
-    bodies: Iterable[str],
-    converter: Converter | RemoteConverter,
-    engine: Engine,
-) -> tuple[list[Outcome[Archive, ConvertedFile]], bool]:
-    """The same, where a file that is there is read and compared with its checksums; and whether one was replaced.
-
-    Raises:
-        ConversionError: The converter's workers are elsewhere.
-    """
-    if isinstance(converter, RemoteConverter):
-        raise ConversionError(
-            "Files are verified by threads of the run itself, and WME_ENGINE names workers elsewhere. Nothing was "
-            "done. Set resources: {engine: {config: {address: threads}}} for this run."
-        )
-    kept = frozenset(bodies)
-    with engine.task(f"convert {name} again", sum(a.path.stat().st_size for a in archives), "B") as advance:
-        outcomes = engine.map(
-            lambda one: converter.convert_again(one, layout, bodies=kept, progress=increments(advance)),
-            archives,
-            workers=converter.readers,
-        )
-    made = [outcome.result or (None, False) for outcome in outcomes]
-    for conversion, is_replaced in made:
-        if conversion is not None and is_replaced:
-            _log.warning("%s was damaged and was replaced.", conversion.path)
-    of_archives = [
-        Outcome(one.item, conversion, one.error) for one, (conversion, _) in zip(outcomes, made, strict=True)
-    ]
-    return of_archives, any(is_replaced for _, is_replaced in made)
 
 
 def known_conversions(

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from resources.lake import ConvertedFile, Layout
     from resources.warehouse import HourLoad, Warehouse
 
-    Scope = Sequence[tuple[str, int]]
+    Place = tuple[str, int]
+    Scope = Sequence[Place]
 
 #: Disk that a byte of archive takes in the end, itself included: the Parquet file is about as large as the archive, the
 #: warehouse and its published copy hold the narrow columns, which are a fraction of it.
@@ -58,9 +59,9 @@ class Plan:
     hour: datetime
     listing: Listing[Batch]
     wanted: tuple[Batch, ...]
-    absent: tuple[tuple[str, int], ...]
+    absent: tuple[Place, ...]
     missing: tuple[Batch, ...]
-    odd: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    odd: Mapping[Place, str] = field(default_factory=dict)
 
     @property
     def missing_bytes(self) -> int:
@@ -77,12 +78,12 @@ class PartialHourError(MirrorError):
 
     retryable = True
 
-    def __init__(self, *words: str, reasons: Mapping[tuple[str, int], str] | None = None) -> None:
+    def __init__(self, *words: str, reasons: Mapping[Place, str] | None = None) -> None:
         super().__init__(*words)
         self.reasons = dict(reasons or {})
 
     @classmethod
-    def of(cls, odd: Mapping[tuple[str, int], str], damaged: Mapping[tuple[str, int], Exception]) -> PartialHourError:
+    def of(cls, odd: Mapping[Place, str], damaged: Mapping[Place, Exception]) -> PartialHourError:
         """The error of an hour. It does not name the hour, so that hours that fail alike are reported together.
 
         Args:
@@ -119,13 +120,13 @@ class ArchivedHour:
     dataset: Dataset
     hour: datetime
     archives: tuple[Archive, ...]
-    absent: tuple[tuple[str, int], ...]
+    absent: tuple[Place, ...]
     fetched: tuple[Download, ...] = ()
     request_count: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)  # of fetching, by identifier
-    odd: Mapping[tuple[str, int], str] = field(default_factory=dict)
+    odd: Mapping[Place, str] = field(default_factory=dict)
     remark: str | None = None
-    damaged: Mapping[tuple[str, int], Exception] = field(default_factory=dict)
+    damaged: Mapping[Place, Exception] = field(default_factory=dict)
     listed_at: datetime | None = None
 
     @property
@@ -165,13 +166,7 @@ def check_alone(errors: Iterable[Exception], total: int) -> None:
             raise error
 
 
-def plan_hour(
-    hour: datetime,
-    client: EnterpriseClient,
-    layout: Layout,
-    scope: Scope,
-    dataset: Dataset,
-) -> Plan:
+def plan_hour(hour: datetime, client: EnterpriseClient, layout: Layout, scope: Scope, dataset: Dataset) -> Plan:
     """Ask the service for the list of an hour and compare it with the archive. One request, no quota.
 
     Raises:
@@ -181,16 +176,12 @@ def plan_hour(
     listing = client.hours.listing(hour, dataset)
     wanted, absent, odd = _within(listing, scope)
     missing = tuple(
-        record
-        for record in wanted
-        if not layout.batch_archive(dataset, hour, record.identifier, record.version).exists()
+        one for one in wanted if not layout.batch_archive(dataset, hour, one.identifier, one.version).exists()
     )
     return Plan(dataset, hour, listing, wanted, absent, missing, odd)
 
 
-def _within(
-    listing: Listing[Batch], scope: Scope
-) -> tuple[tuple[Batch, ...], tuple[tuple[str, int], ...], dict[tuple[str, int], str]]:
+def _within(listing: Listing[Batch], scope: Scope) -> tuple[tuple[Batch, ...], tuple[Place, ...], dict[Place, str]]:
     """The records of the mirrored projects and namespaces, the pairs that have none, and those whose record is odd."""
     odd = listing.left_out(scope)
     sure = {place for place in scope if place not in odd}
@@ -275,12 +266,7 @@ def _archive(dataset: Dataset, hour: datetime, record: Batch, path: Path, versio
 
 
 def archived_hour(
-    hour: datetime,
-    layout: Layout,
-    scope: Scope,
-    dataset: Dataset,
-    *,
-    partial: bool = False,
+    hour: datetime, layout: Layout, scope: Scope, dataset: Dataset, *, partial: bool = False
 ) -> ArchivedHour:
     """The hour as it is in the archive. No network: conversion and load can be repeated for ever.
 
@@ -297,7 +283,8 @@ def archived_hour(
             f"Materialize archive/{dataset.archive} of this hour first; the service keeps an hour for two days."
         ) from error
     wanted, absent, odd = _within(listing, scope)
-    archives, gone = [], dict[tuple[str, int], Exception]()
+    archives: list[Archive] = []
+    gone: dict[Place, Exception] = {}
     for record in wanted:
         path = layout.batch_archive(dataset, hour, record.identifier, record.version)
         if not path.exists():
@@ -315,11 +302,7 @@ def archived_hour(
 
 
 def load_hour(
-    archived: ArchivedHour,
-    conversions: Sequence[ConvertedFile],
-    warehouse: Warehouse,
-    *,
-    reload: bool = False,
+    archived: ArchivedHour, conversions: Sequence[ConvertedFile], warehouse: Warehouse, *, reload: bool = False
 ) -> HourLoad:
     """Load the hour's rows into DuckDB, in one transaction with the ledger and the coverage.
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assets import layers, names
+from assets.describe import lake_metadata_of, markdown, sized
 from assets.failures import sentence
-from assets.steps.converting import (
-    NotArchivedError,
-    attempts,
-    attempts_again,
-    known_conversions,
-)
+from assets.steps.converting import NotArchivedError, attempts, known_conversions
 from assets.steps.hour import (
     ArchivedHour,
     PartialHourError,
@@ -25,7 +22,6 @@ from assets.steps.hour import (
     plan_hour,
     state_of,
 )
-from assets.steps.hour_layers import Layer, archive_layer, hour_lake_layer, hour_warehouse_layer
 from resources.enterprise import errors
 from resources.errors import MirrorError, ends_run, unavailable
 from resources.formatting import hour_text
@@ -39,14 +35,27 @@ if TYPE_CHECKING:
 
     from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
     from resources.datasets import Dataset
-    from resources.engine import Engine, Outcome
+    from resources.engine import Engine
     from resources.enterprise import EnterpriseClient
-    from resources.lake import Archive, ConvertedFile, Converter
+    from resources.lake import ConvertedFile, Converter
     from resources.remote import RemoteConverter
+    from resources.warehouse import HourLoad
 
     Scope = Sequence[tuple[str, int]]
 
 _log = logging.getLogger(__name__)
+
+
+class Layer(NamedTuple):
+    """One materialized layer of one hour.
+
+    It has its asset, its metadata, the version of the data, and True if this run changed it.
+    """
+
+    key: dg.AssetKey
+    metadata: dict[str, Any]
+    data_version: str
+    is_new: bool
 
 
 @dataclass
@@ -153,20 +162,29 @@ class HourlyRun:
     def _take(self, hour: datetime, archived: ArchivedHour, selected: Collection[dg.AssetKey]) -> Iterator[Layer]:
         archive, lake, warehouse = layers.keys(self.dataset)
         if archive in selected:
-            yield archive_layer(archive, archived)
+            yield _archive_layer(archive, archived)
         if lake not in selected and warehouse not in selected:
             return
         # already converted files are found by their digest, so the warehouse alone costs no second conversion
-        outcomes, is_replaced = self._convert(hour, archived)
+        outcomes = attempts(
+            hour_text(hour),
+            archived.archives,
+            self.lake.layout,
+            bodies=self.lake.bodies_of(self.dataset),
+            converter=self.converter,
+            engine=self.engine,
+            again=self.again,
+        )
         archived, conversions = archived.converted(outcomes)
         self.archived[hour], self.conversions[hour] = archived, conversions
         if lake in selected:
-            yield hour_lake_layer(lake, archived, conversions)
+            yield _lake_layer(lake, archived, conversions)
         if warehouse in selected:
+            is_replaced = self.again and any(one.converted for one in conversions)
             load = load_hour(archived, conversions, self.warehouse.warehouse, reload=is_replaced)
             self.loaded.append(hour)
             self._keep_visibility_changes()
-            yield hour_warehouse_layer(warehouse, conversions, load)
+            yield _warehouse_layer(warehouse, conversions, load)
 
     def _keep_visibility_changes(self) -> None:
         """Store the changes of visibility that only the stream has.
@@ -178,13 +196,6 @@ class HourlyRun:
                 self.warehouse.warehouse.keep_visibility_changes()
             except MirrorError as error:
                 _log.warning("%s", error)
-
-    def _convert(self, hour: datetime, archived: ArchivedHour) -> tuple[list[Outcome[Archive, ConvertedFile]], bool]:
-        how: dict[str, Any] = {"bodies": self.lake.bodies_of(self.dataset), "converter": self.converter}
-        what = (hour_text(hour), archived.archives, self.lake.layout)
-        if self.again:
-            return attempts_again(*what, **how, engine=self.engine)
-        return attempts(*what, **how, engine=self.engine), False
 
     def _archived(self, hour: datetime, client: EnterpriseClient | None) -> ArchivedHour:
         """The hour's archives: fetched where it was planned and the service answers, else those that are there."""
@@ -247,3 +258,67 @@ class HourlyRun:
         except Exception as second:  # noqa: BLE001 - the first error is the one to report
             self.is_warehouse_unavailable |= unavailable(second) == "warehouse"
             error.add_note(f"The coverage could not be noted either: {sentence(second)}")
+
+
+def _digest(parts: Iterable[str]) -> str:
+    return hashlib.md5("\n".join(sorted(parts)).encode(), usedforsecurity=False).hexdigest()
+
+
+def _archive_layer(key: dg.AssetKey, archived: ArchivedHour) -> Layer:
+    files = [
+        {"project": a.project_id, "namespace": a.namespace_id, "version": a.version, "size": a.path.stat().st_size}
+        for a in archived.archives
+    ]
+    metadata: dict[str, Any] = {
+        "files": len(files),
+        "bytes": sum(file["size"] for file in files),
+        "files_fetched": len(archived.fetched),
+        "bytes_fetched": sum(landed.size_bytes for landed in archived.fetched),
+        "requests": archived.request_count,
+        "archives": markdown(files, ("project", "namespace", "version", "size")),
+    }
+    if archived.archives:
+        metadata["dagster/uri"] = str(archived.archives[0].path.parent)
+    if archived.absent:
+        metadata["absent"] = ", ".join(f"{project} namespace {namespace}" for project, namespace in archived.absent)
+    if archived.remark:
+        metadata["odd_records"] = archived.remark
+    version = _digest(f"{a.identifier} {a.version}" for a in archived.archives)
+    return Layer(key, sized(metadata), version, is_new=bool(archived.fetched))
+
+
+def _lake_layer(key: dg.AssetKey, archived: ArchivedHour, conversions: Sequence[ConvertedFile]) -> Layer:
+    # fetching and converting, by archive; loading is one transaction for the whole hour
+    seconds = {c.identifier: round(archived.seconds.get(c.identifier, 0.0) + c.seconds, 3) for c in conversions}
+    metadata = lake_metadata_of(conversions) | {"seconds_by_archive": seconds}
+    drift = [
+        {"archive": c.identifier, "field": d.path, "count": d.count, "example": d.example}
+        for c in conversions
+        for d in c.drift
+    ]
+    if drift:
+        metadata["unknown_fields"] = markdown(drift, ("archive", "field", "count", "example"))
+    return Layer(key, metadata, _digest(c.digest for c in conversions), is_new=any(c.converted for c in conversions))
+
+
+def _warehouse_layer(key: dg.AssetKey, conversions: Sequence[ConvertedFile], load: HourLoad) -> Layer:
+    by_project = [
+        {
+            "project": c.project_id,
+            "namespace": c.namespace_id,
+            "rows": c.row_count,
+            "update": c.update_count,
+            "delete": c.delete_count,
+            "rejects": c.reject_count,
+        }
+        for c in conversions
+    ]
+    metadata: dict[str, Any] = {
+        "dagster/partition_row_count": load.held_row_count,
+        "duplicates": load.held_duplicate_count,
+        "changed": load.changed,
+        "projects": markdown(by_project, ("project", "namespace", "rows", "update", "delete", "rejects")),
+    }
+    if not load.held_row_count:
+        metadata["empty"] = "The service lists no change of the mirrored projects in this hour."
+    return Layer(key, metadata, _digest(c.digest for c in conversions), is_new=load.changed)

@@ -140,7 +140,7 @@ def clean(
         if dry_run:
             return cleaning
         seen = {file.path: (file.due_at - grace).isoformat() for file in found}
-        _write(journal, seen)
+        files.write(journal, json.dumps(seen).encode())
         for file in cleaning.freed:
             path = layout.absolute(file.path)
             _storage(layout, path).delete(path)
@@ -153,10 +153,6 @@ def _journal(layout: Layout) -> Path:
 
 def _read(journal: Path) -> dict[str, datetime]:
     return files.read_cache(journal, _SEEN) or {}
-
-
-def _write(journal: Path, seen: dict[str, str]) -> None:
-    files.write(journal, json.dumps(seen).encode())
 
 
 def _compacts(warehouse: Warehouse) -> bool:
@@ -290,7 +286,9 @@ def _archives_of_hour(
         # until the export that the service lists is loaded, an earlier one may be all there is
         for digits, path in found if any((identifier, digits) in listed for digits in kept) else ():
             if digits not in kept and _older(LOCAL, path, listed_at):
-                yield from _with_note(path, "the service exported the hour again, and that is loaded")
+                note = path.with_name(f"{path.name}.json")
+                for one in (note, path) if note.exists() else (path,):
+                    yield one, "the service exported the hour again, and that is loaded"
 
 
 def _archives_of_snapshot(
@@ -311,13 +309,6 @@ def _archives_of_snapshot(
     for path in sorted(folder.iterdir(), key=lambda path: (path.name.endswith(paths.SET), path.name)):
         if paths.is_of_snapshot(path.name, identifier) and path.name not in wanted and _older(LOCAL, path, complete_at):
             yield path, "newer versions of the snapshot are complete"
-
-
-def _with_note(path: Path, why: str) -> Iterator[tuple[Path, str]]:
-    note = path.with_name(f"{path.name}.json")
-    if note.exists():
-        yield note, why
-    yield path, why
 
 
 def _storage(layout: Layout, path: Path) -> Storage:

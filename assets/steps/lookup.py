@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from filelock import FileLock, Timeout
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter
 
 from assets.steps.converting import convert_archives
@@ -68,11 +67,6 @@ class Looked:
     missing_count: int
     failures: tuple[str, ...]
     left_count: int
-
-    @property
-    def unit_count(self) -> int:
-        """Answers, each of which cost a unit."""
-        return self.found_count + self.missing_count
 
 
 class _Spent(BaseModel):
@@ -142,9 +136,9 @@ def alone(layout: Layout) -> Iterator[None]:
     path = layout.root / "state" / "lookups.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(path, timeout=0):
+        with files.held(path, wait_seconds=0):
             yield
-    except Timeout:
+    except files.BusyError:
         raise LookupsBusyError(
             "Another process is looking up pages in this data folder. Nothing was sent. Wait until it ends, then run "
             "this again."

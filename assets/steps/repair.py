@@ -197,18 +197,13 @@ def repaired(
 
 def told(done: Repaired) -> str:
     """Return the outcome in sentences."""
-    some = (
-        [f"Made again from the archive: {listed([file.lake_path for file in done.replaced], _SHOWN)}."]
-        if done.replaced
-        else []
-    )
+    some = []
+    if done.replaced:
+        some.append(f"Made again from the archive: {listed([file.lake_path for file in done.replaced], _SHOWN)}.")
     if done.waiting:
         some.append(
             f"{counted(done.waiting, 'hour')} or versions of snapshots wait for the next run, or for room on the disk."
         )
-    failed = (
-        [f"{counted(len(done.failed), 'load')} cannot be made again: {' '.join(done.failed[:_SHOWN])}"]
-        if done.failed
-        else []
-    )
-    return " ".join([*some, *failed])
+    if done.failed:
+        some.append(f"{counted(len(done.failed), 'load')} cannot be made again: {' '.join(done.failed[:_SHOWN])}")
+    return " ".join(some)

@@ -162,8 +162,7 @@ def keep(
                             stream.read_again(again)
                         say(Kept(step, _lag(step, clock())))
                         said = now
-                        tidy.merge()
-                        tidy.trim()
+                        tidy.run()
                 if is_last:
                     return
 
@@ -190,13 +189,11 @@ class _Tidying:
     """The cleanup between the steps. A failure is reported once, and delays no step."""
 
     def __init__(self, lake: LiveLake, warn: Callable[[str], None]) -> None:
-        self._lake = lake
-        self._warn = warn
-        self._trim_due = 0.0
-        self._said: set[str] = set()
+        self._lake, self._warn = lake, warn
+        self._trim_due, self._said = 0.0, set[str]()
 
-    def merge(self) -> None:
-        """Make one file of small ones, where there are enough."""
+    def run(self) -> None:
+        """Make one file of small ones where there are enough, and give back memory if it is time."""
         try:
             while self._lake.merge() is not None:
                 pass
@@ -205,9 +202,6 @@ class _Tidying:
             if (sentence := str(error)) not in self._said:
                 self._said.add(sentence)
                 self._warn(sentence)
-
-    def trim(self) -> None:
-        """Give back memory that is no longer needed, if it is time."""
         if (now := time.monotonic()) >= self._trim_due:
             self._lake.trim()
             self._trim_due = now + _TRIM_SECONDS

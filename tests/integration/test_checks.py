@@ -108,50 +108,54 @@ def test_checks_asked_for_alone_look_at_everything_that_is_there(mirror):
     assert looked_at[STATES[0].key, "changes_taken_in"] == changes
 
 
-@pytest.mark.parametrize("dataset", SNAPSHOTS, ids=lambda one: one.name)
-def test_a_damaged_archive_of_a_snapshot_is_found(mirror, dataset):
-    victim = next((mirror.layout.archive / dataset.archive).rglob("*.tar.gz"))
-    good = victim.read_bytes()
-    victim.write_bytes(good[:-1] + b"x")
-    told = ask(mirror, layers.archive_key(dataset))
-    victim.write_bytes(good)
-    assert failed(told) == {"archives_verified"}
-    [one] = told.values()
-    assert f" is damaged: {victim} has the MD5 " in one.description
-    assert f". Remove the file and materialize archive/{dataset.archive} of the snapshot while " in one.description
+def test_damaged_archives_of_snapshots_are_found(mirror):
+    victims = {one: next((mirror.layout.archive / one.archive).rglob("*.tar.gz")) for one in SNAPSHOTS}
+    good = {path: path.read_bytes() for path in victims.values()}
+    for path, content in good.items():
+        path.write_bytes(content[:-1] + b"x")
+    told = ask(mirror, *map(layers.archive_key, SNAPSHOTS))
+    for path, content in good.items():
+        path.write_bytes(content)
+    for dataset, path in victims.items():
+        one = told[layers.archive_key(dataset), "archives_verified"]
+        assert not one.passed
+        assert f" is damaged: {path} has the MD5 " in one.description
+        assert f". Remove the file and materialize archive/{dataset.archive} of the snapshot while " in one.description
 
 
-@pytest.mark.parametrize("dataset", SNAPSHOTS, ids=lambda one: one.name)
-def test_rows_that_a_file_of_a_snapshot_lost_are_found(mirror, dataset):
-    victim = max(mirror.lake_files(dataset.name))
-    good = victim.read_bytes()
-    table = pq.read_table(victim)
-    pq.write_table(table.slice(0, table.num_rows - 1), victim)
-    told = ask(mirror, layers.lake_key(dataset), layers.warehouse_key(dataset))
-    victim.write_bytes(good)
-    in_lake = dataset is SNAPSHOT_ARTICLES  # DuckDB has no rows of its own of these
-    assert failed(told) == {"rows_accounted"} | ({"loaded_whole"} if in_lake else set())
-    description = told[layers.lake_key(dataset), "rows_accounted"].description
-    assert (
-        f": {table.num_rows - 1} rows in {victim}, {table.num_rows} counted. Remove the Parquet file, " in description
-    )
+def test_rows_that_files_of_snapshots_lost_are_found(mirror):
+    victims = {one: max(mirror.lake_files(one.name)) for one in SNAPSHOTS}
+    good = {path: path.read_bytes() for path in victims.values()}
+    tables = {path: pq.read_table(path) for path in good}
+    for path, table in tables.items():
+        pq.write_table(table.slice(0, table.num_rows - 1), path)
+    told = ask(mirror, *(key for one in SNAPSHOTS for key in layers.keys(one)[1:]))
+    for path, content in good.items():
+        path.write_bytes(content)
+    in_lake = (layers.warehouse_key(SNAPSHOT_ARTICLES), "loaded_whole")  # DuckDB has no rows of its own of these
+    wrong = {(layers.lake_key(one), "rows_accounted") for one in SNAPSHOTS} | {in_lake}
+    assert {key for key, one in told.items() if not one.passed} == wrong
+    for dataset, path in victims.items():
+        rows, description = tables[path].num_rows, told[layers.lake_key(dataset), "rows_accounted"].description
+        assert f": {rows - 1} rows in {path}, {rows} counted. Remove the Parquet file, " in description
 
 
-@pytest.mark.parametrize("dataset", SNAPSHOTS, ids=lambda one: one.name)
-def test_a_damaged_file_of_a_snapshot_is_named_and_comes_back(mirror, dataset):
-    victim = max(mirror.lake_files(dataset.name))
-    good, name = victim.read_bytes(), victim.relative_to(mirror.layout.lake).as_posix()
-    victim.write_bytes(good[:100])
-    told = ask(mirror, published.KEY)
-    assert not told[published.KEY, "lake_files_whole"].passed
-    assert told[published.KEY, "lake_files_whole"].description.startswith(f"{name} has 100 bytes, and the ledger says ")
+def test_damaged_files_of_snapshots_are_named_and_come_back(mirror):
+    victims = [max(mirror.lake_files(one.name)) for one in SNAPSHOTS]
+    good = {path.relative_to(mirror.layout.lake).as_posix(): path.read_bytes() for path in victims}
+    for path in victims:
+        path.write_bytes(path.read_bytes()[:100])
+    told = ask(mirror, published.KEY)[published.KEY, "lake_files_whole"]
+    assert not told.passed
+    for name in good:
+        assert f"{name} has 100 bytes, and the ledger says " in told.description
     done = mirror.repair()
-    assert ([file.lake_path for file in done.replaced], done.failed) == ([name], [])
-    assert victim.read_bytes() == good
+    assert ({file.lake_path for file in done.replaced}, done.failed) == (good.keys(), [])
+    assert {name: (mirror.layout.lake / name).read_bytes() for name in good} == good
     assert ask(mirror, published.KEY)[published.KEY, "lake_files_whole"].passed
     mirror.warehouse.apply_changes()
     mirror.warehouse.apply_entity_changes()
-    assert failed(ask(mirror, layers.warehouse_key(dataset), *(one.key for one in STATES))) == set()
+    assert failed(ask(mirror, *map(layers.warehouse_key, SNAPSHOTS), *(one.key for one in STATES))) == set()
 
 
 def test_rows_of_a_snapshot_that_are_missing_or_repeated_in_duckdb_are_found(mirror):

@@ -33,16 +33,6 @@ def heals(mirror: Any, hours: list[datetime]) -> None:
     assert mirror.unfinished() == []
 
 
-def is_at_rest(mirror: Any, hours: list[datetime]) -> None:
-    """One more run downloads nothing, and what is published is all hours."""
-    asked = len(mirror.requests())
-    assert mirror.materialize(hours).success
-    assert len(mirror.requests()) == asked
-    assert mirror.publish().success
-    published = mirror.warehouse.sql("SELECT DISTINCT batch_hour FROM article_changes ORDER BY 1").rows
-    assert [hour for (hour,) in published] == hours
-
-
 # --- the account: every hour would meet it, so the run ends at once ---------------------------------------------------
 
 
@@ -56,6 +46,7 @@ class AccountFault:
         says: What the sentence must hold: what happened, what was kept, what to do.
         known: A run of an older hour went well before.
         asked: Paths that may be asked at most so often during the failing run.
+        logins: Logins of the next run, which heals.
     """
 
     spoil: Callable[[Any], object]
@@ -63,6 +54,7 @@ class AccountFault:
     says: tuple[str, ...]
     known: bool = False
     asked: dict[str, int] = field(default_factory=dict)
+    logins: int = 1
 
 
 def _forget_password(mirror: Any) -> None:
@@ -136,6 +128,7 @@ ACCOUNT_FAULTS = {
         lambda m: m.sandbox.accounts.set_groups(m.username, ["group_3"]),
         ("Could not list the batches of the hour", "403", "Nothing was changed.", "group may not use this"),
         asked={"/v1/login": 1},
+        logins=0,
     ),
     "new password required": AccountFault(
         _be_invited,
@@ -150,13 +143,12 @@ ACCOUNT_FAULTS = {
 def test_a_fault_of_the_account_ends_the_run(mirror: Any, name: str) -> None:
     fault = ACCOUNT_FAULTS[name]
     if fault.known:
-        before = mirror.newest(4)[:1]
-        assert mirror.materialize(before).success
+        assert mirror.materialize(mirror.newest(4)[:1]).success
     kept = {path: path.stat().st_mtime_ns for path in (*mirror.archives(), *mirror.lake_files())}
     rows = mirror.loaded()
     fault.spoil(mirror)
     mirror.sandbox.requests.clear()
-    hours = mirror.newest(2)
+    hours = mirror.newest(1)
 
     made = mirror.materialize(hours)
 
@@ -177,29 +169,13 @@ def test_a_fault_of_the_account_ends_the_run(mirror: Any, name: str) -> None:
     assert mirror.unfinished() == []
 
     fault.mend(mirror)
+    mirror.sandbox.requests.clear()
     assert mirror.materialize(hours).sentence == ""
+    # a spent refresh token is replaced by one login
+    assert len(mirror.requests("/v1/login")) == fault.logins
+    assert len(mirror.requests("/v1/token-refresh")) <= 1
     assert {hour: n for hour, n in mirror.loaded().items() if hour[0] in hours} == mirror.truth(hours)
     assert mirror.unfinished() == []
-
-
-@pytest.mark.parametrize(
-    ("spoil", "refreshes"),
-    [
-        (lambda m: m.sandbox.clock.advance(timedelta(days=91)), 0),
-        (lambda m: (m.sandbox.accounts.exhaust(m.username), m.sandbox.clock.advance(timedelta(hours=24))), 1),
-        (lambda m: m.sandbox.accounts.revoke_all(m.username), 1),
-    ],
-    ids=["expired", "exhausted", "revoked"],
-)
-def test_a_spent_refresh_token_is_replaced_by_one_login(mirror: Any, spoil: Any, refreshes: int) -> None:
-    assert mirror.materialize(mirror.newest(2)[:1]).success
-    spoil(mirror)
-    mirror.sandbox.requests.clear()
-    hours = mirror.newest(2)
-    assert mirror.materialize(hours).success
-    assert len(mirror.requests("/v1/login")) == 1
-    assert len(mirror.requests("/v1/token-refresh")) == refreshes
-    assert {hour: n for hour, n in mirror.loaded().items() if hour[0] in hours} == mirror.truth(hours)
 
 
 def test_a_token_revoked_in_the_middle_of_a_run_is_replaced_once(mirror: Any) -> None:
@@ -235,7 +211,6 @@ def test_a_quota_that_runs_out_ends_the_run_and_keeps_what_came(mirror: Any) -> 
     mirror.sandbox.requests.clear()
     heals(mirror, hours)
     assert len(mirror.requests()) == 3
-    is_at_rest(mirror, hours)
 
 
 # --- names that the service does not have -----------------------------------------------------------------------------
@@ -316,23 +291,12 @@ def test_a_backfill_of_everything_is_not_spoiled_by_hours_from_before_the_mirror
     assert mirror.status_of(oldest + HOUR) == "FAILED"
 
 
-def test_an_hour_past_retention_is_made_anew_from_the_archive(mirror: Any) -> None:
-    hours = mirror.newest(2)
-    assert mirror.materialize(hours, ["archive/batches"]).success
-    mirror.sandbox.clock.advance(timedelta(days=3))
-    mirror.sandbox.requests.clear()
-    made = mirror.materialize(hours)
-    assert made.sentence == ""
-    assert mirror.loaded() == mirror.truth(hours)
-    assert mirror.requests() == []
-
-
 # --- the service and the network: one hour meets it, the others are loaded --------------------------------------------
 
 
 @dataclass
 class Outage:
-    """A fault of one hour that outlasts all retries.
+    """A fault of one hour that outlasts all retries, of each kind one. The client's own tests have the others.
 
     Attributes:
         faults: Arguments of `Faults.add`; `path` is completed by the hour's own.
@@ -356,38 +320,11 @@ OUTAGES = {
         {"path": LIST, "kind": "status", "status": 500},
         ("Could not list the batches", "500", "after 2 retries", "fetched before is kept", "Run this again later"),
     ),
-    "list answers a page": Outage(
-        {"path": LIST, "kind": "html"},
-        ("Could not list the batches", "page of HTML", "What was fetched before is kept.", "Run this again later"),
-    ),
-    "list answers a page with 502": Outage(
-        {"path": LIST, "kind": "status", "status": 502},
-        ("Could not list the batches", "page of HTML", "502", "What was fetched before is kept."),
-        most=9,
-    ),
-    "list answers a page with 403": Outage(
+    "list answers a page with 404": Outage(
         {"path": LIST, "kind": "html", "status": 404},
         ("Could not list the batches", "page of HTML", "404", "Nothing was changed.", "check its addresses"),
         retry=False,
         most=1,
-    ),
-    "list answers 429": Outage(
-        {"path": LIST, "kind": "status", "status": 429, "retry_after": 0},
-        ("Could not list the batches", "429", "Run this again later, or with fewer downloads at once."),
-    ),
-    "list is no list": Outage(
-        {"path": LIST, "kind": "status", "status": 200},
-        ("Could not list the batches", "documented form", "Nothing was changed.", "interface has changed"),
-        retry=False,
-        most=1,
-    ),
-    "download answers 500": Outage(
-        {"path": DOWNLOAD, "kind": "status", "status": 500},
-        ("Could not get the address of enwiki_namespace_0", "500", "What was fetched before is kept."),
-    ),
-    "download answers a page": Outage(
-        {"path": DOWNLOAD, "kind": "html"},
-        ("Could not get the address of enwiki_namespace_0", "page of HTML", "What was fetched before is kept."),
     ),
     "download answers 429": Outage(
         {"path": DOWNLOAD, "kind": "status", "status": 429},
@@ -413,12 +350,6 @@ OUTAGES = {
         {"path": DOWNLOAD, "kind": "status", "status": 503, "where": "objects"},
         ("Could not fetch enwiki_namespace_0", "503", "bytes are kept", "goes on from there"),
         most=1,
-    ),
-    "truncated under a good MD5": Outage(
-        {"path": DOWNLOAD, "kind": "gzip_truncated"},
-        ("fetched twice", "Nothing was landed", "tell the vendor"),
-        retry=False,
-        most=2,
     ),
 }
 
@@ -472,16 +403,10 @@ def test_outages_cost_an_hour_each_and_the_next_run_heals_them(mirror: Any, retr
 # --- faults that the run itself gets over -----------------------------------------------------------------------------
 
 PASSING = {
-    "500 twice": ({"path": LIST, "kind": "status", "status": 500, "count": 2}, {LIST: 3}),
-    "page of HTML twice": ({"path": LIST, "kind": "html", "count": 2}, {LIST: 3}),
     "502 twice": ({"path": DOWNLOAD, "kind": "status", "status": 502, "count": 2}, {DOWNLOAD: 3}),
-    "429 twice": ({"path": DOWNLOAD, "kind": "status", "status": 429, "retry_after": 0, "count": 2}, {DOWNLOAD: 3}),
     "signed address expired": ({"path": DOWNLOAD, "kind": "expired"}, {DOWNLOAD: 2}),
     "body cut": ({"path": DOWNLOAD, "kind": "cut"}, {DOWNLOAD: 1}),
-    "body cut at once": ({"path": DOWNLOAD, "kind": "cut", "after": 0}, {DOWNLOAD: 1}),
-    "length too great": ({"path": DOWNLOAD, "kind": "length", "delta": 7}, {DOWNLOAD: 2}),
     "wrong bytes once": ({"path": DOWNLOAD, "kind": "flip"}, {DOWNLOAD: 2, "/enwiki_namespace_0": 1}),
-    "damaged once": ({"path": DOWNLOAD, "kind": "gzip_truncated"}, {DOWNLOAD: 2, "/enwiki_namespace_0": 1}),
 }
 
 
@@ -526,16 +451,14 @@ def test_a_body_cut_in_one_run_is_gone_on_with_in_the_next(mirror: Any) -> None:
 
 DAMAGES = {
     "truncated": ({"kind": "gzip_truncated"}, ("gzip data is damaged or cut off", "Nothing of it was landed.")),
-    "cut to nothing": ({"kind": "gzip_truncated", "keep": 0.0}, ("the archive is empty (0 bytes)", "Nothing of it")),
-    "without member": ({"kind": "empty"}, ("it holds no member at all", "Nothing of it was landed.")),
     "without ndjson": ({"kind": "no_ndjson"}, ("it holds no .ndjson member, only README.txt", "Nothing of it")),
 }
 
 
 def test_damaged_archives_cost_their_hours_until_the_service_replaces_them(mirror: Any) -> None:
-    hours = mirror.newest(len(DAMAGES) + 2)
-    good = [hours[0], hours[-1]]
-    bad = dict(zip(DAMAGES, hours[1:-1], strict=True))
+    good, *hours = mirror.newest(len(DAMAGES) + 1)
+    bad = dict(zip(DAMAGES, hours, strict=True))
+    hours = [good, *hours]
     for name, (damage, _) in DAMAGES.items():
         mirror.sandbox.faults.add(path=mirror.download_path(bad[name], "enwiki"), listed=True, **damage)
 
@@ -547,7 +470,7 @@ def test_damaged_archives_cost_their_hours_until_the_service_replaces_them(mirro
     assert made.allow_retries is False
     others = {place: count for place, count in mirror.truth(list(bad.values())).items() if place[1] != "enwiki"}
     assert others
-    assert mirror.loaded() == mirror.truth(good) | others
+    assert mirror.loaded() == mirror.truth([good]) | others
     assert mirror.unfinished() == []
     for line, (name, (_, says)) in zip(told, DAMAGES.items(), strict=True):
         hour = bad[name]
@@ -565,7 +488,7 @@ def test_damaged_archives_cost_their_hours_until_the_service_replaces_them(mirro
         files = [path for path in mirror.lake_files() if f"hour={hour:%H}" in str(path)]
         assert not [path for path in files if path.name.startswith("en")], name
         assert mirror.states()[hour, "enwiki"] == "missing", name
-    assert {mirror.status_of(hour) for hour in good} == {"MATERIALIZED"}
+    assert mirror.status_of(good) == "MATERIALIZED"
     # while the service offers the same bytes, the same sentences and no second download
     asked = len(mirror.requests())
     assert mirror.materialize(bad.values()).sentence.split("\n")[1:] == told
@@ -573,7 +496,6 @@ def test_damaged_archives_cost_their_hours_until_the_service_replaces_them(mirro
 
     mirror.sandbox.faults.clear()
     heals(mirror, hours)
-    is_at_rest(mirror, hours)
     assert {len(mirror.archives(hour)) for hour in bad.values()} == {3}
 
 
@@ -614,8 +536,6 @@ def test_bad_lines_are_rejected_whole_and_every_other_loaded(mirror: Any) -> Non
     assert made.checks["rejects_share"] is False
     assert made.checks["rows_accounted"] is True
     assert len(mirror.lake_files("rejects")) == len(LINES)
-    assert mirror.publish().success
-    assert mirror.warehouse.sql("SELECT count(*) FROM rejects").rows == [(len(LINES),)]
 
     mirror.sandbox.faults.clear()
     heals(mirror, hours)
@@ -637,8 +557,6 @@ def test_a_line_of_twenty_megabytes_is_a_row_like_any_other(mirror: Any) -> None
     expected = mirror.truth(hours)
     expected[hours[0], "enwiki"] += 1
     assert mirror.loaded() == expected
-    mirror.sandbox.faults.clear()
-    heals(mirror, hours)
 
 
 def test_an_archive_without_a_line_is_an_empty_hour_and_not_a_failure(mirror: Any) -> None:

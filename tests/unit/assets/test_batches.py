@@ -14,7 +14,6 @@ from resources.datasets import ARTICLE_CHANGES
 from resources.enterprise import errors
 from resources.lake import ArchiveError
 from resources.tables import HourState
-from tests.unit.assets.conftest import record
 from tests.unit.enterprise.conftest import HOUR
 from tests.unit.error_trees import ENTERPRISE
 
@@ -189,11 +188,3 @@ def test_one_damaged_archive_fails_the_hour_and_the_others_are_converted(bench):
     assert bench.said == []
     # other bodies are another conversion
     assert all(one.converted for one in bench.convert(archived, bodies=("html",)))
-
-
-def test_a_line_that_is_no_record_is_a_reject_and_the_hour_is_loaded_without_it(bench):
-    bench.serve("enwiki", record(1), b"{broken", record(2))
-    archived = bench.fetch(EN)
-    (made,) = bench.convert(archived)
-    load = batches.load_hour(archived, [made], bench.warehouse)
-    assert (load.row_count, load.reject_count) == (2, 1)

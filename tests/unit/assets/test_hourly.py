@@ -198,23 +198,6 @@ def test_an_odd_record_of_nobody_may_be_of_each_project_that_is_not_named(bench,
     assert bench.states() == {(HOUR, "enwiki", 0): "loaded", (HOUR, "frwiki", 0): "missing"}
 
 
-def test_an_hour_that_fails_is_red_with_its_sentence_and_the_others_are_loaded(bench, materialize):
-    bench.serve("enwiki", 1)
-    # its list names a file that is not there
-    bench.fake.script("/v2/batches/2026-11-01/04", json_reply(list(bench.fake.records.values())))
-    bench.serve_next()
-    told = materialize([BEFORE, HOUR, NEXT])
-    assert told.made == {key: [HOUR, NEXT] for key in ALL}
-    assert told.failure is not None
-    assert told.failure.startswith("1 of 3 hours failed. The other 2 are loaded and stay.\n- 2026-11-01 04:00: ")
-    assert set(told.noted) == {(key, BEFORE) for key in ALL}
-    assert bench.states() == {
-        (BEFORE, "enwiki", 0): "missing",
-        (HOUR, "enwiki", 0): "loaded",
-        (NEXT, "enwiki", 0): "absent",
-    }
-
-
 @pytest.mark.parametrize("kind", [errors.AuthenticationError, errors.DiskFull], ids=lambda kind: kind.__name__)
 def test_an_hour_that_is_loaded_is_not_counted_as_failed_by_an_error_that_ends_the_run(
     bench, materialize, monkeypatch, kind

@@ -10,7 +10,6 @@ from assets import layers
 from assets.steps.converting import NotArchivedError
 from resources import datasets
 from resources.datasets import ARTICLE_CHANGES
-from resources.enterprise import errors
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed
 from resources.formatting import size_text
 from resources.tables import HourState
@@ -45,15 +44,6 @@ def test_hours_that_cannot_be_planned_fail_alone_and_stand_in_the_coverage(bench
     assert len(bench.said) == 2
 
 
-def test_what_would_meet_every_hour_ends_the_planning_at_once(bench):
-    bench.fake.password = "another"
-    run = bench.run()
-    with pytest.raises(errors.AuthenticationError):
-        run.plan([HOUR, NEXT], bench.client)
-    assert (run.plans, run.failed) == ({}, {})  # whoever called decides
-    assert len(bench.fake.api.seen("/v1/login")) == 1
-
-
 def test_an_hour_past_the_retention_that_is_archived_comes_from_the_archive(bench):
     bench.serve("enwiki", 1, 2)
     bench.fetch(("enwiki", 0))
@@ -73,13 +63,6 @@ def test_an_hour_past_the_retention_that_is_archived_comes_from_the_archive(benc
         assert found[name.replace("bytes", "size")] == size_text(found[name])
     assert layers[WAREHOUSE].metadata["dagster/partition_row_count"] == 2
     assert bench.downloads() == asked
-
-
-def test_a_disk_that_is_too_small_ends_the_run_before_anything_is_fetched(bench):
-    bench.serve("enwiki", 1)
-    with pytest.raises(errors.DiskFull):
-        bench.run(min_free_gb=1e6).plan([HOUR], bench.client)
-    assert bench.downloads() == 0
 
 
 @pytest.mark.parametrize(
@@ -197,14 +180,3 @@ def test_the_first_error_is_told_though_the_coverage_cannot_be_noted_either(benc
     assert run.failed == {HOUR: error}
     assert len(error.__notes__) == 1
     assert error.__notes__[0].startswith("The coverage could not be noted either: ")
-
-
-def test_a_failure_of_the_list_is_the_hours_own(bench):
-    bench.serve("enwiki", 1)
-    bench.serve_next()
-    bench.fake.script("/v2/batches/2026-11-01/05", *[error_reply(500, "Internal")] * 9)
-    run = bench.run()
-    run.plan([HOUR, NEXT], bench.client)
-    assert {hour: type(error) for hour, error in run.failed.items()} == {HOUR: errors.ServiceUnavailable}
-    assert list(run.plans) == [NEXT]
-    assert set(bench.states().values()) == {HourState.MISSING}

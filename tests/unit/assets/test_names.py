@@ -128,5 +128,5 @@ def test_without_the_network_the_sentence_says_what_was_compared(nowhere, layout
 
 
 def test_of_many_unknown_names_ten_are_named(client, layout):
-    with pytest.raises(names.UnknownNameError, match=r"qq9q and 890 more\. Nothing"):
-        names.check(client, layout, [f"qq{number}q" for number in range(900)])
+    with pytest.raises(names.UnknownNameError, match=r"qq9q and 20 more\. Nothing"):
+        names.check(client, layout, [f"qq{number}q" for number in range(30)])

@@ -18,7 +18,7 @@ import uvicorn
 from resources.sandbox.api import streams
 from resources.sandbox.api.app import OPERATIONS, service_app
 from resources.sandbox.api.control import Control
-from resources.sandbox.api.middleware import Journal, dated, misbehaving
+from resources.sandbox.api.middleware import Journal, misbehaving
 from resources.sandbox.api.operations import API_NAME, OBJECTS_NAME, REALTIME_NAME, Service
 from resources.sandbox.clock import Clock
 from resources.sandbox.preparation import Preparation
@@ -60,7 +60,7 @@ class Sandbox(Service):
         )
         super().__init__(settings, world, clock, (api, downloads, realtime))
         self.operations = (*OPERATIONS, *streams.OPERATIONS)
-        self.journal = Journal()
+        self.journal = Journal(clock)
         control = Control(self, self.journal)
 
         def app(operations: tuple[Operation, ...]) -> ASGIApp:
@@ -70,7 +70,7 @@ class Sandbox(Service):
         store = objects.object_store(self.areas, self.signer)
         store = misbehaving(store, self.faults, "objects", objects.api_path)
         apps = (app(OPERATIONS), store, app(streams.OPERATIONS))
-        self._servers = [_server(dated(self.journal.watch(one), clock)) for one in apps]
+        self._servers = [_server(self.journal.watch(one)) for one in apps]
         self._sockets = sockets
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="sandbox", daemon=True)
 

@@ -35,21 +35,6 @@ _BALANCER_STATUSES = frozenset({502, 503, 504})
 _SLICE_SECONDS = 0.02
 
 
-def dated(app: ASGIApp, clock: Clock) -> ASGIApp:
-    """Return an application whose answers carry the clock's moment as their `Date`."""
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        async def dating(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                moment = format_datetime(clock.now(), usegmt=True).encode()
-                message = {**message, "headers": [*message.get("headers", ()), (b"date", moment)]}
-            await send(message)
-
-        await app(scope, receive, dating)
-
-    return answer
-
-
 class Seen(NamedTuple):
     """One request, as answered."""
 
@@ -69,9 +54,10 @@ class Requests(list[Seen]):
 
 
 class Journal:
-    """Notes requests and keeps the time of the last one. Safe for threads."""
+    """Dates answers by the sandbox's clock, notes requests and keeps the time of the last one. Safe for threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.requests = Requests()
         self._lock = threading.Lock()
         self._in_flight = 0
@@ -83,12 +69,15 @@ class Journal:
             return 0.0 if self._in_flight else time.monotonic() - self._last
 
     def watch(self, app: ASGIApp) -> ASGIApp:
-        """The app, with its requests noted as their answers begin."""
+        """Return the app with its requests noted, and its answers dated, as they begin."""
 
         async def watched(scope: Scope, receive: Receive, send: Send) -> None:
             async def noting(message: Message) -> None:
-                if message["type"] == "http.response.start" and not scope["path"].startswith(CONTROLS):
-                    self.requests.note(Seen(scope["method"], scope["path"], int(message["status"])))
+                if message["type"] == "http.response.start":
+                    if not scope["path"].startswith(CONTROLS):
+                        self.requests.note(Seen(scope["method"], scope["path"], int(message["status"])))
+                    moment = format_datetime(self._clock.now(), usegmt=True).encode()
+                    message = {**message, "headers": [*message.get("headers", ()), (b"date", moment)]}
                 await send(message)
 
             self._count(1)

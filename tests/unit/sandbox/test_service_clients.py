@@ -193,15 +193,6 @@ def test_both_ports_answer_on_both_addresses_of_localhost(real, address):
     assert identity.json()["object_url"] == real.sandbox.object_url
 
 
-def test_a_download_by_a_range_and_its_head(real):
-    for path in DOWNLOADS:
-        head = real.call(path, "HEAD")
-        answer = real.call(path, headers={"Range": "bytes=10-19"}, allow_redirects=True)
-        assert (answer.status_code, len(answer.content)) == (206, 10)
-        assert answer.headers["Content-Range"] == f"bytes 10-19/{head.headers['Content-Length']}"
-        assert answer.headers["ETag"] == head.headers["ETag"]
-
-
 def test_a_request_whose_client_leaves_early_is_spent_and_in_the_log(client):
     client.login()
     host = urlsplit(client.sandbox.url)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from resources.sandbox.api.middleware import Journal, Requests, Seen
+from resources.sandbox.clock import Clock
 
 
 def control(client, method, path, **options):
@@ -130,7 +131,7 @@ def test_the_log_has_a_bound_and_no_query(client, monkeypatch):
 
 
 def test_idleness(client):
-    journal = Journal()
+    journal = Journal(Clock())
     assert journal.idle_seconds() < 5
     journal._last -= 100
     assert journal.idle_seconds() >= 100

@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import tarfile
-import threading
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -15,7 +14,6 @@ from itertools import pairwise
 import pytest
 
 from resources.sandbox.settings import Settings
-from resources.sandbox.store import archives
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.store.snapshot_store import Export, SnapshotStore
 from resources.sandbox.world.census import Standing
@@ -222,56 +220,6 @@ class TestKeeping:
         assert len(list(tmp_path.rglob("whole.*"))) == 1
         assert snapshot.path.read_bytes() == content
         assert snapshot.chunks[0].path.read_bytes() == chunk
-
-    def test_threads_wait_for_one_maker(self, tmp_path):
-        store, made, found = SnapshotStore(tmp_path, "1", 50, single_member=False), [], []
-
-        def lines():
-            made.append(1)
-            return [b"a"] * 100
-
-        threads = [
-            threading.Thread(target=lambda: found.append(store.holding(Export("x", 1), lines))) for _ in range(6)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(made) == 1
-        assert found == [found[0]] * 6
-
-    def test_a_failed_making_leaves_nothing_and_is_repeated(self, tmp_path, monkeypatch):
-        store = SnapshotStore(tmp_path, "1", 50, single_member=False)
-
-        def breaks():
-            yield b"a" * 60
-            yield b"b"
-            raise RuntimeError("stop")
-
-        with pytest.raises(RuntimeError, match="stop"):
-            store.holding(Export("x", 1), breaks)
-        with monkeypatch.context() as patched:
-            patched.setattr(
-                archives.os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device"))
-            )
-            with pytest.raises(OSError, match="No space left"):
-                store.holding(Export("x", 1), lambda: [b"a"])
-        assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-        assert store.holding(Export("x", 1), lambda: [b"a"]) is not None
-
-    def test_another_process_was_first(self, tmp_path):
-        def lines():
-            SnapshotStore(tmp_path, "1", 50, single_member=False).holding(Export("x", 1), lambda: [b"a"])
-            return [b"a"]
-
-        holding = SnapshotStore(tmp_path, "1", 50, single_member=False).holding(Export("x", 1), lines)
-        assert members_of(holding.whole.path)[0][1] == b"a\n"
-
-    def test_snapshots_of_another_form_make_way(self, tmp_path):
-        old = SnapshotStore(tmp_path, "old", 50, single_member=False).holding(Export("x", 1), lambda: [b"a"])
-        new = SnapshotStore(tmp_path, "new", 50, single_member=False).holding(Export("x", 1), lambda: [b"a"])
-        assert new.whole.path.exists()
-        assert not old.whole.path.exists()
 
 
 MEASURE = """

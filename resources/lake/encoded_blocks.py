@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from resources.lake.archive.buffers import Block, LongLine
+from resources.lake.decode.rejected import Rejects
 from resources.lake.parquet.writer import encode
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class BlockEncoder:
             rows = self.reader.read(block.view, "", 0, 0)
             block.release()
             rejected = self.rejects.of_block(rows.rejects, block) if rows.rejects else None
-            rows.rejects = ()
+            rows.rejects = Rejects.of(())
             changes = rows.batch.column("change_type") if "change_type" in rows.batch.schema.names else []
             return EncodedBlock(
                 rows=encode(rows.batch, self.reader.table, level=self.level) if len(rows.batch) else None,

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.datasets.live import LiveFile, Run
-    from resources.lake.decode.rejected import Reject
     from resources.lake.layout import Layout
     from resources.tables import Table
 
@@ -85,11 +84,10 @@ class _Rejects:
         self._packers = packer(), packer()
         self._packed: tuple[list[bytes], list[bytes]] = [], []
 
-    def add(self, rejects: Sequence[Reject]) -> None:
+    def add(self, some: Rejects) -> None:
         """Add those of a block."""
-        if not rejects:
+        if not some:
             return
-        some = Rejects.of(rejects)
         for texts, zipped, packed in zip((some.lines(), some.reason_lines()), self._packers, self._packed, strict=True):
             packed.append(zipped.compress(texts))
         self.first_reason = self.first_reason or some.reasons[0].as_py()
@@ -315,10 +313,7 @@ def _runs(step: Step, before: Step, run: Run | None) -> tuple[Run, ...]:
     run = replace(
         run,
         event_count=so_far.event_count + step.row_count,
-        other_count=so_far.other_count + step.other_count,
-        duplicate_count=so_far.duplicate_count + step.duplicate_count,
-        reject_count=so_far.reject_count + step.reject_count,
-        reset_count=so_far.reset_count + step.reset_count,
+        **{name: getattr(so_far, name) + getattr(step, name) for name in COUNTS if name != "row_count"},
     )
     return (*earlier[1 - _RUNS :], run)
 

@@ -24,13 +24,12 @@ from resources.lake.parquet.writer import ParquetFile, Unfinished, encode
 from resources.tables import REJECTED_LINES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
     from types import TracebackType
 
     from resources.lake.archive.buffers import Block, LongLine
     from resources.lake.archives import Archive
-    from resources.lake.decode.rejected import Reject
     from resources.lake.layout import Layout
     from resources.storage import Storage
 
@@ -59,9 +58,8 @@ class RejectTable:
     archive_name: str
     lines_path: str
 
-    def of_block(self, rejects: Sequence[Reject], block: Block) -> Rejected:
+    def of_block(self, some: Rejects, block: Block) -> Rejected:
         """The rejects of a block, whose places are those in the block."""
-        some = Rejects.of(rejects)
         sizes = pc.cast(pc.binary_length(some.raws.dictionary), pa.int64()).take(some.raws.indices)
         is_long = pc.greater(sizes, RAW_BYTES_MAX)
         raws, long = some.raws, []

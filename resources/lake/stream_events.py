@@ -40,15 +40,14 @@ _IDENTIFIER_MAX = 255
 
 def events_in(
     piece: memoryview, reader: RecordReader, earliest: datetime, latest: datetime
-) -> tuple[pa.RecordBatch, Sequence[Reject]]:
+) -> tuple[pa.RecordBatch, Rejects]:
     """The events in some lines, which were published between two moments, and the lines that are none."""
     rows = reader.read(piece, "stream", 1, 0)
     batch, rejects = rows.batch, rows.rejects
     if wrong := _faults(batch, earliest, latest):
-        some = Rejects.of(rejects, "stream")
-        lines = _lines_of_rows(bytes(piece), {*some.line_numbers.to_pylist()})
+        lines = _lines_of_rows(bytes(piece), {*rejects.line_numbers.to_pylist()})
         more = [Reject("stream", lines[row][0], 0, reason, lines[row][1]) for row, reason in sorted(wrong.items())]
-        rejects = merged([some, Rejects.of(more, "stream")])
+        rejects = merged([rejects, Rejects.of(more, "stream")])
         batch = batch.filter(pa.array([row not in wrong for row in range(len(batch))], pa.bool_()))
     return _with_places(batch), rejects
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from resources.lake.decode.records import RecordReader, Reject
+from resources.lake.decode.records import RecordReader, Reject, Rejects
 from resources.lake.decode.strict import read_record
 from resources.lake.decode.strict_json import Bad
 from tests.e2e.conftest import PATIENCE_SECONDS, bare
@@ -78,7 +78,7 @@ def older_converter(patch: pytest.MonkeyPatch, of: Callable[[RecordReader], bool
             place += len(line) + 1
         rows = original(self, memoryview(b"\n".join(kept)), member, first, offset)
         rows.line_count += len(refused)
-        rows.rejects = sorted([*rows.rejects, *refused], key=lambda reject: reject.line_number)
+        rows.rejects = Rejects.of(sorted([*rows.rejects, *refused], key=lambda reject: reject.line_number))
         return rows
 
     patch.setattr(VERSION, 0)

@@ -24,7 +24,6 @@ from resources.lake.decode.rejected import (
     SHORT,
     UNDECIDED,
     LeftLines,
-    Reject,
     Rejects,
     merged,
     reasons_of,
@@ -34,7 +33,7 @@ from resources.lake.decode.strict_json import Bad
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from resources.lake_files import Drift
     from resources.tables import Column, Table
@@ -58,7 +57,7 @@ class Rows:
 
     batch: pa.RecordBatch
     line_count: int
-    rejects: Sequence[Reject] = ()
+    rejects: Rejects
     drift: list[Drift] = field(default_factory=list)
 
 

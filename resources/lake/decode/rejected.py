@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from resources.formatting import legible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
 #: Characters of a reason; some name a key of the line.
 REASON_MAX = 500
@@ -118,7 +118,7 @@ class Reject:
 
 
 @dataclass(frozen=True, eq=False)
-class Rejects(Sequence[Reject]):
+class Rejects:
     """Lines that could not be converted, in order, in columns: what `Reject` says of each."""
 
     member: str
@@ -130,8 +130,6 @@ class Rejects(Sequence[Reject]):
     @classmethod
     def of(cls, rejects: Iterable[Reject], member: str = "") -> Rejects:
         """Convert rejects to columns."""
-        if isinstance(rejects, Rejects):
-            return rejects
         each = list(rejects)
         return cls(
             each[0].member if each else member,
@@ -162,15 +160,8 @@ class Rejects(Sequence[Reject]):
             for values in zip(*(column.to_pylist() for column in self.columns), strict=True)
         )
 
-    @overload
-    def __getitem__(self, index: int) -> Reject: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Reject]: ...
-    def __getitem__(self, index: int | slice) -> Reject | list[Reject]:
-        return [*self][index]
-
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and [*self] == [*other]
+        return isinstance(other, Iterable) and [*self] == [*other]
 
     __hash__ = None  # type: ignore[assignment]
 

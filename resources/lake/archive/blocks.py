@@ -252,7 +252,8 @@ def read_blocks(
     """
     contents = Contents() if contents is None else contents
     with path.open("rb") as file:
-        # what igzip.IGzipFile reads through; it decompresses straight into our buffers
+        # isal 1.9: igzip.IGzipFile reads through this class, and copies. Use it once its `readinto` does not copy.
+        # `test_private_names_of_libraries_are_where_they_were` notices a change.
         gunzip = isal_zlib._GzipReader(file, _READ_BYTES)  # noqa: SLF001
         stream = TarStream(gunzip.readinto, partial(ArchiveError, path))
         if not path.stat().st_size:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from resources.lake.decode.records import RecordReader, Reject, Rejects
+from resources.lake.decode.records import RecordReader
+from resources.lake.decode.rejected import Reject, Rejects
 from resources.lake.decode.strict import read_record
 from resources.lake.decode.strict_json import Bad
 from tests.e2e.conftest import PATIENCE_SECONDS, bare

@@ -52,7 +52,7 @@ def test_an_hour_past_the_retention_that_is_archived_comes_from_the_archive(benc
     asked = bench.downloads()
     run = bench.run()
     run.plan([HOUR], bench.client)
-    assert (run.plans, run.failed) == ({}, {})
+    assert (run.plans, run.failed, run.gone) == ({}, {}, {})
     layers = {layer.key: layer for layer in run.ingest(HOUR, ALL, bench.client)}
     assert list(layers) == ALL
     assert layers[ARCHIVE].metadata["requests"] == 0

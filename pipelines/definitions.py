@@ -19,12 +19,11 @@ import dagster as dg
 
 from assets import compacted, coverage_checks, current, layers, partitions, published, report
 from assets.families import hourly, lists, lookups, snapshots, streams
-from pipelines.automation.jobs import build_jobs, stream
-from pipelines.automation.schedules import build_schedules
+from pipelines.automation.jobs import build_jobs, build_schedules, stream
 from pipelines.automation.sensors import build_sensors
 from pipelines.embedding import Prefix
 from pipelines.process.processes import executor
-from pipelines.report import attention, page
+from pipelines.report import page
 from resources import connection, datasets
 from resources import settings as settings_module
 from resources.adapters import build_resources
@@ -150,7 +149,7 @@ def build_defs(
         asset_checks=named.checks(
             (
                 *coverage_checks.CHECKS,
-                coverage_checks.nothing_needs_attention(functools.partial(attention.sentences, settings)),
+                coverage_checks.nothing_needs_attention(functools.partial(page.sentences, settings)),
             )
         ),
         jobs=[*build_jobs(mirrored, offered, named), stream(named)],

@@ -3,10 +3,15 @@
 The decision depends on the loaded hours and the runs in progress, never on earlier requests. An hour that the service
 has and that is not loaded is requested again, even if earlier runs were killed. So nothing is stored between two
 evaluations, and an evaluation costs a few requests, however many hours are missing.
+
+A run that failed for good (a refused account, an unknown name, a used-up quota) would fail alike each time, and a wrong
+password that is sent again and again locks the account. So the cause is checked before such hours are requested again,
+and each refusal makes the wait longer.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -14,12 +19,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import dagster as dg
 
-from assets import run_tags
+from assets import names, run_tags
 from assets.layers import keys
 from assets.partitions import HOUR, hour_of, recent_hours
 from pipelines.embedding import prefix_of
 from resources.datasets import ARTICLE_CHANGES, RETENTION
 from resources.enterprise import read_listing
+from resources.enterprise.data_api import UNCOUNTED
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed
 from resources.formatting import counted, moment_text
 from resources.tables import RECHECKS, HourState
@@ -46,6 +52,8 @@ WAITS: Final = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=4))
 
 #: How long the runs of a backfill may take to be there. They say which hours it brings in.
 LAUNCHING: Final = timedelta(minutes=5)
+#: Definitions are loaded with the settings: what was refused before then may be mended.
+LOADED_AT = datetime.now(UTC)
 
 _ARTICLES: Final = keys(ARTICLE_CHANGES)
 #: States of which a run over the hour changes nothing.
@@ -141,8 +149,7 @@ class Open(NamedTuple):
         if self.waiting:
             parts.append(
                 f"{len(self.waiting)} failed, and no run is requested before {moment_text(min(self.waiting.values()))} "
-                "UTC (runs that are started by "
-                "hand do not change that)"
+                "UTC (runs that are started by hand do not change that)"
             )
         return f"{counted(len(self.busy) + len(self.waiting), 'hour')} missing: {', '.join(parts)}."
 
@@ -264,3 +271,74 @@ def spans(hours: Iterable[datetime]) -> list[Span]:
         found.append(Span(within[0], within[-1]))
         rest = rest[len(within) :]
     return [*found[:1], *found[1:][-1:], *found[1:-1]]
+
+
+def hindrance(
+    hours: Sequence[datetime],
+    client: EnterpriseClient,
+    layout: Layout,
+    scope: Collection[tuple[str, int]],
+    now: datetime,
+    dataset: Dataset,
+) -> str | None:
+    """Return the reason why a run over hours (oldest first) would fail as the last one did; None: it need not.
+
+    At most five requests.
+
+    Raises:
+        MirrorError: The account is refused, the service does not have a name, or does not answer.
+    """
+    certain = [hour for hour in hours if now - hour > LATE] or hours
+    with suppress(NotPublishedYet, RetentionPassed):
+        named = {(one.project_id, one.namespace_id) for one in client.hours.listing(certain[-1], dataset).records}
+        absent = [place for place in scope if place not in named]
+        names.check(client, layout, [project for project, _ in absent], [number for _, number in absent])
+    quota = client.account.quotas().get(UNCOUNTED)
+    if quota is None or not quota.exhausted:
+        return None
+    return (
+        f"The account has used {quota.used:,} of its {quota.limit:,} {UNCOUNTED} units. No hour is asked for until the "
+        "vendor has reset the counters (monthly) or allows more."
+    )
+
+
+def waiting(cursor: str | None, now: datetime) -> str | None:
+    """Return why the service, which refused the account, is left alone now; None: it may be asked.
+
+    `cursor` is the cursor of a sensor (`noted`).
+    """
+    refused_at, count = _refused(cursor)
+    if not count or now >= (again := refused_at + WAITS[min(count, len(WAITS)) - 1]):
+        return None
+    return (
+        f"The service refused the account, and refused passwords lock it: it is asked again at {moment_text(again)} "
+        "UTC, or as soon as the definitions are loaded again."
+    )
+
+
+def noted(cursor: str | None, now: datetime) -> str:
+    """Return the cursor of a sensor that the service has refused now."""
+    return json.dumps([now.isoformat(), _refused(cursor)[1] + 1])
+
+
+def _refused(cursor: str | None) -> tuple[datetime, int]:
+    """The last refusal and the number of refusals in a row, since the definitions were loaded."""
+    at, count = json.loads(cursor) if cursor else (LOADED_AT.isoformat(), 0)
+    refused_at = datetime.fromisoformat(at)
+    return refused_at, count if refused_at >= LOADED_AT else 0
+
+
+def refusal_of(instance: dg.DagsterInstance, run: dg.DagsterRun, ended_at: datetime) -> str | None:
+    """Return the sentence of a failed run whose account was refused.
+
+    None: it failed otherwise, or the definitions were loaded since.
+    """
+    if ended_at < LOADED_AT:
+        return None
+    for record in instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records:
+        event = record.event_log_entry.dagster_event
+        told = None if event is None else event.step_failure_data.user_failure_data
+        said = {} if told is None else {name: value.value for name, value in told.metadata.items()}
+        if told is not None and (said.get("unavailable"), said.get("retryable")) == ("service", False):
+            return told.description
+    return None

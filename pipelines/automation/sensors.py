@@ -13,7 +13,7 @@ from assets.layers import unprefixed
 from assets.partitions import key_of
 from assets.published import WHEN_DUE
 from assets.steps import snapshot, stream
-from pipelines.automation import discovery, failure_hook, jobs, refusals
+from pipelines.automation import discovery, failure_hook, jobs
 from pipelines.embedding import ALONE, Prefix, deferred
 from pipelines.process import processes
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
@@ -44,8 +44,7 @@ _RUNS = 20
         job_name=prefix.name(jobs.HOURS),
         minimum_interval_seconds=600,
         description="Compares the service's last 48 hours with what is loaded and requests what is missing, in at most "
-        "three runs. An "
-        "outage of 48 hours is data loss, so leave this sensor on.",
+        "three runs. An outage of 48 hours is data loss, so leave this sensor on.",
     )
 )
 def discover_hours(
@@ -56,8 +55,8 @@ def discover_hours(
     prefix: Prefix,
 ) -> dg.SensorResult | dg.SkipReason:
     """Ask for a run per span of missing hours. A few requests, whatever is missing."""
-    if (again := refusals.until(context.cursor, datetime.now(UTC))) is not None:
-        return dg.SkipReason(refusals.waiting(again))
+    if (why := discovery.waiting(context.cursor, datetime.now(UTC))) is not None:
+        return dg.SkipReason(why)
     requests, reasons = [], []
     for dataset in datasets(Family.HOURLY):
         if not enterprise.scope_of(dataset):
@@ -76,7 +75,7 @@ def discover_hours(
 def _refused(context: dg.SensorEvaluationContext, error: MirrorError) -> dg.SkipReason:
     """Return the reason why no run is requested, and record that the service refused the account."""
     if isinstance(error, AuthenticationError):
-        context.update_cursor(refusals.noted(context.cursor, datetime.now(UTC)))
+        context.update_cursor(discovery.noted(context.cursor, datetime.now(UTC)))
     return dg.SkipReason(sentence(error))
 
 
@@ -103,7 +102,7 @@ def _missing(
         return open_.sentence
     with enterprise.client(_ANSWER_SECONDS) as client:
         if discovery.have_failed(wanted, context.instance, now, keys):
-            hindrance = refusals.hindrance(wanted, client, lake.layout, enterprise.scope_of(dataset), now, dataset)
+            hindrance = discovery.hindrance(wanted, client, lake.layout, enterprise.scope_of(dataset), now, dataset)
             if hindrance is not None:
                 return hindrance
         wanted = discovery.published(wanted, client, now, dataset)
@@ -134,8 +133,7 @@ def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
         # often, because a look at a service that is slow to answer ends after seconds; listing costs no quota (assumed)
         minimum_interval_seconds=600,
         description="Compares the versions of the service's snapshots with the archived ones, and requests a run for "
-        "each that "
-        "differs. A run costs quota, and disk space for a whole project, so this sensor is off by default.",
+        "each that differs. A run costs quota, and disk space for a whole project, so this sensor is off by default.",
     )
     @prefix.adapted
     def look(
@@ -144,8 +142,8 @@ def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
         """Ask for one run per new version of a mirrored snapshot."""
         if not (scope := enterprise.scope_of(dataset)):
             return dg.SkipReason(f"{dataset.name} is not mirrored.")
-        if (again := refusals.until(context.cursor, datetime.now(UTC))) is not None:
-            return dg.SkipReason(refusals.waiting(again))
+        if (why := discovery.waiting(context.cursor, datetime.now(UTC))) is not None:
+            return dg.SkipReason(why)
         try:
             with enterprise.client(_ANSWER_SECONDS) as client:
                 listing = client.snapshots.listing(dataset)
@@ -177,8 +175,7 @@ def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Applies loaded hours and snapshots to the current articles and publishes, as often as WME_PUBLISH "
-        "allows. It only "
-        "works locally, so it is on by default.",
+        "allows. It only works locally, so it is on by default.",
     )
 )
 def publish_pending(
@@ -225,8 +222,7 @@ def _brings_hours(run: dg.DagsterRun, prefix: Prefix = ALONE) -> bool:
         job_name=prefix.name(jobs.STREAM),
         minimum_interval_seconds=30,
         description="Keeps the realtime stream read: asks for the next run when none is under way. It needs an account "
-        "that may read streams, so it is off "
-        "by default.",
+        "that may read streams, so it is off by default.",
     )
 )
 def keep_streaming(
@@ -255,7 +251,7 @@ def keep_streaming(
         for record in failed
         if run_tags.SENSOR in record.dagster_run.tags and run_tags.ROOT_RUN not in record.dagster_run.tags
     ]
-    if failed and (why := refusals.refusal_of(context.instance, failed[0].dagster_run, failed[0].update_timestamp)):
+    if failed and (why := discovery.refusal_of(context.instance, failed[0].dagster_run, failed[0].update_timestamp)):
         return dg.SkipReason(
             f"{why} No run is asked for until the definitions are loaded again, or a run that is started by hand "
             "succeeds."
@@ -322,9 +318,8 @@ def report_failures(settings: Settings, prefix: Prefix = ALONE) -> dg.SensorDefi
         if settings.on_failure is None
         else dg.DefaultSensorStatus.RUNNING,
         description="Sends a JSON document about each failed run to the address, or the program, in WME_ON_FAILURE; on "
-        "by default where that is set. Runs that "
-        "Dagster runs again, and runs that ended because the UI was stopped, are left out. A hook that fails shows as "
-        "a failed tick here, and fails no run.",
+        "by default where that is set. Runs that Dagster runs again, and runs that ended because the UI was stopped, "
+        "are left out. A hook that fails shows as a failed tick here, and fails no run.",
     )
     def look(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
         """Report one run, or say why not. A hook that fails is not tried again."""
@@ -368,8 +363,7 @@ def carry_to(layer: str, what: str, prefix: Prefix) -> dg.AutomationConditionSen
         prefix.name(f"carry_to_{layer}"),
         target=dg.AssetSelection.groups(prefix.name(layer)),
         description=f"{what}, when somebody materialized it alone: the same hours, snapshots or lists follow. Runs "
-        "that go through all layers are followed by "
-        "nothing. Off by default.",
+        "that go through all layers are followed by nothing. Off by default.",
     )
 
 

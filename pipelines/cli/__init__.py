@@ -25,14 +25,12 @@ import click
 #: The commands by the module that has a function of the same name for each.
 _MODULES = {
     "account": ("auth",),
-    "inspection": ("dictionary", "metrics", "report", "sql", "status"),
+    "inspection": ("dictionary", "metrics", "rejects", "report", "sql", "status"),
     "maintenance": (*("backup", "clean", "compact", "forget", "lookups", "publish", "rebuild", "relocate", "restore"),),
     "records": ("article", "batches", "entity", "lists", "structured"),
-    "rejects": ("rejects",),
     "run": ("run",),
-    "serve": ("sandbox", "ui", "worker"),
+    "serve": ("sandbox", "stream", "ui", "worker"),
     "snapshots": ("snapshots",),
-    "stream": ("stream",),
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

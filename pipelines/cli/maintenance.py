@@ -35,10 +35,10 @@ def publish(*, verify: bool) -> None:
     settings = read_settings()
     warehouse = Warehouse(settings.data)
     if verify:
-        from pipelines.operations import verify as verifying
+        from pipelines.operations.rebuild import verify as verified
 
         with terminal.progress() as reporter:
-            found = verifying.verify(warehouse, reporter)
+            found = verified(warehouse, reporter)
         terminal.say(found)
     before = warehouse.publication()
     # a run of Dagster's takes seconds, even to find that there is nothing to do

@@ -13,7 +13,6 @@ import click
 
 from pipelines.cli import options, terminal
 from pipelines.cli.options import HOUR, DatasetName, quiet_option
-from pipelines.operations.waiting import DEFAULT_MINUTES, MOST_MINUTES, outlast
 from resources import connection, datasets
 from resources.datasets import Family
 from resources.formatting import counted, size_text
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
     from resources.warehouse.records import SummaryRow
 
 
+#: The service keeps an hour for two days.
+_DEFAULT_MINUTES, _MOST_MINUTES = 60, 48 * 60
 #: The questions of the closing table, each with its SQL: what an analyst could ask first.
 EXAMPLES = {
     "Which pages were edited most?": """\
@@ -83,11 +84,11 @@ GROUP BY ALL ORDER BY a.project_id""",
 )
 @click.option(
     "--wait",
-    type=click.IntRange(1, MOST_MINUTES),
+    type=click.IntRange(1, _MOST_MINUTES),
     is_flag=False,
-    flag_value=DEFAULT_MINUTES,
+    flag_value=_DEFAULT_MINUTES,
     metavar="[MINUTES]",
-    help=f"When a host cannot be reached, wait for it up to this many minutes ({DEFAULT_MINUTES} without a number), "
+    help=f"When a host cannot be reached, wait for it up to this many minutes ({_DEFAULT_MINUTES} without a number), "
     "then continue.",
 )
 @quiet_option
@@ -177,13 +178,13 @@ def run(
             if with_lacking:
                 lacking = pending.lacking_hours(enterprise, warehouse, layout, hours[-1], datetime.now(UTC))
                 hours = sorted({*hours, *lacking})
-            _show_dry_run(runs.dry_run(hours, missing, client, enterprise, layout))
+            _show_dry_run(pending.dry_run(hours, missing, client, enterprise, layout))
         if with_lacking and any(missing.values()):
             terminal.say(
                 "The hours since a new snapshot was exported are fetched as well, as far as the service keeps them."
             )
         return
-    report = outlast(attempt, partial(runs.is_reachable, enterprise), wait or 0, say)
+    report = runs.outlast(attempt, partial(runs.is_reachable, enterprise), wait or 0, say)
     told_of_lake(settings, report)
     if as_json:
         terminal.show_json(_as_json(settings, report))

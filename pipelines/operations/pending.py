@@ -1,10 +1,12 @@
-"""Further work of a run: snapshots, hours that the mirror lacks, and archives that are not loaded.
+"""The work of a run: snapshots, hours that the mirror lacks, archives that are not loaded, and what all of it costs.
 
 Nothing is written here, so a dry run uses the same functions.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from assets.partitions import HOUR, recent_hours
@@ -18,15 +20,17 @@ from resources.errors import MirrorError
 from resources.tables import HourState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from resources.adapters import EnterpriseResource
     from resources.datasets import Dataset
-    from resources.enterprise import EnterpriseClient
+    from resources.enterprise import EnterpriseClient, SnapshotPlan
     from resources.lake import Layout
     from resources.warehouse import Warehouse
+
+#: The lists change rarely and the service asks to keep them.
+REFERENCE_AGE = timedelta(days=1)
 
 
 def snapshots_to_fetch(
@@ -144,3 +148,67 @@ def spans(hours: Iterable[datetime]) -> list[list[datetime]]:
         else:
             found.append([hour])
     return found
+
+
+def reference_due(layout: Layout, now: datetime) -> bool:
+    """Return whether a reference list is absent or a day old."""
+    for dataset in datasets.datasets(Family.LIST):
+        path = layout.list_archive(dataset)
+        if not path.exists() or datetime.fromtimestamp(path.stat().st_mtime, UTC) < now - REFERENCE_AGE:
+            return True
+    return False
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """Files that a run would fetch. Batches cost no quota units, files of snapshots one each; listing costs none."""
+
+    plans: tuple[batches.Plan, ...]
+    snapshots: tuple[SnapshotPlan, ...]
+    reference_due: bool
+
+    @property
+    def _plans(self) -> tuple[batches.Plan | SnapshotPlan, ...]:
+        return (*self.plans, *self.snapshots)
+
+    @property
+    def quota_units(self) -> int:
+        """Units of the account's counters, of snapshots or of chunks."""
+        return sum(plan.unit_count for plan in self.snapshots)
+
+    @property
+    def file_count(self) -> int:
+        """Archives to fetch."""
+        return sum(len(plan.missing) for plan in self._plans)
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes to fetch, about: the service tells sizes rounded to 500 bytes."""
+        return sum(plan.missing_bytes for plan in self._plans)
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes of disk that all of it takes in the end, about."""
+        hours = int(sum(plan.missing_bytes for plan in self.plans) * batches.DISK_FACTOR)
+        return hours + sum(plan.disk_bytes for plan in self.snapshots)
+
+
+def dry_run(
+    hours: Iterable[datetime],
+    snapshots: Mapping[Dataset, Iterable[str]],
+    client: EnterpriseClient,
+    enterprise: EnterpriseResource,
+    layout: Layout,
+) -> DryRun:
+    """List the hours of every mirrored dataset, and the snapshots, and say what would be fetched; nothing is."""
+    hourly = [(hour, dataset) for hour in hours for dataset in datasets.datasets(Family.HOURLY)]
+    wanted = [(name, dataset) for dataset, names in snapshots.items() for name in names]
+    return DryRun(
+        tuple(
+            batches.plan_hour(hour, client, layout, scope, dataset)
+            for hour, dataset in hourly
+            if (scope := enterprise.scope_of(dataset))
+        ),
+        tuple(snapshot_sets.plan_snapshot(name, client, layout, 0, dataset) for name, dataset in wanted),
+        reference_due(layout, datetime.now(UTC)),
+    )

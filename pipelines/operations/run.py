@@ -7,9 +7,10 @@ folder's own instance.
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
@@ -19,8 +20,6 @@ from assets.describe import WORKED_AT
 from assets.partitions import HOUR, hour_of, key_of
 from assets.published import KEY as PUBLISHED
 from assets.published import REPAIRED, WHEN_DUE
-from assets.steps import hour as batches
-from assets.steps import snapshot as snapshot_sets
 from pipelines import gc_during_import
 from pipelines.automation import jobs
 from pipelines.definitions import build_defs, first_hour
@@ -31,23 +30,23 @@ from resources import datasets
 from resources.adapters import build_resources
 from resources.datasets import ARTICLE_CHANGES, Family, last_complete_hour
 from resources.enterprise.errors import EnterpriseError, NotPublishedYet, UnreachableError
-from resources.formatting import hour_text
+from resources.formatting import counted, hour_text
 from resources.lake import Layout
 from resources.settings import SettingsError
 from resources.warehouse import WarehouseBusyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from resources.adapters import EnterpriseResource
     from resources.datasets import Dataset
-    from resources.enterprise import EnterpriseClient, SnapshotPlan
+    from resources.enterprise import EnterpriseClient
     from resources.settings import Settings
 
 gc_during_import.keep()
 
-#: The lists change rarely and the service asks to keep them.
-REFERENCE_AGE = timedelta(days=1)
+#: First and longest wait between two attempts to reach a host; each is twice the one before.
+WAIT_SECONDS = (1.0, 60.0)
 
 
 @dataclass
@@ -69,40 +68,6 @@ class RunReport:
     unavailable: set[str] = field(default_factory=set)
     unreachable: bool = False
     repaired: str = ""
-
-
-@dataclass(frozen=True)
-class DryRun:
-    """Files that a run would fetch. Batches cost no quota units, files of snapshots one each; listing costs none."""
-
-    plans: tuple[batches.Plan, ...]
-    snapshots: tuple[SnapshotPlan, ...]
-    reference_due: bool
-
-    @property
-    def _plans(self) -> tuple[batches.Plan | SnapshotPlan, ...]:
-        return (*self.plans, *self.snapshots)
-
-    @property
-    def quota_units(self) -> int:
-        """Units of the account's counters, of snapshots or of chunks."""
-        return sum(plan.unit_count for plan in self.snapshots)
-
-    @property
-    def file_count(self) -> int:
-        """Archives to fetch."""
-        return sum(len(plan.missing) for plan in self._plans)
-
-    @property
-    def byte_count(self) -> int:
-        """Bytes to fetch, about: the service tells sizes rounded to 500 bytes."""
-        return sum(plan.missing_bytes for plan in self._plans)
-
-    @property
-    def disk_bytes(self) -> int:
-        """Bytes of disk that all of it takes in the end, about."""
-        hours = int(sum(plan.missing_bytes for plan in self.plans) * batches.DISK_FACTOR)
-        return hours + sum(plan.disk_bytes for plan in self.snapshots)
 
 
 def _quiet(_context: dg.InitLoggerContext) -> logging.Logger:
@@ -157,36 +122,6 @@ def hours_between(first: datetime, last: datetime) -> list[datetime]:
     return [first + number * HOUR for number in range(int((last - first) / HOUR) + 1)]
 
 
-def reference_due(layout: Layout, now: datetime) -> bool:
-    """Return whether a reference list is absent or a day old."""
-    for dataset in datasets.datasets(Family.LIST):
-        path = layout.list_archive(dataset)
-        if not path.exists() or datetime.fromtimestamp(path.stat().st_mtime, UTC) < now - REFERENCE_AGE:
-            return True
-    return False
-
-
-def dry_run(
-    hours: Iterable[datetime],
-    snapshots: Mapping[Dataset, Iterable[str]],
-    client: EnterpriseClient,
-    enterprise: EnterpriseResource,
-    layout: Layout,
-) -> DryRun:
-    """List the hours of every mirrored dataset, and the snapshots, and say what would be fetched; nothing is."""
-    hourly = [(hour, dataset) for hour in hours for dataset in datasets.datasets(Family.HOURLY)]
-    wanted = [(name, dataset) for dataset, names in snapshots.items() for name in names]
-    return DryRun(
-        tuple(
-            batches.plan_hour(hour, client, layout, scope, dataset)
-            for hour, dataset in hourly
-            if (scope := enterprise.scope_of(dataset))
-        ),
-        tuple(snapshot_sets.plan_snapshot(name, client, layout, 0, dataset) for name, dataset in wanted),
-        reference_due(layout, datetime.now(UTC)),
-    )
-
-
 def run(
     settings: Settings,
     hours: Sequence[datetime],
@@ -224,7 +159,7 @@ def run(
     defs, layout = _defs(settings, hours, **overrides), Layout(settings.data)
     resources = build_resources(settings) | overrides
     enterprise, store = resources["enterprise"], resources["warehouse"].warehouse
-    due = reference_due(layout, datetime.now(UTC)) if refresh_reference is None else refresh_reference
+    due = pending.reference_due(layout, datetime.now(UTC)) if refresh_reference is None else refresh_reference
     with _run_here(settings) as here:
         # a password that was refused once is not tried again, since that locks accounts; nor is a lock waited for again
         if due:
@@ -384,3 +319,32 @@ def _run_here(settings: Settings) -> Iterator[_Here]:
     """Jobs in the block are known to be this process's, so that nobody takes their runs for killed ones."""
     with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
         yield _Here(instance, mark)
+
+
+def outlast(
+    attempt: Callable[[], RunReport], answers: Callable[[], bool], minutes: float, say: Callable[[str], None]
+) -> RunReport:
+    """Run again and again until no host is out of reach, and return the report of the last run.
+
+    Args:
+        attempt: A run. What an earlier one has done costs it nothing.
+        answers: Whether the service can be reached now; one attempt.
+        minutes: Longest wait, in all.
+        say: Hears one line when a wait begins, and one when it is over.
+    """
+    left, pause = minutes * 60, WAIT_SECONDS[0]
+    while (report := attempt()).unreachable and left > 0:
+        say("\n".join(report.failures))
+        say(f"Waiting up to {counted(round(left / 60), 'minute')} for it. Ctrl-C stops waiting.")
+        found = False
+        while not found and left > 0:
+            began = time.monotonic()
+            time.sleep(min(pause, left))
+            found = answers()
+            left -= time.monotonic() - began
+            pause = min(2 * pause, WAIT_SECONDS[1])
+        if not found:
+            report.failures.append(f"After {counted(round(minutes), 'minute')} of waiting it still cannot be reached.")
+            break
+        say("It can be reached again; the run continues.")
+    return report

@@ -90,8 +90,7 @@ def _settings(home: Path) -> Any:
             why = error.errors[0].message[:200]
         raise InstanceError(
             f"Dagster's settings {home / 'dagster.yaml'} cannot be used ({why}). Nothing was changed. Correct the "
-            "file, or move it away: the next "
-            "command writes the usual one. The history of runs stays."
+            "file, or move it away: the next command writes the usual one. The history of runs stays."
         ) from error
 
 
@@ -108,10 +107,8 @@ def _damage_named(home: Path) -> Iterator[None]:
             raise
         raise InstanceError(
             f"The history of runs in {home} is damaged ({clause(cause)}). What is mirrored is not affected, and "
-            "nothing was changed. Restore the folder from a "
-            "backup, or move its folders history and schedules away: the next command makes new ones, in which past "
-            "runs are missing and schedules "
-            "are off."
+            "nothing was changed. Restore the folder from a backup, or move its folders history and schedules away: "
+            "the next command makes new ones, in which past runs are missing and schedules are off."
         ) from error
 
 

@@ -46,8 +46,7 @@ def refusal(lock: Path) -> str:
     """The sentence for a second `wme ui` on a data folder."""
     return (
         f"Another `wme ui` serves {lock.parent.parent} already, and two daemons would start everything twice. Nothing "
-        "was started. Use the "
-        "running one, or stop it first; for another mirror, set WME_DATA to another folder."
+        "was started. Use the running one, or stop it first; for another mirror, set WME_DATA to another folder."
     )
 
 

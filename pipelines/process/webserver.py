@@ -94,8 +94,7 @@ class Guard:
             if page is None or (page != host and page not in self._public):
                 return 403, (
                     f"the request comes from a page of the origin {_quoted(origin)}. If this is the public address of "
-                    "the UI, add its host "
-                    "to WME_UI_HOSTS and restart."
+                    "the UI, add its host to WME_UI_HOSTS and restart."
                 )
         site = headers.get("sec-fetch-site", "none")
         if site not in {"none", "same-origin"} and not (
@@ -105,8 +104,7 @@ class Guard:
         ):
             return 403, (
                 f"a page of another website made the request (Sec-Fetch-Site: {_quoted(site)}). From there, the UI can "
-                "only be opened by a link; no "
-                "setting allows more."
+                "only be opened by a link; no setting allows more."
             )
         return None
 
@@ -167,8 +165,7 @@ def _unsafe(scope: Scope, headers: Headers) -> tuple[int, str] | None:
     ):
         return 405, (
             "GraphQL is not run by GET, which every website can send. Send it by POST with the header Content-Type: "
-            "application/json; no setting "
-            "changes this."
+            "application/json; no setting changes this."
         )
     return None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from pipelines.operations import waiting
+from pipelines.operations import run as runs
 from pipelines.operations.run import RunReport
 from tests.e2e.conftest import PATIENCE_SECONDS, bare
 from tests.relay import Relay
@@ -130,8 +130,8 @@ def test_a_wait_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     lost = RunReport(["Could not."], unreachable=True)
     moments, looks, said = [0.0], [], []
     clock = SimpleNamespace(monotonic=lambda: moments[-1], sleep=lambda seconds: moments.append(moments[-1] + seconds))
-    monkeypatch.setattr(waiting, "time", clock)
-    report = waiting.outlast(lambda: lost, lambda: bool(looks.append(moments[-1])), 3, said.append)
+    monkeypatch.setattr(runs, "time", clock)
+    report = runs.outlast(lambda: lost, lambda: bool(looks.append(moments[-1])), 3, said.append)
     assert report.failures == ["Could not.", "After 3 minutes of waiting it still cannot be reached."]
     assert said == ["Could not.", "Waiting up to 3 minutes for it. Ctrl-C stops waiting."]
     assert looks == [1, 3, 7, 15, 31, 63, 123, 180]

@@ -107,9 +107,8 @@ class Ui:
         )
         return (
             f"mutation {{ launchRun(executionParams: {{selector: {SELECTOR}, runConfigData: {json.dumps(stolen)}}}) {{ "
-            "__typename "
-            "... on LaunchRunSuccess { run { runId } } ... on PythonError { message } "
-            "... on RunConfigValidationInvalid { errors { message } } } }"
+            "__typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } ... on "
+            "RunConfigValidationInvalid { errors { message } } } }"
         )
 
     def untouched(self) -> None:

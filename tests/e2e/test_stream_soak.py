@@ -40,14 +40,14 @@ _HOUR = 3_600_000_000
 #: `wme` on a machine whose clock was set back by an hour.
 SET_BACK = f"""
 import datetime
-from pipelines.cli import stream
+from pipelines.cli import serve
 
 class Back(datetime.datetime):
     @classmethod
     def now(cls, tz=None):
         return super().now(tz) - datetime.timedelta(hours=1)
 
-stream.datetime = Back
+serve.datetime = Back
 {WME}
 """
 

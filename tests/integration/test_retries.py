@@ -12,7 +12,7 @@ from dagster._daemon.auto_run_reexecution.auto_run_reexecution import filter_run
 from pydantic import SecretStr
 
 from assets.partitions import key_of, recent_hours
-from pipelines.automation import refusals, sensors
+from pipelines.automation import discovery, sensors
 from pipelines.automation.discovery import WAITS
 from pipelines.definitions import build_defs
 from pipelines.process.instance import opened
@@ -150,7 +150,7 @@ def test_a_refused_account_is_asked_for_by_no_retry_and_by_a_sensor_ever_more_se
         passed += wait + timedelta(seconds=30)
     place.use_password(PASSWORD)
     # new settings come with definitions that are loaded again
-    monkeypatch.setattr(refusals, "LOADED_AT", datetime.now(UTC) + passed)
+    monkeypatch.setattr(discovery, "LOADED_AT", datetime.now(UTC) + passed)
     later(timedelta(minutes=11))
     assert place.tick("discover_hours").run_requests
 
@@ -191,7 +191,7 @@ def test_a_stream_that_was_refused_the_account_waits_for_a_change(place, monkeyp
     assert not tick.run_requests
     assert tick.skip_message.startswith(told)
     assert not place.service.requests
-    monkeypatch.setattr(refusals, "LOADED_AT", datetime.now(UTC))
+    monkeypatch.setattr(discovery, "LOADED_AT", datetime.now(UTC))
     assert place.tick("keep_streaming").run_requests
 
 

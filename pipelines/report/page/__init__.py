@@ -8,26 +8,35 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pipelines.report import attention
 from pipelines.report import status as statuses
 from resources import files
 from resources.errors import MirrorError
-from resources.formatting import listed, moment_text
+from resources.formatting import counted, hour_text, listed, moment_text
 from resources.lake import Layout
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterable, Iterator, Sequence
 
     from resources.files import StrPath
     from resources.settings import Settings
+    from resources.warehouse.read.coverage import Gap
 
 #: Sentences about gaps that are shown, and about all else; facts of one name; characters of a fact.
 _GAPS, _SHOWN, _FACTS, _LONGEST = 10, 20, 5, 300
+#: Places and spans of hours that a line names.
+_NAMED = 5
 #: Facts about the account, which a page that may be mailed does not have.
 _PRIVATE = frozenset({"tokens"})
+
+
+class Line(NamedTuple):
+    """A line of the list, and whether it is about hours that are not there."""
+
+    text: str
+    is_gap: bool = False
 
 
 class Report(NamedTuple):
@@ -70,7 +79,7 @@ def write(settings: Settings, output: StrPath | None = None, now: datetime | Non
             raise
         if str(error) not in status.troubles:
             status.troubles.append(str(error))
-    lines = attention.lines(status)
+    lines = attention(status)
     environment = Environment(
         loader=PackageLoader("pipelines.report.page", "."),
         autoescape=True,
@@ -101,7 +110,7 @@ def write(settings: Settings, output: StrPath | None = None, now: datetime | Non
     )
 
 
-def _shown(lines: Sequence[attention.Line]) -> list[str]:
+def _shown(lines: Sequence[Line]) -> list[str]:
     """The first lines in the order of `wme status`, where the command that closes gaps follows them."""
     shown, left = [], {True: _GAPS, False: _SHOWN}
     for line in lines:
@@ -121,3 +130,53 @@ def _facts(status: statuses.Status) -> Iterator[tuple[str, str]]:
     for name, those in values.items():
         text = listed(those, _FACTS)
         yield name, text if len(text) <= _LONGEST else f"{text[:_LONGEST]} ... (`wme status` shows all)"
+
+
+def sentences(settings: Settings) -> list[str]:
+    """Everything that `wme status --check` fails for, of a data folder at this moment."""
+    return [line.text for line in attention(statuses.collect(settings, statuses.HOURS))]
+
+
+def attention(status: statuses.Status) -> list[Line]:
+    """The sentences of `wme status`, grouped, each group where its first sentence is."""
+    gaps = {gap.sentence: gap for gap in status.gaps}
+    names = {place.name for place in status.places}
+    groups: dict[Hashable, list[Any]] = {}
+    for text in status.troubles:
+        name, colon, rest = text.partition(": ")
+        if (gap := gaps.get(text)) is not None:
+            groups.setdefault((gap.state, gap.reason), []).append(gap)
+        elif colon and name in names:
+            groups.setdefault(rest, []).append(name)
+        else:
+            groups.setdefault((text,), []).append(text)
+    found = []
+    for key, members in groups.items():
+        if isinstance(key, str):
+            found.append(Line(f"{listed(members, _NAMED)}: {key}"))
+        elif isinstance(members[0], str):
+            found.append(Line(members[0]))
+        else:
+            found.extend(_of_gaps(members))
+    return found
+
+
+def _of_gaps(gaps: Iterable[Gap]) -> Iterable[Line]:
+    """Lines of gaps of one state and reason: one for the same hours of several scopes, or several hours of one."""
+    by_hours: dict[tuple[Any, ...], list[Gap]] = {}
+    for gap in gaps:
+        by_hours.setdefault((gap.dataset, gap.first, gap.last), []).append(gap)
+    by_places: dict[tuple[str, ...], list[Gap]] = {}
+    for members in by_hours.values():
+        by_places.setdefault(tuple(one.place for one in members), []).append(members[0])
+    for places, members in by_places.items():
+        if len(places) == len(members) == 1:
+            yield Line(members[0].sentence, is_gap=True)
+            continue
+        spans = [hour_text(one.first) + (f" to {hour_text(one.last)}" if one.hour_count > 1 else "") for one in members]
+        total = sum(one.hour_count for one in members)
+        text = (
+            f"{listed(list(places), _NAMED)} {listed(spans, _NAMED)} ({counted(total, 'hour')}): {members[0].state}. "
+            f"{members[0].reason or ''}"
+        )
+        yield Line(text.strip(), is_gap=True)

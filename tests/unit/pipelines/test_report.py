@@ -15,9 +15,8 @@ import pytest
 
 from assets import report
 from pipelines.definitions import build_defs
-from pipelines.report import attention
 from pipelines.report import status as statuses
-from pipelines.report.page import _facts, content, write
+from pipelines.report.page import _facts, attention, content, write
 from pipelines.report.page.content import PLACES
 from pipelines.report.page.figures import HEIGHTS, areas, coverage, lines
 from pipelines.report.status import Status, collect
@@ -208,7 +207,7 @@ def test_gaps_of_one_reason_are_grouped_by_project_and_by_hour():
         gap("frwiki", 5, 5),
         gap("dewiki", 7, 7, "Lost."),
     ]
-    told = attention.lines(
+    told = attention(
         Status(gaps=found, troubles=["First.", *(one.sentence for one in found), "`wme run` fetches them."])
     )
     assert told == [
@@ -325,7 +324,7 @@ def test_a_check_in_dagster_is_what_status_check_is(mirror, monkeypatch, is_well
         asked = dg.Definitions.merge(defs, dg.Definitions(jobs=[job])).resolve_job_def("ask")
         [answer] = asked.execute_in_process(instance=instance).get_asset_check_evaluations()
     assert answer.passed == (not status.troubles) == is_well
-    assert answer.metadata["attention_count"].value == len(attention.lines(status))
+    assert answer.metadata["attention_count"].value == len(attention(status))
     if not is_well:
         assert "frwiki namespace 0: no hour of it was loaded so far." in answer.description
 

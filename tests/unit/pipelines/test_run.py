@@ -77,7 +77,7 @@ def test_every_hour_of_a_span_is_meant_and_both_its_ends():
 @pytest.mark.parametrize("table", [table.name for table in REFERENCE_TABLES])
 def test_reference_lists_are_due_when_one_is_absent_or_a_day_old(tmp_path, table):
     layout = Layout(tmp_path)
-    assert runs.reference_due(layout, NOW)
+    assert pending.reference_due(layout, NOW)
 
     def put(name, age):
         path = layout.list_archive(named(name))
@@ -88,14 +88,14 @@ def test_reference_lists_are_due_when_one_is_absent_or_a_day_old(tmp_path, table
 
     for one in REFERENCE_TABLES:
         put(one.name, ONE)
-    assert not runs.reference_due(layout, NOW)
-    put(table, runs.REFERENCE_AGE)
-    assert not runs.reference_due(layout, NOW)
-    put(table, runs.REFERENCE_AGE + timedelta(seconds=1))
-    assert runs.reference_due(layout, NOW)
-    assert timedelta(hours=12) < runs.REFERENCE_AGE < timedelta(days=8)
+    assert not pending.reference_due(layout, NOW)
+    put(table, pending.REFERENCE_AGE)
+    assert not pending.reference_due(layout, NOW)
+    put(table, pending.REFERENCE_AGE + timedelta(seconds=1))
+    assert pending.reference_due(layout, NOW)
+    assert timedelta(hours=12) < pending.REFERENCE_AGE < timedelta(days=8)
     layout.list_archive(named(table)).unlink()
-    assert runs.reference_due(layout, NOW)
+    assert pending.reference_due(layout, NOW)
 
 
 # --- snapshots --------------------------------------------------------------------------------------------------------

@@ -88,23 +88,12 @@ def test_run_ends_with_a_table_the_file_and_three_answers(filled, hours):
     assert re.search(r"^list: 2 hours in \d+\.\d s$", told.err, re.MULTILINE)
 
 
-def test_second_run_fetches_nothing(filled, call, service, hours):
+def test_for_cron_a_second_run_is_silent_and_for_scripts_a_document(filled, call, service, hours):
     environ, first = filled
     service.requests.clear()
-    told = call("run", *between(hours[0], hours[1]), environ=environ)
-    assert told.code == 0
-    assert downloads(service) == []
-    assert "download" not in told.err
-    assert "convert" not in told.err
-    assert [line.split()[:12] for line in lines_of(told, "enwiki")] == [
-        line.split()[:12] for line in lines_of(first, "enwiki")
-    ]
-
-
-def test_for_cron_a_run_is_silent_and_for_scripts_a_document(filled, call, hours):
-    environ, first = filled
     told = call("run", "--quiet", "--json", *between(hours[0], hours[1]), environ=environ)
     assert (told.code, told.err) == (0, "")
+    assert downloads(service) == []
     document = json.loads(told.out)
     assert (document["is_published"], document["failures"], document["is_unreachable"]) == (True, [], False)
     assert document["published_file"] == f"{environ['WME_DATA']}/warehouse.duckdb"
@@ -231,16 +220,6 @@ def test_failed_hour_is_named_and_the_others_are_loaded(begun, call, service, ho
     assert f"! enwiki namespace 0 {hours[1]:%Y-%m-%d %H:00}: missing. " in told.out
 
 
-def test_hour_past_retention_fails_for_good_and_says_so(begun, call, hours):
-    old = hours[0] - timedelta(days=3)
-    told = call("run", *between(old, old), "--no-reference", environ=begun)
-    assert told.code == 1
-    assert "it keeps an hour for two days" in told.err
-    assert is_sentence(told.err.split("Error: ")[1])
-    # the mirror never had it: no row is left that somebody would take for a loss
-    assert lines_of(told, "enwiki") == []
-
-
 def test_run_that_starts_too_early_does_not_move_the_beginning(environ, filled, call, hours):
     shutil.copytree(filled[0]["WME_DATA"], environ["WME_DATA"])
     environ = filled[0] | {"WME_DATA": environ["WME_DATA"]}
@@ -250,6 +229,10 @@ def test_run_that_starts_too_early_does_not_move_the_beginning(environ, filled, 
     told = call("run", *between(old, old), "--no-reference", environ=environ)
     assert told.code == 1
     assert "1 of 1 hour failed." in told.err
+    assert "it keeps an hour for two days" in told.err
+    assert is_sentence(told.err.split("Error: ")[1])
+    # the mirror never had it: no row is left that somebody would take for a loss
+    assert lines_of(told, "enwiki") == []
     assert call("sql", query, "--format", "csv", environ=environ).out == before
     assert "older gaps" not in call("status", environ=environ).out
 
@@ -361,21 +344,22 @@ def test_status_with_another_service_than_the_folders(filled, call):
     assert "Set WME_DATA to another folder" in told.out
 
 
-def test_status_of_a_gap_and_of_many_troubles(begun, call, hours):
-    call("run", *between(hours[0], hours[0]), "--no-reference", environ=begun)
-    call("run", *between(hours[2], hours[2]), "--no-reference", environ=begun)
-    told = call("status", environ=begun)
-    assert f"! frwiki namespace 0 {hours[1]:%Y-%m-%d %H:00}: missing. The hour was not fetched" in told.out
-    assert [cells_of(told, project).strip("-?") for project in ("enwiki", "frwiki")] == ["LML", "LML"]
-    document = json.loads(call("status", "--json", "--hours", "72", environ=begun).out)
+def test_status_of_a_gap(filled, call, hours, tmp_path):
+    environ = filled[0] | {"WME_DATA": str(shutil.copytree(filled[0]["WME_DATA"], tmp_path / "data"))}
+    after = hours[2] + timedelta(hours=1)
+    call("run", *between(after, after), "--no-reference", environ=environ)
+    told = call("status", environ=environ)
+    assert f"! frwiki namespace 0 {hours[2]:%Y-%m-%d %H:00}: missing. The hour was not fetched" in told.out
+    assert [cells_of(told, project).strip("-?") for project in ("enwiki", "frwiki")] == ["LLML", "LLML"]
+    document = json.loads(call("status", "--json", "--hours", "72", environ=environ).out)
     assert [(gap["project_id"], gap["first_hour"], gap["state"]) for gap in document["gaps"]] == [
-        (project, f"{hours[1]:%Y-%m-%dT%H:%M:%SZ}", "missing") for project in ("enwiki", "frwiki")
+        (project, f"{hours[2]:%Y-%m-%dT%H:%M:%SZ}", "missing") for project in ("enwiki", "frwiki")
     ]
     assert [len(place["hours"]) for place in document["coverage"]] == [72, 72]
-    (command,) = re.findall(r"^! `wme (run .*)` fetches", call("status", environ=begun).out, re.MULTILINE)
-    told = call(*command.split(), "--no-reference", environ=begun)
+    (command,) = re.findall(r"^! `wme (run .*)` fetches", told.out, re.MULTILINE)
+    told = call(*command.split(), "--no-reference", environ=environ)
     assert told.code == 0
-    assert "missing" not in call("status", environ=begun).out.split("newest hour")[1]
+    assert "missing" not in call("status", environ=environ).out.split("newest hour")[1]
 
 
 # --- sql -------------------------------------------------------------------------------------------------------------

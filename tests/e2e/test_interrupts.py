@@ -152,7 +152,7 @@ def test_an_interrupt_at_any_moment_ends_a_run_with_a_sentence(
     tmp_path: Path, account: Any, hours: Any, length: int, runner: Any, unfinished: Any
 ) -> None:
     # others share the machine
-    campaign(1, 4, 60, tmp_path, account, hours, length, runner, unfinished)
+    campaign(1, 2, 60, tmp_path, account, hours, length, runner, unfinished)
 
 
 @pytest.mark.soak

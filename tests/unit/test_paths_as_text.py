@@ -85,7 +85,7 @@ def declared(function):
         page.write,
         connect,
     ],
-    ids=lambda function: function.__qualname__,
+    ids=lambda function: f"{function.__module__}.{function.__qualname__}",
 )
 def test_no_entry_point_is_declared_to_take_a_path_object_only(function):
     for name, annotation in declared(function).items():

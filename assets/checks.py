@@ -47,7 +47,7 @@ _COMPARED = 50
 _Made = TypeVar("_Made")
 
 
-def told(found: Sequence[str], what_to_do: str, count: int | None = None) -> str | None:
+def format_findings(found: Sequence[str], what_to_do: str, count: int | None = None) -> str | None:
     """A check's message, or None where nothing was found; `count`: findings in all, where not all are given."""
     if not found:
         return None
@@ -103,7 +103,7 @@ class Check(Generic[_Made]):
             check_name=self.name,
             passed=not found.wrong,
             severity=dg.AssetCheckSeverity.WARN if self.is_warning else dg.AssetCheckSeverity.ERROR,
-            description=told(found.wrong, self.what_to_do, found.count),
+            description=format_findings(found.wrong, self.what_to_do, found.count),
             metadata={"looked_at": found.looked_at, "wrong": wrong, **found.metadata},
         )
 

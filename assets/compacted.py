@@ -40,7 +40,7 @@ def compacted(
             compactor=compactor,
             threads=engine.settings.threads,
             min_free_gb=lake.settings.min_free_gb,
-            say=lambda one: context.log.info("%s", told(one)),
+            say=lambda one: context.log.info("%s", format_merged(one)),
         )
     made = [one for one in done if isinstance(one, Compacted)]
     return dg.MaterializeResult(
@@ -58,7 +58,7 @@ def compacted(
     )
 
 
-def told(one: Compacted | Moved) -> str:
+def format_merged(one: Compacted | Moved) -> str:
     """One compaction, or step of the window, in a sentence."""
     if isinstance(one, Moved):
         return (

@@ -12,7 +12,7 @@ from typing import Any
 import dagster as dg
 
 from assets import layers
-from assets.checks import NAMED, told
+from assets.checks import NAMED, format_findings
 from assets.failures import sentence
 from assets.families import lookups
 from assets.partitions import HOURS, key_of, recent_hours
@@ -102,7 +102,7 @@ def no_failed_hours(
             names = listed([hour_text(hour) for hour in failed], NAMED)
             wrong.append(f"{dataset.name}: {counted(len(failed), 'hour')} failed: {names}")
     what_to_do = "Read the message in the asset's partitions, remove the cause, and materialize the hour again."
-    return _warning(told(wrong, what_to_do), is_wrong=bool(wrong), failed=count)
+    return _warning(format_findings(wrong, what_to_do), is_wrong=bool(wrong), failed=count)
 
 
 def failed_hours(
@@ -110,7 +110,7 @@ def failed_hours(
 ) -> set[datetime]:
     """Recent hours whose last attempt failed in Dagster; `ours`: one of our assets in the project."""
     graph = job.asset_layer.asset_graph
-    key, hours = layers.beside(ours, layers.warehouse_key(dataset)), {key_of(hour): hour for hour in recent_hours(now)}
+    key, hours = layers.sibling(ours, layers.warehouse_key(dataset)), {key_of(hour): hour for hour in recent_hours(now)}
     # of the code location and not the module's own: Dagster keeps what it knows of partitions by their definition
     definition = graph.get(key).partitions_def if graph.has(key) else None
     found = instance.get_status_by_partition(key, list(hours), definition or HOURS) or {}
@@ -131,7 +131,7 @@ def lake_files_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
     """Name the lake files that are gone or damaged, after the publication tried to make them again."""
     wrong = [str(file) for file in warehouse.warehouse.faulty_lake_files()]
     what_to_do = "The log of the publication says why they were not made again from the archive."
-    return _warning(told(wrong, what_to_do), is_wrong=bool(wrong), wrong=len(wrong))
+    return _warning(format_findings(wrong, what_to_do), is_wrong=bool(wrong), wrong=len(wrong))
 
 
 @dg.asset_check(
@@ -154,7 +154,7 @@ def articles_as_looked_up(
     except MirrorError as error:
         return dg.AssetCheckResult(passed=True, description=f"Nothing was compared: {markdown_text(sentence(error))}")
     return _warning(
-        told(found.different, "A newer snapshot repairs all pages of a project."),
+        format_findings(found.different, "A newer snapshot repairs all pages of a project."),
         is_wrong=bool(found.different),
         compared=found.compared_count,
         not_found=found.missing_count,
@@ -176,7 +176,7 @@ def nothing_needs_attention(sentences: Callable[[], Sequence[str]]) -> dg.AssetC
         """Name everything that needs attention."""
         found = list(sentences())
         what_to_do = "`wme status` shows the rest of the state."
-        return _warning(told(found, what_to_do), is_wrong=bool(found), attention_count=len(found))
+        return _warning(format_findings(found, what_to_do), is_wrong=bool(found), attention_count=len(found))
 
     return check
 

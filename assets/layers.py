@@ -95,7 +95,7 @@ def unprefixed(key: dg.AssetKey) -> dg.AssetKey:
     return dg.AssetKey(key.path[-2:])
 
 
-def beside(other: dg.AssetKey, key: dg.AssetKey) -> dg.AssetKey:
+def sibling(other: dg.AssetKey, key: dg.AssetKey) -> dg.AssetKey:
     """A key of this module with the prefix that another of our assets has in a project."""
     return dg.AssetKey([*other.path[:-2], *key.path])
 

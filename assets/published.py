@@ -78,7 +78,7 @@ def published_warehouse() -> dg.AssetsDefinition:
             repaired = {}
             if published.faulty_lake_files:
                 done = repair.repaired(lake, warehouse, engine, context.log.info)
-                repaired = {REPAIRED: repair.told(done)}
+                repaired = {REPAIRED: repair.format_repaired(done)}
                 if done.load_count:
                     published = store.publish(facts_of(store.data))
         context.log.info("%s", published)

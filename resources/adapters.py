@@ -177,7 +177,7 @@ class ConfiguredEngine(_Configured):
     numbers = ("workers", "threads", "memory_mb")
 
     def engine(self, say: Callable[[str], None]) -> Engine:
-        """The engine, telling its progress in lines through `say`."""
+        """The engine, which reports its progress in lines through `say`."""
         return Engine(workers=self.settings.workers, reporter=LineReporter(say))
 
     def converter(self, lake: ConfiguredLake) -> Converter | RemoteConverter:

@@ -77,10 +77,10 @@ class _Remote:
     def cluster(self) -> Cluster:
         """The connection. Raises ExtraMissingError where Dask is not installed."""
         if self._cluster is None:
-            from resources.engine.dask import Cluster, Patience  # noqa: PLC0415  half a second, and an extra
+            from resources.engine.dask import Cluster, TimeLimits  # noqa: PLC0415  half a second, and an extra
 
-            known, patience = versions(self.record_bytes_max), Patience(answer=self._answer_seconds)
-            self._cluster = Cluster(self._address, known, self._layout.lake, patience)
+            known, limits = versions(self.record_bytes_max), TimeLimits(answer=self._answer_seconds)
+            self._cluster = Cluster(self._address, known, self._layout.lake, limits)
         return self._cluster
 
 

@@ -214,13 +214,13 @@ def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
         raise stream.error("the tar ends too early")
 
 
-def _size(stream: TarStream, told: int | bytes) -> int:
+def _size(stream: TarStream, stated: int | bytes) -> int:
     """Return the size in bytes from a header."""
-    if isinstance(told, bytes):
-        told = int(told) if told.isdigit() and len(told) <= len(str(_SIZE_MAX)) else -1
-    if not 0 <= told <= _SIZE_MAX:
+    if isinstance(stated, bytes):
+        stated = int(stated) if stated.isdigit() and len(stated) <= len(str(_SIZE_MAX)) else -1
+    if not 0 <= stated <= _SIZE_MAX:
         raise stream.error("the tar is damaged: a header gives a size that no member can have")
-    return told
+    return stated
 
 
 def _pax(stream: TarStream, payload: bytes) -> dict[str, bytes]:

@@ -48,7 +48,7 @@ class Plan:
     """The plan for fetching an hour.
 
     Attributes:
-        listing: The service's list of the hour, as served.
+        listing: The service's batch listing, as served.
         wanted: Its records within the mirrored projects and namespaces.
         absent: Mirrored (project, namespace) pairs that the list does not name.
         missing: Those of the wanted records whose archives are not there yet.
@@ -167,7 +167,7 @@ def check_alone(errors: Iterable[Exception], total: int) -> None:
 
 
 def plan_hour(hour: datetime, client: EnterpriseClient, layout: Layout, scope: Scope, dataset: Dataset) -> Plan:
-    """Ask the service for the list of an hour and compare it with the archive. One request, no quota.
+    """Ask the service for the batch listing of an hour and compare it with the archive. One request, no quota.
 
     Raises:
         NotPublishedYet: The hour is not there yet; a later run will find it.

@@ -3,10 +3,10 @@
 Replaced is a lake file that neither the ledger nor the published file names, of a place (an hour's project and
 namespace, a snapshot) into which something else was loaded after the file was made; and an archive of such a place that
 belongs neither to what is loaded nor to what the service lists now. What was never loaded, what is loaded, what is
-needed to make it again and what lies here for another reason stays.
+needed to make it again and what is here for another reason stays.
 
 A file goes when it has been seen to be replaced for the whole grace period, since a reader may have opened an older
-published file. When it was first seen so stands in a journal; a lost journal makes the wait longer, never shorter. A
+published file. A journal records when it was first seen so; a lost journal makes the wait longer, never shorter. A
 kill at any point leaves files that the next call removes.
 """
 

@@ -195,7 +195,7 @@ def repaired(
         return Repair(lake.layout, store, converter, engine.engine(say), lake.bodies_of, floor).run(faulty, most)
 
 
-def told(done: Repaired) -> str:
+def format_repaired(done: Repaired) -> str:
     """Return the outcome in sentences."""
     some = []
     if done.replaced:

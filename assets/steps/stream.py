@@ -121,8 +121,8 @@ def keep(
         since: Where the stream begins the first time; None: now. Later it goes on where it was.
         clock: Gives the moment, aware.
         ended: Whether to end.
-        say: Is told each step.
-        warn: Is told in a sentence what may be missing.
+        say: Receives a sentence for each step.
+        warn: Receives a sentence about what may be missing.
         options: How the stream is read.
         step_seconds: How long events are held before they are kept.
         loaded: Those of some hours whose files are loaded, by which it is said what a gap is.
@@ -135,7 +135,7 @@ def keep(
     # whoever only looks whether the stream is kept holds it for a moment
     with _alone(state / _LOCK, _LOOK_SECONDS):
         last = lake.begin(since or clock(), clock())
-        gap = _told(missed(last, clock()), None, loaded, warn)
+        gap = _report_gap(missed(last, clock()), None, loaded, warn)
         began_at = clock()
         with client.stream(since=last.since, offsets=last.offsets, options=options) as stream:
             held: deque[bytes] = deque()
@@ -150,7 +150,7 @@ def keep(
                 if held and (is_last or size >= STEP_BYTES or now >= due):
                     # once more: a machine may have slept for days, and a process goes on without being begun
                     before = lake.last() or last
-                    gap = _told(missed(before, clock()), gap, loaded, warn)
+                    gap = _report_gap(missed(before, clock()), gap, loaded, warn)
                     counts = len(stream.connections), stream.reconnect_count, stream.too_long_count
                     run = Run(began_at, clock(), *counts)
                     is_due = is_last or now - said >= _SAID_SECONDS
@@ -210,7 +210,7 @@ class _Tidying:
 def missed(last: Step, now: datetime) -> Gap | None:
     """Return the gap before the next events that the service no longer has; None: there is none."""
     reached = min(last.published_at.values(), default=last.since)
-    # a partition in which nothing happened for two days cannot be told from one that was not read
+    # a partition in which nothing happened for two days looks like one that was not read
     newest = max(last.published_at.values(), default=last.since)
     return Gap(reached, now - RETENTION) if now - newest > RETENTION else None
 
@@ -224,13 +224,13 @@ def _backward(before: Step, step: Step) -> dict[int, datetime]:
     return {one: moments.get(one, before.since) for one, at in before.offsets.items() if step.offsets.get(one, at) < at}
 
 
-def _told(
+def _report_gap(
     gap: Gap | None,
     known: Gap | None,
     loaded: Callable[[list[datetime]], Collection[datetime]],
     warn: Callable[[str], None],
 ) -> Gap | None:
-    """The gap, told unless it is known."""
+    """The gap, reported unless it is known."""
     if gap is not None and (known is None or known.since != gap.since):
         warn(gap.sentence(loaded(gap.hours)))
     return gap
@@ -264,7 +264,7 @@ def _alone(path: Path, wait_seconds: float = 0.0) -> Iterator[None]:
         ) from None
 
 
-def told(kept: Kept) -> str:
+def format_kept(kept: Kept) -> str:
     """One step in a line."""
     step = kept.step
     lag = "" if kept.lag_seconds is None else f", {kept.lag_seconds:.1f} s behind"

@@ -43,12 +43,12 @@ def publish(*, verify: bool) -> None:
     before = warehouse.publication()
     # a run of Dagster's takes seconds, even to find that there is nothing to do
     if before is None or not warehouse.is_published(facts_of(settings.data)) or warehouse.faulty_lake_files():
-        from pipelines.cli.run import told_of_lake
+        from pipelines.cli.run import report_lake
         from pipelines.operations import run as runs
 
         with terminal.progress():
             report = runs.publish(settings)
-        told_of_lake(settings, report)
+        report_lake(settings, report)
         if report.failures:
             raise click.ClickException("\n".join(report.failures))
     last = warehouse.publication()
@@ -200,7 +200,7 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
     The schedule compact_each_hour does this automatically. Nobody who loads, publishes or reads waits for it; after an
     interrupt, run it again. If WME_ENGINE names a cluster, its workers do the rewriting.
     """
-    from assets.compacted import told
+    from assets.compacted import format_merged
     from assets.steps.compaction import Compacted, compact_lake, planned
     from resources.engine import Engine
     from resources.lake import Layout
@@ -245,7 +245,7 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
             min_free_gb=settings.min_free_gb,
         )
     for one in done:
-        terminal.say(told(one))
+        terminal.say(format_merged(one))
     if not done:
         terminal.say("There was nothing to compact.")
         return

@@ -118,11 +118,11 @@ class Writing(click.Command):
     def invoke(self, ctx: click.Context) -> Any:
         """Say where the command writes, unless it is to be quiet; then run it."""
         if not ctx.params.get("quiet") and (self._only is None or ctx.params[self._only]):
-            terminal.warn(_told())
+            terminal.warn(_destination())
         return super().invoke(ctx)
 
 
-def _told() -> str:
+def _destination() -> str:
     """The service, the data folder and the settings file, on one line."""
     try:
         settings = read_settings(scoped=False)

@@ -185,7 +185,7 @@ def run(
             )
         return
     report = runs.outlast(attempt, partial(runs.is_reachable, enterprise), wait or 0, say)
-    told_of_lake(settings, report)
+    report_lake(settings, report)
     if as_json:
         terminal.show_json(_as_json(settings, report))
     elif hours and not quiet:
@@ -194,7 +194,7 @@ def run(
         raise click.ClickException("\n".join(report.failures))
 
 
-def told_of_lake(settings: Settings, report: RunReport) -> None:
+def report_lake(settings: Settings, report: RunReport) -> None:
     """Print the missing and damaged lake files; a damaged one that was not made again is a failure of the run."""
     from resources.warehouse import Warehouse, named
 

@@ -173,7 +173,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
     It resumes at its last offset and runs until Ctrl-C or SIGTERM; buffered events are written first. The service keeps
     events for 48 hours.
     """
-    from assets.steps.stream import Kept, keep, loaded_hours, told
+    from assets.steps.stream import Kept, format_kept, keep, loaded_hours
     from resources.adapters import build_resources
     from resources.datasets.live import LIVE_CHANGES
     from resources.enterprise import StreamOptions
@@ -194,7 +194,7 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
     def say(kept: Kept) -> None:
         nonlocal count
         count += kept.step.row_count
-        terminal.say(f"{datetime.now(UTC):%H:%M:%S} {told(kept)}")
+        terminal.say(f"{datetime.now(UTC):%H:%M:%S} {format_kept(kept)}")
 
     def end() -> None:
         ended.set()

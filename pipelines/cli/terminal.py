@@ -189,7 +189,7 @@ def show(
         columns: Their names.
         rows: Their values.
         spare: Columns that may be left out, in this order, until the table fits.
-        telling: Columns that are left out where every row says the same.
+        optional: Columns that are left out where every row says the same.
     """
     same = {columns.index(name) for name in telling if len({row[columns.index(name)] for row in rows}) < 2}
     places = [place for place in range(len(columns)) if place not in same]

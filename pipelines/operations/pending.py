@@ -183,7 +183,7 @@ class DryRun:
 
     @property
     def byte_count(self) -> int:
-        """Bytes to fetch, about: the service tells sizes rounded to 500 bytes."""
+        """Bytes to fetch, about: the service rounds sizes to 500 bytes."""
         return sum(plan.missing_bytes for plan in self._plans)
 
     @property

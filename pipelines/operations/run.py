@@ -78,7 +78,7 @@ def _quiet(_context: dg.InitLoggerContext) -> logging.Logger:
     return logger
 
 
-#: What a run on the command line has to tell is told by its tables and sentences, not by Dagster's console log.
+#: Tables and sentences report a run on the command line, not Dagster's console log.
 QUIET = dg.LoggerDefinition(_quiet)
 
 
@@ -87,7 +87,7 @@ def newest_hours(
 ) -> list[datetime]:
     """The `count` newest hours that the service has published, oldest first.
 
-    An hour's list appears some minutes after the hour, so the newest complete hour may not be there yet.
+    A batch listing appears some minutes after its hour, so the newest complete hour may not be there yet.
 
     Raises:
         NotPublishedYet: Nothing of the last six hours is there; the service seems to lag.

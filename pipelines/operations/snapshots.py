@@ -154,7 +154,7 @@ class Fetched:
 
     @property
     def replaced(self) -> tuple[Path, ...]:
-        """Files of other versions or the other form that lie beside it."""
+        """Files of other versions or the other form in the same folder."""
         return superseded(self.plan)
 
 
@@ -183,7 +183,7 @@ class Report:
 def download(client: EnterpriseClient, combined: CombinedPlan, *, workers: int = 4, reporter: Reporter) -> Report:
     """Have planned snapshots in the archive, one after another, each with several files at once.
 
-    Nothing is begun unless all of them can be finished. What is there is not fetched again, and what an earlier call
+    Nothing starts unless all of them can be finished. What is there is not fetched again, and what an earlier call
     left is continued. An interrupt keeps what was fetched.
 
     Raises:

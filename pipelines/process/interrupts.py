@@ -107,6 +107,6 @@ class _Screen:
                     termios.tcsetattr(self._terminal, termios.TCSANOW, self._mode)
         if self._error is not None:
             with suppress(OSError):
-                # a bar hides the cursor, and ^C stands in the line
+                # a bar hides the cursor, and ^C is in the line
                 begin = "\x1b[?25h\n" if os.isatty(self._error) else ""
                 os.write(self._error, f"{begin}{SENTENCE}\n".encode())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PAUSE = timedelta(minutes=10)
 
 
-class Told(NamedTuple):
+class StreamSection(NamedTuple):
     """Facts (names and values), what needs attention, in sentences, and the figures behind them."""
 
     facts: list[tuple[str, Any]]
@@ -29,10 +29,10 @@ class Told(NamedTuple):
     figures: dict[str, Any] | None = None
 
 
-def kept(data: Path, now: datetime) -> Told:
+def kept(data: Path, now: datetime) -> StreamSection:
     """The position of the stream and its reader; nothing if it was never read."""
     if not (found := files_of(data / "lake" / LIVE_CHANGES)):
-        return Told([], [])
+        return StreamSection([], [])
     try:
         step = step_of(found[-1].last, found[-1].path)
     except (OSError, ValueError) as error:
@@ -40,7 +40,7 @@ def kept(data: Path, now: datetime) -> Told:
             f"The newest file of the stream, {found[-1].path}, cannot be read ({clause(error)}). "
             "`wme stream` says what to do."
         )
-        return Told([], [trouble])
+        return StreamSection([], [trouble])
     figures = _figures(step, data, now)
     newest, lag = max(step.published_at.values(), default=step.since), figures["lag_seconds"]
     run = step.runs[-1] if step.runs else None
@@ -53,7 +53,7 @@ def kept(data: Path, now: datetime) -> Told:
         )
     if figures["is_running"]:
         facts = [("stream", f"running, {lag:,.0f} s behind, {counted(len(step.offsets), 'partition')}{counts}")]
-        return Told(facts, [], figures)
+        return StreamSection(facts, [], figures)
     facts = [("stream", f"not running; last event {moment_text(newest)} UTC{counts.replace('this run', 'last run')}")]
     if now - newest > RETENTION:
         trouble = (
@@ -68,8 +68,8 @@ def kept(data: Path, now: datetime) -> Told:
             "stream is wanted any more, remove lake/live_changes."
         )
     else:
-        return Told(facts, [], figures)
-    return Told(facts, [trouble], figures)
+        return StreamSection(facts, [], figures)
+    return StreamSection(facts, [trouble], figures)
 
 
 def _odd(run: Run) -> str:

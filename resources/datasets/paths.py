@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-#: Digits of a version or digest that stand in a name.
+#: Digits of a version or digest in a name.
 DIGITS = 8
 ARCHIVE, SET, PARQUET = "tar.gz", "set.json", "parquet"
 #: Two files with the same rows in the same order: one has the bodies, the other all else.

@@ -265,7 +265,7 @@ class DataApi:
         return "GET", f"{url}?{urlencode(query.parameters())}", None
 
     def _location(self, answer: Answer, path: str, doing: str) -> str:
-        """The signed address a download path redirects to; never followed with the token."""
+        """The signed URL a download path redirects to; never followed with the token."""
         if answer.status < 300 and answer.is_html:
             raise self._transport.html_error(answer.status, doing)
         location = answer.headers.get("Location", "")

@@ -122,7 +122,7 @@ def records(dataset: Dataset) -> str:
 
 
 def hourly(dataset: Dataset, hour: datetime) -> str:
-    """Return the path of the list of an hour's files; the service writes dates and hours in UTC, two digits each.
+    """Return the path of a batch listing; the service writes dates and hours in UTC, two digits each.
 
     Raises:
         InvalidRequest: The hour has no time zone, or is not the start of one.

@@ -1,8 +1,8 @@
 """One tree of errors for everything the service, the network, the disk or the account can do to a client.
 
 Every message is a whole sentence: what happened, what was kept, what to do. None ever holds a password, a token or a
-signed address; none is longer than `LONGEST_MESSAGE`, and what a terminal would obey in it (the service's own words may
-stand there) is shown as an escape.
+signed URL; none is longer than `LONGEST_MESSAGE`, and what a terminal would obey in it (the service's own words may
+be part of it) is shown as an escape.
 """
 
 # ruff: noqa: N818  the names say what happened; the base class says that it is an error
@@ -61,7 +61,7 @@ class NotFound(EnterpriseError):
 
 
 class NotPublishedYet(NotFound):
-    """The list of an hour appears only when all its exports have ended; that has not happened."""
+    """A batch listing appears only when all exports of its hour have ended; that has not happened."""
 
     retryable = True
 
@@ -115,9 +115,9 @@ class UnexpectedAnswer(EnterpriseError):
 
 
 class StaleSnapshot(EnterpriseError):
-    """The service replaced a snapshot, or a chunk of it, while its files were fetched: they are no set any more.
+    """The service replaced a snapshot, or a chunk of it, while its files were fetched: they no longer belong together.
 
-    The same plan never succeeds again, a new one does: not retryable, because that costs quota anew.
+    The same plan never succeeds again, a new one does: not retryable, because that costs quota again.
     """
 
 

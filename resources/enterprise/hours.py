@@ -1,9 +1,9 @@
-"""Hourly files: the list of an hour, its records and their downloads, and what it means when one of them is missing.
+"""Hourly files: the batch listing, its records and their downloads, and what it means when one of them is missing.
 
 A missing hour is one of three: not published yet, past the service's retention, or never asked for by a clock that is
 right.
 
-Source: the service's reference for realtime batches (the list of an hour appears when its exports have ended; 48
+Source: the service's reference for realtime batches (a batch listing appears when its exports have ended; 48
 hours).
 """
 
@@ -37,7 +37,7 @@ _BATCH: Final = TypeAdapter(models.Batch)
 
 @guarded
 class Hours:
-    """Hourly batches: the list of an hour, its records, its downloads. Costs no quota. Safe for several threads.
+    """Hourly batches: the batch listing, its records, its downloads. Costs no quota. Safe for several threads.
 
     An hour is the aware moment at which it starts.
     """

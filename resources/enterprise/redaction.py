@@ -35,7 +35,7 @@ class Redactor:
 
 
 def without_queries(text: str) -> str:
-    """A text whose addresses have no query: that of a signed address is a key."""
+    """A text whose addresses have no query: that of a signed URL is a key."""
     return _RUN.sub(_without_query, text)
 
 

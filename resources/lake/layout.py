@@ -54,7 +54,7 @@ class Layout:
         return self.archive_hour(dataset, hour) / name_of(identifier, version)
 
     def batch_list(self, dataset: Dataset, hour: datetime) -> Path:
-        """The service's list of the hour as it was fetched."""
+        """The service's batch listing as it was fetched."""
         return self.archive_hour(dataset, hour) / f"{dataset.archive}.json"
 
     def snapshot_archive(self, dataset: Dataset, identifier: str) -> Path:

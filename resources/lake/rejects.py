@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from resources.lake.layout import Layout
     from resources.storage import Storage
 
-#: A rejected line of more bytes stands in the file of long lines, and only its beginning in its row.
+#: A rejected line of more bytes is in the file of long lines, and only its beginning in its row.
 RAW_BYTES_MAX = 1 << 20
 RAW_BEGINNING_BYTES = 4096
 #: A row group ends before it grows beyond this, unless the rejects of one block are more.

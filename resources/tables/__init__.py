@@ -1,6 +1,6 @@
 """The tables: one declaration each, and everything else about them follows from it.
 
-Belongs here: names, Arrow types, descriptions, keys, and for each column where its value stands in the
+Belongs here: names, Arrow types, descriptions, keys, and for each column where its value is in the
 service's record. The Arrow schemas, the DuckDB tables with their comments, Dagster's column schemas, the checks
 and the data dictionary are all derived from these declarations.
 

@@ -27,7 +27,7 @@ class HourState(enum.StrEnum):
 
     LOADED = "loaded"  # its file is in `article_changes`
     EMPTY = "empty"  # its file was there and held no record
-    ABSENT = "absent"  # the service's list of the hour does not name it: quiet, or its export failed
+    ABSENT = "absent"  # the service's batch listing does not name it: quiet, or its export failed
     MISSING = "missing"  # should be there and is not
     NOT_YET = "not_yet"  # the service has not published the hour
     PAST_RETENTION = "past_retention"  # never fetched, and the service no longer keeps it

@@ -143,7 +143,7 @@ class Publisher(Reader):
             [(is_complete,)] = connection.execute("SELECT is_complete FROM internal.meta").fetchall()
         if not is_complete:
             return int(state["revision"])
-        # 0: nothing was loaded so far; a build file that is made anew is no news
+        # 0: nothing was loaded so far; a build file that is rebuilt is no news
         return None if self._holds(state) else state["revision"] or None
 
     def relocate(self) -> int | None:

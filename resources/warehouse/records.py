@@ -149,7 +149,7 @@ class Applied:
     """Outcome of bringing `articles` up to date. Counts are pages; `article_count` is all pages alive afterwards.
 
     `file_count` counts files of hours, `lookup_file_count` those of pages that were looked up. `renewed_projects` were
-    made anew because a new snapshot lies underneath them.
+    rebuilt because a new snapshot lies underneath them.
     """
 
     hours: tuple[datetime, ...]

@@ -33,7 +33,7 @@ from pipelines.report import status as report_status
 from pipelines.report.status import as_json, collect
 from resources import remote
 from resources.engine import Engine, LineReporter, errors
-from resources.engine.dask import Call, Cluster, Patience
+from resources.engine.dask import Call, Cluster, TimeLimits
 from resources.engine.dask import cluster as dask_cluster
 from resources.lake import Archive, ArchiveError, Converter, Layout, sweep
 from resources.remote import RemoteCompactor, RemoteConverter, versions
@@ -44,7 +44,7 @@ from tests.local_cluster import ROOT, LocalCluster, cluster, free_port
 from tests.unit.assets.conftest import archive_bytes, record
 
 HOUR = datetime(2026, 11, 1, 5, tzinfo=UTC)
-QUICK = Patience(answer=120, workers=1, look=0.05)
+QUICK = TimeLimits(answer=120, workers=1, look=0.05)
 
 
 def archives_in(data, count, lines=40):
@@ -189,7 +189,7 @@ def test_workers_that_do_not_see_the_folder_are_refused(shared, tmp_path):
 
 def test_nobody_at_the_address_is_said_within_the_time_allowed(tmp_path):
     with (
-        Cluster(f"dask://127.0.0.1:{free_port()}", versions(), tmp_path, Patience(answer=0.5)) as connection,
+        Cluster(f"dask://127.0.0.1:{free_port()}", versions(), tmp_path, TimeLimits(answer=0.5)) as connection,
         pytest.raises(
             errors.EngineUnreachableError,
             match=r"^Nobody answers at dask://127\.0\.0\.1:\d+ within 0\.5 s .*dask scheduler",
@@ -365,7 +365,7 @@ def test_tls_is_that_of_distributeds_own_settings_and_others_are_not_admitted(ce
         assert "tls://" in made.log("worker-0")
         place = (made.address, versions(), tmp_path / "data" / "lake")
         with (
-            Cluster(*place, Patience(answer=1)) as stranger,
+            Cluster(*place, TimeLimits(answer=1)) as stranger,
             pytest.raises(errors.EngineUnreachableError, match="same TLS"),
         ):
             stranger.map(tasks.double, calls((1,)), print)

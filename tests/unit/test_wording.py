@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
 from pathlib import Path
 
 import click
@@ -133,6 +134,46 @@ def docstrings(path):
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
             yield getattr(node, "name", "module"), text
+
+
+def comments(path):
+    """The comments of a module, those of several lines joined."""
+    with path.open(encoding="utf-8") as lines:
+        yield " ".join(one.string for one in tokenize.generate_tokens(lines.readline) if one.type == tokenize.COMMENT)
+
+
+def test_docstrings_and_comments_have_no_retired_term():
+    found = [
+        f"{path.relative_to(ROOT)}: {wrong}"
+        for path in MODULES
+        for text in (*(text for _, text in docstrings(path)), *comments(path))
+        for wrong in retired(text)
+    ]
+    assert not found, "\n".join(found)
+
+
+#: Words of names that had to be explained; a module, class, function or argument has none of them.
+RETIRED_NAMES = {"anew", "beside", "carrying", "leash", "patience", "strangers", "told", "wishes"}
+
+
+def names(path):
+    """The names that a module declares, and its own."""
+    yield path.stem
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+
+
+def test_names_have_no_retired_word():
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in MODULES
+        for name in names(path)
+        if RETIRED_NAMES & set(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower().split("_"))
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_docstrings_begin_with_a_verb_or_a_noun():

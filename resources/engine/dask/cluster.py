@@ -59,7 +59,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Patience:
+class TimeLimits:
     """Seconds. `answer`: for the scheduler; `workers`: until the first is there, and while none is left."""
 
     answer: float = 10.0
@@ -74,15 +74,15 @@ class Cluster:
         address: `dask://host:port`.
         versions: Versions that workers must share with this process, by name; others get no work.
         folder: Shared with the workers.
-        patience: Time limits.
+        limits: Time limits.
     """
 
     def __init__(
-        self, address: str, versions: Mapping[str, str], folder: Path, patience: Patience | None = None
+        self, address: str, versions: Mapping[str, str], folder: Path, limits: TimeLimits | None = None
     ) -> None:
         self.address = address
         self._versions, self._folder = {**versions, **own_versions()}, folder
-        self._patience = patience or Patience()
+        self._limits = limits or TimeLimits()
         self._client: distributed.Client | None = None
         self._probe: Probe | None = None
         self._failed: errors.EngineError | None = None
@@ -111,19 +111,19 @@ class Cluster:
         finished: queue.SimpleQueue[distributed.Future[Answer]] = queue.SimpleQueue()
         outcomes: dict[str, Outcome[Call, Any]] = {}
         deserted_since: float | None = None
-        looked = -self._patience.look
+        looked = -self._limits.look
         places, alone = 1, any(call.alone for call in calls)
         try:
             while waiting or under_way:
-                if time.monotonic() - looked >= self._patience.look:
+                if time.monotonic() - looked >= self._limits.look:
                     looked = time.monotonic()
                     fit = [one for one in self._members(client) if self._fits(one)]
                     places = len(fit) if alone else sum(one.threads for one in fit)
                     deserted_since = None if fit else deserted_since or looked
-                    if deserted_since is not None and looked - deserted_since > self._patience.workers:
+                    if deserted_since is not None and looked - deserted_since > self._limits.workers:
                         raise errors.NoWorkerError(
                             f"The last worker at {self.address} is gone, and none came back within "
-                            f"{self._patience.workers:g} s. {counted(len(calls) - len(outcomes), 'task')} of "
+                            f"{self._limits.workers:g} s. {counted(len(calls) - len(outcomes), 'task')} of "
                             f"{len(calls):,} were not done; what was done is kept. Start workers with "
                             "`wme worker`, then run again."
                         )
@@ -142,7 +142,7 @@ class Cluster:
                     future.add_done_callback(finished.put)
                 self._tell_gone()
                 try:
-                    future = finished.get(timeout=self._patience.look)
+                    future = finished.get(timeout=self._limits.look)
                 except queue.Empty:
                     self._still_there(client)
                     continue
@@ -213,14 +213,14 @@ class Cluster:
         try:
             client = distributed.Client(
                 url(self.address),
-                timeout=self._patience.answer,
+                timeout=self._limits.answer,
                 set_as_default=False,
                 security=distributed.Security(),
                 name="wme",
             )
         except (OSError, TimeoutError, ValueError, asyncio.CancelledError) as error:
             raise errors.EngineUnreachableError(
-                f"Nobody answers at {self.address} within {self._patience.answer:g} s ({type(error).__name__}: "
+                f"Nobody answers at {self.address} within {self._limits.answer:g} s ({type(error).__name__}: "
                 f"{short(error)}). Nothing was converted; what is archived is kept. Start `dask scheduler` there (with "
                 "the same TLS settings), correct WME_ENGINE, or set WME_ENGINE=threads; then run again."
             ) from None
@@ -245,14 +245,14 @@ class Cluster:
 
     def _await_workers(self, client: distributed.Client) -> list[Member]:
         """The workers of the same versions; the others are named in the log."""
-        end = time.monotonic() + self._patience.answer
+        end = time.monotonic() + self._limits.answer
         while True:
             members = self._members(client)
             if fit := [one for one in members if self._fits(one)]:
                 break
             if members or time.monotonic() > end:
                 break
-            time.sleep(min(0.1, self._patience.look))
+            time.sleep(min(0.1, self._limits.look))
         others = [f"{one.name} on {one.host}: {self.differences(one)}" for one in members if not self._fits(one)]
         if fit:
             for other in others:
@@ -305,13 +305,13 @@ class Cluster:
         """Return the outcome of a call; None if its result was lost and it must run again."""
         if future.status == "finished":
             try:
-                answer: Answer = future.result(timeout=self._patience.answer)
+                answer: Answer = future.result(timeout=self._limits.answer)
             except Exception:  # noqa: BLE001  its worker died after all; if the scheduler did, that is seen next
                 self._still_there(client)
                 return None
             return Outcome(call, result=answer.value, error=answer.error)
         if future.status == "error":
-            cause = future.exception(timeout=self._patience.answer)
+            cause = future.exception(timeout=self._limits.answer)
             if isinstance(cause, KilledWorker):
                 return Outcome(call, error=_lost(call, cause.allowed_failures + 1))
             return Outcome(call, error=errors.TaskError(f"{call.label}: {type(cause).__name__}: {short(cause)}"))

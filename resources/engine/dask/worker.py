@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-#: The key of a worker's versions in what it tells the scheduler.
+#: The key of a worker's versions in what it sends to the scheduler.
 VERSIONS = "wme_versions"
 
 

@@ -80,7 +80,7 @@ def land_listing(listing: Listing[Any], target: Path) -> Sidecar:
 
 
 def read_listing(path: files.StrPath) -> Listing[Batch]:
-    """The list of an hour's files as it was landed.
+    """The batch listing as it was landed.
 
     `fetched_at` is the time of the last change of the file where its sidecar is missing or of another version.
 
@@ -132,7 +132,7 @@ class SetFile(BaseModel):
     """One file of a set.
 
     Attributes:
-        name: Name of the file, which lies beside the manifest.
+        name: Name of the file, in the folder of the manifest.
         identifier: The service's name of the snapshot or chunk.
         version: MD5 of its bytes.
     """

@@ -46,7 +46,7 @@ class Download:
         request_count: Requests to the service (those to the object store are not counted).
         resumed_bytes: Bytes that an earlier, unfinished download had left and that were not fetched again.
         fetched: False when it was there already and nothing was requested.
-        unit_count: Requests for signed addresses: what the account's quota was charged, where the product has one.
+        unit_count: Requests for signed URLs: what the account's quota was charged, where the product has one.
     """
 
     path: Path
@@ -85,7 +85,7 @@ class _Task:
 
 
 class _Gain:
-    """Tells progress how many bytes came: each byte of the file once, however often it is fetched."""
+    """Reports to progress how many bytes came: each byte of the file once, however often it is fetched."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress

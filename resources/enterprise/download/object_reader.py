@@ -42,7 +42,7 @@ class Source:
         version: The record's version: MD5 of the archive.
         size_hint: About how many bytes, None where the record does not say.
         url_path: Path of the download at the service.
-        resolve: Asks the service for a signed address; gives it with the number of requests it took.
+        resolve: Asks the service for a signed URL; gives it with the number of requests it took.
         read_again: Reads the record again; gives the source it names now with the number of requests it took.
         pinned: True if a newer version is not worth a request.
     """
@@ -134,7 +134,7 @@ class Ranges:
         connections: Ranges fetched at once.
         parallel_bytes: Files from this size on are divided.
         smallest_bytes: No range is smaller.
-        addresses: Signed addresses one download may ask for (each may cost a unit of quota).
+        addresses: Signed URLs one download may ask for (each may cost a unit of quota).
         wait_seconds: Seconds to wait for another process that fetches the same file.
     """
 

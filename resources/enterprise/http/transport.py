@@ -171,7 +171,7 @@ class Transport:
         body: Mapping[str, Any] | None = None,
         auth: Auth | None = None,
     ) -> requests.Response:
-        """Open a signed address at the object store, or a stream; the body is not read yet, nothing is retried.
+        """Open a signed URL at the object store, or a stream; the body is not read yet, nothing is retried.
 
         Without `auth` no token is sent, and the address is taken for the service's own word, which leads to no network
         but that of the service and the public one. A `body` is posted as JSON, and the answer may then begin whenever

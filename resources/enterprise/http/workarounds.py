@@ -4,7 +4,7 @@
 
 | workaround | library's behaviour | delete it when |
 |---|---|---|
-| `no_auth` | requests sends credentials of a .netrc file with requests that have none | requests can be told not to |
+| `no_auth` | requests sends credentials of a .netrc file with requests that have none | requests has an option for it |
 | `Session` | requests prepares the next request of a redirect also if redirects are not followed | it no longer does |
 | `BoundedRetry` | urllib3 obeys a `Retry-After` of hours, and fails on one that is no date | urllib3 bounds it |
 | `Adapter` and the classes before it | timeouts count from byte to byte, not to the end | urllib3 has deadlines |
@@ -207,7 +207,7 @@ _FILTER = _QueriesHidden()
 
 
 def hide_queries_in_http_log() -> None:
-    """Make the HTTP library's log show addresses without their query: the query of a signed address is a key.
+    """Make the HTTP library's log show addresses without their query: the query of a signed URL is a key.
 
     Safe to call often; the filter is attached once per logger and also holds for log levels switched on later.
     """

@@ -60,7 +60,7 @@ class FetchOptions:
 
     Attributes:
         form: As one file or in chunks; None: whatever is better.
-        beyond_quota: Begin although the units that are left do not suffice: what fits is fetched and kept, the rest
+        beyond_quota: Begin although too few units are left: what fits is fetched and kept, the rest
             after the vendor has reset the counters.
         most_units: Begin only if it takes at most so many units, however many are left; None: no limit.
         keep_free_bytes: Disk space to leave untouched.
@@ -124,7 +124,7 @@ class PlannedFile:
 
     @property
     def unit_count(self) -> int:
-        """Units of quota it costs; a part that was left needs a new signed address, which is a unit too."""
+        """Units of quota it costs; a part that was left needs a new signed URL, which is a unit too."""
         return 0 if self.is_landed else 1
 
 

@@ -209,7 +209,7 @@ class Snapshots:
         """
         plan.check()
         done: dict[str, Download] = {}
-        over: list[Exception] = []  # what every other file of the plan would meet as well: no further one is begun
+        over: list[Exception] = []  # what every other file of the plan would meet as well: no further one is started
         interrupted = threading.Event()
         reporting = threading.Lock()
 

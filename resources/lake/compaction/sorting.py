@@ -35,14 +35,14 @@ _AT_ONCE = 64
 
 
 def in_order(
-    batches: Iterable[pa.RecordBatch], key: Sequence[str], beside: Path, memory_bytes: int
+    batches: Iterable[pa.RecordBatch], key: Sequence[str], target: Path, memory_bytes: int
 ) -> Iterator[pa.Table]:
     """Yield the rows of the batches in order, a table at a time.
 
     Args:
         batches: Batches of one schema, each small compared with the memory.
         key: The columns to sort by; no row has a null in them.
-        beside: The file that the rows are for; pieces are written next to it.
+        target: The file that the rows are for; pieces are written next to it.
         memory_bytes: Most memory for the rows; a single row may exceed it.
 
     Raises:
@@ -50,7 +50,7 @@ def in_order(
     """
     piece_bytes = memory_bytes // _SHARE
     with contextlib.ExitStack() as stack:
-        spilled = _Pieces(stack, key, beside, piece_bytes // _SLICES)
+        spilled = _Pieces(stack, key, target, piece_bytes // _SLICES)
         piece: list[pa.RecordBatch] = []
         size = 0
         for batch in batches:
@@ -87,8 +87,8 @@ class _Pieces:
     All pieces of a level have the same number of rows. A full level is merged into one piece of the next.
     """
 
-    def __init__(self, stack: contextlib.ExitStack, key: Sequence[str], beside: Path, slice_bytes: int) -> None:
-        self._stack, self._key, self._beside, self._slice_bytes = stack, key, beside, slice_bytes
+    def __init__(self, stack: contextlib.ExitStack, key: Sequence[str], target: Path, slice_bytes: int) -> None:
+        self._stack, self._key, self._target, self._slice_bytes = stack, key, target, slice_bytes
         self._levels: list[dict[Path, contextlib.ExitStack]] = []
 
     def __bool__(self) -> bool:
@@ -99,8 +99,8 @@ class _Pieces:
         self._levels += [{} for _ in range(level + 1 - len(self._levels))]
         own = contextlib.ExitStack()
         self._stack.push(own)
-        path = own.enter_context(Unfinished(self._beside)).path
-        _write(path, slices, self._slice_bytes, self._beside)
+        path = own.enter_context(Unfinished(self._target)).path
+        _write(path, slices, self._slice_bytes, self._target)
         self._levels[level][path] = own
         if len(self._levels[level]) == _AT_ONCE:
             self._merge(level)
@@ -122,7 +122,7 @@ class _Pieces:
             own.close()
 
 
-def _write(path: Path, slices: Iterable[pa.Table], slice_bytes: int, beside: Path) -> None:
+def _write(path: Path, slices: Iterable[pa.Table], slice_bytes: int, target: Path) -> None:
     """Write sorted rows, in batches that are small enough to be merged."""
     try:
         with contextlib.ExitStack() as writing:
@@ -135,7 +135,7 @@ def _write(path: Path, slices: Iterable[pa.Table], slice_bytes: int, beside: Pat
                 rows = max(1, len(table) * slice_bytes // max(1, table.nbytes))
                 writer.write_table(table.combine_chunks(), max_chunksize=rows)
     except OSError as error:
-        raise landing_failed(error, beside) from error
+        raise landing_failed(error, target) from error
 
 
 def _read(path: Path) -> Iterator[pa.Table]:

@@ -205,10 +205,10 @@ class RecordReader:
                 left[verdict] = lines if verdict not in left else left[verdict].merged(lines)
         if len(removed) or len(other):
             batch = _placed(batch, removed, other, before)
-        rejects += (self._told(lines, verdict, block) for verdict, lines in left.items())
+        rejects += (self._rejects(lines, verdict, block) for verdict, lines in left.items())
         return Rows(batch, decoded.line_count, merged(rejects), drift.result())
 
-    def _told(self, lines: LeftLines, verdict: int, block: _Block) -> Rejects:
+    def _rejects(self, lines: LeftLines, verdict: int, block: _Block) -> Rejects:
         """Rejects of lines with a verdict: equal ones are read once, and only the first of many different ones."""
         each = lines.texts(block.view).dictionary_encode()
         common = _COMMON[verdict].format(self.record_schema.least_bytes)

@@ -55,7 +55,7 @@ class Unfinished:
         self._handle = -1
 
     def __enter__(self) -> Self:
-        with self._told():
+        with self._named_errors():
             self.target.parent.mkdir(parents=True, exist_ok=True)
             self._handle = os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644)
             files.take(self._handle)
@@ -63,7 +63,7 @@ class Unfinished:
 
     def write(self, data: bytes | memoryview) -> None:
         """Add bytes."""
-        with self._told(), memoryview(data) as rest:
+        with self._named_errors(), memoryview(data) as rest:
             done = 0
             while done < len(rest):
                 done += os.write(self._handle, rest[done:])
@@ -71,11 +71,11 @@ class Unfinished:
 
     def land(self) -> None:
         """Make the file durable and give it its final name."""
-        with self._told():
+        with self._named_errors():
             self._storage.put(self.path, self.target)
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _named_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

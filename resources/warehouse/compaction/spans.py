@@ -22,7 +22,7 @@ _HOUR: Final = timedelta(hours=1)
 SETTLED: Final = timedelta(hours=50)
 #: Files that are not worth a compaction: a reader opens as many in a few milliseconds.
 _FEW: Final = 3
-#: No file is begun after so many bytes.
+#: No file is started after so many bytes.
 FILE_BYTES: Final = 1_000_000_000
 
 

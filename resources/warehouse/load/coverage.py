@@ -66,10 +66,10 @@ INSERT INTO hours BY NAME FROM covered
 """
 
 
-#: What is told of hours: the columns of `hours` that a status has.
+#: What is reported of hours: the columns of `hours` that a status has.
 _TOLD = ("table_name", "batch_hour", "project_id", "namespace_id", "state", "reason", "row_count", "checked_at")
 _STATUSES = pa.schema([HOURS.schema.field(name) for name in _TOLD])
-# What is told of hours without a file.
+# What is reported of hours without a file.
 _NOTED = """
 CREATE OR REPLACE TEMP TABLE noted AS
 SELECT

@@ -195,7 +195,7 @@ def _replace_rows(
         forget_incoming(connection, dataset.name)
     paths = [str(file.path) for file in files]
     try:
-        _refuse_strangers(connection, paths)
+        _refuse_misplaced_rows(connection, paths)
         hide_repeated(connection, dataset, paths)
         inserted = insert_once(connection, dataset, paths)
         enter(connection)
@@ -229,7 +229,7 @@ def hide_same_revisions(
     connection.execute(filled(_HIDE_SAME_REVISIONS, changes=changes, body=body), values | {"table": dataset.name})
 
 
-def _refuse_strangers(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
+def _refuse_misplaced_rows(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
     """Raises LakeFileError where a file of `incoming` holds rows of another hour, project or namespace."""
     strangers = connection.execute(_STRANGERS, {"paths": list(paths)}).fetchall()
     if strangers:

@@ -290,7 +290,7 @@ def _gaps(place: Place, now: datetime) -> Iterator[Gap]:
     under_way: Gap | None = None
     for number, cell in enumerate(place.cells):
         state, reason = cell.state, cell.reason
-        # what lies behind the last known hour is told by how old that is
+        # what lies behind the last known hour depends on how old that is
         behind = state == UNKNOWN and (not known or number > known[-1])
         if state in COVERED or state == OUTSIDE or is_early(cell, now) or behind:
             found = None

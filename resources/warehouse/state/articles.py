@@ -21,8 +21,8 @@ is only in `articles`. Otherwise it is in `internal.titles` and `internal.pages`
 6. Winning rows that are new are inserted, in full: from the changes, the lookups or the base snapshot.
 
 An hour that only adds rows moves the maxima up. An hour that was loaded again may have lost the row that decided: every
-title and page that was decided by a row of that very file is looked up anew in all rows. A new snapshot replaces nearly
-all rows of its project, so the project is made anew: neither titles nor pages reach over projects.
+title and page that was decided by a row of that very file is looked up again in all rows. A new snapshot replaces nearly
+all rows of its project, so the project is rebuilt: neither titles nor pages reach over projects.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ _RENEWED = "SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS N
 def apply_changes(build: Build) -> Applied:
     """Advance `articles` by all pending hours, lookups and snapshots, in one transaction.
 
-    A project with a new snapshot is made anew, which takes time in proportion to its pages.
+    A project with a new snapshot is rebuilt, which takes time in proportion to its pages.
 
     Raises:
         LakeFileError: A file with older rows that decide is gone or damaged; nothing was changed.
@@ -277,9 +277,9 @@ def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list
 
 
 def _advance(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart]) -> tuple[int, int, int]:
-    """Apply the pending files of the projects that are not made anew: the steps of this module's docstring.
+    """Apply the pending files of the projects that are not rebuilt: the steps of this module's docstring.
 
-    Returns the pages written, removed, and looked up anew.
+    Returns the pages written, removed, and looked up again.
     """
     if not _count(connection, "pending ANTI JOIN renewed USING (project_id)"):
         return 0, 0, 0
@@ -296,7 +296,7 @@ def _advance(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list
     # 5
     removed = _count(connection, "leaving ANTI JOIN deciding USING (project_id, article_id)")
     connection.execute(filled(_KEEP))
-    # 6: where nothing was loaded again, what decides anew is of pending files, which are in `article_changes`
+    # 6: where nothing was loaded again, what decides again is of pending files, which are in `article_changes`
     return _insert(connection, bases, "all_changes" if recomputed else "article_changes"), removed, recomputed
 
 

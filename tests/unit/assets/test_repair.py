@@ -10,7 +10,7 @@ import pytest
 from assets.published import published_warehouse
 from assets.steps.compaction import compact_lake
 from assets.steps.hour import load_hour
-from assets.steps.repair import Repair, told
+from assets.steps.repair import Repair, format_repaired
 from resources import damage
 from resources.adapters import ConfiguredEngine
 from resources.datasets import ARTICLE_CHANGES
@@ -154,7 +154,7 @@ def test_no_run_makes_more_than_so_many_hours_again(bench, loaded):
     loaded["enwiki"].write_bytes(b"")
     done = repair(bench, most=0)
     assert (done.waiting, done.load_count, done.replaced) == (1, 0, [])
-    assert told(done) == "1 hour or versions of snapshots wait for the next run, or for room on the disk."
+    assert format_repaired(done) == "1 hour or versions of snapshots wait for the next run, or for room on the disk."
 
 
 def test_an_hour_that_is_run_again_converts_what_cannot_be_read(bench, loaded):

@@ -1,4 +1,4 @@
-"""A stream is kept step by step, by one process, and what may be missing is told."""
+"""A stream is kept step by step, by one process, and what may be missing is format_kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.steps.stream import Gap, Kept, StreamBusyError, keep, loaded_hours, missed, told
+from assets.steps.stream import Gap, Kept, StreamBusyError, keep, loaded_hours, missed, format_kept
 from resources.datasets.live import Step
 from resources.enterprise import EnterpriseClient, Service, StreamOptions
 from resources.lake import Layout
@@ -115,5 +115,5 @@ def test_an_hour_counts_as_loaded_when_nothing_of_what_is_mirrored_is_open(tmp_p
 
 def test_a_step_is_a_line():
     step = Step(3, Path("3.parquet"), NOW, 1_000, duplicate_count=2, other_count=30)
-    assert told(Kept(step, 1.25)) == "1,000 events kept, 30 of other projects, 2 came again, 1.2 s behind."
-    assert told(Kept(Step(3, Path("3.parquet"), NOW, 1), None)) == "1 event kept."
+    assert format_kept(Kept(step, 1.25)) == "1,000 events kept, 30 of other projects, 2 came again, 1.2 s behind."
+    assert format_kept(Kept(Step(3, Path("3.parquet"), NOW, 1), None)) == "1 event kept."

@@ -32,7 +32,7 @@ def sentences():
                     told = node.args[-1]
                 case ast.Assign(targets=[ast.Name("trouble")]):
                     told = node.value
-                case ast.Call(func=ast.Name("Told"), args=[_, ast.List(elts=[told]), *_]):
+                case ast.Call(func=ast.Name("StreamSection"), args=[_, ast.List(elts=[told]), *_]):
                     pass
                 case ast.Assign(targets=[ast.Name("reason")], value=ast.Constant(str())):
                     told = node.value

@@ -75,7 +75,7 @@ class RunConfig(BaseModel):
 def as_failure(context: dg.AssetExecutionContext | None = None, keys: Iterable[dg.AssetKey] = ()) -> Iterator[None]:
     """Turn whatever goes wrong within into a Dagster failure with a sentence.
 
-    With a context, the sentence is shown next to the partition of the assets `keys` as well, where Dagster only names the
+    With a context, the sentence is shown with the partition of the assets `keys` as well, where Dagster only names the
     run.
     """
     try:

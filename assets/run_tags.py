@@ -1,4 +1,4 @@
-"""Dagster's tags of runs, by which runs are found and distinguished. Tags are shown in the UI and kept in its history."""
+"""Dagster's tags of runs, by which runs are found and distinguished. The UI shows them and keeps them."""
 
 from typing import Final
 

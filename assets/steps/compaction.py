@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 #: What the rows of a step may take in memory, whatever the machine has: an hour may be converted beside it. More is
 #: sorted in pieces.
 MEMORY_BYTES = 512 << 20
-#: Disk that a byte of lake files may take while it is compacted: what does not fit into the memory is kept there lightly
+#: Disk that a byte of lake files may take while it is compacted: what does not fit into the memory is there lightly
 #: packed, twice while pieces are merged, and the new file beside it.
 _DISK_FACTOR = 6.0
 #: Transactions of a run that let hours leave DuckDB's files; the rest waits for the next run.

@@ -221,7 +221,7 @@ def _show_dry_run(plan: Any) -> None:
         (p.dataset.name, hour, record.project_id, record.namespace_id, size, "yes" if is_missing else "no")
         for p, hour, record, size, is_missing in found
     ]
-    terminal.show(("table", "hour (UTC)", "project", "namespace", "bytes", "to fetch"), rows, telling=("table",))
+    terminal.show(("table", "hour (UTC)", "project", "namespace", "bytes", "to fetch"), rows, varying=("table",))
     lists = " and the reference lists" if plan.reference_due else ""
     terminal.OUT.print(
         f"To fetch: {counted(plan.file_count, 'file')}, {plan.byte_count / 1e9:.3f} GB{lists}; "
@@ -279,7 +279,7 @@ def _show_run(settings: Settings, report: RunReport) -> None:
     )
     if rows:
         spare = ("table", "duplicates", "ndjson", "files", "seconds", "ns")
-        terminal.show(columns, rows, spare=spare, telling=("table",))
+        terminal.show(columns, rows, spare=spare, varying=("table",))
     if warehouse.unpublished_revision() is not None:
         when = next_text(warehouse.publication(), settings.publish_every)
         terminal.say(f"\nNot published yet. The next publication is made {when}.")

@@ -181,7 +181,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
 
 
 def show(
-    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, spare: Sequence[str] = (), telling: Sequence[str] = ()
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], *, spare: Sequence[str] = (), varying: Sequence[str] = ()
 ) -> None:
     """Rows on standard output: as a table where it fits, else one below the other, a line per column.
 
@@ -189,9 +189,9 @@ def show(
         columns: Their names.
         rows: Their values.
         spare: Columns that may be left out, in this order, until the table fits.
-        optional: Columns that are left out where every row says the same.
+        varying: Columns that are left out where every row says the same.
     """
-    same = {columns.index(name) for name in telling if len({row[columns.index(name)] for row in rows}) < 2}
+    same = {columns.index(name) for name in varying if len({row[columns.index(name)] for row in rows}) < 2}
     places = [place for place in range(len(columns)) if place not in same]
     left_out = [place for place in map(columns.index, spare) if place not in same]
     while True:

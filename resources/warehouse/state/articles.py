@@ -21,7 +21,7 @@ is only in `articles`. Otherwise it is in `internal.titles` and `internal.pages`
 6. Winning rows that are new are inserted, in full: from the changes, the lookups or the base snapshot.
 
 An hour that only adds rows moves the maxima up. An hour that was loaded again may have lost the row that decided: every
-title and page that was decided by a row of that very file is looked up again in all rows. A new snapshot replaces nearly
+title and page that was decided by a row of that file is looked up in all rows again. A new snapshot replaces nearly
 all rows of its project, so the project is rebuilt: neither titles nor pages reach over projects.
 """
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.steps.stream import Gap, Kept, StreamBusyError, keep, loaded_hours, missed, format_kept
+from assets.steps.stream import Gap, Kept, StreamBusyError, format_kept, keep, loaded_hours, missed
 from resources.datasets.live import Step
 from resources.enterprise import EnterpriseClient, Service, StreamOptions
 from resources.lake import Layout

@@ -147,12 +147,14 @@ def test_a_disk_that_fills_up_amid_compaction_snapshot_and_publication_leaves_ev
         assert re.search(r"[Dd]isk (is full|or memory ran out)|No space left", said), (phase, said)
         assert re.search(r"[Mm]ake room|[Ff]ree some space|Free space", said), (phase, said)
     assert found() == before
-    assert unfinished(data) == []
+    # DuckDB keeps what it committed in its log until there is room for a checkpoint
+    assert set(unfinished(data)) <= {"warehouse/build.duckdb.wal"}
     (disk / "ballast").unlink()
     assert found() == before
     assert [run.finish() for run in begin().values()] == [[], [], []]
     assert runner.call("tests.e2e.actors", "publish", environ, now.isoformat()).finish() == []
     assert found()[0] > before[0]
+    assert unfinished(data) == []
     assert list(data.glob("lake/compacted/article_changes/*.parquet"))
 
 

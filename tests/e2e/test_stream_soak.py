@@ -67,8 +67,8 @@ class House:
             zip(("port", "object_port", "realtime_port"), (int(url.split(":")[-1]) for url in urls), strict=True)
         )
         self._stack.close()
-        settings = self._settings.model_copy(update={"now": self.sandbox.clock.now()})
-        self.sandbox = self._stack.enter_context(running(settings, world=world, **ports))
+        settings = self._settings.model_copy(update={"now": self.sandbox.clock.now(), **ports})
+        self.sandbox = self._stack.enter_context(running(settings, world=world))
         assert (self.sandbox.url, self.sandbox.object_url, self.sandbox.realtime_url) == urls
 
     def __enter__(self) -> Self:

@@ -36,9 +36,10 @@ def test_an_error_that_would_meet_all_ends_the_rest(workers):
         return error.args == (7,)
 
     outcomes = Engine(workers=workers).map(fail, range(50), ends=ends)
-    assert sorted(tried) == list(range(len(tried)))
-    assert 8 <= len(tried) <= 8 + workers
-    assert all(outcome.error.args == (7,) for outcome in outcomes[len(tried) :])
+    # the other worker may have been about to begin an item
+    assert {7} <= set(tried) <= set(range(8 + workers))
+    assert 8 - (workers - 1) <= len(tried) == len(set(tried))
+    assert all(outcomes[number].error.args == (7,) for number in range(50) if number not in tried)
 
 
 def test_items_run_side_by_side_up_to_the_bound():

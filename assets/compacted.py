@@ -66,9 +66,8 @@ def format_merged(one: Compacted | Moved) -> str:
             f"{hour_text(one.end_hour)} UTC left the DuckDB files; they are read from compacted files."
         )
     text = (
-        f"The {one.merge.label} was compacted: "
-        f"{counted(one.read_files, 'file')} ({size_text(one.read_bytes)}) into {one.written_files} "
-        f"({size_text(one.written_bytes)}), {counted(one.row_count, 'row')}."
+        f"The {one.merge.label} was compacted: {counted(one.read_files, 'file')} ({size_text(one.read_bytes)}) into "
+        f"{one.written_files} ({size_text(one.written_bytes)}), {counted(one.row_count, 'row')}."
     )
     if one.given_up_count:
         text += f" {one.given_up_count:,} of its parts were loaded again or dropped meanwhile and keep their own files."

@@ -49,8 +49,7 @@ SERVICE: Final = dg.AssetSpec(
     kinds={"http"},
     owners=list(OWNERS),
     description="The Enterprise Content Service, or the sandbox in its place: lists, snapshots, hourly files, lookups "
-    "and streams. The resource "
-    "`enterprise` says which service it is.",
+    "and streams. The resource `enterprise` says which service it is.",
 )
 
 #: Families whose layers can be made one after the other. A lookup goes through all of them at once.
@@ -103,9 +102,8 @@ def sibling(other: dg.AssetKey, key: dg.AssetKey) -> dg.AssetKey:
 #: What people type where Dagster asks for a partition of a snapshot.
 SNAPSHOT_KEYS: Final = (
     "A partition is one snapshot, by the service's identifier: the project, `_namespace_` and the number of the "
-    "namespace, for example "
-    "`enwiki_namespace_0`. The discover_… sensors, `wme run --snapshots` and `wme snapshots download` add those of the "
-    "mirrored projects."
+    "namespace, for example `enwiki_namespace_0`. The discover_… sensors, `wme run --snapshots` and `wme snapshots "
+    "download` add those of the mirrored projects."
 )
 
 

@@ -191,9 +191,8 @@ def _log(
 def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
     """Decide what the hours are that the service no longer has.
 
-    One from before the mirror began cannot be brought in by any backfill: it is materialized as what it is, with
-    no files and no rows, since Dagster knows no partition that is neither made nor failed. Any other is a loss, and
-    red.
+    One from before the mirror began cannot be brought in by any backfill: it is materialized as what it is, with no
+    files and no rows, since Dagster knows no partition that is neither made nor failed. Any other is a loss, and red.
     """
     began = oldest_hour(run.lake.layout.archive / run.dataset.archive)
     state = HourState.PAST_RETENTION.value

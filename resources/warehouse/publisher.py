@@ -48,8 +48,7 @@ _log = logging.getLogger(__name__)
 
 _ATTRIBUTION = (
     "Texts are by the contributors of the projects, under the licences that the column `license` names (CC BY-SA 4.0 "
-    "for "
-    "most). Keep the attribution: project, title, revision."
+    "for most). Keep the attribution: project, title, revision."
 )
 
 
@@ -165,8 +164,7 @@ class Publisher(Reader):
             if found.missing and not found.count:
                 raise LakeFileError(
                     f"None of the {len(found.missing)} lake files that {target.name} names lies under {root}. Nothing "
-                    "was "
-                    "changed. Bring the folder lake there as well, then try again."
+                    "was changed. Bring the folder lake there as well, then try again."
                 )
             found = self._with_stream(found)
             copy_file(target, temporary)
@@ -196,10 +194,8 @@ class Publisher(Reader):
                     raise
                 raise WarehouseFullError(
                     f"Disk or memory ran out, so this run could not {purpose} ({clause(error)}). Analysts keep the "
-                    "file that was published "
-                    f"before. Make room under {target.parent} (a publication needs space for a copy of {target.name}) "
-                    "or give the "
-                    "process more memory, and run it again."
+                    f"file that was published before. Make room under {target.parent} (a publication needs space for a "
+                    f"copy of {target.name}) or give the process more memory, and run it again."
                 ) from error
             finally:
                 _sweep(target)
@@ -269,8 +265,7 @@ class Publisher(Reader):
         if found.faulty:
             _log.warning(
                 "%s cannot be read, and their rows are left out of the bodies and of older hours of article_changes: "
-                "%s. They are made again from "
-                "the archive where it has them.",
+                "%s. They are made again from the archive where it has them.",
                 counted(len(found.faulty), "lake file"),
                 named(found.faulty),
             )

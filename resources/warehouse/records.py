@@ -270,8 +270,7 @@ class Published:
         return (
             f"Published revision {self.revision}: {self.size_bytes / 1e6:,.1f} MB and "
             f"{counted(self.lake_file_count, 'lake file')} in {self.seconds:.2f} s, {self.locked_seconds:.2f} s of "
-            "them "
-            f"under the lock.{missing}"
+            f"them under the lock.{missing}"
         )
 
 

@@ -309,8 +309,7 @@ def test_discovery_asks_for_what_is_not_loaded_and_for_nothing_that_is(fresh):
     assert fresh.materialize(hours[-3:], "archive/batches").success
     assert spans_of(fresh.tick("discover_hours"))[1][1] >= hours[-1]
     assert fresh.materialize(hours[-5:]).success
-    # two days are two runs of a minute; most hours are known to be empty instead
-    # the oldest hour may have gone since
+    # two days are two runs of a minute; most hours are known to be empty instead the oldest hour may have gone since
     assert any(first in hours[:2] for first, _ in spans_of(fresh.tick("discover_hours")))
     empty = [HourStatus(hour, "enwiki", 0, HourState.EMPTY) for hour in hours[:-5]]
     fresh.resources["warehouse"].warehouse.record_statuses(empty)

@@ -77,8 +77,7 @@ def locked(lock_path: Path, timeout: float, purpose: str) -> Iterator[None]:
         except filelock.Timeout:
             raise WarehouseBusyError(
                 f"Another process has used the warehouse for more than {timeout:.0f} s, so this one could not "
-                f"{purpose}. "
-                "Nothing was changed. Wait for the other run to end, or end it, and try again."
+                f"{purpose}. Nothing was changed. Wait for the other run to end, or end it, and try again."
             ) from None
     try:
         yield
@@ -140,8 +139,7 @@ class Connector:
                 self._replace_build(error)
                 raise WarehouseDamagedError(
                     f"DuckDB could not read {self.build_path.name}, so this run could not {purpose} ({clause(error)}). "
-                    "The file was replaced, "
-                    "and the next publication loads again what it lacks. Run it again."
+                    "The file was replaced, and the next publication loads again what it lacks. Run it again."
                 ) from error
             raise
         finally:
@@ -172,9 +170,8 @@ class Connector:
                         if time.monotonic() >= end:
                             raise WarehouseBusyError(
                                 f"Another program has {self.build_path.name} open, so this run could not {purpose}. "
-                                "Nothing was "
-                                f"changed. Close it there; to look at the data open {self.published_path.name}, which "
-                                "never locks."
+                                "Nothing was changed. Close it there; to look at the data open "
+                                f"{self.published_path.name}, which never locks."
                             ) from error
                         time.sleep(min(0.2, max(0.0, end - time.monotonic())))
                         continue
@@ -227,10 +224,8 @@ class Connector:
                     raise
                 raise WarehouseVersionError(
                     f"DuckDB {duckdb.__version__} cannot open {path.name} in the storage version {version} "
-                    f"({clause(error)}). Nothing was "
-                    "changed. A file can be raised and never lowered: set WME_STORAGE_VERSION to what it has, or "
-                    "remove "
-                    "warehouse/build.duckdb and run `wme rebuild`."
+                    f"({clause(error)}). Nothing was changed. A file can be raised and never lowered: set "
+                    "WME_STORAGE_VERSION to what it has, or remove warehouse/build.duckdb and run `wme rebuild`."
                 ) from error
             yield connection
 
@@ -262,10 +257,8 @@ class Connector:
         if not self.published_path.exists():
             raise NotPublishedError(
                 f"There is no published file {self.published_path.absolute()}: nothing was published in this data "
-                "folder so far. If "
-                "another one is meant, set WME_DATA; else run the pipeline once (`wme run`). With WME_PUBLISH=off runs "
-                "do not "
-                "publish; `wme publish` does."
+                "folder so far. If another one is meant, set WME_DATA; else run the pipeline once (`wme run`). With "
+                "WME_PUBLISH=off runs do not publish; `wme publish` does."
             )
         if not self.published_path.is_file():
             # DuckDB would wait for the other end of a pipe
@@ -279,8 +272,7 @@ class Connector:
         except duckdb.Error as error:
             raise QueryError(
                 f"DuckDB cannot open {self.published_path.name} ({clause(error)}). The pipeline's own file is not "
-                "touched by this. "
-                "Remove the published file and run `wme publish`: it is created again."
+                "touched by this. Remove the published file and run `wme publish`: it is created again."
             ) from error
 
 

@@ -229,8 +229,7 @@ def remove_code(build: Path) -> None:
     except duckdb.Error as error:
         raise WarehouseDamagedError(
             f"DuckDB cannot remove the views, macros and triggers of {build} ({clause(error)}). Nothing was published. "
-            "Use another copy, or make the warehouse "
-            "from the archive: `wme rebuild`."
+            "Use another copy, or make the warehouse from the archive: `wme rebuild`."
         ) from error
 
 

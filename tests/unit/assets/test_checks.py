@@ -106,9 +106,8 @@ def test_rows_of_a_file_that_was_exchanged_are_noticed(bench):
     told = answers(run, "rows_accounted")["rows_accounted"]
     assert not told.passed
     assert told.description == (
-        f"enwiki_namespace_0 of 2026-11-01 05:00: 1 row in {files['enwiki']}, 2 counted. "
-        "Remove the Parquet file, then materialize lake/article_changes and warehouse/article_changes of the hour; the "
-        "archive is whole."
+        f"enwiki_namespace_0 of 2026-11-01 05:00: 1 row in {files['enwiki']}, 2 counted. Remove the Parquet file, then "
+        "materialize lake/article_changes and warehouse/article_changes of the hour; the archive is whole."
     )
 
 

@@ -110,10 +110,8 @@ def test_lines_that_are_no_records_are_named_after_the_others():
     assert [one["n"] for one in found] == [0, 1]
     assert problem == (
         "The archive: 7 lines could not be read as records (line 2 of a.ndjson: not JSON; line 3 of a.ndjson: it is "
-        "JSON, but no "
-        "object; line 4 of a.ndjson: not JSON; and 4 more). The 2 records that could be read came before this error. "
-        "Report the "
-        "lines to the vendor."
+        "JSON, but no object; line 4 of a.ndjson: not JSON; and 4 more). The 2 records that could be read came before "
+        "this error. Report the lines to the vendor."
     )
 
 

@@ -115,8 +115,7 @@ def test_a_dry_run_tells_units_and_bytes(offer):
     assert (plan.missing_bytes, plan.size_bytes) == (15 * 10**8, 20 * 10**8)
     assert plan.sentence == (
         f"{NAME} in 20 chunks, because 500.0 MB of it are there in chunks already. It costs 15 chunk units (1,480 "
-        "left) "
-        "and fetches 1.5 GB (5 files of 20 there already)."
+        "left) and fetches 1.5 GB (5 files of 20 there already)."
     )
 
 

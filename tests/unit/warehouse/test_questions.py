@@ -93,9 +93,8 @@ def test_a_moment_before_all_pages_are_known_is_an_error_that_names_the_first_on
     early = state.exact_from_at - timedelta(microseconds=1)
     said = (
         "articles_at is not exact at 2026-11-01 00:20:00+00. enwiki namespace 0 is exact from 2026-11-01 "
-        "00:20:00.000001+00 on. "
-        "Ask for a later moment, for one project that is exact then (project := 'name'), or, for the pages that are "
-        "known, with inexact := true."
+        "00:20:00.000001+00 on. Ask for a later moment, for one project that is exact then (project := 'name'), or, "
+        "for the pages that are known, with inexact := true."
     )
     for columns in ("*", "count(*)", "url"):
         for more in ("", ", project := 'enwiki'"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import itertools
 import os
 import signal
 import subprocess
@@ -89,12 +90,22 @@ gc.disable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Of the units, have those of the warehouse run first.
+    """Let each worker begin with files that mostly wait, and end with short tests, which idle workers take over.
 
-    They take longest, and none of them shall be alone at the end.
+    pytest-xdist gives each of N workers an Nth of the list, in its order.
     """
     unit = Path(__file__).parent / "unit"
-    items.sort(key=lambda item: (unit in item.path.parents) + (unit / "warehouse" not in item.path.parents))
+    worker_count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    waiting = itertools.groupby((item for item in items if unit not in item.path.parents), lambda item: item.path)
+    units = [item for item in items if unit in item.path.parents]
+    # those of the warehouse take longest
+    short = iter(sorted(units, key=lambda item: unit / "warehouse" not in item.path.parents))
+    shares: list[list[pytest.Item]] = [[] for _ in range(worker_count)]
+    for number, (_, of_file) in enumerate(waiting):
+        shares[number % worker_count].extend(of_file)
+    for share in shares:
+        share.extend(itertools.islice(short, max(0, len(items) // worker_count - len(share))))
+    items[:] = itertools.chain(*shares, short)
 
 
 def pytest_collection_finish() -> None:

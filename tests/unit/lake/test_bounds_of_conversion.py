@@ -262,7 +262,7 @@ def test_room_is_given_back_where_a_block_a_worker_or_a_writer_fails():
     shared = threading.BoundedSemaphore(3)
 
     def broken():
-        yield 1
+        yield Number(1)
         raise KeyError
 
     with ThreadPoolExecutor(2) as pool:
@@ -278,5 +278,12 @@ def test_room_is_given_back_where_a_block_a_worker_or_a_writer_fails():
     assert room_left(shared) == 3
 
 
+class Number(int):
+    """A block without memory to give back: `done` is called where its work had not begun."""
+
+    def done(self):
+        pass
+
+
 def iter_of(*numbers):
-    yield from numbers
+    yield from map(Number, numbers)

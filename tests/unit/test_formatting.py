@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Annotated
 
 import pytest
+from pydantic import TypeAdapter, ValidationError
+from pydantic.functional_validators import AfterValidator
 
 from resources import formatting
 
@@ -45,3 +48,17 @@ def test_moments_are_in_utc_to_the_second_or_the_minute():
 def test_long_lists_are_cut_and_say_so():
     assert formatting.listed(["a", "b"], 2) == "a, b"
     assert formatting.listed(["a", "b", "c", "d"], 2) == "a, b and 2 more"
+
+
+def test_an_invalid_value_is_refused_in_our_own_words_where_we_have_some():
+    def even(number):
+        if number % 2:
+            raise ValueError(f"{number} is odd.")
+        return number
+
+    numbers = TypeAdapter(dict[str, Annotated[int, AfterValidator(even)]])
+    with pytest.raises(ValidationError) as caught:
+        numbers.validate_python({"a": 3, "b": "many"})
+    said = formatting.refusal(caught.value)
+    assert said.startswith("3 is odd. b is 'many'; it must be a valid integer")
+    assert said.endswith(". Nothing was done.")

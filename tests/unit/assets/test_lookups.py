@@ -43,6 +43,13 @@ def test_a_budget_is_of_a_day_and_never_exceeded(tmp_path):
     assert not budget.take()
 
 
+def test_a_budget_of_one_page_is_spent_on_a_watched_page(bench):
+    watched = [("enwiki", "Earth"), ("enwiki", "Mars")]
+    for limit in (0, 1):
+        planned = lookup.plan(watched, [("enwiki", 0)], bench.warehouse, limit, NOW)
+        assert [one.purpose for one in planned] == [Purpose.WATCH] * limit
+
+
 def test_one_process_looks_up_at_a_time(tmp_path):
     with (
         lookup.alone(Layout(tmp_path)),

@@ -114,3 +114,17 @@ def test_servers_that_end_by_themselves_are_reported_with_what_they_said(tmp_pat
     said, sentence = shown.splitlines()
     assert (process.returncode, said) == (1, "the port is taken")
     assert sentence.startswith("Dagster's servers have ended by themselves (exit code 1).")
+
+
+def test_a_group_that_has_ended_is_not_waited_for(monkeypatch):
+    process = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], start_new_session=True)
+    polls = []
+
+    def sleep(seconds):
+        polls.append(seconds)
+        process.wait()
+        assert len(polls) == 1
+
+    monkeypatch.setattr(supervisor.time, "sleep", sleep)
+    supervisor._end(process.pid)
+    assert len(polls) == 1

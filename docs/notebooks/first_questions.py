@@ -24,7 +24,7 @@ def _():
     change the mirror. To see a file that was published later, run the next cell again.
 
     `docs/analyst.md` explains every view and macro, those for the last minutes, structured contents and Wikidata too;
-    `docs/data-dictionary.md` explains every column.
+    `docs/tables/README.md` explains every column.
     """)
     return
 

@@ -167,11 +167,20 @@ def _cell(value: Any) -> Any:
 
 
 @click.command()
-def dictionary() -> None:
+@click.option(
+    "--folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write one page per group of tables into this folder instead.",
+)
+def dictionary(folder: Path | None) -> None:
     """Print the data dictionary (Markdown): every table and column, with its path in the service's record."""
-    from pipelines.report.dictionary import render
+    from pipelines.report.dictionary import render, write
 
-    terminal.echo(render(), nl=False)
+    if folder is None:
+        terminal.echo(render(), nl=False)
+    else:
+        write(folder)
+        terminal.echo(f"The data dictionary is in {folder}.")
 
 
 @click.command(cls=options.Writing, only="retry")

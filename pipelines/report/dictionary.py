@@ -1,4 +1,4 @@
-"""The data dictionary: the table declarations as Markdown."""
+"""The data dictionary: the table declarations as Markdown, in one text or one page per group of tables."""
 
 from __future__ import annotations
 
@@ -7,40 +7,161 @@ from typing import TYPE_CHECKING
 from resources import datasets
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
     from resources.tables import Column, Table
 
+_TITLE = "# Data dictionary\n"
+
 _HEAD = """\
-# Data dictionary
+The DuckDB file holds the same descriptions as comments: `DESCRIBE`, `duckdb_tables()` and `duckdb_columns()` show them.
 
-Made from the table declarations by `wme dictionary > docs/data-dictionary.md`; the tests fail when the two differ. The
-same words are in the DuckDB file: `DESCRIBE`, `duckdb_tables()` and `duckdb_columns()` show them as comments.
+*From* is the path of the value in the service's record. Columns without a path are computed by the pipeline. Times are
+in UTC.
 
-*From* is the place of the value in the service's record; where it is empty the pipeline computes the value. Times are
-UTC.
+A record with a value of another type than its column is rejected, and the reason names the path, the value and the
+expected type. A number in quotation marks is text, and a fraction is never rounded to a whole number. These forms are
+accepted because they lose nothing:
 
-A value of another type than its column's makes its line a reject that names the place, the value and what was expected:
-a number in quotation marks is text, and a whole number is never cut out of a fraction. These forms are taken, because
-nothing is lost by it:
-
-- `timestamp`: a date, or a date and a time to the hour, minute, second or up to six digits of a second, apart by `T` or
-  a space; with an offset it becomes UTC, without one it is UTC.
+- `timestamp`: a date, or a date and a time to the hour, minute, second or up to six digits of a second, separated by
+  `T` or a space; a time with an offset is converted to UTC, a time without one is read as UTC.
 - `double`: whole numbers too.
 - *sent as double*: a whole number also as `26124.0` or `2.6124e4`, below 2 to the power of 53.
-- *any JSON*: whatever value JSON allows, kept as text byte for byte as it was sent.
+- *any JSON*: every JSON value, stored as text exactly as it was sent.
 - any column that may be null: null, or no such field.
 """
 
+#: File name, title and tables of each page; tables of other datasets are on the last one.
+_PAGES = {
+    "articles": (
+        "Pages",
+        ("articles", "article_changes", "article_bodies", "snapshot_articles", "snapshots", "redirects", "lookups"),
+    ),
+    "reference": ("Reference lists", ("codes", "languages", "projects", "namespaces")),
+    "structured": (
+        "Structured contents",
+        (
+            "structured_articles",
+            "structured_bodies",
+            "infobox_fields",
+            "sections",
+            "article_references",
+            "article_tables",
+            "article_links",
+            "citations_per_page",
+        ),
+    ),
+    "wikidata": (
+        "Wikidata",
+        (
+            "entities",
+            "entity_changes",
+            "entity_bodies",
+            "snapshot_entities",
+            "entity_labels",
+            "entity_descriptions",
+            "entity_aliases",
+            "entity_sitelinks",
+            "entity_statements",
+            "best_statements",
+        ),
+    ),
+    "views": (
+        "Views of pages and changes",
+        (
+            "distinct_changes",
+            "activity",
+            "most_edited",
+            "newest_articles",
+            "deleted_articles",
+            "likely_reverted",
+            "actual_reverts",
+            "breaking_news",
+            "vandalism_candidates",
+            "article_categories",
+            "article_templates",
+            "titles",
+        ),
+    ),
+    "live": (
+        "Realtime stream",
+        ("live_changes", "changes_live", "articles_live", "visibility_changes", "stream_state", "stream_runs"),
+    ),
+    "coverage": (
+        "Coverage, loads and rejects",
+        ("hours", "project_state", "loads", "compacted_files", "rejects", "about"),
+    ),
+    "other": ("Other tables", ()),
+}
+
 
 def render() -> str:
-    """The whole page (Markdown)."""
-    return "\n".join([_HEAD, *(_table(table) for table in datasets.tables())])
+    """Return the complete dictionary as one Markdown text."""
+    tables = datasets.tables()
+    return "\n".join([_TITLE, _HEAD, *(_section(table, tables, lambda name: f"#{name}") for table in tables)])
 
 
-def _table(table: Table) -> str:
+def pages() -> dict[str, str]:
+    """Return the pages of `docs/tables`: file name and Markdown text."""
+    tables = datasets.tables()
+    page_of = {table: page for page, (_, names) in _PAGES.items() for table in names}
+    written = {}
+    index = [_TITLE, "`wme dictionary --folder docs/tables` writes these pages.\n", _HEAD]
+    for page, (title, _) in _PAGES.items():
+        here = [table for table in tables if page_of.get(table.name, "other") == page]
+        if not here:
+            continue
+        names = {table.name for table in here}
+
+        def link(table: str, names: set[str] = names) -> str:
+            return f"#{table}" if table in names else f"{page_of.get(table, 'other')}.md#{table}"
+
+        head = [f"# {title}\n", "Part of the [data dictionary](README.md), which explains types and paths.\n"]
+        written[f"{page}.md"] = "\n".join([*head, *(_section(table, tables, link) for table in here)])
+        rows = [f"| [`{table.name}`]({page}.md#{table.name}) | {_first_sentence(table)} |" for table in here]
+        index.append("\n".join([f"## {title}\n", "| table | contents |", "|---|---|", *rows, ""]))
+    return {"README.md": "\n".join(index), **written}
+
+
+def write(folder: Path) -> None:
+    """Write the pages into a folder, and delete pages of groups that no longer exist."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = pages()
+    for stale in {path.name for path in folder.glob("*.md")} - texts.keys():
+        (folder / stale).unlink()
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+def _first_sentence(table: Table) -> str:
+    return table.description.split(". ")[0].rstrip(".") + "."
+
+
+def _base(table: Table, declared: Sequence[Table]) -> Table | None:
+    """Return the first table that explains at least 20 columns and three quarters of the columns of this one."""
+    for other in declared[: declared.index(table)]:
+        shared = sum(column in other.columns for column in table)
+        if shared >= 20 and shared >= 0.75 * len(table.columns):
+            return other
+    return None
+
+
+def _section(table: Table, declared: Sequence[Table], link: Callable[[str], str]) -> str:
+    """Describe a table; columns that an earlier table explains are only counted."""
+    base = _base(table, declared)
     key = f"\nA row is identified by {', '.join(f'`{name}`' for name in table.key)}.\n" if table.key else ""
-    rows = "\n".join(_row(column) for column in table)
-    head = "| column | type | what it is | from |\n|---|---|---|---|"
-    return f"## {table.name}\n\n{table.description}\n{key}\n{head}\n{rows}\n"
+    own = [column for column in table if base is None or column not in base.columns]
+    text = f"## {table.name}\n\n{table.description}\n{key}"
+    if base is not None:
+        others = "Its" if not own else "The other"
+        text += f"\n{others} {len(table.columns) - len(own)} columns are columns of [`{base.name}`]({link(base.name)})"
+        missing = [f"`{column.name}`" for column in base if column.name not in {one.name for one in table}]
+        text += f"; `{base.name}` also has {', '.join(missing)}.\n" if missing else ".\n"
+    if own:
+        rows = "\n".join(_row(column) for column in own)
+        text += f"\n| column | type | meaning | from |\n|---|---|---|---|\n{rows}\n"
+    return text
 
 
 def _row(column: Column) -> str:

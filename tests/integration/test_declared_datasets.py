@@ -149,6 +149,7 @@ def test_a_declaration_is_all_that_a_dataset_takes(service):
                 assert published.execute(query.format(service)).fetchall() == rows, query
         for dataset in (PLANETS, SIGHTINGS, MAPS):
             assert f"## {dataset.name}\n" in dictionary.render()
+            assert f"## {dataset.name}\n" in dictionary.pages()["other.md"]
             for layer in ("lake", "warehouse"):
                 assert defs.resolve_asset_graph().has(dg.AssetKey([layer, dataset.name]))
         assert "mars" in call("lists", "planets")

@@ -9,7 +9,7 @@ from assets.steps.compaction import Compacted, compact_lake
 from resources import datasets
 from resources.adapters import COMPACTION_POOL, EngineResource, LakeResource, WarehouseResource
 from resources.formatting import counted, hour_text, size_text
-from resources.tables.compacted import COMPACTED
+from resources.lake_files import COMPACTED
 from resources.warehouse import Moved
 
 KEY = dg.AssetKey(["lake", "compacted"])

@@ -1,9 +1,18 @@
-"""Records of files of the lake, which conversions return and the warehouse loads."""
+"""Files of the lake: records of converted and of compacted ones, and the tables of compacted ones.
+
+Compacted files hold the rows of many lake files, ordered by their key. Compacted hours grow in number, so their page
+text is in separate files: a lookup of one row then reads footers of a dozen columns and not of a hundred.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from resources.tables.articles import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
+from resources.tables.declaration import INT, SNAPSHOT_VERSION, Column, Table
+from resources.tables.entities import ENTITY_CHANGES, SNAPSHOT_ENTITIES
+from resources.tables.structured import STRUCTURED_ARTICLES
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -60,3 +69,85 @@ class ConvertedFile:
     remarks: tuple[str, ...] = ()
     seconds: float = 0.0
     converted: bool = False
+
+
+FILE_ROW = Column(
+    "file_row", INT, "Place of the row in the lake file that it was converted into, from 0.", required=True
+)
+#: A row is found by its page, its revision or its title.
+_LOOKED_UP = frozenset({"article_id", "version_id", "name"})
+
+
+def _columns(table: Table) -> tuple[Column, ...]:
+    return tuple(replace(column, lookup=column.lookup or column.name in _LOOKED_UP) for column in table)
+
+
+def _of_hours(table: Table, *by: str) -> Table:
+    """Return the compacted form of a table of hours.
+
+    The set of masked rows may change with other files of the hour, so each row keeps its place.
+    """
+    narrow = (column for column in _columns(table) if not column.body)
+    bodies = (column for column in table if column.body)
+    key = ("project_id", *by, "batch_hour", "namespace_id", FILE_ROW.name)
+    return Table(f"compacted_{table.name}", table.description, (*narrow, FILE_ROW, *bodies), key)
+
+
+def _of_versions(table: Table) -> Table:
+    """Return the compacted form of a table of one version of a snapshot.
+
+    The set of masked rows depends on the version alone, so masked rows are left out.
+    """
+    of_version = {column.name for column in SNAPSHOT_VERSION}
+    key = tuple(name for name in table.key if name not in of_version)
+    return Table(f"compacted_{table.name}", table.description, _columns(table), key)
+
+
+#: The form of compacted files, by the dataset whose rows they hold.
+COMPACTED = {
+    ARTICLE_CHANGES.name: _of_hours(ARTICLE_CHANGES, "article_id", "version_id"),
+    ENTITY_CHANGES.name: _of_hours(ENTITY_CHANGES, "entity_id", "event_at"),
+} | {table.name: _of_versions(table) for table in (SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES, SNAPSHOT_ENTITIES)}
+
+
+def _apart(table: Table, *by: str) -> tuple[Table, Table]:
+    """Return the two files of a compacted one: all columns but the bodies, and the bodies with their key."""
+    found = {column.name for column in table if column.body or column.name in {*table.key, *by}}
+    bodies = tuple(column for column in table if column.name in found)
+    return table.narrow, Table(f"{table.name}_bodies", table.description, bodies, table.key)
+
+
+#: Tables with a separate file of bodies: the forms of both files.
+APART = {name: _apart(COMPACTED[name], "change_type") for name in (ARTICLE_CHANGES.name, ENTITY_CHANGES.name)}
+
+
+@dataclass(frozen=True)
+class CompactionSource:
+    """A file to be rewritten by a compaction.
+
+    Attributes:
+        lake_path: Relative to the lake.
+        row_count: Rows that it must hold.
+        dropped_rows: Places of rows that are left out: repeated ones.
+        dropped_parts: Hours, projects and namespaces whose rows are left out.
+    """
+
+    lake_path: str
+    row_count: int
+    dropped_rows: tuple[int, ...] = ()
+    dropped_parts: tuple[tuple[datetime, str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class CompactedFile:
+    """A file that a compaction has written.
+
+    All its rows have a project from `first_project_id` to `last_project_id`. `lake_path` is relative to the lake.
+    `lake_bytes` includes the separate file with its page text (`with_bodies`), if there is one.
+    """
+
+    lake_path: str
+    row_count: int
+    lake_bytes: int
+    first_project_id: str
+    last_project_id: str

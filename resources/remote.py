@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from resources import datasets, files
 from resources.engine import Outcome
-from resources.engine.errors import EngineError, FolderNotSharedError
+from resources.engine.mapping import EngineError, FolderNotSharedError
 from resources.lake import (
     RECORD_BYTES_MAX,
     Archive,
@@ -32,8 +32,8 @@ from resources.lake import (
     find_conversion,
 )
 from resources.lake.conversion import CONVERTER_VERSION
+from resources.lake_files import COMPACTED
 from resources.tables import version_of
-from resources.tables.compacted import COMPACTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -16,10 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from resources import datasets
-from resources.engine.errors import EngineError
+from resources.engine.mapping import EngineError
 from resources.formatting import size_text
 from resources.lake import CompactionJob, DamagedFileError, DiskFull, LakeError, compact, sweep
-from resources.tables.compacted import COMPACTED
+from resources.lake_files import COMPACTED
 from resources.warehouse import LakeFileError
 from resources.warehouse.compaction.spans import FILE_BYTES
 from resources.warehouse.compaction.versions import VersionMerge

@@ -9,18 +9,23 @@ This package is a leaf: it imports the tables alone.
 
 from __future__ import annotations
 
-from resources.datasets.declaration import AHEAD, LATE, RETENTION, Dataset, Family, last_complete_hour
-from resources.datasets.registry import (
+from resources.datasets.declaration import (
+    AHEAD,
     ARTICLE_CHANGES,
     ENTITY_CHANGES,
+    LATE,
     LISTS,
     LOOKUPS,
+    RETENTION,
     SNAPSHOT_ARTICLES,
     SNAPSHOT_ENTITIES,
     STRUCTURED_ARTICLES,
+    Dataset,
+    Family,
     also,
     base_of,
     datasets,
+    last_complete_hour,
     named,
     tables,
 )

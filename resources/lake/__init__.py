@@ -6,13 +6,12 @@ and DuckDB.
 
 from resources.lake import errors
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
-from resources.lake.archives import Archive, LookupArchive, SnapshotArchive
-from resources.lake.compaction import Compaction, CompactionJob, compact
+from resources.lake.archives import Archive, Layout, LookupArchive, SnapshotArchive
 from resources.lake.conversion import conversion_version, digest_of, drift_of, find_conversion
 from resources.lake.converter import Converter, convert, default_memory_bytes
 from resources.lake.errors import ArchiveError, ConversionError, DamagedFileError, DiskFull, LakeError, ListError
-from resources.lake.layout import Layout
 from resources.lake.lists import ListConversion, convert_list, list_version
+from resources.lake.parquet.compaction import Compaction, CompactionJob, compact
 from resources.lake.parquet.writer import sweep
 from resources.lake_files import ConvertedFile, Drift
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from resources.lake.archives import Archive
-    from resources.lake.layout import Layout
+    from resources.lake.archives import Archive, Layout
     from resources.tables import Table
 
 #: Raised by one whenever the same archive would give other rows: part of every file's digest, so that files made by an

@@ -34,10 +34,10 @@ from resources.lake.conversion import (
     find_conversion,
     targets,
 )
-from resources.lake.decode.drift import DriftCount
 from resources.lake.decode.native import trim
 from resources.lake.decode.record_schema import OF_ANOTHER
 from resources.lake.decode.records import RecordReader
+from resources.lake.decode.strict import DriftCount
 from resources.lake.encoded_blocks import BlockEncoder, EncodedBlocks
 from resources.lake.errors import ArchiveError, ConversionError, LakeError
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile
@@ -49,9 +49,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from resources.lake.archives import Archive
+    from resources.lake.archives import Archive, Layout
     from resources.lake.encoded_blocks import EncodedBlock
-    from resources.lake.layout import Layout
     from resources.lake_files import ConvertedFile
 
 #: Default memory of a converter if the machine has it, even if it exceeds the share below.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from resources.lake.layout import Layout
+    from resources.lake.archives import Layout
     from resources.tables import Purpose
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

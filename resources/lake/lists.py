@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.datasets import Dataset
+    from resources.lake.archives import Layout
     from resources.lake.decode.records import Rows
-    from resources.lake.layout import Layout
     from resources.tables import Table
 
 #: Raised by one whenever the same list would give other rows.

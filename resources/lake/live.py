@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from resources.datasets.live import LiveFile, Run
-    from resources.lake.layout import Layout
+    from resources.lake.archives import Layout
     from resources.tables import Table
 
 _log = logging.getLogger(__name__)

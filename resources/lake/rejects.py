@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from resources.lake.archive.buffers import Block, LongLine
-    from resources.lake.archives import Archive
-    from resources.lake.layout import Layout
+    from resources.lake.archives import Archive, Layout
     from resources.storage import Storage
 
 #: A rejected line of more bytes is in the file of long lines, and only its beginning in its row.

@@ -24,7 +24,7 @@ from pipelines.cli import account as account_commands
 from pipelines.process import instance
 from pipelines.report import dictionary
 from resources import datasets, settings
-from resources.engine.errors import EngineError
+from resources.engine.mapping import EngineError
 from resources.enterprise.errors import EnterpriseError
 from resources.lake import errors as lake_errors
 from resources.lake.decode import native

@@ -12,7 +12,7 @@ from typing import Any
 
 from resources import remote
 from resources.lake import ArchiveError, Compaction, CompactionJob, ConvertedFile
-from resources.lake.compaction import sorting
+from resources.lake.parquet import sorting
 
 
 def double(number: int) -> int:

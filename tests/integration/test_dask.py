@@ -32,7 +32,8 @@ from benchmarks.workload import build
 from pipelines.report import status as report_status
 from pipelines.report.status import as_json, collect
 from resources import remote
-from resources.engine import Engine, LineReporter, errors
+from resources.engine import Engine, LineReporter
+from resources.engine import mapping as errors
 from resources.engine.dask import Call, Cluster, TimeLimits
 from resources.engine.dask import cluster as dask_cluster
 from resources.lake import Archive, ArchiveError, Converter, Layout, sweep

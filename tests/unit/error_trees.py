@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resources.engine.errors import EngineError
+from resources.engine.mapping import EngineError
 from resources.enterprise.errors import EnterpriseError
 from resources.lake import LakeError
 from resources.warehouse import WarehouseError

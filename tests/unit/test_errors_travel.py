@@ -15,7 +15,7 @@ import assets
 import pipelines
 import resources
 from resources.engine.dask import portable
-from resources.engine.errors import TaskError
+from resources.engine.mapping import TaskError
 from resources.errors import MirrorError
 
 

@@ -32,10 +32,10 @@ from resources.files import UnusableFileError
 from resources.lake import CompactionJob, LakeError, Layout, compact
 from resources.lake.journal import archives, pack
 from resources.lake.rejects import whole_line
+from resources.lake_files import CompactionSource
 from resources.remote import RemoteConverter
 from resources.sandbox.files import read_state
 from resources.settings import SettingsError, types
-from resources.tables.compacted import CompactionSource
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 
 from resources import files
 from resources.errors import MirrorError, clause
-from resources.lake.compaction import rewriting
 from resources.lake.errors import LakeError
+from resources.lake.parquet import compaction as rewriting
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The sandbox shares no code with the rest.

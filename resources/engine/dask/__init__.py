@@ -6,7 +6,7 @@ here: what the functions do. Dask's own dashboard, memory management and profile
 Importing it raises ExtraMissingError where Dask is not installed.
 """
 
-from resources.engine.errors import ExtraMissingError
+from resources.engine.mapping import ExtraMissingError
 
 try:
     import distributed as _  # noqa: F401  looked for before the modules below need it

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Self
 import distributed
 from distributed.scheduler import KilledWorker
 
-from resources.engine import errors
 from resources.engine.dask.worker import (
     VERSIONS,
     Call,
@@ -29,7 +28,16 @@ from resources.engine.dask.worker import (
     url,
     visible,
 )
-from resources.engine.mapping import Outcome
+from resources.engine.mapping import (
+    EngineError,
+    EngineUnreachableError,
+    FolderNotSharedError,
+    NoWorkerError,
+    Outcome,
+    TaskError,
+    TaskLostError,
+    WorkersDifferError,
+)
 from resources.formatting import counted
 
 if TYPE_CHECKING:
@@ -85,7 +93,7 @@ class Cluster:
         self._limits = limits or TimeLimits()
         self._client: distributed.Client | None = None
         self._probe: Probe | None = None
-        self._failed: errors.EngineError | None = None
+        self._failed: EngineError | None = None
         self._gone: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
 
     def __enter__(self) -> Self:
@@ -121,7 +129,7 @@ class Cluster:
                     places = len(fit) if alone else sum(one.threads for one in fit)
                     deserted_since = None if fit else deserted_since or looked
                     if deserted_since is not None and looked - deserted_since > self._limits.workers:
-                        raise errors.NoWorkerError(
+                        raise NoWorkerError(
                             f"The last worker at {self.address} is gone, and none came back within "
                             f"{self._limits.workers:g} s. {counted(len(calls) - len(outcomes), 'task')} of "
                             f"{len(calls):,} were not done; what was done is kept. Start workers with "
@@ -202,7 +210,7 @@ class Cluster:
                 self._client = self._open()
                 fit = self._await_workers(self._client)
                 self._probe = self._see(self._client, fit)
-            except errors.EngineError as error:
+            except EngineError as error:
                 self._failed = error
                 self.close()
                 raise
@@ -219,7 +227,7 @@ class Cluster:
                 name="wme",
             )
         except (OSError, TimeoutError, ValueError, asyncio.CancelledError) as error:
-            raise errors.EngineUnreachableError(
+            raise EngineUnreachableError(
                 f"Nobody answers at {self.address} within {self._limits.answer:g} s ({type(error).__name__}: "
                 f"{short(error)}). Nothing was converted; what is archived is kept. Start `dask scheduler` there (with "
                 "the same TLS settings), correct WME_ENGINE, or set WME_ENGINE=threads; then run again."
@@ -259,12 +267,12 @@ class Cluster:
                 _log.warning("A worker gets no work because its versions differ: %s.", other)
             return fit
         if others:
-            raise errors.WorkersDifferError(
+            raise WorkersDifferError(
                 f"No worker at {self.address} is of the versions of this process: {'; '.join(others)}. Nothing was "
                 "done; what is archived is kept. Install the same version on all machines, start the workers again "
                 "with `wme worker`, then run again."
             )
-        raise errors.NoWorkerError(
+        raise NoWorkerError(
             f"The scheduler at {self.address} has no worker. Nothing was done; what is archived is kept. Start workers "
             "with `wme worker`, then run again."
         )
@@ -290,7 +298,7 @@ class Cluster:
                 why = f"the file {answer} that it wrote there does not appear here"
             else:
                 why = short(answer) if isinstance(answer, Exception) else "it does not answer"
-            raise errors.FolderNotSharedError(
+            raise FolderNotSharedError(
                 f"The worker {member.name} on {member.host} does not share the folder {self._folder}: {why}. Nothing "
                 "was done; what is archived is kept. Mount the data folder of this machine there, name it with `wme "
                 "worker --data`, then run again."
@@ -314,7 +322,7 @@ class Cluster:
             cause = future.exception(timeout=self._limits.answer)
             if isinstance(cause, KilledWorker):
                 return Outcome(call, error=_lost(call, cause.allowed_failures + 1))
-            return Outcome(call, error=errors.TaskError(f"{call.label}: {type(cause).__name__}: {short(cause)}"))
+            return Outcome(call, error=TaskError(f"{call.label}: {type(cause).__name__}: {short(cause)}"))
         self._still_there(client)
         raise self._connection_lost()
 
@@ -322,9 +330,9 @@ class Cluster:
         if client.status != "running":
             raise self._connection_lost()
 
-    def _connection_lost(self) -> errors.EngineUnreachableError:
+    def _connection_lost(self) -> EngineUnreachableError:
         self.close()
-        return errors.EngineUnreachableError(
+        return EngineUnreachableError(
             f"The scheduler at {self.address} is gone, or the connection to it was lost. What the workers had done is "
             "kept and is not done again. See that `dask scheduler` runs there, then run again: a retry helps."
         )
@@ -341,8 +349,8 @@ class Cluster:
             _log.warning("The worker %s is gone; %s of it will run again.", worker, counted(count, "task"))
 
 
-def _lost(call: Call, times: int) -> errors.TaskLostError:
-    return errors.TaskLostError(
+def _lost(call: Call, times: int) -> TaskLostError:
+    return TaskLostError(
         f"{call.label}: the worker that it was given to died {counted(times, 'time')}. Nothing of it was landed; the "
         "others are done. See in the workers' logs what killed them (most often too little memory), then run again, or "
         "run with WME_ENGINE=threads."

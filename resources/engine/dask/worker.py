@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import dask
 import distributed
 
-from resources.engine import errors
+from resources.engine.mapping import EngineUnreachableError, FolderNotSharedError, TaskError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -147,7 +147,7 @@ async def serve(
         try:
             await worker
         except (OSError, TimeoutError, ValueError, asyncio.CancelledError) as error:
-            raise errors.EngineUnreachableError(
+            raise EngineUnreachableError(
                 f"Nobody answers at {address} within 30 s ({type(error).__name__}: {short(error)}). The worker was not "
                 "started. Start `dask scheduler` there (with the same TLS settings), then start the worker again."
             ) from None
@@ -201,7 +201,7 @@ def portable(error: Exception) -> Exception:
         same = None
     if type(same) is type(error) and str(same) == str(error):
         return error
-    return errors.TaskError(f"{type(error).__name__}: {short(error)}")
+    return TaskError(f"{type(error).__name__}: {short(error)}")
 
 
 def _check_probe(probe: Probe) -> None:
@@ -210,17 +210,17 @@ def _check_probe(probe: Probe) -> None:
         return
     try:
         if _folder is None:
-            raise errors.FolderNotSharedError("This worker was not started by `wme worker`, and has no data folder.")
+            raise FolderNotSharedError("This worker was not started by `wme worker`, and has no data folder.")
         visible(_folder)
         same = (_folder / probe.name).read_text() == probe.secret
     except OSError as error:
-        raise errors.FolderNotSharedError(
+        raise FolderNotSharedError(
             f"The worker on {socket.gethostname()} does not see the data folder of the run in {_folder}: "
             f"{error.strerror}. Nothing of the task was done. Mount that folder there, name it with "
             "`wme worker --data`, then run again."
         ) from None
     if not same:
-        raise errors.FolderNotSharedError(f"{_folder} is not the data folder of the run.")
+        raise FolderNotSharedError(f"{_folder} is not the data folder of the run.")
     _seen.add(probe.name)
 
 

@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from resources.lake.decode.record_schema import record_schema_of
+from resources.lake.decode.record_schema import Description, Tree, record_schema_of
 from resources.lake.decode.rejected import LeftLines
 from resources.lake.decode.strict_json import VALUES_MAX
-from resources.lake.decode.tree import Description, Tree
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

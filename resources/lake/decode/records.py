@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from resources.lake.decode.drift import DriftCount
 from resources.lake.decode.native import Decoded, decoding
 from resources.lake.decode.record_schema import RecordSchema, Rules, record_schema_of
 from resources.lake.decode.rejected import (
@@ -28,7 +27,15 @@ from resources.lake.decode.rejected import (
     merged,
     reasons_of,
 )
-from resources.lake.decode.strict import NOTHING, declared, extra_text, json_texts, nested_fields, read_record
+from resources.lake.decode.strict import (
+    NOTHING,
+    DriftCount,
+    declared,
+    extra_text,
+    json_texts,
+    nested_fields,
+    read_record,
+)
 from resources.lake.decode.strict_json import Bad
 
 if TYPE_CHECKING:

@@ -1,9 +1,10 @@
-"""Examination of one line: its faults, or its fields beyond the declaration."""
+"""Examination of one line: its faults, or its fields beyond the declaration, which are counted by path."""
 
 from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,13 @@ import pyarrow as pa
 
 from resources.lake.decode.record_schema import EXACT_DOUBLE, value_at
 from resources.lake.decode.strict_json import SHOWN, Bad, Number, members_of, read_document, read_value, shown, text_of
+from resources.lake_files import Drift
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from resources.lake.decode.record_schema import Node
+
 
 #: Stands for "nothing beyond the declaration"; None is a value that a record may hold.
 NOTHING: Any = object()
@@ -273,3 +276,67 @@ def _kind(value: Any) -> str:
 
 def _name(value: Any) -> str:
     return "truth value" if isinstance(value, bool) else "number"
+
+
+#: Paths that are counted separately, the first in alphabetical order. Identifiers as keys would give a path per record.
+PATHS_MAX = 1_000
+#: The path under which all others are counted.
+OTHERS = "(other fields)"
+_LENGTH = 200
+
+
+@dataclass
+class _Seen:
+    count: int
+    line: int
+    example: str
+
+
+class DriftCount:
+    """The fields seen so far. The order of the calls makes no difference to the result."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, _Seen] = {}
+        self._others = 0
+
+    def add(self, extra: dict[str, Any], root: Node, line: int) -> None:
+        """Count what one line holds beyond its declared form; the first line gives the example."""
+        for path, value in unknown_fields(extra, root):
+            self._count(_cut(path), line, value)
+
+    def merge(self, found: Iterable[Drift]) -> None:
+        """Add the counts of later lines."""
+        for drift in found:
+            if drift.path == OTHERS:
+                self._others += drift.count
+            elif (seen := self._seen.get(drift.path)) is not None:
+                seen.count += drift.count
+            else:
+                self._seen[drift.path] = _Seen(drift.count, 0, drift.example)
+        self._forget(2 * PATHS_MAX)
+
+    def _count(self, path: str, line: int, value: Any) -> None:
+        seen = self._seen.get(path)
+        if seen is None:
+            self._seen[path] = _Seen(1, line, _cut(text_of(value)))
+            self._forget(2 * PATHS_MAX)
+            return
+        seen.count += 1
+        if line < seen.line:
+            seen.line, seen.example = line, _cut(text_of(value))
+
+    def _forget(self, limit: int) -> None:
+        """Keep only the first paths if there are more than `limit`. No later path can bring back a dropped one."""
+        if len(self._seen) > limit:
+            for path in sorted(self._seen)[PATHS_MAX:]:
+                self._others += self._seen.pop(path).count
+
+    def result(self) -> list[Drift]:
+        """Return the unknown fields by path."""
+        self._forget(PATHS_MAX)
+        found = [Drift(path, seen.count, seen.example) for path, seen in sorted(self._seen.items())]
+        return [*found, Drift(OTHERS, self._others, '"…"')] if self._others else found
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LENGTH else f"{text[:_LENGTH]}…"

@@ -1,1 +1,1 @@
-"""Conversion of rows to Parquet files: row groups are encoded in parallel, joined, and landed as one file."""
+"""Parquet files: row groups are encoded in parallel, joined and landed as one file; many files are rewritten as few."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from resources.lake.layout import Layout
+    from resources.lake.archives import Layout
     from resources.storage import Storage
     from resources.tables import Table
 

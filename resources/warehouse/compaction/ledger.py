@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from resources.datasets import Family, datasets
 from resources.datasets.paths import with_bodies
+from resources.lake_files import COMPACTED, CompactedFile, CompactionSource
 from resources.storage import LOCAL
 from resources.tables import TIMESTAMP
-from resources.tables.compacted import COMPACTED, CompactedFile, CompactionSource
 from resources.tables.declaration import version_of
 from resources.warehouse.compaction import versions
 from resources.warehouse.compaction import window as windows

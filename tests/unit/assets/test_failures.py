@@ -13,7 +13,7 @@ from assets.names import UnknownNameError
 from assets.steps.converting import NotArchivedError
 from resources import lake
 from resources.data_folder import FolderError, OriginError, claim, origin_of
-from resources.engine.errors import EngineUnreachableError, NoWorkerError
+from resources.engine.mapping import EngineUnreachableError, NoWorkerError
 from resources.enterprise import errors
 from resources.errors import ends_run
 from resources.lake import LakeError

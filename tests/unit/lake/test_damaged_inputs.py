@@ -18,8 +18,8 @@ import pytest
 from resources import damage
 from resources.lake import CompactionJob, DamagedFileError, LakeError, Layout, compact
 from resources.lake.parquet.writer import ParquetFile, encode
+from resources.lake_files import CompactionSource
 from resources.tables import ARTICLE_CHANGES
-from resources.tables.compacted import CompactionSource
 
 HOUR = datetime(2026, 11, 1, tzinfo=UTC)
 ROWS = 300

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import pytest
 
 from resources.lake import convert
-from resources.lake.decode import drift, native, strict_json
-from resources.lake.decode.drift import OTHERS
+from resources.lake.decode import native, strict_json
+from resources.lake.decode import strict as drift
+from resources.lake.decode.strict import OTHERS
 from resources.lake.decode.strict_json import DEPTH_MAX
 
 pytestmark = pytest.mark.usefixtures("how")

@@ -14,8 +14,8 @@ import pytest
 
 from resources.datasets import ARTICLE_CHANGES, Dataset, Family
 from resources.lake import Archive
+from resources.lake.decode.record_schema import Tree
 from resources.lake.decode.records import RecordReader, Rows
-from resources.lake.decode.tree import Tree
 from resources.tables import TIMESTAMP, Column, Table
 from resources.tables.declaration import BATCH_HOUR, NAMESPACE_ID, PROJECT_ID
 

@@ -22,7 +22,7 @@ from resources.lake import (
     find_conversion,
 )
 from resources.lake.rejects import RAW_BYTES_MAX, whole_line
-from resources.tables.compacted import CompactionSource
+from resources.lake_files import CompactionSource
 from tests.unit.lake.conftest import Lake
 
 if TYPE_CHECKING:

@@ -14,8 +14,7 @@ from pathlib import Path
 from assets.steps import compaction
 from resources.engine import Engine
 from resources.lake import Layout
-from resources.lake.compaction import sorting
-from resources.lake.parquet import writer
+from resources.lake.parquet import sorting, writer
 from resources.warehouse import Warehouse
 from resources.warehouse.compaction import ledger, window
 

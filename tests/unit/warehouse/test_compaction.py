@@ -26,9 +26,10 @@ from resources.datasets.paths import with_bodies
 from resources.engine import Engine
 from resources.errors import MirrorError
 from resources.lake import LakeError, Layout
-from resources.lake.compaction import rewriting, sorting
+from resources.lake.parquet import compaction as rewriting
+from resources.lake.parquet import sorting
 from resources.lake.parquet.writer import ParquetFile
-from resources.tables.compacted import CompactedFile
+from resources.lake_files import CompactedFile
 from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError
 from resources.warehouse.compaction.spans import SPANS, Unit, merges
 from resources.warehouse.database.connect import answer

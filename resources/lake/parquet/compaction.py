@@ -21,16 +21,16 @@ from resources.datasets import named
 from resources.datasets.paths import PARQUET, ROWS, name_of, with_bodies
 from resources.errors import clause
 from resources.files import UnusableFileError, within
-from resources.lake.compaction.sorting import GROUP_ROWS, in_order, joined, row_groups
 from resources.lake.errors import DamagedFileError, LakeError
+from resources.lake.parquet.sorting import GROUP_ROWS, in_order, joined, row_groups
 from resources.lake.parquet.writer import ParquetFile, encode
-from resources.tables.compacted import APART, COMPACTED, FILE_ROW, CompactedFile, CompactionSource
+from resources.lake_files import APART, COMPACTED, FILE_ROW, CompactedFile, CompactionSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from resources.lake.layout import Layout
+    from resources.lake.archives import Layout
     from resources.lake.parquet import footer
     from resources.storage import Storage
     from resources.tables import Table

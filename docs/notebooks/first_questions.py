@@ -23,8 +23,8 @@ def _():
     whatever depends on it follows. All times are in UTC. The published file is opened read-only, so nothing here can
     change the mirror. To see a file that was published later, run the next cell again.
 
-    `docs/analyst.md` explains every view and macro, those for the last minutes, structured contents and Wikidata too;
-    `docs/tables/README.md` explains every column.
+    `docs/cookbook.md` explains every view and macro, `docs/structured.md` those of structured contents and Wikidata.
+    `docs/tables/README.md` lists every column.
     """)
     return
 

@@ -39,9 +39,11 @@ from tests.e2e.conftest import PATIENCE_SECONDS, bare
 ROOT = Path(__file__).resolve().parents[2]
 HOUR = timedelta(hours=1)
 DOCUMENTS = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+#: The guides for analysts, who need no other page.
+ANALYST_GUIDES = ("analyst", "cookbook", "history", "structured", "faq", "concepts")
 GUIDES = [
     ROOT / "README.md",
-    *(ROOT / "docs" / f"{name}.md" for name in ("analyst", "operator", "data-engineer", "sandbox")),
+    *(ROOT / "docs" / f"{name}.md" for name in (*ANALYST_GUIDES, "operator", "data-engineer", "sandbox")),
 ]
 NOTEBOOK = ROOT / "docs" / "notebooks" / "first_questions.py"
 #: Commands of the documents that are run as they stand, on a filled data folder.
@@ -203,6 +205,10 @@ def test_python_of_the_analysts_guide_runs(workplace):
     assert names["changes"]
 
 
+def test_python_of_the_guide_to_structured_contents_runs(workplace):
+    assert run_python("docs/structured.md")["headings"]
+
+
 @pytest.mark.parametrize("column", ["batch_hour", "source_at"])
 def test_constant_condition_on_the_hour_opens_its_files_alone(published, column):
     with duckdb.connect(published, read_only=True) as connection:
@@ -324,7 +330,7 @@ def test_guides_say_how_to_open_the_notebook_and_how_to_print_it(asked):
 
 def test_no_python_goes_untested():
     with_python = {path.name for path in DOCUMENTS if list(blocks(path, "python"))}
-    assert with_python == {"README.md", "analyst.md", "data-engineer.md"}
+    assert with_python == {"README.md", "analyst.md", "structured.md", "data-engineer.md"}
 
 
 def command_of(words):
@@ -463,16 +469,20 @@ def test_data_dictionary_is_what_the_declarations_say():
     assert written == dictionary.pages(), "`wme dictionary --folder docs/tables` writes the pages anew"
 
 
-def test_every_table_and_state_is_in_the_analysts_guide():
-    text = (ROOT / "docs" / "analyst.md").read_text()
+def analysts_blocks(language):
+    return "\n".join(block for name in ANALYST_GUIDES for _, block in blocks(ROOT / "docs" / f"{name}.md", language))
+
+
+def test_every_table_and_state_is_in_the_guides_for_analysts():
+    text = "\n".join((ROOT / "docs" / f"{name}.md").read_text() for name in ANALYST_GUIDES)
     for table in datasets.tables():
         assert f"`{table.name}`" in text, table.name
     for state in HourState:
         assert f"| `{state}` |" in text, state
 
 
-def test_every_view_and_macro_has_an_example_in_the_analysts_guide():
-    examples = "\n".join(block for _, block in blocks(ROOT / "docs" / "analyst.md", "sql"))
+def test_every_view_and_macro_has_an_example_in_the_guides_for_analysts():
+    examples = analysts_blocks("sql")
     for one in (*QUESTIONS, *STRUCTURED_VIEWS, *ENTITY_VIEWS, *MACROS):
         assert re.search(rf"\b(FROM|JOIN) {one.name}\b", examples), one.name
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import tokenize
+from functools import cache
 from pathlib import Path
 
 import click
@@ -43,13 +44,23 @@ MODULES = sorted(
     path
     for room in ("pipelines", "assets", "resources")
     for path in (ROOT / room).rglob("*.py")
-    if "sandbox" not in path.parts
+    if not path.is_relative_to(ROOT / "resources" / "sandbox")
 )
+ANY = re.compile("|".join(f"(?:{term})" for term in RETIRED), re.IGNORECASE)
+
+
+@cache
+def nodes(path):
+    """The nodes of a module's syntax tree that say something."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.arg, ast.Constant, ast.JoinedStr)
+    return [node for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, kinds)]
 
 
 def retired(text):
     """What is wrong with a text: each retired term with its surroundings."""
-    plain = re.sub(r"\s+", " ", text)
+    plain = " ".join(text.split())
+    if not ANY.search(plain):
+        return []
     return [
         f"{plain[max(0, found.start() - 40) : found.end() + 20]!r}: say {better!r}"
         for term, better in RETIRED.items()
@@ -59,16 +70,15 @@ def retired(text):
 
 def messages(path):
     """The strings of a module that are sentences, docstrings left out; what is filled in is a dot."""
-    tree = ast.parse(path.read_text())
     docstrings = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
+        for node in nodes(path)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
+    parts = {id(part) for node in nodes(path) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes(path):
         if id(node) in docstrings | parts:
             continue
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -130,8 +140,7 @@ def test_declarations_have_no_retired_term():
 
 def docstrings(path):
     """The docstrings of a module, with the name of what each describes."""
-    tree = ast.parse(path.read_text())
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and (text := ast.get_docstring(node)):
             yield getattr(node, "name", "module"), text
 
@@ -159,7 +168,7 @@ RETIRED_NAMES = {"anew", "beside", "carrying", "leash", "patience", "strangers",
 def names(path):
     """The names that a module declares, and its own."""
     yield path.stem
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             yield node.name
         elif isinstance(node, ast.arg):

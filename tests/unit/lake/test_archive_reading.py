@@ -104,7 +104,7 @@ def test_something_else_than_tar(lake):
 def test_cut_off_gzip_names_member_and_offset(lake, small_blocks):
     rng = random.Random(1)
     body = {"html": "", "wikitext": rng.randbytes(2000).hex()}
-    archive = lake.archive(lake.lines(*(lake.record(n, article_body=body) for n in range(200))))
+    archive = lake.archive(lake.lines(*(lake.record(n, article_body=body) for n in range(60))))
     whole = archive.path.read_bytes()
     error = refusal(lake, whole[: len(whole) // 2])
     assert error.member == "enwiki_namespace_0_0.ndjson"

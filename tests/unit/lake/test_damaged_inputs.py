@@ -108,7 +108,7 @@ def test_no_flipped_bit_gets_into_a_compacted_file(layout, tmp_path):
     wanted, halves = compacted(layout, path)
     chance, told = random.Random(7), {}
     for name, spans in places.items():
-        for _ in range(12):
+        for _ in range(6):
             for half in halves:
                 half.unlink(missing_ok=True)
             flipped(path, chance.choice(chance.choice(spans)), chance.randrange(8))
@@ -124,7 +124,7 @@ def test_no_flipped_bit_gets_into_a_compacted_file(layout, tmp_path):
             assert not any(half.exists() for half in halves)
     assert all(path.relative_to(layout.lake).as_posix() in str(error) for errors in told.values() for error in errors)
     # a header of a page has bits that decide nothing, and half of the columns have hardly more than headers
-    assert all(len(told[name]) >= 6 for name in ("pages", "dictionaries"))
+    assert all(len(told[name]) >= 3 for name in ("pages", "dictionaries"))
     assert all(isinstance(error, DamagedFileError) for name in ("pages", "dictionaries") for error in told[name])
     # a compaction reads no Bloom filter and makes new ones
     assert "Bloom filters" not in told
@@ -138,7 +138,7 @@ def test_duckdb_compares_no_checksum_and_a_verification_does(layout):
     query, silent = "SELECT bit_xor(hash(wikitext)) FROM read_parquet(?)", 0
     with duckdb.connect() as connection:
         wanted = connection.execute(query, [str(path)]).fetchall()
-    for place in range(column.data_page_offset + 60, column.data_page_offset + column.total_compressed_size, 97):
+    for place in range(column.data_page_offset + 60, column.data_page_offset + column.total_compressed_size, 997):
         flipped(path, place, 0)
         with pytest.raises(damage.UNREADABLE) as told:
             damage.verify(path)
@@ -161,7 +161,7 @@ def test_every_writer_gives_all_pages_checksums(layout):
     _, halves = compacted(layout, path)
     for one in (path, *halves):
         content = one.read_bytes()
-        for leaf in leaves(one):
+        for leaf in leaves(one)[::5]:
             start = leaf.dictionary_page_offset or leaf.data_page_offset
             flipped(one, start + leaf.total_compressed_size - 1, 3)
             with pytest.raises(damage.UNREADABLE):

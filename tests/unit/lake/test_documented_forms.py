@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 
-import pytest
-
 from pipelines.report.dictionary import render
-from resources.lake import convert
 
 NINE = datetime(2026, 11, 19, 9, tzinfo=UTC)
 #: Column, place, the value as JSON text, what the row holds; an exception's place is taken by None: a reject.
@@ -48,24 +45,27 @@ FORMS = [
 ]
 
 
-@pytest.mark.parametrize(("column", "path", "text", "expected"), FORMS)
-def test_form(lake, rows, column, path, text, expected):
-    record = lake.record(2)
-    *parents, last = path.split(".")
-    place = record
-    for part in parents:
-        place = place.setdefault(part, {})
-    place[last] = "HERE"
-    line = json.dumps(record).replace('"HERE"', text).encode()
-    made = convert(lake.archive(lake.lines(lake.record(1), line)), lake.layout)
-    if expected is None:
-        [reject] = rows(made.rejects_path)
-        assert reject["reason"].startswith(f"{path} is the ")
-        assert reject["reason"].endswith(" is declared.")
-        assert reject["raw"] == line
-    else:
-        assert made.reject_count == 0
-        assert rows(made.path)[1][column] == (None if expected == "null" else expected)
+def test_forms(lake, rows):
+    lines = []
+    for _, path, text, _ in FORMS:
+        record = lake.record(2)
+        *parents, last = path.split(".")
+        place = record
+        for part in parents:
+            place = place.setdefault(part, {})
+        place[last] = "HERE"
+        lines.append(json.dumps(record).replace('"HERE"', text).encode())
+    made = lake.convert(*lines)
+    found, rejects = iter(rows(made.path)), iter(rows(made.rejects_path))
+    for (column, path, _, expected), line in zip(FORMS, lines, strict=True):
+        if expected is None:
+            reject = next(rejects)
+            assert reject["reason"].startswith(f"{path} is the ")
+            assert reject["reason"].endswith(" is declared.")
+            assert reject["raw"] == line
+        else:
+            assert next(found)[column] == (None if expected == "null" else expected), line
+    assert [*found, *rejects] == []
 
 
 def test_columns_with_a_cast_are_marked():

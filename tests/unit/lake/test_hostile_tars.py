@@ -121,7 +121,7 @@ def test_a_size_that_no_member_can_have(lake, field, kind):
 
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
-@pytest.mark.parametrize("size", [2 << 20, 8 << 30, 1 << 40])
+@pytest.mark.parametrize("size", [2 << 20, 1 << 40])
 def test_a_header_is_not_believed_in_what_it_claims(lake, kind, size):
     field = b"\x80" + size.to_bytes(11, "big")
     told = refusal(lake, header("p", 0, kind, size_field=field) + bytes(3 << 20))
@@ -135,10 +135,11 @@ def test_a_member_that_is_shorter_than_its_header_says(lake, size, name):
     assert "the tar ends too early" in refusal(lake, header(name, 0, size_field=field) + b"{}\n" * 1000)
 
 
-@pytest.mark.parametrize("payload", [b"7 a=bb\n" * 100, pax(comment="x" * 5000), b""], ids=["many", "long", "empty"])
+@pytest.mark.parametrize("payload", [b"7 a=bb\n" * 20, pax(comment="x" * 5000), b""], ids=["many", "long", "empty"])
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE])
 def test_headers_upon_headers_end_with_a_sentence(lake, payload, kind):
-    tar = member("p", payload, kind) * 3000 + member("a.ndjson", b"x\n") + END
+    one = member("p", payload, kind)
+    tar = one * ((3 << 20) // len(one)) + member("a.ndjson", b"x\n") + END
     assert "the headers before a member are of more than 1,048,576 bytes" in refusal(lake, tar)
 
 
@@ -239,7 +240,7 @@ def test_a_member_of_an_unknown_kind_is_a_file(lake, rows):
 # --- What follows the end -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("zeros", [1, 2, 3, 20, 41])
+@pytest.mark.parametrize("zeros", [1, 2, 41])
 @pytest.mark.parametrize("apart", [False, True], ids=["one gzip", "two gzips"])
 def test_members_behind_zeros_are_read_and_told_of(lake, rows, zeros, apart):
     parts = [
@@ -253,7 +254,7 @@ def test_members_behind_zeros_are_read_and_told_of(lake, rows, zeros, apart):
     assert convert(lake.from_bytes(packed), lake.layout).remarks == made.remarks
 
 
-@pytest.mark.parametrize("zeros", [1, 2, 20, 41])
+@pytest.mark.parametrize("zeros", [1, 2, 41])
 def test_zeros_at_the_end_are_nothing_to_tell_of(lake, zeros):
     made = convert(
         lake.from_bytes(gzip.compress(member("a.ndjson", lake.lines(lake.record(1))) + bytes(512 * zeros))), lake.layout
@@ -295,8 +296,8 @@ def test_members_with_other_names_are_told_of_and_in_any_case_read(lake, rows):
 
 
 def test_a_remark_on_many_members_is_short(lake):
-    tar = b"".join(member(f"{n}.txt", b"x") for n in range(2000)) + member("a.ndjson", lake.lines(lake.record(1)))
+    tar = b"".join(member(f"{n}.txt", b"x") for n in range(500)) + member("a.ndjson", lake.lines(lake.record(1)))
     [remark] = convert(lake.from_bytes(gzip.compress(tar + END)), lake.layout).remarks
-    assert "and more (2,000 members, 2,000 bytes)" in remark
+    assert "and more (500 members, 500 bytes)" in remark
     assert len(remark) < 300
-    assert "and more" in refusal(lake.elsewhere("none"), tar[: 2000 * 1024] + END)
+    assert "and more" in refusal(lake.elsewhere("none"), tar[: 500 * 1024] + END)

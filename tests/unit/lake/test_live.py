@@ -120,9 +120,9 @@ def test_it_says_how_each_run_read_the_stream(layout):
     first, second = step.runs
     assert (first.event_count, first.duplicate_count, first.reject_count, first.reconnect_count) == (3, 1, 1, 1)
     assert (second.event_count, second.duplicate_count, second.kept_at) == (1, 1, run(2).kept_at)
-    for number in range(3, 30):
+    for number in range(3, 27):
         step = lake.add([lines(record(1, 2 * number))], NOW, run=run(number))
-    assert [one.reconnect_count for one in lake_of(layout).last().runs] == list(range(6, 30))
+    assert [one.reconnect_count for one in lake_of(layout).last().runs] == list(range(3, 27))
     assert lake_of(layout).last() == step
 
 
@@ -134,25 +134,25 @@ def test_a_clock_that_is_set_back_changes_nothing(layout):
     assert stored(layout) == Counter([(1, 1), (1, 2), (1, 3)])
 
 
-def test_a_clock_that_is_set_back_and_comes_again_to_the_same_hour_loses_nothing(layout):
+def test_a_clock_that_is_set_back_and_comes_again_to_the_same_hour_loses_nothing(layout, monkeypatch):
+    monkeypatch.setattr("resources.lake.live._MERGED", 4)
     lake = lake_of(layout)
-    hours = [0] * 5 + [-1] * 10 + [0] * 20
+    hours = [0] * 3 + [-1] * 5 + [0] * 10
     for number, hour in enumerate(hours):
         lake.add([lines(record(number % 3, number))], NOW + timedelta(hours=hour))
         while lake.merge() is not None:
             pass
         assert stored(layout) == Counter((n % 3, n) for n in range(number + 1))
     # the steps of one hour that follow one another are merged as ever
-    assert len(list(lake.files())) < 20
+    assert len(list(lake.files())) < 11
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_whatever_comes_again_is_kept_once(layout, seed):
-    chance = random.Random(seed)
+def test_whatever_comes_again_is_kept_once(layout):
+    chance = random.Random(1)
     kept = Counter()
     ends = dict.fromkeys(range(4), 0)
     lake = lake_of(layout)
-    for _ in range(25):
+    for _ in range(15):
         blocks = []
         for partition in chance.sample(range(4), chance.randint(1, 4)):
             # a connection goes on somewhere behind what is kept, perhaps twice within a step
@@ -182,11 +182,11 @@ def test_lines_that_are_no_records_lie_beside_the_events(layout, caplog):
 
 def test_a_step_of_several_pieces_has_all_of_them(layout, monkeypatch):
     monkeypatch.setattr("resources.lake.stream_events._PIECE_BYTES", 1_000)
-    records = [record(number % 7, number, abstract="x" * (number * 97 % 3_000)) for number in range(60)]
+    records = [record(number % 7, number, abstract="x" * (number * 97 % 3_000)) for number in range(30)]
     bad = b"".join(b"bad %d\n" % number for number in range(500))
-    step = lake_of(layout).add([lines(*records[:30]) + bad + lines(*records[30:])], NOW)
-    assert (step.row_count, step.reject_count) == (60, 500)
-    assert stored(layout) == Counter((number % 7, number) for number in range(60))
+    step = lake_of(layout).add([lines(*records[:15]) + bad + lines(*records[15:])], NOW)
+    assert (step.row_count, step.reject_count) == (30, 500)
+    assert stored(layout) == Counter((number % 7, number) for number in range(30))
     [beside] = (layout.lake / "live_changes_rejects").rglob("*.ndjson.gz")
     assert gzip.decompress(beside.read_bytes()) == bad
 
@@ -250,32 +250,33 @@ def test_a_writer_that_is_killed_leaves_every_event_once(layout, tmp_path):
     assert set(found) == {(partition, offset) for partition in range(5) for offset in range(last.offsets[partition])}
 
 
-def test_small_files_become_large_ones_and_every_event_is_found_once(layout):
+def test_small_files_become_large_ones_and_every_event_is_found_once(layout, monkeypatch):
+    monkeypatch.setattr("resources.lake.live._MERGED", 4)
     lake = lake_of(layout)
-    for number in range(70):
+    for number in range(18):
         lake.add([lines(record(number % 7, number))], NOW)
         assert stored(layout) == Counter((n % 7, n) for n in range(number + 1))
         while (merged := lake.merge()) is not None:
             assert stored(layout) == Counter((n % 7, n) for n in range(number + 1))
             assert lake_of(layout).last() == lake.last()
             assert lake.last().path == merged
-    # the first file only says where the stream begins; with it 71 steps, of which 64 are in one file
+    # the first file only says where the stream begins; with it 19 steps, of which 16 are in one file
     names = [path.stem for path in lake.files()]
-    assert names == ["000000000001-000000000064", *(f"{number:012d}" for number in range(65, 72))]
+    assert names == ["000000000001-000000000016", *(f"{number:012d}" for number in range(17, 20))]
     assert pq.read_metadata(next(lake.files())).num_row_groups == 1
     # those that were merged are there for whoever has found them before, for an hour
-    assert len(list(lake.folder.rglob("*.parquet"))) == 71 + 8 + 1
+    assert len(list(lake.folder.rglob("*.parquet"))) == 19 + 4 + 1
     for path in lake.folder.rglob("*.parquet"):
         os.utime(path, (path.stat().st_mtime - 3_700,) * 2)
     # with a new hour those of the hour before become one, and those that were merged long ago are deleted, together
     step = lake.add([lines(record(1, 100))], NOW + timedelta(hours=1))
-    assert lake.merge().stem == "000000000001-000000000071"
-    assert (step.number, step.offsets[1]) == (72, 101)
+    assert lake.merge().stem == "000000000001-000000000019"
+    assert (step.number, step.offsets[1]) == (20, 101)
     assert lake.last() == lake_of(layout).last() == step
-    assert len(list(lake.folder.rglob("*.parquet"))) == 1 + 7 + 1 + 1
+    assert len(list(lake.folder.rglob("*.parquet"))) == 1 + 3 + 1 + 1
     assert lake.merge() is None
-    assert [path.stem for path in lake.files()] == ["000000000001-000000000071", "000000000072"]
-    whole = Counter([*((n % 7, n) for n in range(70)), (1, 100)])
+    assert [path.stem for path in lake.files()] == ["000000000001-000000000019", "000000000020"]
+    whole = Counter([*((n % 7, n) for n in range(18)), (1, 100)])
     assert stored(layout) == whole
     # killed before the large file was durable: those that it is made of are still there
     next(lake.files()).unlink()
@@ -284,16 +285,17 @@ def test_small_files_become_large_ones_and_every_event_is_found_once(layout):
 
 def test_row_groups_do_not_grow_however_often_files_are_merged(layout, monkeypatch):
     monkeypatch.setattr("resources.lake.live._GROUP_ROWS", 7)
+    monkeypatch.setattr("resources.lake.live._MERGED", 4)
     lake = lake_of(layout)
-    for step in range(70):
+    for step in range(18):
         lake.add([lines(*(record(0, 3 * step + number) for number in range(3)))], NOW)
         while lake.merge() is not None:
             pass
     files = [pq.read_metadata(path) for path in lake.files()]
     groups = [one.row_group(number).num_rows for one in files for number in range(one.num_row_groups)]
-    # of 64 steps, the first of which has no event
-    assert max(file.num_rows for file in files) == 189
-    assert (sum(groups), max(groups)) == (210, 6)
+    # of 16 steps, the first of which has no event
+    assert max(file.num_rows for file in files) == 45
+    assert (sum(groups), max(groups)) == (54, 6)
 
 
 def test_files_that_were_merged_stay_while_a_backup_copies_them(layout):

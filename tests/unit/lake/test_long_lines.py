@@ -46,10 +46,9 @@ def lines_of(lake, rng: random.Random, count: int) -> list[bytes]:
 
 
 @pytest.mark.usefixtures("short_limits", "how")
-@pytest.mark.parametrize("seed", range(2))
-def test_lines_of_every_length_become_rows_or_rejects_whole(lake, rows, seed):
-    rng = random.Random(seed)
-    datas = [b"\n".join(lines_of(lake, rng, rng.randrange(1, 40))) + rng.choice([b"", b"\n"]) for _ in range(3)]
+def test_lines_of_every_length_become_rows_or_rejects_whole(lake, rows):
+    rng = random.Random(0)
+    datas = [b"\n".join(lines_of(lake, rng, rng.randrange(1, 30))) + rng.choice([b"", b"\n"]) for _ in range(3)]
     made = convert(lake.archive(*datas), lake.layout, record_bytes_max=10_000, workers=rng.choice([1, 3]))
     every = {f"enwiki_namespace_0_{number}.ndjson": data for number, data in enumerate(datas)}
     rejected = rows(made.rejects_path)
@@ -79,7 +78,7 @@ def test_lines_of_every_length_become_rows_or_rejects_whole(lake, rows, seed):
 
 @pytest.mark.usefixtures("short_limits")
 def test_the_same_lines_give_the_same_files(lake):
-    data = b"\n".join(lines_of(lake, random.Random(7), 60))
+    data = b"\n".join(lines_of(lake, random.Random(7), 30))
     files = set()
     for name, workers in (("one", 1), ("three", 3), ("again", 3)):
         there = lake.elsewhere(name)
@@ -113,7 +112,7 @@ def test_a_conversion_whose_long_lines_were_removed_is_made_again(lake):
 
 @pytest.mark.usefixtures("short_limits")
 def test_an_error_leaves_no_file_of_long_lines(lake):
-    archive = lake.archive(b"\n".join(lines_of(lake, random.Random(3), 60)))
+    archive = lake.archive(b"\n".join(lines_of(lake, random.Random(3), 30)))
 
     def interrupt(_done: int, _total: int) -> None:
         if list(lake.layout.lake.glob("**/*.lines.gz.*.unfinished")):
@@ -180,7 +179,7 @@ def test_many_callers_with_long_lines_wait_for_one_another_and_never_for_ever(la
     archives = []
     for number in range(12):
         archive = lake.archive(
-            *(b"\n".join(lines_of(lake, rng, 30)) for _ in range(2)), identifier=f"enwiki_namespace_{number}"
+            *(b"\n".join(lines_of(lake, rng, 10)) for _ in range(2)), identifier=f"enwiki_namespace_{number}"
         )
         if number % 3 == 1:
             data = archive.path.read_bytes()
@@ -209,9 +208,9 @@ def test_many_callers_with_long_lines_wait_for_one_another_and_never_for_ever(la
 
 
 def test_row_groups_of_rejects_are_neither_many_nor_large(lake, small_blocks):
-    made = lake.convert(*(b"bad" if n % 3 else b"b" * 1000 for n in range(3000)))
+    made = lake.convert(*(b"bad" if n % 3 else b"b" * 1000 for n in range(1000)))
     groups = pq.ParquetFile(made.rejects_path).metadata
-    assert (made.reject_count, groups.num_row_groups) == (3000, 1)
+    assert (made.reject_count, groups.num_row_groups) == (1000, 1)
     monster = lake.elsewhere("monster")
     made = monster.convert(*(b"%d" % n + b"b" * 1_000_000 for n in range(25)))
     groups = pq.ParquetFile(made.rejects_path).metadata

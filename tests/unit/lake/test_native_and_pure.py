@@ -275,7 +275,7 @@ def campaign(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_spoiled_records(monkeypatch):
-    for seed in range(24):
+    for seed in range(16):
         campaign(seed, monkeypatch)
 
 

@@ -183,7 +183,7 @@ def made_up_records(draw):
     return record
 
 
-@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(records=st.lists(made_up_records(), min_size=1, max_size=12))
 def test_made_up_records_convert_without_loss(records, tmp_path_factory, lake, rows):
     folder = tmp_path_factory.mktemp("lake", numbered=True)

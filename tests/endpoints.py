@@ -7,7 +7,6 @@ here is the call of the client, the command and the test. A cell without a name 
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +26,8 @@ _HEAD = """\
 # Endpoints
 
 Every endpoint of the [interface description](sandbox.md#what-it-serves), and where it is used, served and tested in
-this project. `python -m tests.endpoints > docs/endpoints.md` makes this page; the tests fail if it differs from the
-description or the code.
+this project. `python -m tests.generated` writes this page; a test notices when it differs from the description or the
+code.
 
 *Client* is a method, as reached from an `EnterpriseClient`, *command* the command that uses it, *assets* those that
 send requests to the endpoint, *sandbox* a module of `resources/sandbox/api`, *test* a function below `tests`. A cell
@@ -221,7 +220,3 @@ def _chosen() -> Iterator[str]:
     for choice in CHOICES:
         cells = [choice.statement, choice.instead, choice.decided, choice.untried or f"`{choice.name}`"]
         yield f"| {' | '.join(cells)} |"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(render())

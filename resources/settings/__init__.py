@@ -53,7 +53,7 @@ def unknown(environ: Mapping[str, str] | None = None) -> list[str]:
     for name in sorted(os.environ if environ is None else environ):
         if name.upper().startswith("WME_") and name not in known:
             near = get_close_matches(name.upper(), known, 1)
-            hint = f"did you mean {near[0]}?" if near else "the README lists all settings."
+            hint = f"did you mean {near[0]}?" if near else "docs/settings.md lists all settings."
             sentences.append(f"{name} is not a setting and has no effect; {hint}")
     return sentences
 

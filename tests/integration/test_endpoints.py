@@ -29,11 +29,6 @@ def explained(cell):
     return cell.startswith("- ") and len(cell) > 5
 
 
-def test_the_page_is_what_description_and_code_say():
-    page = (ROOT / "docs/endpoints.md").read_text()
-    assert page == endpoints.render(), "Make it again: python -m tests.endpoints > docs/endpoints.md"
-
-
 @pytest.mark.parametrize(("operation", "way"), WAYS)
 def test_the_call_of_the_client_exists(operation, way, tmp_path):
     client = EnterpriseClient(Service(), tmp_path)

@@ -1,21 +1,30 @@
-"""Each alarm has its place in the operator's guide, and none that no longer exists has."""
+"""Each check, alarm, error and exit code has its place in the guide, and no other has."""
 
 from __future__ import annotations
 
 import ast
 import re
+import signal
 from pathlib import Path
 
+import click
 import pytest
 
 from pipelines.definitions import build_defs
+from pipelines.process import interrupts
+from resources.engine.mapping import EngineError
+from resources.enterprise.errors import EnterpriseError
+from resources.lake.errors import LakeError
 from resources.settings import Settings
+from resources.warehouse.errors import WarehouseError
 
 ROOT = Path(__file__).parents[3]
 #: Where sentences about hours and snapshots come from.
 HEALTH = ROOT / "resources" / "warehouse" / "read" / "coverage.py"
-GUIDE = (ROOT / "docs" / "operator.md").read_text().partition("## Alarms\n")[2].partition("\n## ")[0]
-CHECKS, LINES = GUIDE.split("### Lines of wme status")
+GUIDE = (ROOT / "docs" / "operator.md").read_text()
+CHECKS, _, LINES = GUIDE.partition("## Alarms\n")[2].partition("\n## ")[0].partition("### Lines of wme status")
+#: Errors that the client raises and handles itself.
+INTERNAL = {"RefreshRefused", "NewPasswordRefused", "BrokenAnswer", "NoConnection", "EndlessRecord"}
 
 
 def sentences():
@@ -70,3 +79,22 @@ def test_each_explained_sentence_is_one_that_is_still_said():
     source = re.sub(r'"\s*\n\s*f?"', "", source)
     assert len(bold()) >= 13
     assert [phrase for phrase in bold() if phrase not in source] == []
+
+
+def subclasses(kind):
+    for found in kind.__subclasses__():
+        yield found.__name__
+        yield from subclasses(found)
+
+
+def test_each_error_has_its_row():
+    named = set(re.findall(r"^\| `(\w+)` \|", GUIDE, re.MULTILINE))
+    roots = (EngineError, EnterpriseError, LakeError, WarehouseError)
+    assert {name for root in roots for name in subclasses(root)} - INTERNAL - named == set()
+
+
+def test_each_exit_code_has_its_row():
+    """`wme` ends with success, failure, wrong usage (click), or 128 plus the number of the signal that ends it."""
+    codes = {0, 1, click.UsageError.exit_code, *(128 + number for number in (*interrupts._SIGNALS, signal.SIGKILL))}
+    rows = re.findall(r"^\| ([\d, ]+) \|", GUIDE, re.MULTILINE)
+    assert sorted(int(code) for row in rows for code in row.split(",")) == sorted(codes)

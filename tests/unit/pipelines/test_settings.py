@@ -145,7 +145,7 @@ def test_what_cannot_be_used_is_said(environ, words):
         ("WME_NAMESPACE", "did you mean WME_NAMESPACES?"),
         ("WME_PASWORD", "did you mean WME_PASSWORD?"),
         ("wme_data", "did you mean WME_DATA?"),
-        ("WME_ZZZZZZZZZZ", "the README lists all settings."),
+        ("WME_ZZZZZZZZZZ", "docs/settings.md lists all settings."),
     ],
 )
 def test_a_variable_that_is_no_setting_is_reported_with_the_nearest_that_is_one(name, words):

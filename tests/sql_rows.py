@@ -1,0 +1,31 @@
+"""Count the rows of SQL statements on a read-only file, in this process or with the DuckDB of another folder.
+
+`python sql_rows.py FILE` reads blocks from standard input (JSON, a list of lists of statements) and writes the version
+of DuckDB and, for each block, the row counts; an error message ends its block.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import duckdb
+
+
+def count(path: str, blocks: list[list[str]]) -> list[list[int | str]]:
+    """Execute each block over a connection of its own."""
+    results: list[list[int | str]] = []
+    for block in blocks:
+        counts: list[int | str] = []
+        with duckdb.connect(path, read_only=True) as connection:
+            connection.execute("SET TimeZone = 'UTC'")
+            try:
+                counts.extend(len(connection.execute(statement).fetchall()) for statement in block)
+            except duckdb.Error as error:
+                counts.append(str(error))
+        results.append(counts)
+    return results
+
+
+if __name__ == "__main__":
+    json.dump([duckdb.__version__, count(sys.argv[1], json.load(sys.stdin))], sys.stdout)

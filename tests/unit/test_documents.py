@@ -1,0 +1,215 @@
+"""Rules for every page of documentation: length, links, and names that exist."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+from pathlib import Path
+
+import click
+import pytest
+
+from pipelines import cli
+from pipelines.cli import account as account_commands
+from resources import datasets, settings
+from resources.lake.decode import native
+from resources.sandbox import options as sandbox_options
+from resources.sandbox.api import control as sandbox_control
+from resources.settings import types
+from resources.tables import ENTITY_VIEWS, MACROS, QUESTIONS, STRUCTURED_VIEWS, HourState
+from tests import generated
+from tests.contract import __main__ as contract
+from tests.documents import DECISIONS, DOCS, GUIDES, PAGES, ROOT, anchors, blocks, commands, name_of, prose
+
+MOST_LINES = 400
+#: Pages with a limit of their own.
+LIMITS = {"CHANGELOG.md": 60, **dict.fromkeys(map(name_of, DECISIONS), 60)}
+#: Pages that are being divided; each leaves this list with the change that divides it.
+TOO_LONG = {
+    "CHANGELOG.md",
+    "docs/data-engineer.md",
+    "docs/operator.md",
+}
+TEXT = "\n".join(page.read_text() for page in GUIDES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_page_is_too_long(page):
+    if name_of(page) not in TOO_LONG:
+        assert len(page.read_text().splitlines()) <= LIMITS.get(name_of(page), MOST_LINES)
+
+
+def test_links_lead_to_a_page_and_a_heading():
+    targets = {page: anchors(page) for page in PAGES}
+    dead = []
+    for page in PAGES:
+        for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+            name, _, anchor = target.partition("#")
+            found = (page.parent / name).resolve() if name else page
+            if target.startswith(("http://", "https://", "mailto:")):
+                continue
+            inside = found.is_relative_to(ROOT) and found.exists()
+            if not inside or (anchor and anchor not in targets.get(found, ())):
+                dead.append(f"{name_of(page)}: {target}")
+    assert dead == []
+
+
+def test_index_names_every_page():
+    index = DOCS / "README.md"
+    if not index.exists():
+        pytest.skip("there is no index yet")
+    linked = {(DOCS / target).resolve() for target in re.findall(r"\]\(([^)#]+)", index.read_text())}
+    pages = {page for page in DOCS.glob("*.md") if page != index}
+    assert sorted(page.name for page in pages - linked) == []
+
+
+def test_generated_pages_repeat_the_code():
+    written = {name_of(page): page.read_text() for page in [*(DOCS / "tables").glob("*.md")]}
+    rendered = {f"docs/{name}": text for name, text in generated.pages().items()}
+    written |= {name: (ROOT / name).read_text() for name in rendered if (ROOT / name).exists()}
+    assert written == rendered, "python -m tests.generated writes the pages again"
+
+
+@pytest.mark.parametrize("page", DECISIONS, ids=name_of)
+def test_decisions_have_their_parts(page):
+    text = page.read_text()
+    assert text.startswith(f"# {int(page.name[:4])}. ")
+    if "uperseded by" not in text:
+        for part in ("Context", "Decision", "Evidence", "Consequences"):
+            assert re.search(rf"^(\*\*{part}\.?\*\*|## {part}$)", text, re.MULTILINE), part
+
+
+def test_decisions_are_numbered_without_a_gap():
+    assert [int(page.name[:4]) for page in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+
+
+# --- commands --------------------------------------------------------------------------------------------------------
+
+
+def resolve(words):
+    """Return the command that words name, and the words that follow."""
+    command, rest = cli.wme, list(words)
+    while isinstance(command, click.Group) and rest:
+        assert rest[0] in command.commands, f"there is no command wme {' '.join(words)}"
+        command = command.commands[rest.pop(0)]
+    return command, rest
+
+
+def test_every_command_line_can_be_parsed():
+    found = commands("wme")
+    assert len(found) > 20
+    for words in found:
+        command, rest = resolve(words)
+        if command.name == "sandbox":  # has a parser of its own
+            continue
+        context = click.Context(command, info_name=command.name, resilient_parsing=False)
+        values, arguments, _ = command.make_parser(context).parse_args(args=list(rest))
+        assert not arguments, words
+        for option in command.params:
+            if isinstance(option, click.Option) and isinstance(values.get(option.name), str):
+                option.type_cast_value(context, values[option.name])
+
+
+def test_options_of_the_sandbox_exist():
+    named = {word for words in commands("wme") if words[0] == "sandbox" for word in words if word.startswith("--")}
+    parser = argparse.ArgumentParser()
+    sandbox_options.add_arguments(parser)
+    assert named
+    assert named <= {name for action in parser._actions for name in action.option_strings}
+
+
+def test_control_requests_of_the_sandbox_are_those_that_exist():
+    rows = re.findall(r"^\| `(.*?) /sandbox/(\w+)` \|", (DOCS / "sandbox.md").read_text(), re.MULTILINE)
+    named = sorted((name, method) for methods, name in rows for method in re.findall("[A-Z]+", methods))
+    cases = re.findall(r'case (.*?), "(\w+)"(.*):', inspect.getsource(sandbox_control.Control.answer))
+    there = {(name, method) for one, name, more in cases for method in re.findall("[A-Z]+", one + more)}
+    assert named == sorted(there)
+    assert len(named) > 20
+
+
+def test_targets_of_make_are_named_and_exist():
+    targets = set(re.findall(r"^([a-z-]+):.*##", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {word for words in commands("make") for word in words if "=" not in word}
+    named |= set(re.findall(r"`make ([a-z-]+)", TEXT))
+    assert {"run", "test", "ui", "check"} <= named <= targets
+    assert sorted(name for name in targets - {"help"} if f"make {name}" not in TEXT) == []
+
+
+def all_commands(group=cli.wme, words=("wme",)):
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from all_commands(command, (*words, name))
+        else:
+            yield " ".join((*words, name))
+
+
+def test_every_command_is_in_a_guide():
+    assert sorted(command for command in all_commands() if command not in TEXT) == []
+
+
+def test_every_command_and_option_that_a_page_names_exists():
+    for page in PAGES:
+        for named in re.findall(r"`wme ([a-z][^`]*)`", page.read_text()):
+            command, _ = resolve(re.match(r"(?:[a-z-]+(?: |$))+", named)[0].split())
+            if command.name != "sandbox" and page in GUIDES:  # the sandbox has a parser of its own
+                options = {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+                unknown = set(re.findall(r"(?<= )--[a-z-]+", named)) - options - {"--help"}
+                assert not unknown, (name_of(page), named)
+
+
+# --- names -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_module_and_folder_that_a_guide_names_exists():
+    for page in GUIDES:
+        for named in re.findall(r"`((?:pipelines|assets|resources)/[\w/]+(?:\.py|/))`", page.read_text()):
+            assert (ROOT / named).exists(), (name_of(page), named)
+
+
+def test_every_table_and_state_is_explained():
+    assert sorted(table.name for table in datasets.tables() if f"`{table.name}`" not in TEXT) == []
+    assert sorted(state for state in HourState if f"| `{state}` |" not in TEXT) == []
+
+
+def test_every_view_and_macro_has_an_example():
+    examples = "\n".join(block for page in GUIDES for _, block in blocks(page, "sql"))
+    views = (*QUESTIONS, *STRUCTURED_VIEWS, *ENTITY_VIEWS, *MACROS)
+    assert [one.name for one in views if not re.search(rf"\b(FROM|JOIN) {one.name}\b", examples)] == []
+
+
+# --- settings --------------------------------------------------------------------------------------------------------
+
+
+def switches():
+    """Return the variables that are no settings.
+
+    The reader of the settings file, the decoder, `wme auth` and `make test-live` read them.
+    """
+    modules = (native, account_commands, contract, types)
+    return {name for module in modules for name in re.findall(r'"(WME_[A-Z_]+)"', Path(module.__file__).read_text())}
+
+
+def test_nothing_that_is_read_is_reported_as_unknown():
+    assert settings.unknown(dict.fromkeys({*settings.NAMES, *switches()}, "")) == []
+
+
+def test_no_page_names_an_unknown_variable():
+    for page in PAGES:
+        # `_WME_COMPLETE`, by which click writes the completion of a shell, is no setting
+        named = set(re.findall(r"(?<!_)WME_[A-Z_]+", page.read_text()))
+        assert sorted(named - {*settings.NAMES, *switches()}) == [], name_of(page)
+
+
+def test_settings_of_the_example_are_those_declared():
+    head, *declared = (ROOT / ".env.example").read_text().split("\n\n")
+    assert all(line.startswith("# ") for line in head.splitlines())
+    assert [entry.rstrip("\n") for entry in declared] == [
+        f"# {field.description.replace('`', '')}\n#{field.validation_alias}={field.examples[0]}"
+        for field in settings.Settings.model_fields.values()
+    ]
+
+
+def test_examples_of_the_settings_can_be_used():
+    examples = {field.validation_alias: field.examples[0] for field in settings.Settings.model_fields.values()}
+    assert settings.read(examples).projects == ("enwiki", "frwiki")

@@ -3,7 +3,7 @@
     families                               lists, hourly files, snapshots, lookups, streams: a factory for each
     steps                                  the work for one hour, one snapshot, a lookup, the stream: plain functions
     checks, coverage_checks                conditions that must hold: for the results of a run, and at any time
-    current, compacted, published, report  assets that are built from all of them
+    current, published                     assets that are built from all of them
 
 `pipelines` decides when something runs; `resources` accesses the outside.
 """

@@ -1,5 +1,9 @@
-"""The published file: what analysts open, replaced whole by a rename, never locked."""
+"""The assets behind the tables of all datasets: the published file, the report about it, and the compacted lake.
 
+The published file is what analysts open; it is replaced whole by a rename and never locked.
+"""
+
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,17 +11,20 @@ import dagster as dg
 
 from assets import current, layers
 from assets.coverage_checks import failed_hours
-from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, markdown, sized
+from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, lake_metadata, markdown, sized
 from assets.failures import as_failure
 from assets.partitions import HOUR
 from assets.steps import rebuilding, repair
+from assets.steps.compaction import Compacted, compact_lake
 from assets.steps.housekeeping import clean, is_due
 from resources import datasets
-from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
-from resources.data_folder import facts_of
+from resources.adapters import COMPACTION_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
+from resources.data_folder import REPORT_PATH, facts_of
 from resources.datasets import Family
+from resources.formatting import counted, hour_text, markdown_text, size_text
 from resources.tables import HourState
-from resources.warehouse import HourStatus, QueryResult, Warehouse, WarehouseError, next_text
+from resources.lake_files import COMPACTED
+from resources.warehouse import HourStatus, Moved, QueryResult, Warehouse, WarehouseError, next_text
 
 KEY = dg.AssetKey(["published", "warehouse"])
 
@@ -164,3 +171,103 @@ def _times(store: Warehouse, every: timedelta | None) -> dict[str, Any]:
 
 def _rows(answer: QueryResult) -> list[dict[str, Any]]:
     return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows]
+
+
+REPORT_KEY = dg.AssetKey(["published", "report"])
+
+
+def report(write: Callable[[], Any]) -> dg.AssetsDefinition:
+    """The asset of the page, behind the published file; `write` is `pipelines.report.page.write` with the settings."""
+
+    @dg.asset(
+        key=REPORT_KEY,
+        deps=[KEY],
+        group_name="published",
+        kinds={"html"},
+        owners=list(OWNERS),
+        description="One HTML page that needs no network, made of the published file: what needs attention, coverage, "
+        "lag, changes by project, most edited pages, deletions and moves, rejects, throughput, quota and storage. The "
+        "web server of `wme ui` shows it at [/report](/report); `wme report` writes the same file.",
+    )
+    def page(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
+        """Write the page; an open browser shows it after a reload."""
+        with as_failure():
+            made = write()
+        context.log.info("%s, %s, is written.", made.path, size_text(made.size_bytes))
+        attention = "\n".join(f"- {markdown_text(text)}" for text in made.attention) or "Nothing needs attention."
+        # of the web server of `wme ui`, whatever its name behind a proxy is: browsers open no file from a page
+        link = {"page": dg.MetadataValue.url(REPORT_PATH)} if context.asset_key == REPORT_KEY else {}
+        metadata = {
+            "attention": dg.MetadataValue.md(attention),
+            "attention_count": made.attention_count,
+            **link,
+            "dagster/uri": str(made.path),
+            "bytes": made.size_bytes,
+            "pictures": made.picture_count,
+            "seconds": round(made.seconds, 3),
+        }
+        return dg.MaterializeResult(metadata=sized(metadata))
+
+    return page
+
+
+COMPACTED_KEY = dg.AssetKey(["lake", "compacted"])
+
+
+@dg.asset(
+    key=COMPACTED_KEY,
+    deps=[layers.warehouse_key(dataset) for dataset in datasets.datasets() if dataset.name in COMPACTED],
+    group_name="lake",
+    kinds={"parquet"},
+    owners=list(OWNERS),
+    pool=COMPACTION_POOL,
+    metadata=lake_metadata(COMPACTED["article_changes"]),
+    description="Files written together into few ones, sorted by page: hours into quarters of a day, days, ten days, "
+    "months; the chunks of a snapshot's version. A body then costs about one file, however long the history is. The "
+    "files that were read go after the grace period. Changes of compacted months then leave the DuckDB files and are "
+    "read from compacted ones.",
+)
+def compacted(
+    context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource
+) -> dg.MaterializeResult:  # type: ignore[type-arg]
+    """Compact what is due, one span or version after the other. Nobody who loads, publishes or reads waits for it."""
+    with as_failure(), engine.compactor(lake) as compactor:
+        done = compact_lake(
+            lake.layout,
+            warehouse.warehouse,
+            engine.engine(context.log.info),
+            compactor=compactor,
+            threads=engine.settings.threads,
+            min_free_gb=lake.settings.min_free_gb,
+            say=lambda one: context.log.info("%s", format_merged(one)),
+        )
+    made = [one for one in done if isinstance(one, Compacted)]
+    return dg.MaterializeResult(
+        metadata=sized(
+            {
+                "spans": len(made),
+                "read_files": sum(one.read_files for one in made),
+                "read_bytes": sum(one.read_bytes for one in made),
+                "written_files": sum(one.written_files for one in made),
+                "written_bytes": sum(one.written_bytes for one in made),
+                "rows": sum(one.row_count for one in made),
+                "changes_left_to_lake": sum(one.row_count for one in done if isinstance(one, Moved)),
+            }
+        )
+    )
+
+
+def format_merged(one: Compacted | Moved) -> str:
+    """One compaction, or step of the window, in a sentence."""
+    if isinstance(one, Moved):
+        return (
+            f"{counted(one.row_count, 'change')} of the hours from {hour_text(one.first_hour)} until "
+            f"{hour_text(one.end_hour)} UTC left the DuckDB files; they are read from compacted files."
+        )
+    text = (
+        f"The {one.merge.label} was compacted: {counted(one.read_files, 'file')} ({size_text(one.read_bytes)}) into "
+        f"{one.written_files} ({size_text(one.written_bytes)}), {counted(one.row_count, 'row')}."
+    )
+    if one.given_up_count:
+        text += f" {one.given_up_count:,} of its parts were loaded again or dropped meanwhile and keep their own files."
+    return text

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import compacted, coverage_checks, current, layers, partitions, published, report
+from assets import coverage_checks, current, layers, partitions, published
 from assets.families import hourly, lists, lookups, snapshots, streams
 from pipelines.automation.jobs import build_jobs, build_schedules, stream
 from pipelines.automation.sensors import build_sensors
@@ -62,7 +62,7 @@ def build_assets(
             *(hourly.hourly_assets(one, hours) for one in of_hours if one in offered),
             lookups.lookups,
             *(current.current_state(one) for one in current.STATES),
-            compacted.compacted,
+            published.compacted,
             published.published_warehouse(),
         ),
         streams.LIVE,
@@ -143,7 +143,7 @@ def build_defs(
             (
                 layers.SERVICE,
                 *build_assets(hours, offered),
-                *_referenced(report.report(functools.partial(page.write, settings))),
+                *_referenced(published.report(functools.partial(page.write, settings))),
             )
         ),
         asset_checks=named.checks(

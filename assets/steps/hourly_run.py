@@ -7,7 +7,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from assets import layers, names
+from assets import layers
 from assets.describe import lake_metadata_of, markdown, sized
 from assets.failures import sentence
 from assets.steps.converting import NotArchivedError, attempts, known_conversions
@@ -22,6 +22,7 @@ from assets.steps.hour import (
     plan_hour,
     state_of,
 )
+from resources import connection
 from resources.enterprise import errors
 from resources.errors import MirrorError, ends_run, unavailable
 from resources.formatting import hour_text
@@ -136,7 +137,9 @@ class HourlyRun:
         absent = [place for place in self.scope if all(place in plan.absent for plan in self.plans.values())]
         # an outage of the reference lists must cost no hour: names that no list has are looked at by the next run
         try:
-            names.check(client, self.lake.layout, [project for project, _ in absent], [number for _, number in absent])
+            connection.check_names(
+                client, self.lake.layout, [project for project, _ in absent], [number for _, number in absent]
+            )
         except errors.UnreachableError as error:
             self.lost = error
         except errors.ServiceUnavailable:
@@ -249,7 +252,7 @@ class HourlyRun:
             self.gone[hour] = error
         else:
             self.failed[hour] = error
-        if isinstance(error, names.UnknownNameError) or self.is_warehouse_unavailable:
+        if isinstance(error, connection.UnknownNameError) or self.is_warehouse_unavailable:
             return
         reasons = error.reasons if isinstance(error, PartialHourError) else dict.fromkeys(self.scope, sentence(error))
         statuses = [HourStatus(hour, *place, state_of(error), why) for place, why in reasons.items()]

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import dagster as dg
 
-from assets import names, run_tags
+from assets import run_tags
 from assets.layers import keys
 from assets.partitions import HOUR, hour_of, recent_hours
 from pipelines.embedding import prefix_of
+from resources import connection
 from resources.datasets import ARTICLE_CHANGES, RETENTION
 from resources.enterprise import read_listing
 from resources.enterprise.data_api import UNCOUNTED
@@ -292,7 +293,7 @@ def hindrance(
     with suppress(NotPublishedYet, RetentionPassed):
         named = {(one.project_id, one.namespace_id) for one in client.hours.listing(certain[-1], dataset).records}
         absent = [place for place in scope if place not in named]
-        names.check(client, layout, [project for project, _ in absent], [number for _, number in absent])
+        connection.check_names(client, layout, [project for project, _ in absent], [number for _, number in absent])
     quota = client.account.quotas().get(UNCOUNTED)
     if quota is None or not quota.exhausted:
         return None

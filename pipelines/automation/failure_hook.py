@@ -19,7 +19,7 @@ from http import HTTPStatus
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
 
-from resources.enterprise.redaction import Redactor
+from resources.enterprise.errors import Redactor
 from resources.errors import MirrorError
 from resources.formatting import legible, moment_text
 from resources.settings import PROJECT

@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets import compacted, current, layers, published, report, run_tags
+from assets import current, layers, published, run_tags
 from assets.families import streams
 from assets.partitions import key_of
 from assets.published import WHEN_DUE
@@ -128,12 +128,12 @@ def build_jobs(
         ),
         job(
             REPORT,
-            selection=[report.KEY],
+            selection=[published.REPORT_KEY],
             description="Writes the page about the mirror.",
         ),
         job(
             COMPACT,
-            selection=[compacted.KEY],
+            selection=[published.COMPACTED_KEY],
             description="Writes files of the lake together into few, sorted ones.",
         ),
     ]

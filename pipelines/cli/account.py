@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from pipelines.cli import Group, options, terminal
-from pipelines.report.account import account_json, account_text, tokens_text
+from pipelines.cli import Group, terminal
 from resources import connection
 from resources.enterprise.errors import DiskFull, StateError
 from resources.settings import read as read_settings
 
 if TYPE_CHECKING:
-    from resources.enterprise import EnterpriseClient
+    from datetime import datetime
+
+    from resources.enterprise import EnterpriseClient, TokenStatus
+    from resources.enterprise.models import User
 
 _DONE = "The new password is set. Stored tokens stay valid. Update WME_PASSWORD."
 #: Characters of a line that is read; the service takes 2,048 of a code and 256 of a password.
@@ -127,7 +129,7 @@ def _typed(wanted: Wanted) -> str:
     return answer
 
 
-class _Writing(options.Writing, Unargued):
+class _Writing(terminal.Writing, Unargued):
     pass
 
 
@@ -170,9 +172,9 @@ def auth_status(*, as_json: bool) -> None:
             user = None
         if as_json:
             # asking for the account may have renewed the token
-            terminal.show_json(account_json(client.account.status(), user, client.account.now()))
+            terminal.show_json(_account_json(client.account.status(), user, client.account.now()))
         elif user is not None:
-            terminal.say(account_text(user))
+            terminal.say(_account_text(user))
 
 
 @auth.command()
@@ -195,7 +197,7 @@ def revoke() -> None:
 
 
 def _show_tokens(client: EnterpriseClient) -> None:
-    terminal.say(tokens_text(client.account.status(), client.account.now()))
+    terminal.say(client.account.status().sentence(client.account.now()))
 
 
 def _with_password(client: EnterpriseClient, *others: Wanted, stdin: bool) -> tuple[str | None, list[str]]:
@@ -250,3 +252,32 @@ def new_password(*, stdin: bool) -> None:
             previous, [new] = _with_password(client, NEW_PASSWORD, stdin=stdin)
         client.account.new_password(new, previous)
     terminal.OUT.print("The new password is set, and the account is logged in. Update WME_PASSWORD.")
+
+
+def _account_text(user: User) -> str:
+    """The rights and the remaining quota of the account, in a sentence."""
+    groups = ", ".join(user.groups or ()) or "none"
+    left = [
+        f"{product} {'unlimited' if quota.left is None else f'{quota.left:,} of {quota.limit:,}'} ({quota.used:,} used)"
+        for product, quota in sorted(user.quotas.items())
+    ]
+    return f"Groups: {groups}. Units left: {'; '.join(left) or 'none reported'}. Hourly files cost none."
+
+
+def _account_json(status: TokenStatus, user: User | None, now: datetime) -> dict[str, Any]:
+    """The same for machines; null for what is not known or has no limit."""
+    obtained = status.refresh_obtained_at
+    refresh = {"obtained_at": obtained, "age_seconds": obtained and round((now - obtained).total_seconds())}
+    uses = {"uses": status.refreshes_used, "uses_left": status.refreshes_left}
+    quotas = {} if user is None else dict(sorted(user.quotas.items()))
+    return {
+        **{name: getattr(status, name) for name in ("auth_url", "username", "logged_in", "new_password_required")},
+        "access_token": _expiry(status.access_expires_at, now),
+        "refresh_token": refresh | _expiry(status.refresh_expires_at, now) | uses,
+        "groups": user and (user.groups or ()),
+        "quotas": user and {name: {"used": q.used, "limit": q.limit, "left": q.left} for name, q in quotas.items()},
+    }
+
+
+def _expiry(moment: datetime | None, now: datetime) -> dict[str, Any]:
+    return {"expires_at": moment, "seconds_left": moment and round((moment - now).total_seconds())}

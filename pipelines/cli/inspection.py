@@ -1,6 +1,6 @@
 """`wme status`, `metrics`, `report`, `sql`, `rejects` and `dictionary`: the contents of the mirror and its state.
 
-The work is in `pipelines/report`, `pipelines/operations/rejects.py` and `resources/warehouse`.
+The work is in `pipelines/report`, `pipelines/operations/rebuild.py` and `resources/warehouse`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.cli import options, terminal
-from pipelines.cli.options import HOUR, hours_option
+from pipelines.cli import terminal
+from pipelines.cli.terminal import HOUR, hours_option
 from resources.errors import clause
 from resources.formatting import counted, size_text, value_text
 from resources.settings import read as read_settings
@@ -81,7 +81,7 @@ def metrics(*, output: Path | None, count: int) -> None:
         files.write(output.absolute(), text)
 
 
-@click.command(cls=options.Writing)
+@click.command(cls=terminal.Writing)
 @click.option(
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -183,7 +183,7 @@ def dictionary(folder: Path | None) -> None:
         terminal.echo(f"The data dictionary is in {folder}.")
 
 
-@click.command(cls=options.Writing, only="retry")
+@click.command(cls=terminal.Writing, only="retry")
 @click.option("--hour", type=HOUR, help="Only lines of this hour (UTC), for example 2026-11-20T05.")
 @click.option("--project", help="Only lines of this project, for example enwiki.")
 @click.option("--reason", help="Only lines whose reason contains this text.")
@@ -208,7 +208,7 @@ def rejects(
     dry_run: bool,
 ) -> None:
     """List the lines that could not be converted, by reason and by location, or try them again."""
-    from pipelines.operations import rejects as rejected
+    from pipelines.operations import rebuild as rejected
     from resources.lake import Layout
     from resources.warehouse import Warehouse
 
@@ -269,7 +269,7 @@ def _rest(line: dict[str, Any]) -> str:
 
 def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
     """Convert archives with rejected lines again, and show the result."""
-    from pipelines.operations import rejects as rejected
+    from pipelines.operations import rebuild as rejected
     from resources.warehouse import Warehouse
 
     planned = rejected.plan_retry(settings, selection)
@@ -285,7 +285,7 @@ def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
         # by hours and snapshots, because a newer converter may reject the remaining lines for another reason
         before = rejected.count(warehouse, planned.parts)
         with terminal.progress():
-            done = rejected.retry(settings, planned, engine=options.terminal_engine(settings))
+            done = rejected.retry(settings, planned, engine=terminal.terminal_engine(settings))
         obstacles += done.failures
         after = rejected.count(warehouse, planned.parts)
         gained = max(before - after, 0)

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli import options, terminal
-from pipelines.cli.options import PROJECT, quiet_option
+from pipelines.cli import terminal
+from pipelines.cli.terminal import PROJECT, quiet_option
 from resources.data_folder import facts_of
 from resources.formatting import counted, hour_text, moment_text, size_text
 from resources.settings import read as read_settings
 from resources.settings import read_data
 
 
-@click.command(cls=options.Writing)
+@click.command(cls=terminal.Writing)
 @click.option(
     "--verify",
     is_flag=True,
@@ -64,7 +64,7 @@ def publish(*, verify: bool) -> None:
         )
 
 
-@click.command(cls=options.Writing)
+@click.command(cls=terminal.Writing)
 def relocate() -> None:
     """Point the views of the published file to the lake after the data folder was moved.
 
@@ -87,7 +87,7 @@ def relocate() -> None:
     terminal.say(f"{warehouse.published_path} {told}")
 
 
-@click.command(cls=options.Writing)
+@click.command(cls=terminal.Writing)
 def rebuild() -> None:
     """Convert and load everything that is archived and not loaded, without the service: a mirror from its archive.
 
@@ -101,7 +101,7 @@ def rebuild() -> None:
             f"There is no archive in {settings.data}. If another data folder is meant, set WME_DATA."
         )
     with terminal.progress():
-        done = rebuilding.rebuild(settings, engine=options.terminal_engine(settings))
+        done = rebuilding.rebuild(settings, engine=terminal.terminal_engine(settings))
     terminal.say(
         f"Converted: {counted(done.file_count, 'archive')}. Loaded: {counted(done.snapshot_count, 'version')} of "
         f"snapshots, {counted(done.hour_count, 'hour')}. {Path(settings.data, 'warehouse.duckdb')} is published."
@@ -110,7 +110,7 @@ def rebuild() -> None:
         raise click.ClickException("\n".join(done.failures))
 
 
-@click.command(cls=options.Writing)
+@click.command(cls=terminal.Writing)
 @click.option("--dry-run", is_flag=True, help="List the files; remove nothing.")
 def clean(*, dry_run: bool) -> None:
     """Remove replaced files of the lake and the archive after their grace period (WME_GRACE_HOURS).
@@ -138,7 +138,7 @@ def clean(*, dry_run: bool) -> None:
     )
 
 
-@click.command(cls=options.Writing)
+@click.command(cls=terminal.Writing)
 @click.argument("project", type=PROJECT)
 @click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
@@ -189,7 +189,7 @@ def _held(project: str, file_count: int) -> str:
     )
 
 
-@click.command(cls=options.Writing)
+@click.command(cls=terminal.Writing)
 @click.option("--dry-run", is_flag=True, help="Show what would be read, written and freed; change nothing.")
 @quiet_option
 def compact(*, dry_run: bool, quiet: bool) -> None:
@@ -200,7 +200,7 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
     The schedule compact_each_hour does this automatically. Nobody who loads, publishes or reads waits for it; after an
     interrupt, run it again. If WME_ENGINE names a cluster, its workers do the rewriting.
     """
-    from assets.compacted import format_merged
+    from assets.published import format_merged
     from assets.steps.compaction import Compacted, compact_lake, planned
     from resources.engine import Engine
     from resources.lake import Layout
@@ -258,7 +258,7 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
-@click.command(cls=options.Writing)
+@click.command(cls=terminal.Writing)
 @click.argument("destination", type=_FOLDER)
 @click.option("--keep", type=click.IntRange(min=1), help="Complete backups to keep, this one included. Default: all.")
 @click.option("--dry-run", is_flag=True, help="Show what would be copied; copy nothing.")
@@ -307,7 +307,7 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -
         raise click.ClickException("\n".join(done.problems))
 
 
-@click.command(cls=options.Writing)
+@click.command(cls=terminal.Writing)
 @click.argument("source", type=_FOLDER)
 @click.option("--dry-run", is_flag=True, help="Show what would be restored; copy nothing.")
 def restore(*, source: Path, dry_run: bool) -> None:
@@ -352,7 +352,7 @@ def restore(*, source: Path, dry_run: bool) -> None:
         )
 
 
-@click.command(cls=options.Writing)
+@click.command(cls=terminal.Writing)
 @click.option("--dry-run", is_flag=True, help="Show which pages would be looked up; spend nothing.")
 def lookups(*, dry_run: bool) -> None:
     """Look up watched pages that changed and uncertain pages of `articles`, up to WME_LOOKUPS_PER_DAY a day.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pipelines.cli import terminal
-from pipelines.cli.options import FILE, HOUR, PROJECT, DatasetName, dataset_option
+from pipelines.cli.terminal import FILE, HOUR, PROJECT, DatasetName, dataset_option
 from resources import connection, datasets
 from resources.datasets import ARTICLE_CHANGES, Family
 from resources.enterprise import endpoints
@@ -240,7 +240,6 @@ def batches(
 
     With ID, for example enwiki_namespace_0, show that file's record.
     """
-    from assets import names
     from pipelines.operations import run as runs
     from resources.lake import Layout
 
@@ -250,7 +249,7 @@ def batches(
             _show(client.hours.record(hour, identifier, dataset), "ndjson" if as_json else "text")
             return
         if not everything:
-            names.check(client, Layout(settings.data), settings.projects, settings.namespaces)
+            connection.check_names(client, Layout(settings.data), settings.projects, settings.namespaces)
         chosen = hour or runs.newest_hours(client, 1, datetime.now(UTC), dataset)[0]
         scope = settings.scope_of(dataset) or dataset.places
         records = [

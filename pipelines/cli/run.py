@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from pipelines.cli import options, terminal
-from pipelines.cli.options import HOUR, DatasetName, quiet_option
+from pipelines.cli import terminal
+from pipelines.cli.terminal import HOUR, DatasetName, quiet_option
 from resources import connection, datasets
 from resources.datasets import Family
 from resources.formatting import counted, size_text
@@ -49,7 +49,7 @@ GROUP BY ALL ORDER BY a.project_id""",
 }
 
 
-@click.command(cls=options.Writing)
+@click.command(cls=terminal.Writing)
 @click.option(
     "--hours",
     "count",
@@ -124,7 +124,6 @@ def run(
             "The range contains an hour that has not ended yet (UTC). Nothing was done. Choose earlier hours."
         )
 
-    from assets import names
     from pipelines.operations import pending
     from pipelines.operations import run as runs
     from resources.adapters import build_resources
@@ -142,7 +141,7 @@ def run(
 
     def choose(client: EnterpriseClient) -> dict[Dataset, list[str]]:
         """Check the names and choose the hours, once; returns the snapshots to begin with."""
-        names.check(client, layout, settings.projects, settings.namespaces)
+        connection.check_names(client, layout, settings.projects, settings.namespaces)
         if first is None:
             hours[:] = runs.newest_hours(client, count or 3, datetime.now(UTC))
         if no_snapshots or not (snapshots or settings.sandbox):
@@ -169,7 +168,7 @@ def run(
                 refresh_reference=reference,
                 with_lacking=with_lacking,
                 say=say,
-                engine=options.terminal_engine(settings),
+                engine=terminal.terminal_engine(settings),
             )
 
     if dry_run:

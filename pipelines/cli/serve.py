@@ -19,7 +19,7 @@ from pathlib import Path
 
 import click
 
-from pipelines.cli import options, terminal
+from pipelines.cli import terminal
 from pipelines.process import interrupts
 from resources.formatting import counted
 from resources.settings import read as read_settings
@@ -53,7 +53,7 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
         ended.set()
 
 
-@click.command(cls=options.Writing)
+@click.command(cls=terminal.Writing)
 @click.option("--port", type=click.IntRange(1, 65535), default=3000, show_default=True, help="Port of the Dagster UI.")
 @click.option(
     "--prepare",
@@ -147,7 +147,7 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
     )
 
 
-@click.command(cls=options.Writing)
+@click.command(cls=terminal.Writing)
 @click.option(
     "--since", "hours", type=click.FloatRange(0, 48), help="Begin so many hours ago, the first time.  [default: now]"
 )

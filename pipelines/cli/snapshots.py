@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from pydantic import ValidationError
 
-from pipelines.cli import Group, options, terminal
-from pipelines.cli.options import CHUNK, SNAPSHOT, dataset_option
+from pipelines.cli import Group, terminal
 from pipelines.cli.records import answered, path_of
+from pipelines.cli.terminal import CHUNK, SNAPSHOT, dataset_option
 from resources import connection
 from resources.datasets import SNAPSHOT_ARTICLES, Family
 from resources.datasets.paths import short
@@ -48,7 +48,6 @@ def snapshots() -> None:
 @_dataset
 def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool, dataset: Dataset) -> None:
     """List the snapshots of the mirrored projects, of the given projects, or of all. Costs no quota."""
-    from assets import names
     from pipelines.operations import snapshots as snapshots_
     from resources.lake import Layout
 
@@ -57,9 +56,9 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
     settings = read_settings(scoped=not everything and not projects)
     with connection.client(settings, writes=False) as client:
         if projects:
-            names.check(client, Layout(settings.data), projects, correct="--project")
+            connection.check_names(client, Layout(settings.data), projects, correct="--project")
         elif not everything:
-            names.check(client, Layout(settings.data), settings.projects, settings.namespaces)
+            connection.check_names(client, Layout(settings.data), settings.projects, settings.namespaces)
         found = snapshots_.listed(client, dataset=dataset)
     scope = settings.scope_of(dataset) or dataset.places
     wanted = () if everything else projects or tuple(dict.fromkeys(project for project, _ in scope))
@@ -189,7 +188,7 @@ def _show_plan(combined: Any) -> None:
     )
 
 
-@snapshots.command("download", cls=options.Writing)
+@snapshots.command("download", cls=terminal.Writing)
 @_choice
 @click.option(
     "--workers",

@@ -1,29 +1,45 @@
-"""Verification of all lake files, and a rebuild of lake and warehouse from the archive alone.
+"""Verification of all lake files, a rebuild of lake and warehouse from the archive alone, and the rejected lines.
 
 A rebuild keeps files that are converted and loaded already, so the same call continues a killed one, and on a complete
 mirror it changes nothing. The service is not contacted. Dagster's history stays as it is: its hours are materialized,
 which is true again in the end.
+
+A retry of rejected lines is a rebuild of their archives. It gains rows only if the converter differs from the one that
+rejected the lines: lake files are never replaced, because their names hold a digest over archive, tables and converter.
 """
 
 from __future__ import annotations
 
+import base64
+import json
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from assets.published import fill_coverage
-from assets.steps.rebuilding import load_archived
+from assets.steps.rebuilding import kept_versions, load_archived
 from resources import damage, machine
 from resources.adapters import build_resources
 from resources.data_folder import facts_of
-from resources.datasets.paths import with_bodies
+from resources.datasets import Family, datasets, named
+from resources.datasets.paths import ARCHIVE, DIGITS, with_bodies
 from resources.engine import Engine
 from resources.errors import clause
-from resources.formatting import counted
+from resources.formatting import counted, hour_text, listed
+from resources.lake import Archive, SnapshotArchive, digest_of
+from resources.lake.rejects import whole_line
+from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
-    from assets.steps.rebuilding import Only, Rebuilt
+    from collections.abc import Iterable, Iterator
+
+    from assets.steps.rebuilding import Only, Part, Rebuilt
     from resources.engine.mapping import Reporter
+    from resources.lake import Layout
     from resources.settings import Settings
-    from resources.warehouse import Warehouse
+    from resources.warehouse import QueryResult
+
 
 _FILES = """
 SELECT lake_path FROM loads WHERE compaction_id IS NULL
@@ -86,3 +102,247 @@ def rebuild(settings: Settings, only: Only | None = None, **overrides: Any) -> R
         store.note_complete()
     store.publish(facts_of(settings.data))
     return done
+
+
+#: Parts of a reason that differ from line to line (a value, a position) are cut where lines are counted by reason.
+_KIND = """\
+regexp_replace(regexp_replace(reason, '(?s)the (text|number|truth value) .*, where', 'the \\1 …, where'),
+    '(at (?:byte|character)) \\d+', '\\1 …')"""
+_PLACE = "archive || ' ' || member || ' line ' || line_number"
+_ORDER = "source_at, archive, member, line_number"
+_NEWEST_FIRST = "source_at DESC, archive, member, line_number"
+#: The archives with rejected lines, and their rows of the ledger. Chunks of a snapshot differ by their file name only.
+_REJECTED = f"""\
+SELECT table_name, source_at, project_id, namespace_id, archive, line_count, identifier, version, digest, snapshot_id,
+  snapshot_version, exported_at
+FROM (SELECT table_name, source_at, project_id, namespace_id, archive, count(*) AS line_count
+  FROM rejects WHERE {{where}} GROUP BY ALL) AS rejected
+JOIN loads USING (table_name, source_at, project_id, namespace_id)
+LEFT JOIN (SELECT table_name, source_at, project_id, namespace_id, snapshot_id, snapshot_version, exported_at
+  FROM snapshots) AS snapshots USING (table_name, source_at, project_id, namespace_id)
+WHERE snapshot_id IS NULL OR ends_with(archive, concat('/', identifier, '.', version[1:{DIGITS}], '.{ARCHIVE}'))
+ORDER BY snapshot_id IS NOT NULL, source_at, archive"""  # noqa: S608  constant texts
+#: Bytes of a line that are shown as an example of it.
+_EXAMPLE_BYTES = 80
+#: Lines read from the warehouse at once.
+_BATCH_ROWS = 256
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A choice of rejected lines: those of an hour, of a project, with a text in their reason. None: all."""
+
+    hour: datetime | None = None
+    project: str | None = None
+    reason: str | None = None
+
+    def where(self) -> tuple[str, list[Any]]:
+        """Return the choice as a condition on the table `rejects`, and its parameters."""
+        found: dict[str, Any] = {
+            "batch_hour = ?": self.hour,
+            "project_id = ?": self.project,
+            "contains(lower(reason), lower(?))": self.reason,
+        }
+        chosen = {condition: value for condition, value in found.items() if value is not None}
+        return " AND ".join(chosen) or "true", list(chosen.values())
+
+
+def by_reason(warehouse: Warehouse, selection: Selection) -> QueryResult:
+    """Count lines by reason, the most frequent first, with the first hour and place, and the beginning of that line.
+
+    Raises:
+        NotPublishedError: Nothing was published yet.
+    """
+    where, parameters = selection.where()
+    # equal reasons of a member first: there may be millions of lines
+    return warehouse.sql(
+        f"SELECT sum(lines)::BIGINT AS lines, {_KIND} AS reason, min(batch_hour) AS first_hour, "  # noqa: S608  constant texts
+        f"arg_min({_PLACE}, ({_ORDER})) AS first_place, arg_min(begins, ({_ORDER})) AS begins FROM ("
+        "SELECT reason, source_at, batch_hour, archive, member, count(*) AS lines, min(line_number) AS line_number, "
+        f"arg_min(raw[1:{_EXAMPLE_BYTES}], line_number) AS begins FROM rejects WHERE {where} GROUP BY ALL"
+        ") GROUP BY ALL ORDER BY lines DESC, reason",
+        parameters,
+    )
+
+
+def places(warehouse: Warehouse, selection: Selection, limit: int) -> QueryResult:
+    """List the locations of lines and the reasons, newest hour first.
+
+    Raises:
+        NotPublishedError: Nothing was published yet.
+    """
+    where, parameters = selection.where()
+    return warehouse.sql(
+        "SELECT batch_hour, archive, member, line_number, byte_offset, reason, raw_bytes AS bytes "  # noqa: S608
+        f"FROM rejects WHERE {where} ORDER BY {_NEWEST_FIRST} LIMIT {limit:d}",
+        parameters,
+    )
+
+
+def lines(
+    warehouse: Warehouse, selection: Selection, *, limit: int | None = None, raw: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yield the lines as rows of the table `rejects`, newest hour first, a few in memory at a time.
+
+    Without `raw` a row has the number of its `bytes` instead of them. `raw` of a line with a `raw_path` is a prefix.
+
+    Raises:
+        NotPublishedError: Nothing was published yet.
+    """
+    where, parameters = selection.where()
+    with warehouse.connect_published() as connection:
+        found = connection.sql(
+            f"SELECT * EXCLUDE (raw, raw_bytes), raw_bytes AS bytes{', raw' if raw else ''} "  # noqa: S608
+            f"FROM rejects WHERE {where} ORDER BY {_NEWEST_FIRST}{'' if limit is None else f' LIMIT {limit:d}'}",
+            params=parameters,
+        )
+        for batch in found.to_arrow_reader(_BATCH_ROWS):
+            yield from batch.to_pylist()
+
+
+def as_json(line: dict[str, Any], layout: Layout) -> Iterator[str]:
+    """Yield a row of `lines` as JSON, part by part: times in ISO 8601, the complete line in base64 as `raw_base64`.
+
+    Raises:
+        OSError: The file with the line was removed.
+    """
+    plain: dict[str, Any] = {
+        name: value.isoformat() if isinstance(value, datetime) else value for name, value in line.items()
+    }
+    raw = plain.pop("raw", None)
+    text = json.dumps(plain, ensure_ascii=False)
+    if raw is None:
+        yield text
+        return
+    yield f'{text[:-1]}, "raw_base64": "'
+    held = b""
+    for block in (raw,) if line["raw_path"] is None else whole_line(layout, line["raw_path"], line["raw_offset"]):
+        data = held + block
+        whole = len(data) - len(data) % 3  # of which base64 needs no padding
+        held = data[whole:]
+        yield base64.b64encode(data[:whole]).decode()
+    yield f'{base64.b64encode(held).decode()}"}}'
+
+
+@dataclass
+class Retry:
+    """Archives with rejected lines, and which of them another converter rejected than today's.
+
+    Attributes:
+        parts: Hours and snapshots to convert again, each with its projects and namespaces.
+        archives: Archives of these parts.
+        line_count: Rejected lines of these archives.
+        current_count: Rejected lines of archives that today's converter has read; it would reject them again.
+        unavailable: Archives that cannot be converted again, because a file is not on disk.
+        unavailable_count: Rejected lines of these archives.
+    """
+
+    parts: dict[Part, set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))
+    archives: list[str] = field(default_factory=list)
+    line_count: int = 0
+    current_count: int = 0
+    unavailable: list[str] = field(default_factory=list)
+    unavailable_count: int = 0
+
+    def sentences(self) -> list[str]:
+        """Return what was found."""
+        if not (self.line_count or self.current_count or self.unavailable_count):
+            return ["No rejected line is there to be tried again."]
+        found = []
+        if self.current_count:
+            found.append(
+                f"{counted(self.current_count, 'rejected line')} {'was' if self.current_count == 1 else 'were'} read "
+                "by the present converter, which would reject the same lines again."
+            )
+        if not self.line_count:
+            return [*found, "Nothing is to be done again."]
+        found.append(
+            f"{counted(self.line_count, 'rejected line')} of {counted(len(self.archives), 'archive')} "
+            f"{'was' if self.line_count == 1 else 'were'} read by another converter, or with other settings."
+        )
+        for kind, ends in ((datetime, " (UTC)"), (str, "")):
+            names = sorted({_part_text(part) for _, part in self.parts if isinstance(part, kind)})
+            if names:
+                what = "hour" if kind is datetime else "snapshot"
+                found.append(f"To be converted again, by {what}: {listed(names, _SHOWN)}{ends}.")
+        return found
+
+    def obstacles(self) -> list[str]:
+        """Return why other lines cannot be tried again."""
+        sentence = (
+            f"{counted(self.unavailable_count, 'rejected line')} of {listed(self.unavailable, _SHOWN)} cannot be tried "
+            "again, because the archive, or another file of its snapshot, is not on disk. The lines stay in `rejects`, "
+            "unmodified, and what is loaded stays. Restore the file from a backup, then try again."
+        )
+        return [sentence] if self.unavailable else []
+
+
+def _part_text(part: datetime | str) -> str:
+    return hour_text(part) if isinstance(part, datetime) else part
+
+
+def plan_retry(settings: Settings, selection: Selection) -> Retry:
+    """List the archives with rejected lines that today's converter has not read. Nothing is changed.
+
+    Raises:
+        NotPublishedError: Nothing was published yet.
+    """
+    lake = build_resources(settings)["lake"]
+    layout: Layout = lake.layout
+    where, parameters = selection.where()
+    found = Retry()
+    # lookups are converted again by their next run
+    known = {one.name for one in datasets() if one.family is not Family.LOOKUP}
+    for row in Warehouse(settings.data).sql(_REJECTED.format(where=where), parameters).rows:
+        name, source_at, project, namespace, path, line_count, identifier, version, digest, snapshot, of, at = row
+        if name not in known:
+            continue
+        dataset = named(name)
+        archive: Archive
+        if snapshot is None:
+            archive = Archive(
+                layout.batch_archive(dataset, source_at, identifier, version),
+                *(identifier, version, source_at, project, namespace),
+                dataset=dataset,
+            )
+            is_available = archive.path.exists()
+        else:
+            archive = SnapshotArchive(
+                layout.archive / path,
+                *(identifier, version, project, namespace, snapshot, of),
+                exported_at=at,
+                dataset=dataset,
+            )
+            is_available = any(one.version == of for one in kept_versions(layout, dataset, snapshot))
+        if digest_of(archive, lake.bodies_of(dataset), lake.record_bytes_max) == digest:
+            found.current_count += line_count
+        elif is_available:
+            found.parts[dataset, snapshot or source_at].add((project, namespace))
+            found.archives.append(path)
+            found.line_count += line_count
+        else:
+            found.unavailable.append(path)
+            found.unavailable_count += line_count
+    return found
+
+
+def retry(settings: Settings, planned: Retry, **overrides: Any) -> Rebuilt:
+    """Convert planned archives again, load what changed, and publish. The service is not contacted."""
+    return rebuild(settings, planned.parts, **overrides)
+
+
+def count(warehouse: Warehouse, parts: Iterable[Part]) -> int:
+    """Count the rejected lines of some hours and snapshots, whatever the reason."""
+    chosen: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for dataset, part in parts:
+        # by the archive's folder, because a snapshot that gains rows may get another source_at
+        column = "batch_hour" if isinstance(part, datetime) else "split_part(archive, '/', 2)"
+        chosen[dataset.name, column].append(part)
+    return sum(
+        warehouse.sql(
+            f"SELECT count(*) FROM rejects WHERE table_name = ? AND list_contains(?, {column})",  # noqa: S608  constant texts
+            [name, values],
+        ).rows[0][0]
+        for (name, column), values in chosen.items()
+    )

@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from assets import names
 from assets.steps import snapshot as snapshot_sets
+from resources import connection
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.engine import Engine
 from resources.enterprise import SnapshotPlan, check_together, errors, superseded
@@ -120,7 +120,7 @@ def plan(
             plans.append(_planned(client, name, layout.snapshot_archive(dataset, name), options, dataset))
         except errors.NotFound:
             if found := _IDENTIFIER.fullmatch(name):
-                names.check(client, layout, [found[1]], [int(found[2])], correct=name)
+                connection.check_names(client, layout, [found[1]], [int(found[2])], correct=name)
             raise
     return CombinedPlan(tuple(plans))
 

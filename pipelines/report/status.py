@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from pipelines.report import stream as stream_
-from pipelines.report.account import tokens_text
 from resources import connection, datasets
 from resources.data_folder import origin_of
 from resources.datasets import ARTICLE_CHANGES, Family
@@ -160,7 +159,7 @@ def _tell_disk(report: Status, settings: Settings) -> None:
 def _tell_tokens(report: Status, settings: Settings) -> None:
     try:
         with connection.client(settings, writes=False) as client:
-            report.facts.append(("tokens", tokens_text(client.account.status(), client.account.now())))
+            report.facts.append(("tokens", client.account.status().sentence(client.account.now())))
     except MirrorError as error:
         report.troubles.append(str(error))
 

@@ -16,13 +16,13 @@ from resources.enterprise.archives import ServiceFiles
 from resources.enterprise.data_api import DataApi, Lists
 from resources.enterprise.download.downloader import Downloader
 from resources.enterprise.download.object_reader import Ranges
+from resources.enterprise.errors import Redactor
 from resources.enterprise.hours import Hours
 from resources.enterprise.http.answers import ServiceClock
 from resources.enterprise.http.bounds import Limits, RetryPolicy
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.lookups import Lookups
-from resources.enterprise.redaction import Redactor
 from resources.enterprise.snapshot.planner import Snapshots
 from resources.enterprise.stream.stream import Positions, Stream, StreamOptions
 

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from pipelines import cli
-from pipelines.cli import options
+from pipelines.cli import terminal
 from tests.e2e.conftest import PATIENCE_SECONDS
 
 #: Commands that write nothing into the data folder but tokens; `sandbox` and `worker`, which may have another folder,
@@ -55,7 +55,7 @@ def commands(group, words=()):
 
 def test_every_command_that_writes_says_where_first():
     found = dict(commands(cli.wme))
-    assert {words for words, command in found.items() if not isinstance(command, options.Writing)} == READING
+    assert {words for words, command in found.items() if not isinstance(command, terminal.Writing)} == READING
 
 
 @pytest.mark.parametrize("words", [("auth", "login"), ("publish",), ("clean",), ("compact",), ("rejects", "--retry")])

@@ -13,7 +13,7 @@ import pytest
 
 from assets.steps.stream import keep
 from resources.enterprise import EnterpriseClient, RetryPolicy, StreamOptions
-from resources.enterprise.stream.framing import NDJSON
+from resources.enterprise.stream.connection import NDJSON
 from resources.enterprise.stream.stream import partitions_of
 from resources.lake import Layout
 from resources.lake.live import LiveLake

@@ -23,6 +23,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from resources import files
 from resources.enterprise.errors import DiskFull, StateBusy, StateError
 from resources.enterprise.models import in_range
+from resources.formatting import counted, moment_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,6 +124,23 @@ class TokenStatus:
     refreshes_used: int = 0
     refreshes_left: int = 0
     new_password_required: bool = False
+
+    def sentence(self, now: datetime) -> str:
+        """Return the state in a sentence."""
+
+        def until(moment: datetime | None) -> str:
+            return "an unknown moment" if moment is None else f"{moment_text(moment)} UTC"
+
+        asked = " The service asks for a new password: run `wme auth new-password`." * self.new_password_required
+        if not self.logged_in:
+            return f"Not logged in as {self.username or 'anybody'}; the first request logs in.{asked}"
+        obtained = self.refresh_obtained_at
+        age = "" if obtained is None else f", {counted((now - obtained).days, 'day')} old,"
+        uses = counted(self.refreshes_left + self.refreshes_used, "use")
+        return (
+            f"Logged in as {self.username}. The access token lasts until {until(self.access_expires_at)}, the refresh "
+            f"token{age} until {until(self.refresh_expires_at)}; {self.refreshes_left} of its {uses} are left.{asked}"
+        )
 
 
 class TokenStore:

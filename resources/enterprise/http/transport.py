@@ -62,8 +62,8 @@ from resources.formatting import legible
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from resources.enterprise.errors import Redactor
     from resources.enterprise.http.answers import ServiceClock
-    from resources.enterprise.redaction import Redactor
     from resources.enterprise.service import Service
 
 _log = logging.getLogger(__name__)

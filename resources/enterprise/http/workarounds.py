@@ -36,8 +36,8 @@ from urllib3.util.retry import Retry
 
 from resources import files
 from resources.enterprise import errors
+from resources.enterprise.errors import without_any_query
 from resources.enterprise.http.bounds import CancellableDeadline, Deadline, TooSlowError, current_deadline
-from resources.enterprise.redaction import without_any_query
 from resources.formatting import legible
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from urllib3 import PoolManager, ProxyManager
     from urllib3.response import BaseHTTPResponse
 
-    from resources.enterprise.redaction import Redactor
+    from resources.enterprise.errors import Redactor
 
 _log = logging.getLogger(__name__)
 

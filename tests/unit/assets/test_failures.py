@@ -9,9 +9,9 @@ import dagster as dg
 import pytest
 
 from assets.failures import as_failure, failed_hours, failure, sentence
-from assets.names import UnknownNameError
 from assets.steps.converting import NotArchivedError
 from resources import lake
+from resources.connection import UnknownNameError
 from resources.data_folder import FolderError, OriginError, claim, origin_of
 from resources.engine.mapping import EngineUnreachableError, NoWorkerError
 from resources.enterprise import errors

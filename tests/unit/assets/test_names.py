@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from assets import names
+from resources import connection
 from resources.datasets import named
 from resources.enterprise import EnterpriseClient, RetryPolicy, Service
 from resources.enterprise.errors import UnreachableError
@@ -68,13 +68,13 @@ def asked(service):
 def test_names_of_archived_lists_cost_no_request(client, service, layout, nowhere):
     archive(layout, projects=["enwiki", "frwiki"], namespaces=[0, 14])
     for one in (client, nowhere):
-        names.check(one, layout, ["frwiki", "enwiki"], [14, 0])
+        connection.check_names(one, layout, ["frwiki", "enwiki"], [14, 0])
     assert asked(service) == []
 
 
 def test_unknown_names_are_told_in_one_sentence_with_the_nearest(client, service, layout):
-    with pytest.raises(names.UnknownNameError) as caught:
-        names.check(client, layout, ["enwikki", "enwiki", "qqqqq", "frwik"], [0, 5])
+    with pytest.raises(connection.UnknownNameError) as caught:
+        connection.check_names(client, layout, ["enwikki", "enwiki", "qqqqq", "frwik"], [0, 5])
     assert str(caught.value) == (
         "The service has no project enwikki (did you mean enwiki?), qqqqq, frwik (did you mean frwiki?) and no "
         "namespace 5 (there are 0, 6, 10, 14). Nothing was fetched. Correct WME_PROJECTS or WME_NAMESPACES."
@@ -85,7 +85,7 @@ def test_unknown_names_are_told_in_one_sentence_with_the_nearest(client, service
 
 def test_a_name_that_the_archived_list_does_not_know_may_be_new(client, service, layout):
     archive(layout, projects=["frwiki"], namespaces=[0])
-    names.check(client, layout, ["enwiki"], [0])
+    connection.check_names(client, layout, ["enwiki"], [0])
     assert asked(service) == ["/v2/projects"]
 
 
@@ -93,7 +93,7 @@ def test_odd_entries_of_an_archived_list_spoil_no_other(layout, nowhere):
     archive(layout, projects=["enwiki", None, ["x"]], namespaces=[0])
     path = layout.list_archive(named("projects"))
     path.write_text(json.dumps([*json.loads(path.read_text()), 7, {}]))
-    names.check(nowhere, layout, ["enwiki"], [0])
+    connection.check_names(nowhere, layout, ["enwiki"], [0])
 
 
 def test_a_name_that_may_be_that_of_an_odd_entry_is_not_refused(service, client, layout, tmp_path):
@@ -101,32 +101,32 @@ def test_a_name_that_may_be_that_of_an_odd_entry_is_not_refused(service, client,
         read = odd.lists.reference
         odd_records = (OddRecord("record 5", "identifier: Field required", UNKNOWN),)
         odd.lists.reference = lambda kind: replace(read(kind), odd=odd_records)
-        names.check(odd, layout, ["xxwiki"], [0])
-    with pytest.raises(names.UnknownNameError):
-        names.check(client, layout, ["xxwiki"], [0])
+        connection.check_names(odd, layout, ["xxwiki"], [0])
+    with pytest.raises(connection.UnknownNameError):
+        connection.check_names(client, layout, ["xxwiki"], [0])
 
 
 @pytest.mark.parametrize("damaged", [b"", b"null", b"[1]", b'[{"name": "x"}]', b"\xff"])
 def test_a_damaged_list_is_taken_for_none(client, layout, damaged):
     archive(layout, projects=[], namespaces=[0])
     layout.list_archive(named("projects")).write_bytes(damaged)
-    names.check(client, layout, ["enwiki"], [0])
+    connection.check_names(client, layout, ["enwiki"], [0])
 
 
 def test_without_the_network_the_sentence_says_what_was_compared(nowhere, layout):
     with pytest.raises(
         UnreachableError, match=r"Whether the service has the projects enwiki cannot be checked: its list"
     ):
-        names.check(nowhere, layout, ["enwiki"], [0])
+        connection.check_names(nowhere, layout, ["enwiki"], [0])
     archive(layout, projects=["enwiki"], namespaces=[0])
     at = datetime(2026, 11, 20, 5, 6, tzinfo=UTC).timestamp()
     os.utime(layout.list_archive(named("projects")), (at, at))
     with pytest.raises(
-        names.UnknownNameError, match=r"did you mean enwiki\?.* is of 2026-11-20 05:06 UTC, and the service does"
+        connection.UnknownNameError, match=r"did you mean enwiki\?.* is of 2026-11-20 05:06 UTC, and the service does"
     ):
-        names.check(nowhere, layout, ["enwiki", "enwikki"], [0])
+        connection.check_names(nowhere, layout, ["enwiki", "enwikki"], [0])
 
 
 def test_of_many_unknown_names_ten_are_named(client, layout):
-    with pytest.raises(names.UnknownNameError, match=r"qq9q and 20 more\. Nothing"):
-        names.check(client, layout, [f"qq{number}q" for number in range(30)])
+    with pytest.raises(connection.UnknownNameError, match=r"qq9q and 20 more\. Nothing"):
+        connection.check_names(client, layout, [f"qq{number}q" for number in range(30)])

@@ -16,7 +16,7 @@ import pytest
 
 from resources.enterprise import errors, models
 from resources.enterprise.account.token_store import TokenStore
-from resources.enterprise.redaction import Redactor
+from resources.enterprise.errors import Redactor
 from tests.unit.enterprise.loopback import USERNAME, Reply, error_reply, json_reply
 
 LIST = "/v2/batches/2026-11-01/05"

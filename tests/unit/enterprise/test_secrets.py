@@ -9,7 +9,7 @@ import traceback
 import pytest
 
 from resources.enterprise import errors, models
-from resources.enterprise.redaction import Redactor
+from resources.enterprise.errors import Redactor
 from tests.unit.enterprise.loopback import PASSWORD, Reply, error_reply, html_reply, json_reply
 
 SECRET = re.compile(

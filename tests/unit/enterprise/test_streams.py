@@ -22,8 +22,7 @@ from resources.enterprise.errors import (
     UnexpectedAnswer,
 )
 from resources.enterprise.query import Query
-from resources.enterprise.stream.connection import Connection, Inbox
-from resources.enterprise.stream.framing import Records
+from resources.enterprise.stream.connection import Connection, Inbox, Records
 from resources.enterprise.stream.stream import Positions, StreamOptions, partitions_of, shares
 from resources.sandbox import Settings, running
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipelines.operations.rejects import Selection, plan_retry
+from pipelines.operations.rebuild import Selection, plan_retry
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.lake import Layout
 from resources.settings import Settings

@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from pipelines.operations import rejects
-from pipelines.operations.rejects import Selection
+from pipelines.operations import rebuild
+from pipelines.operations.rebuild import Selection
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.lake import Archive, digest_of
 from tests.unit.pipelines.rejected import FRENCH, GOOD, SNAPSHOT, Folder
@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
 def test_lines_of_hours_and_of_snapshots_are_counted(folder):
     hours = [(ARTICLE_CHANGES, folder.lake.hour(number)) for number in range(3)]
     counts = [
-        rejects.count(folder.warehouse, parts)
+        rebuild.count(folder.warehouse, parts)
         for parts in (
             hours,
             hours[:1],
@@ -44,17 +44,17 @@ def test_lines_of_hours_and_of_snapshots_are_counted(folder):
 
 def test_the_newest_hour_comes_first_and_then_the_order_of_the_archive(folder):
     of_hours = Selection(project="enwiki", reason="JSON")
-    shown = [(row[0], row[3]) for row in rejects.places(folder.warehouse, of_hours, 100).rows if "chunk" not in row[1]]
+    shown = [(row[0], row[3]) for row in rebuild.places(folder.warehouse, of_hours, 100).rows if "chunk" not in row[1]]
     hours = [folder.lake.hour(number) for number in range(3)]
     assert shown == [(hours[2], 1), (hours[2], 2), (hours[1], 1), (hours[1], 2), (hours[1], 3), (hours[0], 1)]
-    assert len(rejects.places(folder.warehouse, of_hours, 2).rows) == 2
-    lines = list(rejects.lines(folder.warehouse, Selection(hour=hours[1], project="enwiki"), raw=True))
+    assert len(rebuild.places(folder.warehouse, of_hours, 2).rows) == 2
+    lines = list(rebuild.lines(folder.warehouse, Selection(hour=hours[1], project="enwiki"), raw=True))
     assert [line["raw"] for line in lines] == GOOD[1:4]
-    assert [line["bytes"] for line in rejects.lines(folder.warehouse, Selection(hour=START), limit=1)] == [len(GOOD[0])]
+    assert [line["bytes"] for line in rebuild.lines(folder.warehouse, Selection(hour=START), limit=1)] == [len(GOOD[0])]
 
 
 def test_lines_are_counted_by_reason_with_the_first_of_them(folder):
-    (row,) = rejects.by_reason(folder.warehouse, Selection(project="frwiki")).rows
+    (row,) = rebuild.by_reason(folder.warehouse, Selection(project="frwiki")).rows
     assert row[:3] == (3, "not JSON", folder.lake.hour(1))
     assert row[4] == FRENCH[0][:80]
 

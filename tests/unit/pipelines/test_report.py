@@ -13,7 +13,7 @@ import dagster as dg
 import duckdb
 import pytest
 
-from assets import report
+from assets import published
 from pipelines.definitions import build_defs
 from pipelines.report import status as statuses
 from pipelines.report.page import _facts, attention, content, write
@@ -335,7 +335,7 @@ def test_dagster_writes_it_and_leads_to_it(filled):
     with dg.DagsterInstance.ephemeral() as instance:
         result = defs.resolve_job_def("report").execute_in_process(instance=instance)
     [made_] = result.asset_materializations_for_node("published__report")
-    assert made_.asset_key == report.KEY
+    assert made_.asset_key == published.REPORT_KEY
     metadata = {name: value.value for name, value in made_.metadata.items()}
     assert next(iter(metadata)) == "attention"  # what an operator looks for first
     # of the web server that shows it: browsers do not follow a link from there to a file

@@ -22,8 +22,8 @@ from resources.adapters import COMPACTION_POOL, EngineResource, EnterpriseResour
 from resources.data_folder import REPORT_PATH, facts_of
 from resources.datasets import Family
 from resources.formatting import counted, hour_text, markdown_text, size_text
-from resources.tables import HourState
 from resources.lake_files import COMPACTED
+from resources.tables import HourState
 from resources.warehouse import HourStatus, Moved, QueryResult, Warehouse, WarehouseError, next_text
 
 KEY = dg.AssetKey(["published", "warehouse"])

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from assets.published import fill_coverage
 from assets.steps.rebuilding import kept_versions, load_archived
-from resources import damage, machine
+from resources import machine, storage
 from resources.adapters import build_resources
 from resources.data_folder import facts_of
 from resources.datasets import Family, datasets, named
@@ -64,9 +64,9 @@ def verify(warehouse: Warehouse, reporter: Reporter) -> str:
 
     def read(path: str) -> str | None:
         try:
-            damage.verify(lake / path)
-        except damage.UNREADABLE as error:
-            return clause(error) if damage.is_damage(error) else None
+            storage.verify(lake / path)
+        except storage.UNREADABLE as error:
+            return clause(error) if storage.is_damage(error) else None
         finally:
             advance(sizes[path])
         return None

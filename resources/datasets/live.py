@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
-from resources.damage import read_footer
 from resources.datasets.paths import hour_folder, hour_folders
+from resources.storage import read_footer
 from resources.tables import ARTICLE_CHANGES
 
 if TYPE_CHECKING:

@@ -7,13 +7,13 @@ import json
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from resources.damage import UNREADABLE, read_footer
 from resources.datasets import datasets
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
 from resources.lake.archives import SnapshotArchive
 from resources.lake.errors import ConversionError
 from resources.lake.rejects import lines_file
 from resources.lake_files import ConvertedFile, Drift
+from resources.storage import UNREADABLE, read_footer
 from resources.tables import REJECTED_LINES, version_of
 
 if TYPE_CHECKING:

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Self
 from isal import igzip
 
 from resources import files, machine
-from resources.damage import UNREADABLE, verify
 from resources.formatting import counted
 from resources.lake.archive.blocks import BLOCK_BYTES, read_blocks
 from resources.lake.archive.buffers import RECORD_BYTES_MAX, Buffers, LongLine
@@ -42,6 +41,7 @@ from resources.lake.encoded_blocks import BlockEncoder, EncodedBlocks
 from resources.lake.errors import ArchiveError, ConversionError, LakeError
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile
 from resources.lake.rejects import RejectsFile, RejectTable, lines_file
+from resources.storage import UNREADABLE, verify
 from resources.tables import REJECTED_LINES, ChangeType, version_of
 from resources.tar import Contents
 

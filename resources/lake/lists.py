@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from resources.damage import UNREADABLE, read_footer, verify
 from resources.formatting import legible
 from resources.lake.decode.records import RecordReader
 from resources.lake.decode.strict_json import Bad, read_document, text_of
 from resources.lake.errors import ListError
 from resources.lake.parquet.writer import ParquetFile, encode
+from resources.storage import UNREADABLE, read_footer, verify
 from resources.tables import version_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from resources.damage import UNREADABLE, is_damage, rows_at_once
 from resources.datasets import named
 from resources.datasets.paths import PARQUET, ROWS, name_of, with_bodies
 from resources.errors import clause
@@ -25,6 +24,7 @@ from resources.lake.errors import DamagedFileError, LakeError
 from resources.lake.parquet.sorting import GROUP_ROWS, in_order, joined, row_groups
 from resources.lake.parquet.writer import ParquetFile, encode
 from resources.lake_files import APART, COMPACTED, FILE_ROW, CompactedFile, CompactionSource
+from resources.storage import UNREADABLE, is_damage, rows_at_once
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, timedelta
 from typing import TYPE_CHECKING, Final
 
-from resources.damage import UNREADABLE, read_footer
 from resources.errors import clause
 from resources.formatting import hour_text
+from resources.storage import UNREADABLE, read_footer
 from resources.warehouse.compaction.spans import SETTLED
 from resources.warehouse.database.connect import answer, raise_revision
 from resources.warehouse.database.sql import transaction

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pyarrow as pa
 
-from resources.damage import UNREADABLE, read_footer
 from resources.errors import clause
+from resources.storage import UNREADABLE, read_footer
 from resources.tables import LOADS, REJECTED_LINES
 from resources.warehouse.database.connect import raise_revision
 from resources.warehouse.database.sql import column_list, filled, identifier, quoted, transaction

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from resources import files
-from resources.damage import UNREADABLE, is_damage, read_footer, verify
 from resources.datasets.paths import with_bodies, with_rows
 from resources.errors import clause
+from resources.storage import UNREADABLE, is_damage, read_footer, verify
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import statement
 from resources.warehouse.errors import FaultyFile, Part

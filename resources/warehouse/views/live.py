@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 
 from resources import files
-from resources.damage import UNREADABLE, is_damage, read_footer
 from resources.datasets.live import EVENTS, LIVE_CHANGES, METADATA_KEY
 from resources.files import set_aside
+from resources.storage import UNREADABLE, is_damage, read_footer
 from resources.tables import ARTICLES, STREAM_RUNS
 from resources.warehouse.database.sql import FORMULAS, column_list, quoted, statement
 

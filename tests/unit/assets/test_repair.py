@@ -11,7 +11,7 @@ from assets.published import published_warehouse
 from assets.steps.compaction import compact_lake
 from assets.steps.hour import load_hour
 from assets.steps.repair import Repair, format_repaired
-from resources import damage
+from resources import storage
 from resources.adapters import ConfiguredEngine
 from resources.datasets import ARTICLE_CHANGES
 from resources.lake import LakeError
@@ -72,8 +72,8 @@ def test_whatever_lies_in_their_place_is_replaced(bench, loaded):
     wrong[40] ^= 4
     loaded["dewiki"].write_bytes(wrong)
     assert bench.warehouse.faulty_lake_files() == []
-    with pytest.raises(damage.UNREADABLE) as found:
-        damage.verify(loaded["dewiki"])
+    with pytest.raises(storage.UNREADABLE) as found:
+        storage.verify(loaded["dewiki"])
     bench.warehouse.note_damage(loaded["dewiki"].relative_to(bench.layout.lake).as_posix(), str(found.value))
     for project in ("enwiki", "frwiki", "itwiki"):
         loaded[project].unlink()

@@ -10,10 +10,10 @@ import duckdb
 import pytest
 
 from assets.steps.repair import Repair
-from resources.damage import read_footer
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.files import UnusableFileError
 from resources.lake import Layout
+from resources.storage import read_footer
 from resources.warehouse import LakeFileError, QueryError, named
 from resources.warehouse.read import faults as faults_
 from resources.warehouse.read.faults import Looked, faults

@@ -1,4 +1,4 @@
-"""The definitions merged into another Dagster project, with the code of the data engineer's guide."""
+"""The definitions merged into another Dagster project, with the code of `docs/library.md`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from resources.sandbox import Sandbox
 
-GUIDE = Path(__file__).resolve().parents[2] / "docs" / "data-engineer.md"
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "library.md"
 PREFIX = "encyclopedia"
 #: From the service to the published file.
 HOURLY = (

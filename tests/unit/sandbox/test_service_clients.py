@@ -103,8 +103,8 @@ def test_answers_are_as_described_whatever_fields_are_asked_for(real, descriptio
         answer = real.call(path, method)
         check(description, place, method, answer)
         whole = answer.json()[0] if isinstance(answer.json(), list) else answer.json()
-        # every other member by GET, the rest by POST
-        for name in [*sorted(members(whole)), "nothing"][method == "POST" :: 2]:
+        # every fourth member, others by GET than by POST
+        for name in [*sorted(members(whole)), "nothing"][2 * (method == "POST") :: 4]:
             if method == "GET":
                 answer = real.call(f"{path}?fields={quote(name)}")
             else:
@@ -124,14 +124,12 @@ def test_a_wrong_answer_would_be_noticed(real, description):
 @pytest.mark.parametrize(
     "path", [*(path for place, path in PLACES.items() if "{name}" not in place), "/v2/status", "/v1/status", "/healthz"]
 )
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_slash_at_the_end_makes_no_other_path(real, path, method):
-    answers = [real.call(spelt, method) for spelt in (path, f"{path}/")]
-    assert [(a.status_code, a.headers.get("Content-Type")) for a in answers[1:]] == [
-        (answers[0].status_code, answers[0].headers.get("Content-Type"))
-    ]
-    if answers[0].status_code == 200:
-        assert answers[1].content == answers[0].content
+def test_a_slash_at_the_end_makes_no_other_path(real, path):
+    for method in ("GET", "POST"):
+        plain, slashed = (real.call(spelt, method) for spelt in (path, f"{path}/"))
+        assert plain.status_code == slashed.status_code
+        assert plain.headers.get("Content-Type") == slashed.headers.get("Content-Type")
+        assert plain.status_code != 200 or plain.content == slashed.content
 
 
 def test_a_slash_at_the_end_meets_the_same_fault(real):

@@ -68,17 +68,17 @@ def test_attach_starts_joins_and_replaces(state):
 
     os.kill(first.pid, signal.SIGKILL)
     wait_until(lambda: ended(first.pid))
-    second = attach(small(state))
+    second = attach(small(state), idle_seconds=2.0)
     assert second.pid != first.pid
     assert (second.username, second.password) == (first.username, first.password)
     assert login(second).status_code == 200
 
-    requests.post(f"{second.url}/sandbox/stop", timeout=120)
     wait_until(lambda: ended(second.pid))
     assert find(state) is None
     log = (state / "sandbox.log").read_text()
     assert f"curl -s {second.url}/v2/projects" in log
     assert second.password not in log
+    assert "There was no request for 2 seconds: the sandbox stops." in log
 
 
 def test_processes_that_attach_at_the_same_time_get_the_same_sandbox(state):
@@ -91,15 +91,8 @@ def test_processes_that_attach_at_the_same_time_get_the_same_sandbox(state):
         words = [sys.executable, "-c", code, str(state)]
         return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True).stdout
 
-    with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        assert len(set(pool.map(run, range(3)))) == 1
-
-
-def test_an_idle_sandbox_ends_and_says_so(state):
-    endpoint = attach(small(state), idle_seconds=2.0)
-    wait_until(lambda: ended(endpoint.pid))
-    assert "the sandbox stops" in (state / "sandbox.log").read_text()
-    assert find(state) is None
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert len(set(pool.map(run, range(2)))) == 1
 
 
 def test_a_sandbox_ends_soon_after_its_owner_and_holds_nothing_of_who_started_it(state):
@@ -162,10 +155,15 @@ def preparing(settings):
         thread.join()
 
 
-def test_a_sandbox_that_prepares_is_waited_for_and_joined(state, caplog):
+def test_a_sandbox_that_prepares_is_waited_for_and_joined_and_named_if_it_does_not_get_on(state, caplog, monkeypatch):
     with preparing(one_project(state)) as goes_on, concurrent.futures.ThreadPoolExecutor(1) as pool:
         with pytest.raises(SandboxConflictError, match=f"of process {os.getpid()} serves .* not as sandbox-2-"):
             attach(one_project(state, seed=2))
+        with monkeypatch.context() as patch:
+            patch.setattr(process, "_STALLED_SECONDS", 0.1)
+            with pytest.raises(SandboxStartError, match=f"End it with `kill {os.getpid()}`, then run"):
+                attach(one_project(state))
+        caplog.clear()
         attached = pool.submit(attach, one_project(state))
         told = rf"Waiting for the sandbox of process {os.getpid()}: 0 of \d+ archives are prepared\."
         wait_until(lambda: any(re.fullmatch(told, message) for message in caplog.messages))
@@ -173,20 +171,6 @@ def test_a_sandbox_that_prepares_is_waited_for_and_joined(state, caplog):
         goes_on.set()
         assert attached.result(BOUND_SECONDS).pid == os.getpid()
     assert not (state / "sandbox.log").exists()  # no other was started
-
-
-def test_a_sandbox_that_does_not_get_on_is_named_with_what_to_do(state, monkeypatch):
-    monkeypatch.setattr(process, "_STALLED_SECONDS", 0.1)
-    with (
-        preparing(one_project(state)),
-        pytest.raises(SandboxStartError, match=f"End it with `kill {os.getpid()}`, then run"),
-    ):
-        attach(one_project(state))
-
-
-def serve(state):
-    command = [sys.executable, "-m", "resources.sandbox", *command_line(small(state))]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_serve_in_this_process_until_it_is_told_to_stop(state, capsys):
@@ -213,12 +197,12 @@ def test_serve_in_this_process_until_it_is_told_to_stop(state, capsys):
         assert f"Port {port} of 127.0.0.1 is taken" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_serve_ends_quietly_on_a_signal(state, number):
-    process = serve(state)
+def test_serve_ends_quietly_on_a_signal(state):
+    command = [sys.executable, "-m", "resources.sandbox", *command_line(small(state))]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: find(state) is not None)
     url = find(state).url
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, "")
     assert f"The sandbox answers at {url}" in out

@@ -198,7 +198,7 @@ def test_a_namespace_move_tells_a_delete_here_and_an_update_there_unless_there_i
 def test_restores_and_redirects_carry_the_revisions_they_should(world):
     last = {}
     seen = Counter()
-    for event in world.events("enwiki", START, START + 14 * HOUR):
+    for event in world.events("enwiki", START, START + 12 * HOUR):
         page, revision = event.state.identifier, event.state.revision.identifier
         if page in last:
             if event.kind is Kind.RESTORE and event.type == "update":

@@ -60,7 +60,7 @@ def micros(moment):
 
 class TestContent:
     @pytest.mark.parametrize("namespace", [0, 10, 14])
-    @pytest.mark.parametrize("minutes", [0, 7, 29, 61])
+    @pytest.mark.parametrize("minutes", [0, 29])
     def test_every_page_that_stands_is_told_and_few_others(self, world, namespace, minutes):
         started = START + timedelta(minutes=minutes)
         entries = list(world.snapshot_entries(f"frwiki_namespace_{namespace}", started))
@@ -82,16 +82,16 @@ class TestContent:
     def test_all_of_this_really_happens(self, world):
         counts = Counter(
             entry.standing
-            for day in range(8)
+            for day in range(6)
             for entry in world.snapshot_entries(ARTICLES, START + timedelta(days=day))
         )
-        assert counts[Standing.REPEATED] > 2
-        assert counts[Standing.OLDER] > 2
-        assert counts[Standing.LINGERING] >= 4
+        assert counts[Standing.REPEATED] > 1
+        assert counts[Standing.OLDER] > 0
+        assert counts[Standing.LINGERING] >= 2
 
     def test_what_lingers_ended_shortly_before_and_an_hour_file_tells_of_it(self, world):
         found = 0
-        for minutes in range(0, 60, 7):
+        for minutes in range(0, 60, 14):
             started = START + timedelta(minutes=minutes)
             entries = list(world.snapshot_entries(ARTICLES, started))
             standing = {entry.event.title for entry in entries if entry.standing == Standing.LIVE}
@@ -107,7 +107,7 @@ class TestContent:
                     assert entry.event.title not in standing
                     assert ends[entry.event.title].published > entry.event.published
                     assert ends[entry.event.title].state.identifier == entry.event.state.identifier
-        assert found > 5
+        assert found > 2
 
     def test_the_archive_holds_the_entries_as_records(self, world):
         snapshot = world.snapshot(ARTICLES, START)
@@ -248,9 +248,9 @@ def measured(state, *numbers):
 
 
 def test_making_a_snapshot_does_not_hold_it_in_memory(tmp_path):
-    grown, lines, size, chunks = measured(tmp_path, 1_500, 200, 30_000, 30_000_000)
+    grown, lines, size, chunks = measured(tmp_path, 1_500, 200, 20_000, 25_000_000)
     assert 1_400 < lines < 1_650
-    assert size > 8_000_000  # 60 MB of lines, two of the chunks full
+    assert size > 5_000_000  # 40 MB of lines, two of the chunks full
     assert chunks == 2
     assert grown < 24
 

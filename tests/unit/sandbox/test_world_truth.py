@@ -93,7 +93,7 @@ def test_every_article_is_found_by_its_name_and_no_other_is(tmp_path, project):
 def test_files_folded_by_the_rule_are_the_truth_of_all_namespaces_and_of_each_alone(tmp_path, seed, overlap):
     settings = small(tmp_path, seed=seed, overlap=overlap)
     world = ArchivedWorld(settings)
-    hours = [START + n * HOUR for n in range(7)]
+    hours = [START + n * HOUR for n in range(5)]
     records = list(files(world, hours))
     truth = truth_of(world, settings, lambda project: world.export_started_at(project, hours[-1]), hours[0])
     assert len(truth) > 200
@@ -113,8 +113,8 @@ def test_truth_holds_at_any_moment(tmp_path):
     events = [e for e in world.events("frwiki", first, START + 3 * HOUR) if e.type != "visibility-change"]
     records = [world.record(event) for event in events]
     # moments between any two events, and those right at an event, where `before` decides
-    moments = [START + timedelta(microseconds=draw.randrange(3 * 3_600_000_000)) for _ in range(3)]
-    at_events = draw.sample([event for event in events if event.kind != "edit"], 4)
+    moments = [START + timedelta(microseconds=draw.randrange(3 * 3_600_000_000)) for _ in range(2)]
+    at_events = draw.sample([event for event in events if event.kind != "edit"], 3)
     moments += [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=event.published) for event in at_events]
     for moment in moments:
         micros = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
@@ -130,7 +130,7 @@ def test_without_since_every_page_is_told_and_later_hours_agree_with_it(tmp_path
     settings = small(tmp_path, changes_per_hour=20)
     world = ArchivedWorld(settings)
     before = list(world.truth("frwiki", 0, START))
-    hours = [START + n * HOUR for n in range(7)]
+    hours = [START + n * HOUR for n in range(4)]
     end = world.export_started_at("frwiki", hours[-1])
     now = {("frwiki", record["name"]): record for record in world.truth("frwiki", 0, end)}
     assert folded([*before, *files(world, hours, (0,))]) == now
@@ -138,16 +138,15 @@ def test_without_since_every_page_is_told_and_later_hours_agree_with_it(tmp_path
     assert len({record["name"] for record in before}) == len(before)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_snapshot_and_the_hours_from_its_own_on_fold_to_the_truth(tmp_path, seed):
+def test_a_snapshot_and_the_hours_from_its_own_on_fold_to_the_truth(tmp_path):
     """With what stands in the snapshot twice, what stands there still, and hours that begin before it."""
-    settings = small(tmp_path, seed=seed)
+    settings = small(tmp_path, seed=2)
     world = ArchivedWorld(settings)
     for namespace in (0, 10):
         started, _ = world.snapshot_times(f"frwiki_namespace_{namespace}", START + 2 * HOUR)
         lines = map(json.loads, lines_of(world.snapshot(f"frwiki_namespace_{namespace}", started)))
         first = started.replace(minute=0, second=0, microsecond=0)
-        hours = [first + n * HOUR for n in range(5)]
+        hours = [first + n * HOUR for n in range(3)]
         end = world.export_started_at("frwiki", hours[-1])
         now = {("frwiki", record["name"]): record for record in world.truth("frwiki", namespace, end)}
         assert folded([*lines, *files(world, hours, (namespace,))]) == now
@@ -170,7 +169,7 @@ def test_truth_refuses_what_the_sandbox_does_not_have(tmp_path):
 def test_several_projects_and_a_body_of_every_article(tmp_path):
     settings = small(tmp_path, projects=("enwiki", "simplewiki"), changes_per_hour=20)
     world = ArchivedWorld(settings)
-    hours = [START + n * HOUR for n in range(4)]
+    hours = [START + n * HOUR for n in range(2)]
     truth = truth_of(world, settings, lambda project: world.export_started_at(project, hours[-1]), hours[0])
     assert {project for project, _ in truth} == {"enwiki", "simplewiki"}
     assert folded(files(world, hours)) == truth

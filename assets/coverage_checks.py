@@ -13,9 +13,9 @@ import dagster as dg
 
 from assets import layers
 from assets.checks import NAMED, format_findings
-from assets.failures import sentence
+from assets.describe import sentence
 from assets.families import lookups
-from assets.partitions import HOURS, key_of, recent_hours
+from assets.layers import HOURS, key_of, recent_hours
 from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset, Family

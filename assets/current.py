@@ -19,8 +19,7 @@ import dagster as dg
 
 from assets import layers
 from assets.checks import NAMED, REBUILD, Check, Found, results
-from assets.describe import OWNERS, table_metadata
-from assets.failures import as_failure
+from assets.describe import OWNERS, as_failure, table_metadata
 from assets.steps import repair
 from resources import datasets
 from resources.adapters import EngineResource, LakeResource, WarehouseResource

@@ -11,9 +11,8 @@ import dagster as dg
 
 from assets import current, layers
 from assets.coverage_checks import failed_hours
-from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, lake_metadata, markdown, sized
-from assets.failures import as_failure
-from assets.partitions import HOUR
+from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, as_failure, lake_metadata, markdown, sized
+from assets.layers import HOUR
 from assets.steps import rebuilding, repair
 from assets.steps.compaction import Compacted, compact_lake
 from assets.steps.housekeeping import clean, is_due

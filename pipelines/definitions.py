@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import coverage_checks, current, layers, partitions, published
+from assets import coverage_checks, current, layers, published
 from assets.families import hourly, lists, lookups, snapshots, streams
 from pipelines.automation.jobs import build_jobs, build_schedules, stream
 from pipelines.automation.sensors import build_sensors
@@ -53,7 +53,7 @@ def build_assets(
         spec
         for one in (*of_snapshots, *of_hours)
         if one not in offered
-        for spec in layers.without_steps(one, hours if one.family is Family.HOURLY else partitions.snapshots_of(one))
+        for spec in layers.without_steps(one, hours if one.family is Family.HOURLY else layers.snapshots_of(one))
     )
     return (
         *_referenced(
@@ -84,15 +84,15 @@ def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime
     WME_FIRST_HOUR, by default the oldest hour that the service still had when the mirror began. Earlier where the
     archive, the lake or what is `asked` for begins earlier, so that nothing that was made is out of sight.
     """
-    chosen = settings.first_hour or partitions.first_of_mirror(settings.data, datetime.now(UTC))
+    chosen = settings.first_hour or layers.first_of_mirror(settings.data, datetime.now(UTC))
     layout = Layout(settings.data)
     made = [
-        partitions.oldest_hour(folder)
+        layers.oldest_hour(folder)
         for one in datasets.datasets(Family.HOURLY)
         for folder in (layout.archive / one.archive, layout.lake / one.name)
     ]
     first = min([chosen, *asked, *(hour for hour in made if hour is not None)])
-    return max(first, min(settings.first_hour or partitions.EARLIEST, partitions.EARLIEST))
+    return max(first, min(settings.first_hour or layers.EARLIEST, layers.EARLIEST))
 
 
 def hourly_partitions(settings: settings_module.Settings, *asked: datetime) -> dg.HourlyPartitionsDefinition:
@@ -102,7 +102,7 @@ def hourly_partitions(settings: settings_module.Settings, *asked: datetime) -> d
         settings: Settings of `build_defs`.
         asked: Hours that are partitions in any case.
     """
-    return partitions.hours_since(first_hour(settings, *asked))
+    return layers.hours_since(first_hour(settings, *asked))
 
 
 def build_defs(

@@ -14,10 +14,9 @@ from typing import Any
 import dagster as dg
 from pydantic import Field
 
-from assets import checks, layers, run_tags
-from assets.describe import earlier_materialization, work_of
-from assets.failures import RunConfig, failed_hours, failure, sentence, tell
-from assets.partitions import hour_of, key_of, oldest_hour, recent_hours
+from assets import checks, layers
+from assets.describe import RunConfig, earlier_materialization, failed_hours, failure, sentence, tell, work_of
+from assets.layers import RunTag, hour_of, key_of, oldest_hour, recent_hours
 from assets.steps.hourly_run import HourlyRun, Layer
 from resources.adapters import HOURS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
@@ -149,7 +148,7 @@ def _requested_at(context: dg.AssetExecutionContext) -> float | None:
 
     While the run is queued, a backfill may load the same hours. Its results are not reported again.
     """
-    if run_tags.SENSOR not in context.run.tags:
+    if RunTag.SENSOR not in context.run.tags:
         return None
     record = context.instance.get_run_record_by_id(context.run.run_id)
     return None if record is None else record.create_timestamp.timestamp()
@@ -198,7 +197,7 @@ def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
     state = HourState.PAST_RETENTION.value
     metadata = {"state": state, "files": 0, "dagster/partition_row_count": 0}
     for hour, cause in run.gone.items():
-        if run_tags.BACKFILL not in context.run.tags or (began is not None and began < hour):
+        if RunTag.BACKFILL not in context.run.tags or (began is not None and began < hour):
             run.failed[hour] = cause
             continue
         context.log.warning("%s is left out: %s", hour_text(hour), sentence(cause))

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 
 from assets import layers
 from assets.checks import Check, Found, results
-from assets.describe import preview
-from assets.failures import as_failure
+from assets.describe import as_failure, preview
 from assets.steps.converting import NotArchivedError
 from resources import files
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource

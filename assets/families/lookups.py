@@ -12,7 +12,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets import layers
-from assets.failures import RunConfig, as_failure, failure
+from assets.describe import RunConfig, as_failure, failure
 from assets.steps import lookup
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import LOOKUPS

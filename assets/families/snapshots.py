@@ -13,9 +13,8 @@ from typing import Any
 import dagster as dg
 
 from assets import checks, layers
-from assets.describe import earlier_materialization, lake_metadata_of, sized, work_of
-from assets.failures import RunConfig, as_failure
-from assets.partitions import snapshots_of
+from assets.describe import RunConfig, as_failure, earlier_materialization, lake_metadata_of, sized, work_of
+from assets.layers import snapshots_of
 from assets.steps import snapshot
 from assets.steps.converting import NotArchivedError, convert_archives, known_conversions
 from resources.adapters import SNAPSHOTS_POOL, EngineResource, EnterpriseResource, LakeResource, WarehouseResource

@@ -14,8 +14,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets import layers
-from assets.describe import OWNERS, lake_metadata
-from assets.failures import RunConfig, as_failure
+from assets.describe import OWNERS, RunConfig, as_failure, lake_metadata
 from assets.steps import stream
 from resources.adapters import STREAM_POOL, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Family, datasets

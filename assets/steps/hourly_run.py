@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from assets import layers
-from assets.describe import lake_metadata_of, markdown, sized
-from assets.failures import sentence
+from assets.describe import lake_metadata_of, markdown, sentence, sized
 from assets.steps.converting import NotArchivedError, attempts, known_conversions
 from assets.steps.hour import (
     ArchivedHour,

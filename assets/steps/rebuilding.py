@@ -12,7 +12,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from assets.failures import sentence
+from assets.describe import sentence
 from assets.steps import hour as batches
 from assets.steps import lookup
 from assets.steps import snapshot as snapshot_sets

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from assets.failures import sentence
+from assets.describe import sentence
 from assets.steps import hour as batches
 from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import NotArchivedError, convert_archives

@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import dagster as dg
 
-from assets import run_tags
-from assets.layers import keys
-from assets.partitions import HOUR, hour_of, recent_hours
+from assets.layers import HOUR, RunTag, hour_of, keys, recent_hours
 from pipelines.embedding import prefix_of
 from resources import connection
 from resources.datasets import ARTICLE_CHANGES, RETENTION
@@ -202,8 +200,8 @@ def _requested_failures(
     """
     first: dict[str, tuple[Span, datetime]] = {}
     for run, span, end in _failed_runs(instance, now, layers):
-        if run.tags.keys() & {run_tags.SENSOR, run_tags.SCHEDULE}:
-            root = run.tags.get(run_tags.ROOT_RUN, run.run_id)
+        if run.tags.keys() & {RunTag.SENSOR, RunTag.SCHEDULE}:
+            root = run.tags.get(RunTag.ROOT_RUN, run.run_id)
             first[root] = min(first.get(root, (span, end)), (span, end), key=lambda one: one[1])
     return list(first.values())
 
@@ -219,7 +217,7 @@ def _failed_runs(
     ):
         run, span = record.dagster_run, _span_of(record.dagster_run, layers)
         # a run that was killed says nothing about its hours
-        own = run.status is dg.DagsterRunStatus.CANCELED or run.tags.get(run_tags.FAILURE_REASON) == "STEP_FAILURE"
+        own = run.status is dg.DagsterRunStatus.CANCELED or run.tags.get(RunTag.FAILURE_REASON) == "STEP_FAILURE"
         if span and own:
             yield run, span, record.update_timestamp
 
@@ -230,8 +228,8 @@ def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None
     is_over = not run.asset_selection.isdisjoint(layers) if run.asset_selection else prefix_of(layers).runs(run)
     if not is_over:
         return None
-    one = run.tags.get(run_tags.PARTITION)
-    first, last = run.tags.get(run_tags.RANGE_START, one), run.tags.get(run_tags.RANGE_END, one)
+    one = run.tags.get(RunTag.PARTITION)
+    first, last = run.tags.get(RunTag.RANGE_START, one), run.tags.get(RunTag.RANGE_END, one)
     if first is None or last is None:
         return None
     with suppress(ValueError):  # a snapshot's name

@@ -9,9 +9,9 @@ from typing import Any
 
 import dagster as dg
 
-from assets import current, layers, published, run_tags
+from assets import current, layers, published
 from assets.families import streams
-from assets.partitions import key_of
+from assets.layers import RunTag, key_of
 from assets.published import WHEN_DUE
 from pipelines.automation import discovery
 from pipelines.embedding import ALONE, Prefix, deferred
@@ -61,7 +61,7 @@ def stream(prefix: Prefix = ALONE) -> dg.JobDefinition:
         name=prefix.name(STREAM),
         executor_def=executor,
         # the sensor asks again, and waits longer each time: nobody else may
-        tags={run_tags.MAX_RETRIES: "0"},
+        tags={RunTag.MAX_RETRIES: "0"},
         description="Reads the realtime stream for an hour. The next run resumes at its last offset.",
     )
     def read() -> None:

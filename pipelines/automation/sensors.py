@@ -7,10 +7,9 @@ from itertools import takewhile
 
 import dagster as dg
 
-from assets import layers, run_tags
-from assets.failures import sentence
-from assets.layers import unprefixed
-from assets.partitions import key_of
+from assets import layers
+from assets.describe import sentence
+from assets.layers import RunTag, key_of, unprefixed
 from assets.published import WHEN_DUE
 from assets.steps import snapshot, stream
 from pipelines.automation import discovery, failure_hook, jobs
@@ -26,7 +25,7 @@ from resources.warehouse import next_text
 
 _UNDER_WAY = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED]
 #: What of a run's tags says what it does; the others say who began it.
-_KEPT_TAGS = frozenset({run_tags.RANGE_START, run_tags.RANGE_END, *WHEN_DUE})
+_KEPT_TAGS = frozenset({RunTag.RANGE_START, RunTag.RANGE_END, *WHEN_DUE})
 
 #: Reason of a failure: the process was asked to end, by whoever stops the UI or the daemon.
 _STOPPED = "UNEXPECTED_TERMINATION"
@@ -117,7 +116,7 @@ def _missing(
             run_key=" ".join(
                 [key_of(first), key_of(last), f"{now:%Y-%m-%dT%H:%M}", *([dataset.name] if selection else [])]
             ),
-            tags={run_tags.RANGE_START: key_of(first), run_tags.RANGE_END: key_of(last)},
+            tags={RunTag.RANGE_START: key_of(first), RunTag.RANGE_END: key_of(last)},
             asset_selection=selection,
         )
         for first, last in discovery.spans(wanted)
@@ -240,7 +239,7 @@ def keep_streaming(
             lambda record: (
                 record.dagster_run.status is dg.DagsterRunStatus.FAILURE
                 # a run that was killed says nothing about the stream
-                and record.dagster_run.tags.get(run_tags.FAILURE_REASON) == "STEP_FAILURE"
+                and record.dagster_run.tags.get(RunTag.FAILURE_REASON) == "STEP_FAILURE"
             ),
             context.instance.get_run_records(dg.RunsFilter(job_name=job), limit=_RUNS),
         )
@@ -249,7 +248,7 @@ def keep_streaming(
     asked = [
         record
         for record in failed
-        if run_tags.SENSOR in record.dagster_run.tags and run_tags.ROOT_RUN not in record.dagster_run.tags
+        if RunTag.SENSOR in record.dagster_run.tags and RunTag.ROOT_RUN not in record.dagster_run.tags
     ]
     if failed and (why := discovery.refusal_of(context.instance, failed[0].dagster_run, failed[0].update_timestamp)):
         return dg.SkipReason(
@@ -298,14 +297,14 @@ def _again(run: dg.DagsterRun, job: dg.JobDefinition) -> dg.RunRequest:
     return dg.RunRequest(
         run_key=f"again {run.run_id}",
         tags=own,
-        partition_key=run.tags.get(run_tags.PARTITION),
+        partition_key=run.tags.get(RunTag.PARTITION),
         # runs of commands have an empty selection, which is all of their job
         asset_selection=sorted(run.asset_selection or job.asset_layer.executable_asset_keys),
     )
 
 
 def _was_asked_for(instance: dg.DagsterInstance, request: dg.RunRequest) -> bool:
-    return bool(instance.get_runs(dg.RunsFilter(tags={run_tags.RUN_KEY: str(request.run_key)}), limit=1))
+    return bool(instance.get_runs(dg.RunsFilter(tags={RunTag.RUN_KEY: str(request.run_key)}), limit=1))
 
 
 def report_failures(settings: Settings, prefix: Prefix = ALONE) -> dg.SensorDefinition:
@@ -328,14 +327,14 @@ def report_failures(settings: Settings, prefix: Prefix = ALONE) -> dg.SensorDefi
             return dg.SkipReason("WME_ON_FAILURE is not set.")
         if not prefix.runs(run):
             return dg.SkipReason(f"{run.run_id} is a run of another part of the project.")
-        if run.tags.get(run_tags.WILL_RETRY) == "true":
+        if run.tags.get(RunTag.WILL_RETRY) == "true":
             return dg.SkipReason(f"Dagster runs {run.run_id} again.")
-        if run.tags.get(run_tags.FAILURE_REASON) == _STOPPED:
+        if run.tags.get(RunTag.FAILURE_REASON) == _STOPPED:
             return dg.SkipReason(f"{run.run_id} ended because its process was asked to end.")
-        single = run.tags.get(run_tags.PARTITION)
+        single = run.tags.get(RunTag.PARTITION)
         hours = (
-            run.tags.get(run_tags.RANGE_START, single),
-            run.tags.get(run_tags.RANGE_END, single),
+            run.tags.get(RunTag.RANGE_START, single),
+            run.tags.get(RunTag.RANGE_END, single),
         )
         steps = ((str(event.step_key), _sentence_of(event)) for event in context.get_step_failure_events())
         message = context.failure_event.message or ""

@@ -118,7 +118,7 @@ def _sentence(error: Exception) -> str | None:
     if isinstance(error, MirrorError):
         return str(error)
     if isinstance(error, OSError):
-        from assets.failures import sentence
+        from assets.describe import sentence
 
         return sentence(error)
     # Dagster's history is in SQLite, and says so in a hundred lines

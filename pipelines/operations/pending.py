@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from assets.partitions import HOUR, recent_hours
+from assets.layers import HOUR, recent_hours
 from assets.steps import hour as batches
 from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import NotArchivedError

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets import layers, run_tags
+from assets import layers
 from assets.describe import WORKED_AT
-from assets.partitions import HOUR, hour_of, key_of
+from assets.layers import HOUR, RunTag, hour_of, key_of
 from assets.published import KEY as PUBLISHED
 from assets.published import REPAIRED, WHEN_DUE
 from pipelines import gc_during_import
@@ -218,8 +218,8 @@ def look_up(settings: Settings, **overrides: Any) -> RunReport:
 
 def _range(hours: Sequence[datetime]) -> dict[str, str]:
     return {
-        run_tags.RANGE_START: key_of(hours[0]),
-        run_tags.RANGE_END: key_of(hours[-1]),
+        RunTag.RANGE_START: key_of(hours[0]),
+        RunTag.RANGE_END: key_of(hours[-1]),
     }
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import dagster as dg
 from filelock import FileLock, Timeout
 
-from assets import run_tags
+from assets.layers import RunTag
 from pipelines.process import interrupts
 from resources import files
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 #: The lock of the run's process, by name; and the run that said so, because a run that is tried again inherits its
 #: tags. Dagster's UI does not show tags with this prefix, which would be on every run of its list.
-_PROCESS_TAG: Final = f"{run_tags.HIDDEN}wme_process"
-_SAID_BY_TAG: Final = f"{run_tags.HIDDEN}wme_process_of"
+_PROCESS_TAG: Final = f"{RunTag.HIDDEN}wme_process"
+_SAID_BY_TAG: Final = f"{RunTag.HIDDEN}wme_process_of"
 #: On a run that a command began and did not end: Dagster tries again only what its daemon has launched.
-_AGAIN_TAG: Final = f"{run_tags.HIDDEN}wme_again"
+_AGAIN_TAG: Final = f"{RunTag.HIDDEN}wme_again"
 
 #: A run says which process it has at once. One that has not, for so many seconds, was killed before it could.
 _SILENT_SECONDS: Final = 60.0

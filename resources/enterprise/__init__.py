@@ -7,7 +7,7 @@ Does not belong here: reading what was downloaded (`lake`), storing it (`warehou
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.account.token_store import TokenStatus
 from resources.enterprise.archives import FileHead, ServiceFiles, read_archive
-from resources.enterprise.client import EnterpriseClient
+from resources.enterprise.client import EnterpriseClient, Hours, Lookups
 from resources.enterprise.data_api import Lists
 from resources.enterprise.download.archived import (
     Sidecar,
@@ -20,13 +20,11 @@ from resources.enterprise.download.archived import (
 )
 from resources.enterprise.download.downloader import Download
 from resources.enterprise.download.object_reader import Ranges
-from resources.enterprise.hours import Hours
+from resources.enterprise.endpoints import Service
 from resources.enterprise.http.bounds import Limits, RetryPolicy
 from resources.enterprise.listing import Listing
-from resources.enterprise.lookups import Lookups
 from resources.enterprise.models import record_model
 from resources.enterprise.query import Filter, Query
-from resources.enterprise.service import Service
 from resources.enterprise.snapshot.choice import plan_snapshot
 from resources.enterprise.snapshot.plan import (
     Disk,
@@ -38,7 +36,7 @@ from resources.enterprise.snapshot.plan import (
     superseded,
 )
 from resources.enterprise.snapshot.planner import Snapshots
-from resources.enterprise.stream.stream import Stream, StreamOptions
+from resources.enterprise.stream import Stream, StreamOptions
 
 __all__ = [
     "Disk",

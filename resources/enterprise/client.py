@@ -1,15 +1,19 @@
 """The client of the Enterprise Content Service: one object for each kind of data, and the account.
 
-Source: the service's reference for metadata, realtime batches, snapshots and authentication.
+Source: the service's reference for metadata, realtime batches, snapshots, on-demand lookups and authentication.
 """
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
-from resources.enterprise import endpoints
+from pydantic import Field, TypeAdapter
+
+from resources.datasets import ARTICLE_CHANGES, LOOKUPS, RETENTION
+from resources.enterprise import endpoints, errors, models
 from resources.enterprise.account.authenticator import Authenticator
 from resources.enterprise.account.token_store import TokenStore
 from resources.enterprise.archives import ServiceFiles
@@ -17,21 +21,25 @@ from resources.enterprise.data_api import DataApi, Lists
 from resources.enterprise.download.downloader import Downloader
 from resources.enterprise.download.object_reader import Ranges
 from resources.enterprise.errors import Redactor
-from resources.enterprise.hours import Hours
 from resources.enterprise.http.answers import ServiceClock
 from resources.enterprise.http.bounds import Limits, RetryPolicy
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import guarded
-from resources.enterprise.lookups import Lookups
+from resources.enterprise.listing import list_of
+from resources.enterprise.query import UNPAIRED, Kind
 from resources.enterprise.snapshot.planner import Snapshots
-from resources.enterprise.stream.stream import Positions, Stream, StreamOptions
+from resources.enterprise.stream import Positions, Stream, StreamOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
+    from resources.datasets import Dataset
+    from resources.enterprise.download.downloader import Download
+    from resources.enterprise.download.object_reader import Progress, Source
+    from resources.enterprise.endpoints import Service
+    from resources.enterprise.listing import Listing
     from resources.enterprise.query import Query
-    from resources.enterprise.service import Service
     from resources.files import StrPath
 
 
@@ -123,3 +131,242 @@ class EnterpriseClient:
         """
         positions = Positions(since or self._clock.now(), offsets or {})
         return Stream(self._transport, self.account, self.service, path, positions, query, options or StreamOptions())
+
+
+_MOST: Final = Field(max_length=models.LONGEST_LIST, fail_fast=True)
+_RECORDS: Final = TypeAdapter(Annotated[tuple[models.Record, ...], _MOST])
+#: One object where the texts of the service say so, and an array where its description does.
+_RECORD_OR_LIST: Final = TypeAdapter(models.Record | list[models.Record])
+#: No wiki allows them in a title.
+_ILLEGAL = re.compile(r"[#<>\[\]{}|\x00-\x1f\x7f]")
+_LONGEST_TITLE: Final = 512  # bytes: 255 of the title, and the prefix of its namespace
+_ENTITY: Final = {"items": r"Q[1-9]\d{0,9}", "properties": r"P[1-9]\d{0,9}", "labels": r"[QP][1-9]\d{0,9}"}
+
+
+@guarded
+class Lookups:
+    """Lookups on demand. Each costs one unit of `ondemand`, also if it finds nothing. Safe for several threads."""
+
+    def __init__(self, api: DataApi) -> None:
+        self._api = api
+        self.redactor = api.redactor
+
+    def articles(self, name: str, query: Query | None = None) -> Listing[models.Record]:
+        """Look up the articles of that title, one of each project that has one (`/v2/articles/{name}`).
+
+        The limit is 3 by default and 10 at most. The order of projects under the limit is undefined: filter by
+        `is_part_of.identifier` to be exact.
+
+        Raises:
+            NotFound: No project has an article of exactly that title; the unit is spent.
+            QuotaExceeded: The account has no lookup left.
+            InvalidRequest: The title or the query cannot be right; nothing was sent, no unit is spent.
+        """
+        return self._titled(name, endpoints.article, query, Kind.ARTICLES)
+
+    def structured(self, name: str, query: Query | None = None) -> Listing[models.Record]:
+        """Look up the structured contents of that title (`/v2/structured-contents/{name}`).
+
+        A record has the form of an article (`article_body`) where the service could not parse its page.
+
+        Raises:
+            EnterpriseError: As for `articles`.
+        """
+        return self._titled(name, endpoints.structured, query, Kind.STRUCTURED)
+
+    def entity(self, kind: str, identifier: str, query: Query | None = None) -> Listing[models.Record]:
+        """Look up an entity of Wikidata (`/v2/wikidata/{kind}/{identifier}`).
+
+        Args:
+            kind: `items`, `properties` or `labels`.
+            identifier: For example `Q42` or `P31`.
+            query: Its `fields`.
+
+        Raises:
+            EnterpriseError: As for `articles`.
+        """
+        if kind not in _ENTITY:
+            raise errors.InvalidRequest(
+                f"Wikidata has no {kind!r} to look up. Nothing was sent. Write one of {', '.join(_ENTITY)}."
+            )
+        if not re.fullmatch(_ENTITY[kind], identifier, re.ASCII):
+            meant = identifier.strip().upper()
+            example = "P31" if kind == "properties" else "Q42"
+            raise errors.InvalidRequest(
+                f"{identifier[:100]!r} is not an identifier of Wikidata's {kind}. Nothing was sent. Write it as "
+                f"{meant if re.fullmatch(_ENTITY[kind], meant, re.ASCII) else example}."
+            )
+        try:
+            return self._ask(
+                endpoints.entity(kind, identifier), _RECORD_OR_LIST, f"look up {identifier}", query, Kind.ENTITY
+            )
+        except errors.NotFound:
+            pass
+        raise errors.NotFound(
+            f"The service has no {identifier} among Wikidata's {kind}. Nothing was changed; the lookup cost a unit. "
+            "Entities that were merged or deleted are gone, and scholarly articles are not served.",
+            status=404,
+        )
+
+    def _titled(self, name: str, path: Callable[[str], str], query: Query | None, kind: Kind) -> Listing[models.Record]:
+        _check_title(name)
+        try:
+            return self._ask(path(name), _RECORDS, f"look up {name!r}", query, kind)
+        except errors.NotFound:
+            filtered = " that passes the filters" if query is not None and query.filters else ""
+        raise errors.NotFound(
+            f"No project has an article called {name!r}{filtered}. Nothing was changed; the lookup cost a unit. Titles "
+            "are exact and case-sensitive, with the prefix of their namespace (Template:...), and redirects are not "
+            "resolved.",
+            status=404,
+        )
+
+    def _ask(self, path: str, form: TypeAdapter[Any], doing: str, query: Query | None, kind: Kind) -> Listing[Any]:
+        return self._api.listing(
+            path, form, doing, query, kind=kind, quota=LOOKUPS.quota, longest=self._api.limits.lookup_bytes
+        )
+
+
+def _check_title(name: str) -> None:
+    problem = None
+    if name.strip(" _") == "" or name in {".", ".."}:
+        problem = "is not a title", "Write the title as the article has it"
+    elif found := _ILLEGAL.search(name):
+        problem = f"contains {found[0]!r}, which no title can", "Leave out sections (#) and markup"
+    elif UNPAIRED.search(name):
+        problem = "is not in UTF-8", "Check the character set of the terminal or of the file that it comes from"
+    elif len(name.encode()) > _LONGEST_TITLE:
+        problem = "is longer than any title", "Write the title alone"
+    if problem is not None:
+        raise errors.InvalidRequest(
+            f"{name[:100]!r} {problem[0]}. Nothing was sent, and no unit was spent. {problem[1]}."
+        )
+
+
+_BATCHES: Final = list_of(models.Batch)
+_BATCH: Final = TypeAdapter(models.Batch)
+
+
+@guarded
+class Hours:
+    """Hourly batches: the batch listing, its records, its downloads. Costs no quota. Safe for several threads.
+
+    An hour is the aware moment at which it starts.
+    """
+
+    def __init__(self, api: DataApi, downloader: Downloader, clock: ServiceClock) -> None:
+        self._api = api
+        self._downloader = downloader
+        self._clock = clock
+        self.redactor = api.redactor
+
+    def listing(self, hour: datetime, dataset: Dataset = ARTICLE_CHANGES) -> Listing[models.Batch]:
+        """List the files of an hour (`GET /v2/batches/{date}/{hour}`): one per project and namespace that had changes.
+
+        Raises:
+            NotPublishedYet: The exports of the hour have not all ended.
+            RetentionPassed: The hour is more than two days old.
+        """
+        path = endpoints.hourly(dataset, hour)
+        try:
+            return self._api.listing(path, _BATCHES, f"list the {dataset.endpoint} of {spoken(hour)}")
+        except errors.NotFound:
+            missing = absent(hour, self._clock)
+        raise missing
+
+    def record(self, hour: datetime, identifier: str, dataset: Dataset = ARTICLE_CHANGES) -> models.Batch:
+        """Read the record of one file of an hour (`GET /v2/batches/{date}/{hour}/{identifier}`).
+
+        Raises:
+            NotFound: The hour is published, this file is not in it: no changes, or its export failed.
+            NotPublishedYet: The exports of the hour have not all ended.
+            RetentionPassed: The hour is more than two days old.
+        """
+        return self._record(dataset, hour, identifier)[0]
+
+    def download(
+        self,
+        hour: datetime,
+        record: models.Batch,
+        target: StrPath,
+        progress: Progress | None = None,
+        dataset: Dataset = ARTICLE_CHANGES,
+    ) -> Download:
+        """Download a batch's archive to `target`, verified, with its sidecar `target`.json.
+
+        A file that is there in this version is not fetched again. A partial download beside it (`.part`) is resumed. If
+        the service has replaced the file meanwhile, the new version is downloaded, and where the name of `target` holds
+        the first eight characters of the old version the new one's take their place: `Download.path` and
+        `Download.version` say which.
+
+        Args:
+            hour: The hour.
+            record: The record of the file.
+            target: The file to write; its folder is created.
+            progress: Called with the number of bytes that arrived since its last call, from one thread at a time.
+            dataset: The dataset of the batch.
+
+        Raises:
+            IntegrityError: Wrong bytes twice; nothing was landed.
+            DiskFull: No room; what was fetched is kept.
+            RetentionPassed: The hour is more than two days old.
+        """
+        try:
+            return self._downloader.fetch(self._source(dataset, hour, record), Path(target), progress)
+        except (errors.NotPublishedYet, errors.RetentionPassed):
+            raise
+        except errors.NotFound as error:
+            failure: errors.EnterpriseError = passed(hour, self._clock) or error
+        raise failure
+
+    def _record(self, dataset: Dataset, hour: datetime, identifier: str) -> tuple[models.Batch, int]:
+        """Return the record and the number of requests it took."""
+        path = endpoints.record(endpoints.hourly(dataset, hour), identifier)
+        try:
+            return self._api.record(path, _BATCH, f"read the record of {identifier} of {spoken(hour)}")
+        except errors.NotFound as error:
+            missing = error
+        self.listing(hour, dataset)  # raises where the whole hour is missing, which is another thing
+        raise missing
+
+    def _source(self, dataset: Dataset, hour: datetime, record: models.Batch) -> Source:
+        return self._api.source(
+            endpoints.record(endpoints.hourly(dataset, hour), record.identifier),
+            record,
+            dataset.quota,
+            lambda: self._record(dataset, hour, record.identifier),
+            name=f"{record.identifier} of {spoken(hour)}",
+        )
+
+
+def spoken(hour: datetime) -> str:
+    """An hour in words."""
+    return f"the hour {hour.astimezone(UTC) if hour.tzinfo else hour:%Y-%m-%d %H}:00 UTC"
+
+
+def passed(hour: datetime, clock: ServiceClock) -> errors.RetentionPassed | None:
+    """The error that the service no longer keeps an hour, None where it does."""
+    if clock.now() - hour < RETENTION:
+        return None
+    return errors.RetentionPassed(
+        f"{clock.remark}The service no longer has {spoken(hour)}: it keeps an hour for two days. What was fetched "
+        "before is kept. This hour can only be loaded from an archive that has it; later hours are not touched by "
+        "this.",
+        status=404,
+    )
+
+
+def absent(hour: datetime, clock: ServiceClock) -> errors.EnterpriseError:
+    """The error that an hour without a list is."""
+    if clock.is_wrong and clock.now() < hour:
+        return errors.ClockError(
+            f"For the service {spoken(hour)} has not begun: {clock.problem}. Nothing was changed. Set the clock of "
+            "this machine right (time synchronization) and run this again.",
+            status=404,
+        )
+    return passed(hour, clock) or errors.NotPublishedYet(
+        f"{clock.remark}The service has not published {spoken(hour)} yet: a batch listing appears when all exports of "
+        "the hour have ended, some minutes after the hour. Nothing was changed. Run this again later; until two days "
+        "after the hour nothing is lost.",
+        status=404,
+    )

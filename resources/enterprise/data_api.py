@@ -20,11 +20,11 @@ from pydantic import TypeAdapter
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.download.archived import land_listing
 from resources.enterprise.download.object_reader import Source
+from resources.enterprise.endpoints import is_web_address
 from resources.enterprise.http.answers import Answer, BrokenAnswer
 from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import UNKNOWN, Listing, list_of, report, sorted_out
 from resources.enterprise.query import Kind
-from resources.enterprise.service import is_web_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from resources.enterprise.account.authenticator import Authenticator
     from resources.enterprise.download.archived import Sidecar
+    from resources.enterprise.endpoints import Service
     from resources.enterprise.http.transport import Transport
     from resources.enterprise.query import Query
-    from resources.enterprise.service import Service
     from resources.files import StrPath
 
 #: Requests a second after the first refusal, where no rate is known; the fewest there ever are; and what counts as any

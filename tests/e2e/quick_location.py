@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
-from assets import partitions
+from assets import layers
 from pipelines.automation import discovery
 from pipelines.definitions import build_defs
 from resources import settings
@@ -24,7 +24,7 @@ HOURS = 4
 
 def newest(now: datetime) -> list[datetime]:
     """The newest complete hours, oldest first."""
-    return partitions.recent_hours(now)[-HOURS:]
+    return layers.recent_hours(now)[-HOURS:]
 
 
 def quick(sensor: dg.SensorDefinition) -> dg.SensorDefinition:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from assets.partitions import HOUR, key_of
+from assets.layers import HOUR, key_of
 from resources.formatting import hour_text
 from resources.tables import ARTICLE_CHANGES
 from resources.warehouse import Warehouse

@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from assets.partitions import HOUR, key_of
+from assets.layers import HOUR, key_of
 from resources.warehouse import Warehouse
 from tests.e2e.test_backfill_in_browser import LAYERS, PROJECTS, Mirror, answered, ended, process, until
 from tests.local_cluster import cluster, free_port

@@ -19,7 +19,7 @@ from dagster._daemon.backfill import execute_backfill_iteration
 from dagster_graphql.test.utils import execute_dagster_graphql
 
 from assets import layers
-from assets.partitions import HOUR, key_of, recent_hours
+from assets.layers import HOUR, key_of, recent_hours
 from resources import datasets
 from resources.warehouse import Warehouse
 

@@ -26,9 +26,8 @@ import dagster as dg
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
-from assets.describe import markdown
-from assets.failures import failed_hours, sentence
-from assets.partitions import EARLIEST
+from assets.describe import failed_hours, markdown, sentence
+from assets.layers import EARLIEST
 from pipelines.process.instance import opened
 from resources.formatting import markdown_text
 from tests.e2e.test_backfill_in_browser import FLAGS, answered, post, process, until

@@ -24,7 +24,7 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 from dagster_graphql.test.utils import execute_dagster_graphql
 
 from assets import layers
-from assets.partitions import HOUR, key_of
+from assets.layers import HOUR, key_of
 from pipelines.process import instance as instances
 from pipelines.process import processes
 from resources import datasets

@@ -22,7 +22,7 @@ from dagster._core.storage.tags import (
 )
 from pydantic import SecretStr
 
-from assets.partitions import EARLIEST, HOUR, hour_of, key_of
+from assets.layers import EARLIEST, HOUR, hour_of, key_of
 from assets.steps.repair import Repair, Repaired
 from pipelines.definitions import build_defs
 from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
@@ -313,7 +313,7 @@ class Mirror:
 
     def status_of(self, hour: datetime, asset: str = "warehouse/article_changes") -> str | None:
         """How Dagster shows the partition of an hour: MATERIALIZED, FAILED or None."""
-        from assets.partitions import HOURS
+        from assets.layers import HOURS
 
         found = self.instance.get_status_by_partition(dg.AssetKey(asset.split("/")), [key_of(hour)], HOURS) or {}
         status = found.get(key_of(hour))

@@ -24,7 +24,7 @@ from pydantic import SecretStr
 
 from assets import current, layers
 from assets.families import hourly, streams
-from assets.partitions import EARLIEST, HOUR, hour_of, key_of, recent_hours
+from assets.layers import EARLIEST, HOUR, hour_of, key_of, recent_hours
 from assets.steps.hourly_run import HourlyRun
 from pipelines.automation import discovery, sensors
 from pipelines.automation.discovery import LAUNCHING, RECHECKS, WAITS, missing_hours, without_busy

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 import pytest
 
-from assets.partitions import key_of
+from assets.layers import key_of
 from tests.integration.test_automation import Fresh, fresh, offered, service  # noqa: F401  fixtures
 
 if TYPE_CHECKING:

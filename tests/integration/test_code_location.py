@@ -16,7 +16,7 @@ from dagster._core.workspace.load_target import WorkspaceFileTarget
 
 from assets import layers
 from assets.families import streams
-from assets.partitions import EARLIEST
+from assets.layers import EARLIEST
 from pipelines.definitions import build_defs
 from resources import datasets
 from resources.sandbox import Settings as SandboxSettings

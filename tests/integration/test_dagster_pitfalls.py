@@ -25,7 +25,7 @@ from dagster._daemon.backfill import execute_backfill_iteration
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 from dagster_graphql.test.utils import execute_dagster_graphql
 
-from assets.partitions import HOUR, key_of
+from assets.layers import HOUR, key_of
 from pipelines.definitions import build_defs
 from pipelines.process import instance as instances
 from resources.adapters import HOURS_POOL, POOLS

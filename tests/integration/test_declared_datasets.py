@@ -16,7 +16,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner
 
-from assets.partitions import key_of
+from assets.layers import key_of
 from pipelines.cli import wme
 from pipelines.definitions import build_defs
 from pipelines.report import dictionary

@@ -17,7 +17,7 @@ from dagster._core.test_utils import create_run_for_test
 from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from pydantic import SecretStr
 
-from assets.partitions import hour_of, key_of
+from assets.layers import hour_of, key_of
 from pipelines.automation import discovery, sensors
 from pipelines.definitions import build_defs, hourly_partitions
 from pipelines.process import processes

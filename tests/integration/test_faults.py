@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from assets.partitions import HOUR
+from assets.layers import HOUR
 from resources.datasets import ARTICLE_CHANGES, named
 from resources.formatting import hour_text
 

@@ -10,7 +10,7 @@ import dagster as dg
 import pyarrow.parquet as pq
 import pytest
 
-from assets.failures import sentence
+from assets.describe import sentence
 from assets.families.snapshots import SnapshotConfig
 from pipelines.cli.snapshots import plan_snapshots
 from resources.enterprise import SnapshotOptions

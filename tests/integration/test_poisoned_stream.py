@@ -13,8 +13,8 @@ import pytest
 
 from assets.steps.stream import keep
 from resources.enterprise import EnterpriseClient, RetryPolicy, StreamOptions
-from resources.enterprise.stream.connection import NDJSON
-from resources.enterprise.stream.stream import partitions_of
+from resources.enterprise.stream import partitions_of
+from resources.enterprise.stream_connection import NDJSON
 from resources.lake import Layout
 from resources.lake.live import LiveLake
 from resources.tables import ARTICLE_CHANGES

@@ -11,7 +11,7 @@ from dagster._core.test_utils import create_run_for_test
 from dagster._daemon.auto_run_reexecution.auto_run_reexecution import filter_runs_to_should_retry
 from pydantic import SecretStr
 
-from assets.partitions import key_of, recent_hours
+from assets.layers import key_of, recent_hours
 from pipelines.automation import discovery, sensors
 from pipelines.automation.discovery import WAITS
 from pipelines.definitions import build_defs

@@ -26,19 +26,19 @@ from resources.enterprise.account.operations import (
     weakness,
 )
 from resources.enterprise.account.token_store import REFRESH_USES, Tokens, TokenStatus, TokenStore
+from resources.enterprise.endpoints import origin
 from resources.enterprise.http.answers import read_body
 from resources.enterprise.http.bounds import restart
 from resources.enterprise.http.workarounds import guarded, send_again
-from resources.enterprise.service import origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import requests
 
+    from resources.enterprise.endpoints import Service
     from resources.enterprise.http.transport import Transport
     from resources.enterprise.models import Quota, User
-    from resources.enterprise.service import Service
 
 _log = logging.getLogger(__name__)
 

@@ -62,9 +62,9 @@ from resources.formatting import legible
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from resources.enterprise.endpoints import Service
     from resources.enterprise.errors import Redactor
     from resources.enterprise.http.answers import ServiceClock
-    from resources.enterprise.service import Service
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")

@@ -10,8 +10,16 @@ import pyarrow.parquet as pq
 import pytest
 from markdown_it import MarkdownIt
 
-from assets.describe import PREVIEW, PREVIEW_ROWS, column_schema, lake_metadata, markdown, preview, table_metadata
-from assets.failures import failed_hours
+from assets.describe import (
+    PREVIEW,
+    PREVIEW_ROWS,
+    column_schema,
+    failed_hours,
+    lake_metadata,
+    markdown,
+    preview,
+    table_metadata,
+)
 from resources.tables import ARTICLE_CHANGES, Column, Table
 
 NESTED = Table(

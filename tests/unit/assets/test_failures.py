@@ -8,7 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from assets.failures import as_failure, failed_hours, failure, sentence
+from assets.describe import as_failure, failed_hours, failure, sentence
 from assets.steps.converting import NotArchivedError
 from resources import lake
 from resources.connection import UnknownNameError

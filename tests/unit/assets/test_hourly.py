@@ -14,7 +14,7 @@ from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PART
 
 from assets import layers
 from assets.families.hourly import hourly_assets
-from assets.partitions import HOURS, hour_of, key_of
+from assets.layers import HOURS, hour_of, key_of
 from assets.steps import hour as batches
 from resources import datasets
 from resources.adapters import ConfiguredEngine

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from assets.partitions import HOURS, hour_of, key_of
+from assets.layers import HOURS, hour_of, key_of
 from resources.datasets import last_complete_hour
 
 MOMENTS = st.datetimes(datetime(2026, 1, 1), datetime(2035, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001

@@ -9,7 +9,7 @@ import dagster as dg
 import duckdb
 import pytest
 
-from assets.partitions import HOUR as ONE_HOUR
+from assets.layers import HOUR as ONE_HOUR
 from assets.published import WHEN_DUE, published_warehouse
 from assets.steps import hour as batches
 from resources.adapters import ConfiguredEngine

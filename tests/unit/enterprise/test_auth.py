@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from resources.enterprise import Service, errors
-from resources.enterprise.service import AUTH_URL, BASE_URL, REALTIME_URL
+from resources.enterprise.endpoints import AUTH_URL, BASE_URL, REALTIME_URL
 from tests.unit.enterprise.conftest import HOUR, QUICK
 from tests.unit.enterprise.loopback import PASSWORD, USERNAME, Reply, error_reply, html_reply, json_reply
 

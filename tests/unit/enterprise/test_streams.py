@@ -22,8 +22,8 @@ from resources.enterprise.errors import (
     UnexpectedAnswer,
 )
 from resources.enterprise.query import Query
-from resources.enterprise.stream.connection import Connection, Inbox, Records
-from resources.enterprise.stream.stream import Positions, StreamOptions, partitions_of, shares
+from resources.enterprise.stream import Positions, StreamOptions, partitions_of, shares
+from resources.enterprise.stream_connection import Connection, Inbox, Records
 from resources.sandbox import Settings, running
 from tests.unit.enterprise.loopback import Reply, error_reply, html_reply
 
@@ -325,7 +325,7 @@ class TestAnswersAndRefusals:
 
     def test_after_a_silence_it_is_asked_by_moments(self, fake, client, monkeypatch):
         """Of a topic that was numbered anew, nothing comes for offsets beyond its end."""
-        monkeypatch.setattr("resources.enterprise.stream.connection._SILENT_SECONDS", -1.0)
+        monkeypatch.setattr("resources.enterprise.stream_connection._SILENT_SECONDS", -1.0)
         fake.script(STREAM, Reply(chunked=True), Reply(body=lines(event(3, 2)), chunked=True))
         with client.stream(since=NOW, offsets={3: 5_000}, options=self.ONE) as stream:
             stream.positions.committed({3: 5_000}, {3: NOW + timedelta(hours=1)})
@@ -367,7 +367,7 @@ class TestLongRecords:
             return opened[-1]
 
         monkeypatch.setattr(Connection, "_wait_for_turn", wait_for_turn)
-        monkeypatch.setattr("resources.enterprise.stream.connection.Records", open_)
+        monkeypatch.setattr("resources.enterprise.stream_connection.Records", open_)
         go_on = threading.Event()
 
         def answer(request, _reply):

@@ -11,25 +11,25 @@ import pytest
 from dagster._core.storage import tags
 from dagster_webserver import app
 
-from assets import run_tags
+from assets.layers import RunTag
 from pipelines import cli
 from pipelines.process import instance
 
 ROOT = Path(__file__).resolve().parents[3]
 #: Our names of tags, by Dagster's.
 TAGS = {
-    "ASSET_PARTITION_RANGE_END_TAG": run_tags.RANGE_END,
-    "ASSET_PARTITION_RANGE_START_TAG": run_tags.RANGE_START,
-    "BACKFILL_ID_TAG": run_tags.BACKFILL,
-    "HIDDEN_TAG_PREFIX": run_tags.HIDDEN,
-    "MAX_RETRIES_TAG": run_tags.MAX_RETRIES,
-    "PARTITION_NAME_TAG": run_tags.PARTITION,
-    "ROOT_RUN_ID_TAG": run_tags.ROOT_RUN,
-    "RUN_FAILURE_REASON_TAG": run_tags.FAILURE_REASON,
-    "RUN_KEY_TAG": run_tags.RUN_KEY,
-    "SCHEDULE_NAME_TAG": run_tags.SCHEDULE,
-    "SENSOR_NAME_TAG": run_tags.SENSOR,
-    "WILL_RETRY_TAG": run_tags.WILL_RETRY,
+    "ASSET_PARTITION_RANGE_END_TAG": RunTag.RANGE_END,
+    "ASSET_PARTITION_RANGE_START_TAG": RunTag.RANGE_START,
+    "BACKFILL_ID_TAG": RunTag.BACKFILL,
+    "HIDDEN_TAG_PREFIX": RunTag.HIDDEN,
+    "MAX_RETRIES_TAG": RunTag.MAX_RETRIES,
+    "PARTITION_NAME_TAG": RunTag.PARTITION,
+    "ROOT_RUN_ID_TAG": RunTag.ROOT_RUN,
+    "RUN_FAILURE_REASON_TAG": RunTag.FAILURE_REASON,
+    "RUN_KEY_TAG": RunTag.RUN_KEY,
+    "SCHEDULE_NAME_TAG": RunTag.SCHEDULE,
+    "SENSOR_NAME_TAG": RunTag.SENSOR,
+    "WILL_RETRY_TAG": RunTag.WILL_RETRY,
 }
 
 

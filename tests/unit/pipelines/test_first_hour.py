@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
-from assets import partitions
-from assets.partitions import EARLIEST, HOUR, HOURS, hour_of, hours_since, key_of, recent_hours
+from assets import layers
+from assets.layers import EARLIEST, HOUR, HOURS, hour_of, hours_since, key_of, recent_hours
 from pipelines.definitions import build_defs, first_hour
 from pipelines.operations.run import run
 from resources import files
@@ -57,17 +57,17 @@ def test_hours_that_the_service_keeps_begin_within_its_two_days(now, oldest, cou
 def test_every_process_begins_with_the_hour_that_the_first_one_noted(settings, age, monkeypatch):
     """The Dagster UI, and the process of a run that it launches hours or days later."""
     launched = datetime.now(UTC) - age * HOUR
-    assert partitions.first_of_mirror(settings.data, launched) == recent_hours(launched)[0]
+    assert layers.first_of_mirror(settings.data, launched) == recent_hours(launched)[0]
     assert not list(settings.data.iterdir()), "a backup is restored into an empty folder only"
     (settings.data / "dagster").mkdir()  # as `wme ui` begins
-    of_ui = partitions.first_of_mirror(settings.data, launched)
+    of_ui = layers.first_of_mirror(settings.data, launched)
     for later in (launched + HOUR, launched + 100 * HOUR):
-        assert partitions.first_of_mirror(settings.data, later) == of_ui
+        assert layers.first_of_mirror(settings.data, later) == of_ui
     assert first_hour(settings) == of_ui
     assert key_of(of_ui) in keys(settings)
     # a clock that was ahead does not hide what can be fetched
-    assert partitions.first_of_mirror(settings.data, launched - 5 * HOUR) == of_ui - 5 * HOUR
-    assert partitions.first_of_mirror(settings.data, launched) == of_ui - 5 * HOUR
+    assert layers.first_of_mirror(settings.data, launched - 5 * HOUR) == of_ui - 5 * HOUR
+    assert layers.first_of_mirror(settings.data, launched) == of_ui - 5 * HOUR
 
 
 @pytest.mark.parametrize("content", [b"", b"null", b'"2026"', b"{"])
@@ -76,7 +76,7 @@ def test_a_note_that_cannot_be_read_is_made_again(settings, content):
     path.parent.mkdir()
     path.write_bytes(content)
     made = first_hour(settings)
-    assert made == partitions.first_of_mirror(settings.data, datetime.now(UTC) + 9 * HOUR)
+    assert made == layers.first_of_mirror(settings.data, datetime.now(UTC) + 9 * HOUR)
     assert key_of(made) in {key_of(hour) for hour in recent_hours(datetime.now(UTC) - HOUR)}
 
 

@@ -20,7 +20,7 @@ import re
 import stat
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path  # noqa: TC003  pydantic reads the annotation
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter

@@ -7,16 +7,13 @@ text is in separate files: a lookup of one row then reads footers of a dozen col
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from datetime import datetime
+from pathlib import Path
 
 from resources.tables.articles import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.tables.declaration import INT, SNAPSHOT_VERSION, Column, Table
 from resources.tables.entities import ENTITY_CHANGES, SNAPSHOT_ENTITIES
 from resources.tables.structured import STRUCTURED_ARTICLES
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from pathlib import Path
 
 
 @dataclass(frozen=True)

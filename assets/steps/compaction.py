@@ -21,8 +21,7 @@ from resources.formatting import size_text
 from resources.lake import CompactionJob, DamagedFileError, DiskFull, LakeError, compact, sweep
 from resources.lake_files import COMPACTED
 from resources.warehouse import LakeFileError
-from resources.warehouse.compaction.spans import FILE_BYTES
-from resources.warehouse.compaction.versions import VersionMerge
+from resources.warehouse.compaction.plan import FILE_BYTES, VersionMerge
 
 if TYPE_CHECKING:
     from collections.abc import Callable

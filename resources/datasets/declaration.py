@@ -5,22 +5,17 @@ from __future__ import annotations
 import copyreg
 import enum
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pyarrow as pa
 
 import resources.tables as declared
 from resources.datasets.live import LIVE_CHANGES
-from resources.tables import TIMESTAMP
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-
-    from resources.tables import Column, Table
-
+from resources.tables import TIMESTAMP, Column, Table
 
 #: Time for which the service keeps the files of an hour.
 RETENTION: Final = timedelta(hours=48)

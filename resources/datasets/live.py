@@ -9,17 +9,15 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 from resources.datasets.paths import hour_folder, hour_folders
 from resources.storage import read_footer
 from resources.tables import ARTICLE_CHANGES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
 #: Folder below the lake: events of articles, with the columns of this table.
 LIVE_CHANGES = "live_changes"

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from resources import data_folder
 from resources.datasets import AHEAD, ARTICLE_CHANGES, LOOKUPS, SNAPSHOT_ARTICLES, Dataset
 from resources.datasets.paths import PARQUET, hour_folder, name_of, safe, short
-from resources.storage import LOCAL
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from resources.datasets import Dataset
-    from resources.storage import Storage
-    from resources.tables import Table
+from resources.storage import LOCAL, Storage
+from resources.tables import Table
 
 
 @dataclass(frozen=True)

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from resources.datasets import datasets
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
-from resources.lake.archives import SnapshotArchive
+from resources.lake.archives import Archive, Layout, SnapshotArchive
 from resources.lake.errors import ConversionError
 from resources.lake.rejects import lines_file
 from resources.lake_files import ConvertedFile, Drift
 from resources.storage import UNREADABLE, read_footer
-from resources.tables import REJECTED_LINES, version_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from resources.lake.archives import Archive, Layout
-    from resources.tables import Table
+from resources.tables import REJECTED_LINES, Table, version_of
 
 #: Raised by one whenever the same archive would give other rows: part of every file's digest, so that files made by an
 #: older converter are made again.

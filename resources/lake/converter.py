@@ -13,10 +13,12 @@ import json
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 from isal import igzip
 
@@ -24,6 +26,7 @@ from resources import files, machine
 from resources.formatting import counted
 from resources.lake.archive.blocks import BLOCK_BYTES, read_blocks
 from resources.lake.archive.buffers import RECORD_BYTES_MAX, Buffers, LongLine
+from resources.lake.archives import Archive, Layout
 from resources.lake.conversion import (
     CONVERTER_VERSION,
     METADATA_KEY,
@@ -37,21 +40,14 @@ from resources.lake.decode.native import trim
 from resources.lake.decode.record_schema import OF_ANOTHER
 from resources.lake.decode.records import RecordReader
 from resources.lake.decode.strict import DriftCount
-from resources.lake.encoded_blocks import BlockEncoder, EncodedBlocks
+from resources.lake.encoded_blocks import BlockEncoder, EncodedBlock, EncodedBlocks
 from resources.lake.errors import ArchiveError, ConversionError, LakeError
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile
 from resources.lake.rejects import RejectsFile, RejectTable, lines_file
+from resources.lake_files import ConvertedFile
 from resources.storage import UNREADABLE, verify
 from resources.tables import REJECTED_LINES, ChangeType, version_of
 from resources.tar import Contents
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from resources.lake.archives import Archive, Layout
-    from resources.lake.encoded_blocks import EncodedBlock
-    from resources.lake_files import ConvertedFile
 
 #: Default memory of a converter if the machine has it, even if it exceeds the share below.
 _LEAST_BYTES = 512 << 20

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from threading import Semaphore
 
 import pyarrow.compute as pc
 
 from resources.lake.archive.buffers import Block, LongLine
+from resources.lake.decode.records import RecordReader
 from resources.lake.decode.rejected import Rejects
+from resources.lake.parquet.footer import Group
 from resources.lake.parquet.writer import encode
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-    from threading import Semaphore
-
-    from resources.lake.decode.records import RecordReader
-    from resources.lake.parquet.footer import Group
-    from resources.lake.rejects import Rejected, RejectTable
-    from resources.lake_files import Drift
+from resources.lake.rejects import Rejected, RejectTable
+from resources.lake_files import Drift
 
 
 @dataclass(frozen=True)

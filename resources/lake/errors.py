@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from resources import errors, files
 from resources.formatting import legible
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 #: Characters of what an archive says that a message repeats.
 _SHOWN = 800

@@ -7,13 +7,16 @@ name and packs it; an incomplete last line is dropped.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import tarfile
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from pathlib import Path
+from typing import Annotated, Any, Self
 
 from isal import igzip
 from pydantic import AwareDatetime, BaseModel, Field, TypeAdapter
@@ -22,15 +25,8 @@ from resources import files
 from resources.data_folder import removing
 from resources.datasets import LOOKUPS
 from resources.datasets.paths import hour_folders, name_of, safe
-from resources.lake.archives import LookupArchive
-
-if TYPE_CHECKING:
-    import io
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from resources.lake.archives import Layout
-    from resources.tables import Purpose
+from resources.lake.archives import Layout, LookupArchive
+from resources.tables import Purpose
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

@@ -8,25 +8,20 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from resources.datasets import Dataset
 from resources.formatting import legible
-from resources.lake.decode.records import RecordReader
+from resources.lake.archives import Layout
+from resources.lake.decode.records import RecordReader, Rows
 from resources.lake.decode.strict_json import Bad, read_document, text_of
 from resources.lake.errors import ListError
 from resources.lake.parquet.writer import ParquetFile, encode
 from resources.storage import UNREADABLE, read_footer, verify
-from resources.tables import version_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from resources.datasets import Dataset
-    from resources.lake.archives import Layout
-    from resources.lake.decode.records import Rows
-    from resources.tables import Table
+from resources.tables import Table, version_of
 
 #: Raised by one whenever the same list would give other rows.
 LISTS_VERSION = 1

@@ -11,10 +11,11 @@ many steps are merged into one that replaces them.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,6 +28,8 @@ from resources.datasets.live import (
     COUNTS,
     METADATA_KEY,
     PAST,
+    LiveFile,
+    Run,
     Step,
     counting,
     facts_of,
@@ -40,6 +43,7 @@ from resources.datasets.live import (
 from resources.datasets.paths import hour_folders
 from resources.errors import clause
 from resources.formatting import counted, legible
+from resources.lake.archives import Layout
 from resources.lake.conversion import bodies_kept
 from resources.lake.decode.native import trim
 from resources.lake.decode.records import RecordReader
@@ -48,15 +52,7 @@ from resources.lake.errors import LakeError, landing_failed
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile, encode
 from resources.lake.rejects import packer
 from resources.lake.stream_events import Continuity, events_in, pieces
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from resources.datasets.live import LiveFile, Run
-    from resources.lake.archives import Layout
-    from resources.tables import Table
+from resources.tables import Table
 
 _log = logging.getLogger(__name__)
 

@@ -7,10 +7,13 @@ prints all of them; a row names the place at which its line begins.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,19 +21,12 @@ from isal import isal_zlib
 
 from resources import files
 from resources.errors import clause
-from resources.lake.archive.buffers import repeated
+from resources.lake.archive.buffers import Block, LongLine, repeated
+from resources.lake.archives import Archive, Layout
 from resources.lake.decode.rejected import Rejects, reasons_of
 from resources.lake.parquet.writer import ParquetFile, Unfinished, encode
+from resources.storage import Storage
 from resources.tables import REJECTED_LINES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-    from pathlib import Path
-    from types import TracebackType
-
-    from resources.lake.archive.buffers import Block, LongLine
-    from resources.lake.archives import Archive, Layout
-    from resources.storage import Storage
 
 #: A rejected line of more bytes is in the file of long lines, and only its beginning in its row.
 RAW_BYTES_MAX = 1 << 20

@@ -13,25 +13,20 @@ event, and far ahead only with the second of two consecutive ones.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from resources.datasets import RETENTION
-from resources.datasets.live import OFFSET_MAX, PARTITIONS, PAST, files_of
+from resources.datasets.live import OFFSET_MAX, PARTITIONS, PAST, Step, files_of
 from resources.formatting import counted
+from resources.lake.decode.records import RecordReader
 from resources.lake.decode.rejected import Reject, Rejects, merged
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from resources.datasets.live import Step
-    from resources.lake.decode.records import RecordReader
 
 _PIECE_BYTES = 1 << 20
 #: Characters of an identifier; a UUID has 36.

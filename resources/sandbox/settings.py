@@ -12,7 +12,7 @@ import re
 from datetime import UTC, datetime
 from functools import cached_property
 from ipaddress import ip_network
-from pathlib import Path  # noqa: TC003 - pydantic reads it
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
 
 from pydantic import (

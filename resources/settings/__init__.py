@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from dotenv import load_dotenv
 from pydantic import ValidationError
@@ -19,11 +20,6 @@ from resources.enterprise import Service
 from resources.enterprise.errors import InvalidRequest
 from resources.settings.model import NAMES, Settings, sentence
 from resources.settings.types import BODIES, ENV_FILE, PROJECT, SANDBOX_PROJECTS, SettingsError, env_file
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
-
 
 __all__ = [
     "BODIES",

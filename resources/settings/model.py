@@ -7,8 +7,8 @@ a run may set (`resources.adapters`).
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from pathlib import Path  # noqa: TC003  pydantic looks it up
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -21,7 +21,9 @@ from pydantic import (
     StringConstraints,
     ValidationError,
 )
+from pydantic_core import ErrorDetails
 
+from resources.datasets import Dataset
 from resources.enterprise import Service
 from resources.settings.types import (
     BODIES,
@@ -44,11 +46,6 @@ from resources.settings.types import (
     publication,
     split,
 )
-
-if TYPE_CHECKING:
-    from pydantic_core import ErrorDetails
-
-    from resources.datasets import Dataset
 
 #: Characters of a value that an error repeats.
 _SHOWN = 60

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
@@ -17,9 +18,6 @@ from pydantic_core import PydanticUseDefault
 from resources.enterprise import Service
 from resources.enterprise.errors import InvalidRequest
 from resources.errors import MirrorError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
 #: The folder that `.env` and a relative WME_DATA belong to: the checkout, wherever a command or Dagster is started. A

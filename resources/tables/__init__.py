@@ -44,18 +44,19 @@ from resources.tables.ledger import (
     SNAPSHOTS,
     HourState,
 )
-from resources.tables.questions import MACROS, QUESTIONS
 from resources.tables.reference import REFERENCE_TABLES
-from resources.tables.stream import (
+from resources.tables.structured import INFOBOX_FIELDS, STRUCTURED_ARTICLES, STRUCTURED_BODIES, STRUCTURED_VIEWS
+from resources.tables.views import (
     ARTICLES_LIVE,
     CHANGES_LIVE,
     LIVE_CHANGES,
     LIVE_VIEWS,
+    MACROS,
+    QUESTIONS,
     STREAM_RUNS,
     STREAM_STATE,
     STREAM_VIEWS,
 )
-from resources.tables.structured import INFOBOX_FIELDS, STRUCTURED_ARTICLES, STRUCTURED_BODIES, STRUCTURED_VIEWS
 
 __all__ = [
     "ABOUT",

@@ -8,26 +8,24 @@ fetching, converting, scheduling. The rooms, lowest first: `database`, `read`, `
 from __future__ import annotations
 
 from resources.lake_files import ConvertedFile
-from resources.warehouse.compaction.ledger import Committed, Prepared
-from resources.warehouse.compaction.spans import Merge
+from resources.warehouse.compaction.commit import Committed, Prepared
+from resources.warehouse.compaction.plan import Merge
 from resources.warehouse.compaction.window import Moved
 from resources.warehouse.database.recovery import remove_code
 from resources.warehouse.errors import (
-    FaultyFile,
     LakeFileError,
     NotPublishedError,
-    Part,
     QueryError,
     WarehouseBusyError,
     WarehouseDamagedError,
     WarehouseError,
     WarehouseFullError,
     WarehouseVersionError,
-    named,
 )
 from resources.warehouse.load.snapshots import KEEP_REPLACED
+from resources.warehouse.publisher import Publication, Published, next_text
 from resources.warehouse.read.comparison import Comparison
-from resources.warehouse.read.ledger import Ledger, LoadedFile, Named, named_in
+from resources.warehouse.read.ledger import FaultyFile, Ledger, LoadedFile, Named, Part, named, named_in
 from resources.warehouse.records import (
     Applied,
     AppliedEntities,
@@ -36,13 +34,10 @@ from resources.warehouse.records import (
     HourLoad,
     HourStatus,
     ProjectState,
-    Publication,
-    Published,
     QueryResult,
     Snapshot,
     SnapshotLoad,
     SummaryRow,
-    next_text,
 )
 from resources.warehouse.state.auditor import Auditor, Findings, Overlooked, Repeated, SnapshotAudit
 from resources.warehouse.warehouse import Warehouse

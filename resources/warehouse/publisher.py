@@ -16,33 +16,28 @@ import logging
 import os
 import shutil
 import time
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import duckdb
 
 from resources import files
+from resources.datasets.live import LIVE_CHANGES
 from resources.errors import clause
-from resources.formatting import counted
+from resources.formatting import counted, moment_text
 from resources.warehouse.database.connect import Build, locked
 from resources.warehouse.database.recovery import ASIDE, copy_file
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.database.workarounds import is_exhausted
-from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryError, WarehouseFullError, named
-from resources.warehouse.read.faults import LOOKED_AT, MISSING, VIEWS, Looked, publication
+from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryError, WarehouseFullError
+from resources.warehouse.read.ledger import LOOKED_AT, MISSING, VIEWS, FaultyFile, Looked, named, publication
 from resources.warehouse.read.reading import Reader
-from resources.warehouse.records import Publication, Published
 from resources.warehouse.state import articles, entities
 from resources.warehouse.views.analysts import prepare
-from resources.warehouse.views.lake import make_views, sources
-from resources.warehouse.views.live import live_folder, prepare_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from resources.warehouse.views.lake import Sources
+from resources.warehouse.views.lake import Sources, make_views, prepare_folder, sources
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +45,57 @@ _ATTRIBUTION = (
     "Texts are by the contributors of the projects, under the licences that the column `license` names (CC BY-SA 4.0 "
     "for most). Keep the attribution: project, title, revision."
 )
+
+
+@dataclass(frozen=True)
+class Publication:
+    """The published file: its time and the revision of the build file."""
+
+    published_at: datetime
+    revision: int
+
+
+def next_text(last: Publication | None, every: timedelta | None) -> str:
+    """Return the time of the next publication, for people.
+
+    `every` is the minimum interval: zero for every run, None for never without a request.
+    """
+    if every is None:
+        return "only when asked for, by `wme publish` (WME_PUBLISH=off)"
+    if not every or last is None:
+        return "by the next run"
+    due = (last.published_at + every).replace(second=0, microsecond=0)
+    return f"by the first run after {moment_text(due)} UTC (WME_PUBLISH={every / timedelta(minutes=1):g})"
+
+
+@dataclass(frozen=True)
+class Published:
+    """Outcome of publishing. Seconds under the lock (`locked_seconds`) are those in which no load could run."""
+
+    path: Path
+    changed: bool
+    revision: int
+    size_bytes: int
+    lake_file_count: int
+    faulty_lake_files: tuple[FaultyFile, ...]
+    locked_seconds: float
+    seconds: float
+
+    @property
+    def missing_lake_file_count(self) -> int:
+        """Lake files that are gone or damaged, and left out."""
+        return len(self.faulty_lake_files)
+
+    def __str__(self) -> str:
+        """The publication in one sentence, or two."""
+        if not self.changed:
+            return f"Published file is up to date (revision {self.revision}); nothing was written."
+        missing = f" Gone or damaged: {counted(count, 'lake file')}." if (count := self.missing_lake_file_count) else ""
+        return (
+            f"Published revision {self.revision}: {self.size_bytes / 1e6:,.1f} MB and "
+            f"{counted(self.lake_file_count, 'lake file')} in {self.seconds:.2f} s, {self.locked_seconds:.2f} s of "
+            f"them under the lock.{missing}"
+        )
 
 
 class Publisher(Reader):
@@ -202,7 +248,7 @@ class Publisher(Reader):
 
     def _with_stream(self, found: Sources) -> Sources:
         """Add the folder of the stream, and see that the views can read it."""
-        folder = live_folder(self._lake_root)
+        folder = self._lake_root.resolve() / LIVE_CHANGES
         return replace(found, live=str(folder), is_stream_mixed=prepare_folder(folder))
 
     def _sources(self, connection: duckdb.DuckDBPyConnection) -> Sources:

@@ -3,25 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from resources.datasets import SNAPSHOT_ARTICLES
+from resources.datasets import SNAPSHOT_ARTICLES, Dataset
 from resources.datasets.paths import short
-from resources.formatting import counted, moment_text
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from pathlib import Path
-
-    from resources.datasets import Dataset
-    from resources.lake_files import ConvertedFile
-    from resources.tables import HourState
-    from resources.warehouse.errors import FaultyFile
+from resources.formatting import counted
+from resources.lake_files import ConvertedFile
+from resources.tables import HourState
 
 
 def utc_text(moment: datetime) -> str:
@@ -220,57 +213,6 @@ class AppliedEntities:
         return (
             f"Entities: {how}, {self.touched_count:,} looked at, {self.written_count:,} written, "
             f"{counted(self.entity_count, 'entity')} now, {self.seconds:.2f} s."
-        )
-
-
-@dataclass(frozen=True)
-class Publication:
-    """The published file: its time and the revision of the build file."""
-
-    published_at: datetime
-    revision: int
-
-
-def next_text(last: Publication | None, every: timedelta | None) -> str:
-    """Return the time of the next publication, for people.
-
-    `every` is the minimum interval: zero for every run, None for never without a request.
-    """
-    if every is None:
-        return "only when asked for, by `wme publish` (WME_PUBLISH=off)"
-    if not every or last is None:
-        return "by the next run"
-    due = (last.published_at + every).replace(second=0, microsecond=0)
-    return f"by the first run after {moment_text(due)} UTC (WME_PUBLISH={every / timedelta(minutes=1):g})"
-
-
-@dataclass(frozen=True)
-class Published:
-    """Outcome of publishing. Seconds under the lock (`locked_seconds`) are those in which no load could run."""
-
-    path: Path
-    changed: bool
-    revision: int
-    size_bytes: int
-    lake_file_count: int
-    faulty_lake_files: tuple[FaultyFile, ...]
-    locked_seconds: float
-    seconds: float
-
-    @property
-    def missing_lake_file_count(self) -> int:
-        """Lake files that are gone or damaged, and left out."""
-        return len(self.faulty_lake_files)
-
-    def __str__(self) -> str:
-        """The publication in one sentence, or two."""
-        if not self.changed:
-            return f"Published file is up to date (revision {self.revision}); nothing was written."
-        missing = f" Gone or damaged: {counted(count, 'lake file')}." if (count := self.missing_lake_file_count) else ""
-        return (
-            f"Published revision {self.revision}: {self.size_bytes / 1e6:,.1f} MB and "
-            f"{counted(self.lake_file_count, 'lake file')} in {self.seconds:.2f} s, {self.locked_seconds:.2f} s of "
-            f"them under the lock.{missing}"
         )
 
 

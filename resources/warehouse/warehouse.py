@@ -5,26 +5,22 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
-from resources.warehouse.compaction import ledger as compaction
+from resources.files import StrPath
+from resources.warehouse.compaction import commit, plan, window
 from resources.warehouse.database.connect import Build, Connector, locked
 from resources.warehouse.database.connect import merge_row_groups as _merge_row_groups
 from resources.warehouse.database.recovery import copy_file
-from resources.warehouse.load import coverage, files, hours, lookups, snapshots
+from resources.warehouse.load import files, hours, lookups, snapshots
 from resources.warehouse.publisher import Publisher
 from resources.warehouse.read import comparison
-from resources.warehouse.read.faults import Damaged
-from resources.warehouse.read.ledger import Ledger
+from resources.warehouse.read.ledger import Damaged, Ledger
 from resources.warehouse.state import articles, entities
 from resources.warehouse.state.auditor import Auditor
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from resources.files import StrPath
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
@@ -97,19 +93,25 @@ class Warehouse(Publisher):
     load_hour = _operation(hours.load_hour, "load the hour {hour:%Y-%m-%dT%H}")
     load_snapshot = _operation(snapshots.load_snapshot, "load the snapshot {snapshot.snapshot_id}")
     load_lookups = _operation(lookups.load_lookups, "load the lookups")
-    record_statuses = _operation(coverage.record_statuses, "note the coverage")
-    fill_coverage = _operation(coverage.fill_coverage, "fill the coverage")
+    lookup_digests = _operation(lookups.lookup_digests, "read the lookups")
+    last_lookup_at = _operation(lookups.last_lookup_at, "read the lookups")
+    lookups_since = _operation(lookups.lookups_since, "read the lookups")
+    lookups_due = _operation(lookups.lookups_due, "find pages to look up")
+    uncertain_pages = _operation(lookups.uncertain_pages, "find pages to look up")
+    sampled_pages = _operation(lookups.sampled_pages, "find pages to look up")
+    record_statuses = _operation(hours.record_statuses, "note the coverage")
+    fill_coverage = _operation(hours.fill_coverage, "fill the coverage")
     apply_changes = _operation(articles.apply_changes, "bring articles up to date")
     rebuild_articles = _operation(articles.rebuild_articles, "rebuild articles")
     apply_entity_changes = _operation(entities.apply_changes, "bring entities up to date")
     rebuild_entities = _operation(entities.rebuild, "rebuild entities")
     drop_project = _operation(articles.drop_project, "forget {project_id}")
     merge_row_groups = _operation(_merge_row_groups, "merge small row groups")
-    compactions = _operation(compaction.compactions, "plan the compaction")
-    prepare_compaction = _operation(compaction.prepare_compaction, "prepare the compaction")
-    commit_compaction = _operation(compaction.commit_compaction, "take in the compaction")
-    movable_changes = _operation(compaction.movable_changes, "look at the window")
-    move_window = _operation(compaction.move_window, "move the window of the changes")
+    compactions = _operation(plan.compactions, "plan the compaction")
+    prepare_compaction = _operation(commit.prepare_compaction, "prepare the compaction")
+    commit_compaction = _operation(commit.commit_compaction, "take in the compaction")
+    movable_changes = _operation(window.movable_changes, "look at the window")
+    move_window = _operation(window.move_window, "move the window of the changes")
     compare_stream = _operation(comparison.compare_stream, "compare the stream with the hours' files")
     keep_visibility_changes = _operation(comparison.keep_visibility_changes, "store changes of visibility")
 

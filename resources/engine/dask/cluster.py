@@ -9,14 +9,17 @@ import queue
 import secrets
 import time
 from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 import distributed
 from distributed.scheduler import KilledWorker
 
 from resources.engine.dask.worker import (
     VERSIONS,
+    Answer,
     Call,
     Probe,
     answer_probe,
@@ -39,12 +42,6 @@ from resources.engine.mapping import (
     WorkersDifferError,
 )
 from resources.formatting import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from resources.engine.dask.worker import Answer
 
 _log = logging.getLogger(__name__)
 #: Names of probe files; the sweep of the lake removes those of killed processes.

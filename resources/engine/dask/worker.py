@@ -11,17 +11,15 @@ import pickle
 import platform
 import socket
 import tempfile
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import dask
 import distributed
 
 from resources.engine.mapping import EngineUnreachableError, FolderNotSharedError, TaskError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 #: The key of a worker's versions in what it sends to the scheduler.
 VERSIONS = "wme_versions"

@@ -7,23 +7,18 @@ Only the unfinished line at its end is ever copied.
 from __future__ import annotations
 
 import codecs
+import mmap
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import BinaryIO
 
 from isal import isal_zlib
 
-from resources.lake.archive.buffers import NOTHING, Block, LongLine, Span
+from resources.lake.archive.buffers import NOTHING, Block, Buffers, Loan, LongLine, Span
 from resources.lake.errors import ArchiveError
 from resources.tar import RECORDS, Contents, TarStream, members
-
-if TYPE_CHECKING:
-    import mmap
-    from collections.abc import Generator, Iterator
-    from pathlib import Path
-    from typing import BinaryIO
-
-    from resources.lake.archive.buffers import Buffers, Loan
 
 #: Bytes of NDJSON in a buffer. A block becomes a row group and holds all complete lines of a buffer: page text of
 #: megabytes makes a bound in rows meaningless. Smaller blocks cost time per column. Larger ones cost memory, and time

@@ -8,14 +8,11 @@ from __future__ import annotations
 import mmap
 import queue
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 #: The longest record that is converted by default. The longest ones seen have some megabytes.
 RECORD_BYTES_MAX = 64 << 20

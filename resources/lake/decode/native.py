@@ -11,24 +11,20 @@ import importlib.machinery
 import logging
 import os
 import threading
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from resources.lake.decode.record_schema import Description, Tree, record_schema_of
 from resources.lake.decode.rejected import LeftLines
 from resources.lake.decode.strict_json import VALUES_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from resources.tables import Table
+from resources.tables import Table
 
 #: An arena that grew beyond this for huge lines is freed as soon as its batch is, instead of being used again.
 KEEP_BYTES = 96 << 20

@@ -6,20 +6,15 @@ import ctypes
 import datetime as dt
 import json
 from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from resources.tables import TIMESTAMP
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
-    from resources.tables import Column, Table
-
+from resources.tables import TIMESTAMP, Column, Table
 
 #: Below this a double holds every whole number, and stands for no other one.
 EXACT_DOUBLE = 2**53

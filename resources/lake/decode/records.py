@@ -6,10 +6,12 @@ lines are examined one by one, as all lines are if the decoder is not built. The
 
 from __future__ import annotations
 
+import datetime as dt
 from array import array
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,13 +39,8 @@ from resources.lake.decode.strict import (
     read_record,
 )
 from resources.lake.decode.strict_json import Bad
-
-if TYPE_CHECKING:
-    import datetime as dt
-    from collections.abc import Mapping
-
-    from resources.lake_files import Drift
-    from resources.tables import Column, Table
+from resources.lake_files import Drift
+from resources.tables import Column, Table
 
 #: The reason that many different lines with a verdict share.
 _COMMON = {

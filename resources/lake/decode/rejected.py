@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from resources.formatting import legible
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 #: Characters of a reason; some name a key of the line.
 REASON_MAX = 500

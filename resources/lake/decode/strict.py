@@ -4,22 +4,17 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
-from resources.lake.decode.record_schema import EXACT_DOUBLE, value_at
+from resources.lake.decode.record_schema import EXACT_DOUBLE, Node, value_at
 from resources.lake.decode.strict_json import SHOWN, Bad, Number, members_of, read_document, read_value, shown, text_of
 from resources.lake_files import Drift
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from resources.lake.decode.record_schema import Node
-
 
 #: Stands for "nothing beyond the declaration"; None is a value that a record may hold.
 NOTHING: Any = object()

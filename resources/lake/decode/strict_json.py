@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from typing import Any
 
 #: Objects and lists inside one another. Python itself gives up at a depth that depends on its version and its caller.
 DEPTH_MAX = 500

@@ -7,10 +7,12 @@ machine. A job holds no lock and changes no existing file. Its new files have no
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,24 +22,18 @@ from resources.datasets import named
 from resources.datasets.paths import PARQUET, ROWS, name_of, with_bodies
 from resources.errors import clause
 from resources.files import UnusableFileError, within
+from resources.lake.archives import Layout
 from resources.lake.errors import DamagedFileError, LakeError
+from resources.lake.parquet import footer
 from resources.lake.parquet.sorting import GROUP_ROWS, in_order, joined, row_groups
 from resources.lake.parquet.writer import ParquetFile, encode
 from resources.lake_files import APART, COMPACTED, FILE_ROW, CompactedFile, CompactionSource
-from resources.storage import UNREADABLE, is_damage, rows_at_once
+from resources.storage import UNREADABLE, Storage, is_damage, rows_at_once
+from resources.tables import Table
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
-    from resources.lake.archives import Layout
-    from resources.lake.parquet import footer
-    from resources.storage import Storage
-    from resources.tables import Table
-
-    #: Values of the columns that an archive knows (`Dataset.given`): an hour, project and namespace, or a snapshot's
-    #: version and these.
-    Part = tuple[Any, ...]
+#: Values of the columns that an archive knows (`Dataset.given`): an hour, project and namespace, or a snapshot's
+#: version and these.
+Part = tuple[Any, ...]
 
 #: Number of row groups that are combined into one without their bodies, unless it would be larger than the bytes below.
 #: So the footer of a hundred columns stays short.

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from resources.lake.errors import landing_failed
 from resources.lake.parquet.writer import Unfinished
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
 #: A piece of this share of the memory is sorted at once. Sorting needs a copy, and so do the row groups that are being
 #: encoded.

@@ -10,25 +10,21 @@ import contextlib
 import os
 import secrets
 import shutil
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from resources import files
+from resources.lake.archives import Layout
 from resources.lake.errors import landing_failed
 from resources.lake.parquet import footer
-from resources.storage import LOCAL
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from resources.lake.archives import Layout
-    from resources.storage import Storage
-    from resources.tables import Table
+from resources.storage import LOCAL, Storage
+from resources.tables import Table
 
 COMPRESSION_LEVEL = 3
 #: A column of fewer bytes in a row group is not compressed: preparing a compressor would take longer than it saves, and

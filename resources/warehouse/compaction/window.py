@@ -7,25 +7,22 @@ place.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, timedelta
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import duckdb
 
 from resources.errors import clause
 from resources.formatting import hour_text
 from resources.storage import UNREADABLE, read_footer
-from resources.warehouse.compaction.spans import SETTLED
-from resources.warehouse.database.connect import answer, raise_revision
+from resources.warehouse.compaction.plan import SETTLED, Merge, planned
+from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.errors import LakeFileError
-from resources.warehouse.read.history import LEAVING, window
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    import duckdb
+from resources.warehouse.read.lake_parts import LEAVING, window
 
 # The hours before a moment whose changes are in the build file, with the rows that compacted files have as well. An
 # hour waits for `articles` to take it in.
@@ -78,52 +75,60 @@ def settled(now: datetime) -> datetime:
     return (now.astimezone(UTC) - SETTLED).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
-def movable(connection: duckdb.DuckDBPyConnection, before: datetime, waiting: Collection[datetime]) -> list[Hour]:
+def movable_changes(build: Build, before: datetime | None = None) -> Moved | None:
+    """Return the hours before a moment (default: settled months) that may leave the build file, or None."""
+    return _together(_movable(build, before))
+
+
+def _movable(build: Build, before: datetime | None) -> list[Hour]:
     """The hours before a moment that may leave the build file, in order; none where they have no rows.
 
-    They end at the first hour that waits for `articles`, or is among those `waiting` for a compaction.
+    They end at the first hour that waits for `articles`, or whose changes are to be compacted and never were.
     """
+    waiting = {
+        unit.first_hour
+        for merge in planned(build, LEAVING)
+        if isinstance(merge, Merge)
+        for unit in merge.units
+        if unit.span is None
+    }
     found = []
-    values = {"table": LEAVING.name, "before": before}
-    for hour, row_count, compactions, is_pending in answer(connection, _MOVABLE, values):
+    values = {"table": LEAVING.name, "before": before or settled(build.now)}
+    for hour, row_count, compactions, is_pending in answer(build.connection, _MOVABLE, values):
         if is_pending or hour in waiting:
             break
         found.append(Hour(hour, row_count, tuple(compactions)))
     return found if any(one.row_count for one in found) else []
 
 
-def together(hours: Sequence[Hour]) -> Moved | None:
+def _together(hours: Sequence[Hour]) -> Moved | None:
     """Some hours as one step; None: there are none."""
     if not hours:
         return None
     return Moved(hours[0].hour, hours[-1].hour + timedelta(hours=1), sum(one.row_count for one in hours))
 
 
-def move(
-    connection: duckdb.DuckDBPyConnection,
-    lake_root: Path,
-    before: datetime,
-    waiting: Collection[datetime],
-    max_rows: int = _ROWS,
-) -> Moved | None:
+def move_window(build: Build, before: datetime | None = None) -> Moved | None:
     """Remove changes of hours before a moment from the build file, in one transaction.
 
-    At least one hour leaves; further hours follow up to `max_rows` rows in all.
-
-    None: there are none that may.
+    The default moment is the end of the settled months. From then on these changes are read from compacted files. At
+    most some hundred thousand rows leave at a time, unless a single hour has more, so that no hourly load waits long.
+    None: no changes may leave. Changes that `articles` has not applied stay, and so do hours that wait for a compaction
+    and all hours after them.
 
     Raises:
-        LakeFileError: A compacted file with these rows is gone or does not have them; nothing was changed.
+        LakeFileError: A compacted file is gone, or does not hold what the ledger says; nothing was changed.
     """
+    connection = build.connection
     hours: list[Hour] = []
-    for one in movable(connection, before, waiting):
+    for one in _movable(build, before):
         row_count = sum(other.row_count for other in hours)
-        if row_count and row_count + one.row_count > max_rows:
+        if row_count and row_count + one.row_count > _ROWS:
             break
         hours.append(one)
-    if (step := together(hours)) is None:
+    if (step := _together(hours)) is None:
         return None
-    _check_files(connection, lake_root, {name for one in hours for name in one.compaction_ids})
+    _check_files(connection, build.lake_root, {name for one in hours for name in one.compaction_ids})
     with transaction(connection):
         left = leave(connection, step.first_hour, step.end_hour)
         if left != step.row_count:

@@ -10,16 +10,17 @@ import contextlib
 import logging
 import shutil
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import duckdb
 import filelock
 
 from resources import files
 from resources.errors import clause
-from resources.warehouse.database.instances import NAME, Instances, connect
 from resources.warehouse.database.recovery import (
     create_build,
     is_locked,
@@ -29,7 +30,7 @@ from resources.warehouse.database.recovery import (
     replace_build,
 )
 from resources.warehouse.database.schema import OutdatedError, ensure
-from resources.warehouse.database.sql import quoted
+from resources.warehouse.database.sql import NAME, Instances, connect, quoted
 from resources.warehouse.database.workarounds import is_exhausted, is_other_storage
 from resources.warehouse.errors import (
     NotPublishedError,
@@ -42,10 +43,6 @@ from resources.warehouse.errors import (
 
 __all__ = ["Build", "Connector", "answer", "has_table", "locked", "merge_row_groups", "raise_revision"]
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
-    from pathlib import Path
 
 _log = logging.getLogger(__name__)
 

@@ -14,25 +14,22 @@ import fcntl
 import logging
 import os
 import shutil
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final
 
 import duckdb
 
 from resources import files
 from resources.errors import clause
-from resources.warehouse.database.instances import NAME, connect
 from resources.warehouse.database.schema import OutdatedError, digest, ensure
-from resources.warehouse.database.sql import identifier, quoted
+from resources.warehouse.database.sql import NAME, connect, identifier, quoted
 from resources.warehouse.database.workarounds import is_exhausted
 from resources.warehouse.errors import WarehouseDamagedError, WarehouseVersionError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    #: Opens a file for writing.
-    Open = Callable[[Path], AbstractContextManager[duckdb.DuckDBPyConnection]]
+#: Opens a file for writing.
+Open = Callable[[Path], AbstractContextManager[duckdb.DuckDBPyConnection]]
 
 
 _log = logging.getLogger(__name__)

@@ -9,16 +9,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import duckdb
 
 from resources import datasets, tables
 from resources.errors import clause
 from resources.warehouse.database.sql import KEYS_DIGEST, STATE, identifier, quoted, sql_type, statement, transaction
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: Columns for the pipeline alone: the keys, and the row's place in its file.
 INTERNAL_COLUMNS = {

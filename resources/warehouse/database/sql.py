@@ -1,25 +1,22 @@
-"""SQL as text: statements from files, literals, names, types; and transactions."""
+"""SQL as text (statements from files, literals, names, types), and instances of DuckDB with their transactions."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import hashlib
+import os
 import re
-from datetime import UTC, timedelta
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from importlib import resources
-from typing import TYPE_CHECKING
+from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 
 from resources import tables
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import datetime
-
-    import duckdb
-
 
 #: A row as it competes for its title and its page: the columns that decide, with their types.
 STATE = {
@@ -165,3 +162,64 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
         connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
+
+
+#: Nothing may try the network unasked: without it, a missing extension is said at once instead of after seconds.
+_CONFIG: dict[str, str | bool | int | float | list[str]] = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+}
+#: Kept at most: there is seldom more than one user of a kind at a time.
+_KEPT = 2
+#: The name under which every file is attached.
+NAME = "warehouse"
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """Return a connection to a separate instance, which ends with the connection."""
+    return _in_utc(duckdb.connect(":memory:", config=_CONFIG))
+
+
+class Instances:
+    """Instances for one kind of use. Safe for threads."""
+
+    def __init__(self) -> None:
+        """Keep none so far."""
+        self._idle: list[duckdb.DuckDBPyConnection] = []
+        # a process that is forked would inherit instances without their threads
+        os.register_at_fork(before=self.end)
+        atexit.register(self.end)
+
+    @contextlib.contextmanager
+    def connection(self, spill: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection to attach a file with, as `NAME`; it is detached at the end, as if the instance were closed.
+
+        An instance that has spilled into the folder `spill` is ended: it removes the folder and keeps to its name.
+        """
+        try:
+            instance = self._idle.pop()
+        except IndexError:
+            instance = duckdb.connect(":memory:", config=_CONFIG)
+        try:
+            with instance.cursor() as connection:
+                yield _in_utc(connection)
+        except BaseException:
+            instance.close()
+            raise
+        # closing an instance never fails either: what the last checkpoint could not write stays in the log
+        with contextlib.suppress(duckdb.Error):
+            instance.execute(f"DETACH DATABASE IF EXISTS {NAME}")
+            if len(self._idle) < _KEPT and not (spill is not None and spill.exists()):
+                self._idle.append(instance)
+                return
+        instance.close()
+
+    def end(self) -> None:
+        """End those that nobody uses."""
+        while self._idle:
+            self._idle.pop().close()
+
+
+def _in_utc(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnection:
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection

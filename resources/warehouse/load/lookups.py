@@ -1,25 +1,29 @@
-"""Loads lookups: the answers of a run, and what they say of the pages of `articles`."""
+"""Lookups of single pages: loading the answers of a run, and choosing the pages to look up."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 
 from resources.datasets import LOOKUPS
 from resources.datasets.paths import hour_folder
-from resources.warehouse.database.connect import raise_revision
-from resources.warehouse.database.sql import column_list, filled, transaction
+from resources.lake_files import ConvertedFile
+from resources.warehouse.database.connect import Build, answer, raise_revision
+from resources.warehouse.database.sql import FORMULAS, column_list, filled, statement, transaction
 from resources.warehouse.load.files import announce, check_counts, enter, lake_path, unreadable
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from resources.lake_files import ConvertedFile
-    from resources.warehouse.database.connect import Build
-
+#: Rejected lines whose pages are looked for, the newest first.
+_MOST_LINES = 1000
+#: An hour's file ends with its own export, some minutes after the hour.
+_TOLD = timedelta(hours=2)
+#: The title of a record whose first field it is, as the service writes them.
+_FIRST_NAME = re.compile(rb'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")')
 _INSERT = """
 INSERT INTO lookups BY NAME
 SELECT {columns}, {event_key} AS event_key
@@ -86,3 +90,119 @@ def _replace(
     connection.execute(
         f"UPDATE loads SET applied_at = NULL WHERE table_name = 'lookups' AND {_OF_FILE} IN ({_LATER} UNION {_EARLIER})"  # noqa: S608
     )
+
+
+class Page(NamedTuple):
+    """A page by its title."""
+
+    project_id: str
+    namespace_id: int
+    name: str
+
+
+class Sampled(NamedTuple):
+    """A page of a sample, with what `articles` holds of it and until when its changes are known."""
+
+    project_id: str
+    namespace_id: int
+    name: str
+    article_id: int
+    version_id: int
+    known_until: datetime
+
+
+class LookedUp(NamedTuple):
+    """An answer: what there was of the title, if anything."""
+
+    project_id: str
+    asked_name: str
+    is_found: bool
+    article_id: int | None
+    version_id: int | None
+    event_at: datetime | None
+
+
+def lookup_digests(build: Build) -> frozenset[tuple[datetime, str]]:
+    """The loaded files of lookups, by the beginning of their run and their digest."""
+    return frozenset(answer(build.connection, "SELECT source_at, digest FROM loads WHERE table_name = 'lookups'"))
+
+
+def last_lookup_at(build: Build, purpose: str) -> datetime | None:
+    """Return the time of the last lookup for this purpose."""
+    [(last,)] = answer(build.connection, "SELECT max(looked_up_at) FROM lookups WHERE purpose = ?", [purpose])
+    return last  # type: ignore[no-any-return]
+
+
+def lookups_since(build: Build, moment: datetime, purpose: str | None = None) -> list[LookedUp]:
+    """The answers to lookups from a moment on, for one purpose or any."""
+    query = (
+        "SELECT project_id, asked_name, is_found, article_id, version_id, event_at FROM lookups "
+        "WHERE looked_up_at >= $moment AND ($purpose IS NULL OR purpose = $purpose)"
+    )
+    return [LookedUp(*row) for row in answer(build.connection, query, {"moment": moment, "purpose": purpose})]
+
+
+def lookups_due(build: Build, watched: Sequence[tuple[str, str]], now: datetime) -> list[Page]:
+    """Return the watched (project, title) pairs to look up, in their order.
+
+    These were never requested, have changed since, or have been unknown for a day.
+    """
+    parameters = {"projects": [one[0] for one in watched], "names": [one[1] for one in watched], "now": now}
+    return _pages(build.connection, statement("read/due"), parameters) if watched else []
+
+
+def uncertain_pages(
+    build: Build, projects: Sequence[str], namespaces: Sequence[int], limit: int, now: datetime
+) -> list[Page]:
+    """Pages that rejected lines, then those that lost hours made uncertain, the likeliest to have changed first."""
+    connection, scope = build.connection, {"projects": list(projects), "namespaces": list(namespaces)}
+    lines = answer(
+        connection,
+        "SELECT project_id, namespace_id, raw, coalesce(batch_hour, source_at) FROM rejects "  # noqa: S608  a number
+        "WHERE table_name IN ('article_changes', 'snapshot_articles') AND list_contains($projects, project_id) "
+        f"AND list_contains($namespaces, namespace_id) ORDER BY 4 DESC LIMIT {_MOST_LINES}",
+        scope,
+    )
+    named = [(*line[:2], name, line[3] + _TOLD) for line in lines if (name := _name_in(line[2]))]
+    columns = ("projects", "namespaces", "names", "moments")
+    told = {column: [one[place] for one in named] for place, column in enumerate(columns)}
+    found = _pages(connection, statement("read/unresolved"), told | {"now": now}) if named else []
+    text = statement("read/uncertain", beginnings=statement("load/beginnings"))
+    found += _pages(connection, text, scope | {"limit": limit, "now": now})
+    return list(dict.fromkeys(found))[:limit]
+
+
+def sampled_pages(build: Build, projects: Sequence[str], namespaces: Sequence[int], count: int) -> list[Sampled]:
+    """Return random pages of `articles`, of projects without a gap.
+
+    A project without a snapshot qualifies too: the pages in `articles` are known all the same.
+    """
+    query = f"""\
+FROM (SELECT page.project_id, page.namespace_id, page.name, page.article_id, page.version_id,
+  coalesce(exact_until_at, known_until)
+FROM articles AS page
+JOIN project_state USING (project_id, namespace_id)
+LEFT JOIN (
+  SELECT project_id, namespace_id, max(batch_hour) + INTERVAL 1 HOUR AS known_until FROM hours
+  WHERE table_name = 'article_changes' AND state IN ({FORMULAS["covered"]}) GROUP BY ALL
+) USING (project_id, namespace_id)
+WHERE list_contains($projects, page.project_id) AND list_contains($namespaces, page.namespace_id)
+  AND first_gap_at IS NULL)
+USING SAMPLE {count:d} ROWS"""  # noqa: S608  a number
+    scope = {"projects": list(projects), "namespaces": list(namespaces)}
+    return [Sampled(*row) for row in answer(build.connection, query, scope)]
+
+
+def _pages(connection: duckdb.DuckDBPyConnection, query: str, parameters: dict[str, object]) -> list[Page]:
+    return [Page(*row) for row in answer(connection, query, parameters)]
+
+
+def _name_in(raw: bytes) -> str | None:
+    """Return the title in a rejected record; None: it cannot be found."""
+    if (found := _FIRST_NAME.match(raw)) is None:
+        return None
+    try:
+        name = json.loads(found[1])
+    except ValueError:  # not UTF-8 either
+        return None
+    return name if isinstance(name, str) and name else None

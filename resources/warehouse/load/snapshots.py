@@ -15,29 +15,30 @@ from __future__ import annotations
 
 import hashlib
 import time
-from datetime import timedelta
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
 
 import duckdb
 
 from resources.datasets.paths import short
 from resources.tables import SNAPSHOTS
-from resources.warehouse.database.connect import answer, raise_revision
+from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import FORMULAS, column_list, identifier, transaction
 from resources.warehouse.errors import LakeFileError
-from resources.warehouse.load.deduplication import hide_repeated, insert_once
-from resources.warehouse.load.files import announce, check_counts, enter, lake_path, retire, unreadable
-from resources.warehouse.read.faults import faulty
+from resources.warehouse.load.files import (
+    announce,
+    check_counts,
+    enter,
+    hide_repeated,
+    insert_once,
+    lake_path,
+    retire,
+    unreadable,
+)
 from resources.warehouse.read.lake_parts import LakePart
-from resources.warehouse.records import SnapshotLoad
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from resources.warehouse.database.connect import Build
-    from resources.warehouse.records import Snapshot
+from resources.warehouse.read.ledger import faulty
+from resources.warehouse.records import Snapshot, SnapshotLoad
 
 #: Versions of a snapshot of articles that stay besides the newest, for the pages as they were.
 KEEP_REPLACED = 2

@@ -8,9 +8,11 @@ loaded hours in a table of their own, because an hour that is loaded again repla
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -21,7 +23,7 @@ from resources.datasets.live import EVENTS, LIVE_CHANGES, files_of, step_of
 from resources.errors import clause
 from resources.formatting import counted, hour_text
 from resources.tables import TIMESTAMP
-from resources.warehouse.database.connect import answer, raise_revision
+from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import (
     FORMULAS,
     column_list,
@@ -34,13 +36,6 @@ from resources.warehouse.database.sql import (
 )
 from resources.warehouse.database.workarounds import is_exhausted
 from resources.warehouse.errors import LakeFileError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from resources.warehouse.database.connect import Build
 
 _HOUR = timedelta(hours=1)
 #: Differences of an hour, project and namespace that are named.

@@ -9,20 +9,15 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from datetime import datetime, timedelta
+from typing import Final
 
-from resources.datasets import ARTICLE_CHANGES, LATE, RETENTION, base_of, last_complete_hour
+from resources.datasets import ARTICLE_CHANGES, LATE, RETENTION, Dataset, base_of, last_complete_hour
 from resources.formatting import counted, hour_text, listed
 from resources.tables import COVERED, NO_SNAPSHOT, HourState
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from datetime import datetime
-
-    from resources.datasets import Dataset
-    from resources.warehouse.read.reading import Reader
+from resources.warehouse.read.reading import Reader
 
 #: Nothing is noted of an hour that should be there.
 UNKNOWN: Final = "unknown"

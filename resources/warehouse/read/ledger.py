@@ -1,33 +1,42 @@
-"""The ledger for cleanup: the lake files that are named, and since when.
+"""The lake files that the ledger names: which they are, and which cannot be read as the ledger says.
 
-It is read a day at a time, because the ledger of years has millions of rows.
+For cleanup, the ledger is read a day at a time, because that of years has millions of rows.
+
+A file is faulty if it is gone, of another size, without a footer, or noted as damaged. Every publication checks all
+files, so the check reads only the status of each. Footers are read only of files that changed since the last check,
+which are those of the newest hours. Data pages are not read. A reader that finds a damaged page notes the file
+(`Damaged.note`).
 """
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
+from typing import Any, Final
 
 import duckdb
 
-from resources.datasets.paths import with_bodies
+from resources import files
+from resources.datasets import Dataset
+from resources.datasets.paths import with_bodies, with_rows
 from resources.errors import clause
+from resources.formatting import counted
+from resources.storage import UNREADABLE, is_damage, read_footer, verify
 from resources.warehouse.database.connect import answer, has_table
+from resources.warehouse.database.sql import statement
 from resources.warehouse.errors import WarehouseDamagedError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import date
-    from pathlib import Path
-
-    from resources.datasets import Dataset
 
 #: The lake files that are read, by the table that names them: those loaded and not compacted, and the compacted ones.
 _NAMED = {
     "loads": "SELECT lake_path, lake_bytes, false FROM loads WHERE compaction_id IS NULL",
     "compacted_files": "SELECT lake_path, lake_bytes, true FROM compacted_files",
 }
+#: Files that a message names.
+_SHOWN = 5
 #: Rows of the ledger read at once.
 _ROWS = 10_000
 
@@ -129,3 +138,260 @@ def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:
             f"DuckDB cannot read {copy} ({clause(error)}). Nothing was changed. Use another copy, or make the "
             "warehouse from the archive: `wme rebuild`."
         ) from error
+
+
+#: Facts of a publication: when the last look at the lake's files began, and which of them were faulty then.
+LOOKED_AT: Final = "lake_looked_at_ns"
+MISSING: Final = "missing_lake_files"
+#: Digests of the statements of the internal views that name lake files, in the same table.
+VIEWS: Final = "views"
+# What the ledger says of lake files: their bytes and rows. The bytes of a compacted file with its bodies apart are
+# those of both.
+_EXPECTED = """
+SELECT lake_path, lake_bytes, row_count
+FROM (SELECT DISTINCT unnest(CAST($paths AS VARCHAR[])) AS lake_path)
+JOIN (
+  SELECT lake_path, lake_bytes, row_count FROM loads WHERE compaction_id IS NULL
+  UNION ALL
+  SELECT lake_path, lake_bytes, row_count FROM compacted_files
+) USING (lake_path)
+"""
+#: How far the clock of a shared file system may be behind, in nanoseconds.
+_MARGIN_NS = 600 * 10**9
+#: Characters that DuckDB takes for a pattern in a path.
+_PATTERN: Final = frozenset("*?[]{}")
+
+
+@dataclass(frozen=True)
+class FaultyFile:
+    """A lake file that is treated like a missing one.
+
+    Attributes:
+        lake_path: Relative to the lake.
+        why: The fault, as the end of a sentence about the file.
+        is_gone: Nothing is at its path.
+        parts: Rows of these loads are in it.
+    """
+
+    lake_path: str
+    why: str
+    is_gone: bool
+    parts: tuple[Part, ...] = ()
+
+    def __str__(self) -> str:
+        """The file and its fault."""
+        return f"{self.lake_path} {self.why}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A load whose rows are in a lake file: of an hour, of a version of a snapshot, or of lookups."""
+
+    table_name: str
+    batch_hour: datetime | None
+    source_at: datetime
+    project_id: str
+    namespace_id: int
+    snapshot_id: str | None = None
+    snapshot_version: str | None = None
+
+
+def named(faulty: Sequence[FaultyFile]) -> str:
+    """The first files with their faults, and how many more there are."""
+    more = [f"{counted(len(faulty) - _SHOWN, 'more file')}"] if len(faulty) > _SHOWN else []
+    return "; ".join([*map(str, faulty[:_SHOWN]), *more])
+
+
+@dataclass(frozen=True)
+class Looked:
+    """The last look at the lake's files: when it began (None: never), and the files that were faulty then."""
+
+    at_ns: int | None = None
+    faulty: Container[str] = ()
+
+    @classmethod
+    def last(cls, connection: duckdb.DuckDBPyConnection) -> Looked:
+        """Return the check of the last publication, from the build file or the published one.
+
+        A file that was never published has none.
+        """
+        facts = publication(connection)
+        return cls(facts.get(LOOKED_AT), facts.get(MISSING, ()))
+
+
+def publication(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
+    """The facts of the last publication that a build file or a published one holds."""
+    rows = connection.execute("SELECT name, value FROM internal.publication").fetchall()
+    return {name: json.loads(value) for name, value in rows}
+
+
+class Damaged:
+    """The notes of whoever found damaged pages, in a file of the data folder. A note ends when the file is replaced."""
+
+    def __init__(self, data: Path) -> None:
+        self._path = data / "state" / "damaged.json"
+        self._lake = data / "lake"
+
+    def read(self) -> dict[str, tuple[list[int], str]]:
+        """By the file relative to the lake: its mark when it was read, and what was wrong."""
+        try:
+            notes = json.loads(self._path.read_bytes())
+            return {path: ([int(one) for one in mark], str(why)) for path, (mark, why) in notes.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+    def note(self, lake_path: str, why: str) -> None:
+        """Note that the pages of a file are damaged; notes of files that were replaced or removed are dropped."""
+        notes = self.read() | {lake_path: ([], why)}
+        kept = {}
+        for path, (mark, told) in notes.items():
+            try:
+                now = mark_of((self._lake / path).stat())
+            except OSError:
+                continue
+            if path == lake_path or mark == now:
+                kept[path] = (now, told)
+        files.write(self._path, json.dumps(kept).encode())
+
+
+def mark_of(found: os.stat_result) -> list[int]:
+    """The mark by which a file is known that was not replaced meanwhile."""
+    return [found.st_ino, found.st_size, found.st_mtime_ns]
+
+
+def faults(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, wanted: Iterable[Path], looked: Looked | None = None
+) -> dict[Path, FaultyFile]:
+    """The faulty ones among lake files that the ledger of a build file or a published one names, both halves of a pair.
+
+    Args:
+        connection: To the file with the ledger.
+        lake_root: Folder of the lake.
+        wanted: Absolute paths.
+        looked: The last look; files that were whole then and did not change have no footer read. None: all footers are
+            read.
+    """
+    root, looked = lake_root.resolve(), looked or Looked()
+    relative = {path: _name(root, path) for path in wanted}
+    paths = sorted({with_rows(path) for path in relative.values()})
+    known = {path: (size, count) for path, size, count in answer(connection, _EXPECTED, {"paths": paths})}
+    notes = Damaged(lake_root.parent).read()
+    found = {}
+    for path, name in relative.items():
+        size, count = known.get(with_rows(name), (None, None))
+        # DuckDB would read every file that a pattern finds
+        if not files.is_name(name) or _PATTERN.intersection(name):
+            found[path] = FaultyFile(name, "is not the name of a lake file", is_gone=True)
+            continue
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            found[path] = FaultyFile(name, "is gone", is_gone=True)
+            continue
+        except OSError as error:
+            found[path] = FaultyFile(name, f"cannot be read: {clause(error)}", is_gone=False)
+            continue
+        if (kind := files.not_a_file(status.st_mode)) is not None:
+            found[path] = FaultyFile(name, f"cannot be read: {kind}", is_gone=False)
+            continue
+        why = _noted(notes, name, status) or _fault(root, name, status, size, count, looked)
+        if why is not None:
+            found[path] = FaultyFile(name, why, is_gone=False)
+    return found
+
+
+def _name(root: Path, path: Path) -> str:
+    """Return the name of a file in the ledger: relative to the lake, or the full path outside it."""
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+
+
+def faulty_files(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list[FaultyFile]:
+    """Return the faulty files of a ledger, with the loads whose rows are in them.
+
+    Footers are read only of files that changed since the check of the last publication, or were faulty then.
+    """
+    query = (
+        "SELECT lake_path FROM loads WHERE compaction_id IS NULL AND row_count > 0 "
+        "UNION SELECT lake_path FROM compacted_files"
+    )
+    root, names = lake_root.resolve(), [path for (path,) in answer(connection, f"{query} ORDER BY 1")]
+    halves = [root / half for name in names for half in dict.fromkeys((name, with_bodies(name)))]
+    return with_parts(connection, faults(connection, lake_root, halves, Looked.last(connection)).values())
+
+
+def faulty(connection: duckdb.DuckDBPyConnection, lake_root: Path, lake_paths: Iterable[str]) -> dict[str, FaultyFile]:
+    """The faulty ones among files of the ledger by its own names, of two halves either. All footers are read."""
+    root, names = lake_root.resolve(), dict.fromkeys(lake_paths)
+    halves = {root / half for name in names for half in (name, with_bodies(name))}
+    found = faults(connection, lake_root, halves) if halves else {}
+    return {with_rows(file.lake_path): file for file in found.values()}
+
+
+def _noted(notes: Mapping[str, tuple[list[int], str]], name: str, status: os.stat_result) -> str | None:
+    mark, why = notes.get(name, ([], ""))
+    return f"is damaged: {why}" if mark == mark_of(status) else None
+
+
+def _fault(
+    root: Path, name: str, status: os.stat_result, size: int | None, row_count: int | None, looked: Looked
+) -> str | None:
+    """Return the fault of a regular file, by its size, then by its footer where that may have changed."""
+    halves = [half for half in (with_rows(name), with_bodies(with_rows(name))) if half != name]
+    total = status.st_size
+    for half in halves:
+        try:
+            total += (root / half).stat().st_size
+        except OSError:
+            total = -1  # the ledger has the bytes of both
+            break
+    is_as_told = size in (None, total)
+    if not is_as_told and not halves:
+        return f"has {status.st_size} bytes, and the ledger says {size}"
+    changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
+    is_known = looked.at_ns is not None and changed_ns < looked.at_ns - _MARGIN_NS and name not in looked.faulty
+    if is_as_told and is_known:
+        return None
+    if (why := _wrong_footer(root / name, row_count)) is not None:
+        return why
+    if is_as_told or total < 0 or any(_wrong_footer(root / half, row_count) for half in halves):
+        return None  # it is the other half
+    return f"and {halves[0].rpartition('/')[2]} have {total} bytes, and the ledger says {size}"
+
+
+def _wrong_footer(path: Path, row_count: int | None) -> str | None:
+    try:
+        found = read_footer(path).num_rows
+    except UNREADABLE as error:
+        return f"cannot be read as Parquet: {clause(error)}"
+    return None if row_count in (None, found) else f"holds {found} rows, and the ledger says {row_count}"
+
+
+def note_damaged(
+    connection: duckdb.DuckDBPyConnection, lake_root: Path, wanted: Sequence[Path], columns: Sequence[str] | None = None
+) -> list[FaultyFile]:
+    """Return the faulty ones of some lake files, after reading their data pages (of `columns` alone) as well.
+
+    Damage found in the data pages is noted.
+    """
+    if not (found := faults(connection, lake_root, wanted)):
+        for path in wanted:
+            try:
+                verify(path, columns)
+            except UNREADABLE as error:
+                if is_damage(error):
+                    Damaged(lake_root.parent).note(path.relative_to(lake_root.resolve()).as_posix(), str(error))
+        found = faults(connection, lake_root, wanted)
+    return [*found.values()]
+
+
+def with_parts(connection: duckdb.DuckDBPyConnection, found: Iterable[FaultyFile]) -> list[FaultyFile]:
+    """The files with the loads of a build file whose rows are in them, the newest first."""
+    by_name = {file.lake_path: file for file in found}
+    asked = {"paths": sorted({with_rows(name) for name in by_name})}
+    parts: dict[str, list[Part]] = {}
+    for path, *values in answer(connection, statement("read/parts"), asked) if by_name else ():
+        parts.setdefault(path, []).append(Part(*values))
+    return [
+        FaultyFile(file.lake_path, file.why, file.is_gone, tuple(parts.get(with_rows(name), ())))
+        for name, file in by_name.items()
+    ]

@@ -2,36 +2,39 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager, nullcontext
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
 
 from resources import datasets
-from resources.datasets import ARTICLE_CHANGES
+from resources.datasets import ARTICLE_CHANGES, Dataset
 from resources.tables import HOURS, LOADS, PROJECT_STATE, REJECTS, SNAPSHOTS, VISIBILITY_CHANGES
-from resources.warehouse.database.connect import answer
-from resources.warehouse.database.sql import FORMULAS, column_list, identifier, statement
+from resources.warehouse.database.connect import Connector, answer
+from resources.warehouse.database.sql import FORMULAS, column_list, identifier, quoted, statement
 from resources.warehouse.errors import QueryError
-from resources.warehouse.read import lookups
-from resources.warehouse.read.confined import confine, confined
-from resources.warehouse.read.faults import faulty_files
-from resources.warehouse.read.history import make_all_changes, window
+from resources.warehouse.read.lake_parts import make_all_changes, window
+from resources.warehouse.read.ledger import FaultyFile, faulty_files
 from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryResult, SummaryRow
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
-    from datetime import datetime
-    from pathlib import Path
-
-    from resources.datasets import Dataset
-    from resources.warehouse.database.connect import Connector
-    from resources.warehouse.errors import FaultyFile
-    from resources.warehouse.read.lookups import LookedUp, Page, Sampled
-
+#: DuckDB's table functions that only read or generate rows. Scalar functions, and macros of the published file, have no
+#: side effects.
+_READING = (
+    "(duckdb|parquet|pragma|read)_\\w+|generate_series|glob|json_each|json_tree|query_table|range|repeat|repeat_row|"
+    "sniff_csv|unnest"
+)
+_TABLE_FUNCTIONS = (
+    "SELECT lower(function_name) FROM duckdb_functions() WHERE database_name = 'system' GROUP BY ALL "
+    "HAVING bool_and(function_type IN ('table', 'pragma'))"
+)
+_EXPLAIN = re.compile(r"\s*EXPLAIN(\s+ANALYZE)?\b", re.IGNORECASE)
 _Row = TypeVar("_Row", CoverageRow, HourAudit, ProjectState, SummaryRow)
 
 
@@ -230,43 +233,6 @@ class Reader:
             )
             return _as_rows(HourAudit, connection, text, values)
 
-    def lookup_digests(self) -> frozenset[tuple[datetime, str]]:
-        """The loaded files of lookups, by the beginning of their run and their digest."""
-        return frozenset(self._build("SELECT source_at, digest FROM loads WHERE table_name = 'lookups'"))
-
-    def last_lookup_at(self, purpose: str) -> datetime | None:
-        """Return the time of the last lookup for this purpose."""
-        [(last,)] = self._build("SELECT max(looked_up_at) FROM lookups WHERE purpose = ?", [purpose])
-        return last  # type: ignore[no-any-return]
-
-    def lookups_since(self, moment: datetime, purpose: str | None = None) -> list[LookedUp]:
-        """The answers to lookups from a moment on, for one purpose or any."""
-        query = (
-            "SELECT project_id, asked_name, is_found, article_id, version_id, event_at FROM lookups "
-            "WHERE looked_up_at >= $moment AND ($purpose IS NULL OR purpose = $purpose)"
-        )
-        return [lookups.LookedUp(*row) for row in self._build(query, {"moment": moment, "purpose": purpose})]
-
-    def lookups_due(self, watched: Sequence[tuple[str, str]], now: datetime) -> list[Page]:
-        """Return the watched (project, title) pairs to look up.
-
-        These were never requested, have changed since, or have been unknown for a day.
-        """
-        with self._reading(published=False) as connection:
-            return lookups.due(connection, watched, now) if watched else []
-
-    def uncertain_pages(
-        self, projects: Sequence[str], namespaces: Sequence[int], limit: int, now: datetime
-    ) -> list[Page]:
-        """Pages that rejected lines and lost hours made uncertain, the likeliest to have changed first."""
-        with self._reading(published=False) as connection:
-            return lookups.uncertain(connection, projects, namespaces, limit, now)
-
-    def sampled_pages(self, projects: Sequence[str], namespaces: Sequence[int], count: int) -> list[Sampled]:
-        """Pages of `articles` by chance, of projects and namespaces without a gap."""
-        with self._reading(published=False) as connection:
-            return lookups.sample(connection, projects, namespaces, count)
-
     def sql(self, query: str, parameters: Sequence[Any] = (), *, is_confined: bool = False) -> QueryResult:
         """Query the published file; `parameters` fill the `?` of the query.
 
@@ -346,3 +312,60 @@ class Open(Reader):
 
     def _reading(self, *, published: bool) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         return nullcontext(self._connection) if published else super()._reading(published=False)
+
+
+def confine(connection: duckdb.DuckDBPyConnection, folders: Iterable[Path]) -> None:
+    """Close everything but what is attached and the files below these folders, until the connection ends.
+
+    Large queries still spill: DuckDB adds its folder for temporary files itself.
+    """
+    paths = ", ".join(quoted(str(folder)) for folder in folders)
+    connection.execute(f"SET allowed_directories = [{paths}]")
+    connection.execute("SET enable_external_access = false")
+    connection.execute("SET lock_configuration = true")
+
+
+def confined(connection: duckdb.DuckDBPyConnection, query: str) -> str:
+    """The query in the form in which it cannot write.
+
+    DuckDB's own settings do not distinguish reading from writing, and a `SELECT` of DuckDB 2 can write: in a `WITH`,
+    and through table functions that run SQL from a text. So a query runs as a subquery, in which DuckDB itself refuses
+    everything that writes, and only table functions that read are accepted.
+
+    Raises:
+        QueryError: It is not one query. Nothing was done.
+        duckdb.Error: It is not SQL.
+    """
+    statements = duckdb.extract_statements(query)
+    text = statements[0].query.strip("; \t\r\n") if len(statements) == 1 else ""
+    explain = found.group() if (found := _EXPLAIN.match(text)) else ""
+    text = text.removeprefix(explain)
+    [(serialised,)] = connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [text]).fetchall()
+    tree = json.loads(serialised)
+    # DuckDB serialises queries alone
+    if tree["error"] or len(statements) != 1:
+        kinds = ", ".join(statement.type.name for statement in statements) or "nothing"
+        raise QueryError(
+            "Only one query (SELECT, FROM, WITH, DESCRIBE, SHOW, SUMMARIZE, EXPLAIN) is answered, and this is "
+            f"{kinds}. Nothing was done. PIVOT needs its values: PIVOT … ON column IN (…). `wme sql --allow-files` "
+            "runs all statements."
+        )
+    names = {name for name in _functions(tree) if not re.fullmatch(_READING, name)}
+    of_tables = {name for (name,) in connection.execute(_TABLE_FUNCTIONS).fetchall()} if names else set()
+    if refused := sorted(names & of_tables):
+        raise QueryError(
+            f"{refused[0]}() is none of the table functions that only read, so the query was refused. Nothing was "
+            "done. `wme sql --allow-files` runs it."
+        )
+    return f"{explain} FROM ({text}\n)".lstrip()
+
+
+def _functions(node: Any) -> Iterator[str]:
+    """The names of all functions in a serialised query, in small letters."""
+    if isinstance(node, dict):
+        if isinstance(name := node.get("function_name"), str):
+            yield name.lower()
+        node = list(node.values())
+    if isinstance(node, list):
+        for one in node:
+            yield from _functions(one)

@@ -28,33 +28,25 @@ all rows of its project, so the project is rebuilt: neither titles nor pages rea
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import duckdb
 
 from resources.datasets import LOOKUPS, Family, datasets
 from resources.files import UnusableFileError
 from resources.tables import ARTICLES
-from resources.warehouse.database.connect import answer
+from resources.warehouse.database.connect import Build, answer
 from resources.warehouse.database.sql import STATE, column_list, filled, quoted, statement, transaction
 from resources.warehouse.database.workarounds import is_exhausted, memory_limit
-from resources.warehouse.errors import LakeFileError, named
+from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load.files import retire, supersede
 from resources.warehouse.load.hours import hide_same_revisions
-from resources.warehouse.read.faults import note_damaged
-from resources.warehouse.read.history import make_all_changes, window
-from resources.warehouse.read.lake_parts import lake_parts
+from resources.warehouse.read.lake_parts import LakePart, lake_parts, make_all_changes, window
+from resources.warehouse.read.ledger import named, note_damaged
 from resources.warehouse.read.reading import of_projects
 from resources.warehouse.records import Applied
 from resources.warehouse.state.pending import applied_to, find_pending, mark_applied, one_number
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from resources.warehouse.database.connect import Build
-    from resources.warehouse.read.lake_parts import LakePart
-
 
 #: A row of `articles` as it competes, and its place there.
 _LIVING = (

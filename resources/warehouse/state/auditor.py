@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
-from resources.datasets import Family
-from resources.tables import ARTICLES, ENTITIES
+import duckdb
+
+from resources.datasets import Dataset, Family
+from resources.tables import ARTICLES, ENTITIES, Table
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import filled, identifier, statement
 from resources.warehouse.read.lake_parts import lake_parts
 from resources.warehouse.state.entities import with_rule
 from resources.warehouse.state.pending import applied_to
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime
-    from pathlib import Path
-
-    import duckdb
-
-    from resources.datasets import Dataset
-    from resources.tables import Table
 
 #: Rows whose keys are compared at a time: what is in memory meanwhile is bounded, some 200 MB.
 ROWS_AT_A_TIME = 2_000_000

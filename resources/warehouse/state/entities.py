@@ -16,20 +16,16 @@ be missing only if its file was loaded again; then the other rows of these entit
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from datetime import datetime
+
+import duckdb
 
 from resources.datasets import Family
 from resources.tables import ENTITIES
+from resources.warehouse.database.connect import Build
 from resources.warehouse.database.sql import column_list, filled, statement, transaction
 from resources.warehouse.records import AppliedEntities
 from resources.warehouse.state.pending import applied_to, find_pending, mark_applied, one_number
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    import duckdb
-
-    from resources.warehouse.database.connect import Build
 
 #: The one total order of states.
 NEWEST_FIRST = (

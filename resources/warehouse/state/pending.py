@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from datetime import datetime
 
-from resources.datasets import datasets
+import duckdb
+
+from resources.datasets import Family, datasets
+from resources.tables import Table
 from resources.warehouse.database.connect import raise_revision
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime
-
-    import duckdb
-
-    from resources.datasets import Family
-    from resources.tables import Table
 
 
 def applied_to(state: Table, family: Family | None = None) -> tuple[str, ...]:

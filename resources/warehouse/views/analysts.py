@@ -10,22 +10,18 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+
+import duckdb
 
 from resources import datasets, tables
 from resources.warehouse.database import schema
 from resources.warehouse.database.schema import comments
 from resources.warehouse.database.sql import column_list, identifier, quoted, sql_type, statement, transaction
-from resources.warehouse.read.faults import VIEWS
 from resources.warehouse.read.lake_parts import derived
+from resources.warehouse.read.ledger import VIEWS
 from resources.warehouse.state.entities import ENTITIES_AT, with_rule
 from resources.warehouse.views.lake import frames
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import duckdb
-
 
 #: The bodies of the entities of today.
 _TODAY = (

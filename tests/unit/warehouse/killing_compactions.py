@@ -16,7 +16,8 @@ from resources.engine import Engine
 from resources.lake import Layout
 from resources.lake.parquet import sorting, writer
 from resources.warehouse import Warehouse
-from resources.warehouse.compaction import ledger, window
+from resources.warehouse.compaction import commit as ledger
+from resources.warehouse.compaction import window
 
 
 def die(*_args, **_more):

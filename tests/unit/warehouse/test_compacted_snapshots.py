@@ -19,7 +19,7 @@ from resources import datasets
 from resources.engine import Engine
 from resources.lake import LakeError, Layout
 from resources.warehouse import LakeFileError, Warehouse
-from resources.warehouse.compaction.versions import VersionMerge
+from resources.warehouse.compaction.plan import VersionMerge
 from resources.warehouse.database.connect import answer
 from resources.warehouse.views.lake import make_views, sources
 from tests.builds import looking

@@ -31,7 +31,7 @@ from resources.lake.parquet import sorting
 from resources.lake.parquet.writer import ParquetFile
 from resources.lake_files import CompactedFile
 from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError
-from resources.warehouse.compaction.spans import SPANS, Unit, merges
+from resources.warehouse.compaction.plan import SPANS, Unit, merges
 from resources.warehouse.database.connect import answer
 from tests.builds import NO_BAR, looking
 

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from resources.warehouse import QueryError, Warehouse
-from resources.warehouse.read.confined import confine, confined
+from resources.warehouse.read.reading import confine, confined
 
 #: Ways out; `{lake}` is the folder of the lake, `{outside}` a folder beside the data folder with a file `secret.txt`.
 READING = [

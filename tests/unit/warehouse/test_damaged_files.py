@@ -15,8 +15,8 @@ from resources.files import UnusableFileError
 from resources.lake import Layout
 from resources.storage import read_footer
 from resources.warehouse import LakeFileError, QueryError, named
-from resources.warehouse.read import faults as faults_
-from resources.warehouse.read.faults import Looked, faults
+from resources.warehouse.read import ledger as faults_
+from resources.warehouse.read.ledger import Looked, faults
 
 
 def fill(lake, warehouse, hours=3):

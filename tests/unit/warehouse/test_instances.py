@@ -7,7 +7,7 @@ import os
 import duckdb
 import pytest
 
-from resources.warehouse.database.instances import NAME, Instances
+from resources.warehouse.database.sql import NAME, Instances
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from resources.tables import MACROS
-from resources.tables.questions import ACTIVITY
+from resources.tables.views import ACTIVITY
 from resources.warehouse import QueryError
 
 

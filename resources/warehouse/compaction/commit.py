@@ -1,49 +1,39 @@
-"""Compactions in the ledger: finding, preparing and committing them.
+"""Compactions in the ledger: preparing and committing them.
 
 No lock is held while files are rewritten. The commit compares the inputs of the compaction with the loaded data. An
 hour that was loaded again in the meantime keeps its own file, and its rows in the compacted file are masked. A version
-of a snapshot is committed completely or not at all.
+of a snapshot is committed completely or not at all. Rows that are masked in it depend only on its files, so they are
+left out for good.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import duckdb
 import pyarrow as pa
 
-from resources.datasets import Family, datasets
+from resources.datasets import Dataset
 from resources.datasets.paths import with_bodies
 from resources.lake_files import COMPACTED, CompactedFile, CompactionSource
 from resources.storage import LOCAL
 from resources.tables import TIMESTAMP
 from resources.tables.declaration import version_of
-from resources.warehouse.compaction import versions
-from resources.warehouse.compaction import window as windows
-from resources.warehouse.compaction.spans import FILE_BYTES, Merge, Unit, merges
-from resources.warehouse.compaction.versions import VersionMerge
+from resources.warehouse.compaction.plan import Merge, VersionMerge
 from resources.warehouse.compaction.window import leave
-from resources.warehouse.database.connect import answer, raise_revision
+from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import statement, transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load.files import retire
-from resources.warehouse.read.history import window
+from resources.warehouse.read.lake_parts import window
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-
-    import duckdb
-
-    from resources.datasets import Dataset
-    from resources.warehouse.compaction.window import Moved
-    from resources.warehouse.database.connect import Build
-
-    #: Values of the columns that an archive knows (`Dataset.given`): an hour, project and namespace, or a snapshot's
-    #: version and these.
-    Part = tuple[Any, ...]
+#: Values of the columns that an archive knows (`Dataset.given`): an hour, project and namespace, or a snapshot's
+#: version and these.
+Part = tuple[Any, ...]
 
 #: Raised whenever the same files would be rewritten in another way.
 _VERSION = 4
@@ -91,6 +81,13 @@ WHERE loads.table_name = $table
   AND loads.digest = part.digest
   AND loads.compaction_id IS NOT DISTINCT FROM part.compaction_id
   AND (loads.compaction_id IS NOT NULL OR loads.applied_at IS NOT NULL OR loads.batch_hour >= $window)
+"""
+_TAKE_VERSION = """
+UPDATE loads SET compaction_id = $compaction_id
+WHERE (table_name, source_at, project_id, namespace_id) IN (
+  SELECT (table_name, source_at, project_id, namespace_id) FROM snapshots
+  WHERE (table_name, snapshot_id, snapshot_version) = ($table, $snapshot_id, $snapshot_version)
+)
 """
 # Parts that were loaded again meanwhile, or dropped.
 _HIDE_GIVEN_UP = """
@@ -143,54 +140,6 @@ class Committed:
     given_up_count: int
 
 
-def compactions(build: Build, *of: Dataset) -> list[tuple[Dataset, Merge | VersionMerge]]:
-    """Return the due compactions of datasets, newest first in each."""
-    return [(one, merge) for one in of for merge in _planned(build.connection, one, build.now)]
-
-
-def _planned(
-    connection: duckdb.DuckDBPyConnection, dataset: Dataset, now: datetime, file_bytes: int = FILE_BYTES
-) -> list[Merge] | list[VersionMerge]:
-    if dataset.family is Family.SNAPSHOT:
-        return versions.planned(connection, dataset, file_bytes)
-    rows = answer(connection, statement("compaction/units"), {"table": dataset.name})
-    return merges((Unit(*row) for row in rows), now, file_bytes=file_bytes)
-
-
-def movable_changes(build: Build, before: datetime | None = None) -> Moved | None:
-    """Return the hours before a moment (default: settled months) that may leave the build file, or None."""
-    hours = windows.movable(build.connection, before or windows.settled(build.now), _waiting(build))
-    return windows.together(hours)
-
-
-def move_window(build: Build, before: datetime | None = None) -> Moved | None:
-    """Remove changes of hours before a moment from the build file, in one transaction.
-
-    The default moment is the end of the settled months. From then on these changes are read from compacted files. At
-    most some hundred thousand rows leave at a time, unless a single hour has more, so that no hourly load waits long.
-    None: no changes may leave. Changes that `articles` has not applied stay, and so do hours that wait for a compaction
-    and all hours after them.
-
-    Raises:
-        LakeFileError: A compacted file is gone, or does not hold what the ledger says; nothing was changed.
-    """
-    before = before or windows.settled(build.now)
-    return windows.move(build.connection, build.lake_root, before, _waiting(build))
-
-
-def _waiting(build: Build) -> frozenset[datetime]:
-    """Hours of which changes are to be compacted that never were."""
-    return frozenset(
-        unit.first_hour
-        for dataset in datasets(Family.HOURLY)
-        if dataset.leaves_warehouse
-        for merge in _planned(build.connection, dataset, build.now)
-        if isinstance(merge, Merge)
-        for unit in merge.units
-        if unit.span is None
-    )
-
-
 def prepare_compaction(build: Build, merge: Merge | VersionMerge, dataset: Dataset) -> Prepared:
     """Return the current files of a compaction, and their rows to leave out."""
     find = _of_version if isinstance(merge, VersionMerge) else _of_hours
@@ -205,11 +154,23 @@ def prepare_compaction(build: Build, merge: Merge | VersionMerge, dataset: Datas
 def _of_version(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: VersionMerge
 ) -> tuple[list[CompactionSource], dict[Part, tuple[str, str | None, int]]]:
-    found = versions.loaded(connection, dataset, merge)
-    if found is None:
+    """The files of a version that have rows; none if it was dropped or is compacted."""
+    rows = answer(connection, statement("compaction/version"), _key(dataset, merge))
+    if not rows:
         return [], {}
-    part = (merge.snapshot_id, merge.snapshot_version, found.project_id, found.namespace_id)
-    return [CompactionSource(*file) for file in found.files], {part: (found.digest, None, found.row_count)}
+    digest = hashlib.sha256(" ".join(digest for *_, digest, _, _ in rows).encode()).hexdigest()
+    row_count = sum(count - duplicates for _, count, duplicates, *_ in rows)
+    part = (merge.snapshot_id, merge.snapshot_version, *rows[0][-2:])
+    inputs = [CompactionSource(path, count, tuple(passed)) for path, count, _, passed, *_ in rows if count]
+    return inputs, {part: (digest, None, row_count)}
+
+
+def _key(dataset: Dataset, merge: VersionMerge) -> dict[str, str]:
+    return {
+        "table": dataset.name,
+        "snapshot_id": merge.snapshot_id,
+        "snapshot_version": merge.snapshot_version,
+    }
 
 
 def _of_hours(
@@ -277,8 +238,7 @@ def commit_compaction(
     merge = prepared.merge
     with transaction(connection):
         if isinstance(merge, VersionMerge):
-            digests = [digest for digest, _, _ in prepared.parts.values()]
-            taken = sum(versions.take(connection, dataset, merge, digest, prepared.digest) for digest in digests)
+            taken = _take_version(connection, dataset, merge, prepared)
         else:
             taken = _take_hours(connection, dataset, merge, prepared, [file.lake_path for file in files])
         connection.executemany(
@@ -298,6 +258,18 @@ def commit_compaction(
     return Committed(taken, len(prepared.parts) - taken)
 
 
+def _take_version(
+    connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: VersionMerge, prepared: Prepared
+) -> int:
+    """Switch a version to the new files; return 0, and change nothing, if other files of it are loaded meanwhile."""
+    _, parts = _of_version(connection, dataset, merge)
+    if not parts or parts != prepared.parts:
+        return 0
+    connection.execute(_TAKE_VERSION, _key(dataset, merge) | {"compaction_id": prepared.digest})
+    _forget_left_out(connection, prepared.digest)
+    return 1
+
+
 def _take_hours(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge, prepared: Prepared, paths: Sequence[str]
 ) -> int:
@@ -313,8 +285,20 @@ def _take_hours(
     known = window(connection) if dataset.leaves_warehouse else None
     first_hour = merge.first_hour if known is None else known.first_hour
     [(taken,)] = connection.execute(_TAKE, values | {"window": first_hour}).fetchall()
-    versions.show_left_out(connection, prepared.digest)
+    _forget_left_out(connection, prepared.digest)
     connection.execute(_HIDE_GIVEN_UP, values | {"paths": list(paths)})
     if merge.first_hour < first_hour:
         leave(connection, merge.first_hour, min(first_hour, merge.end_hour))
     return int(taken)
+
+
+def _forget_left_out(connection: duckdb.DuckDBPyConnection, compaction_id: str) -> None:
+    """Delete the notes of repeated rows in the original files of a compaction, inside a transaction.
+
+    The new files do not contain these rows.
+    """
+    connection.execute(
+        "DELETE FROM internal.hidden_rows WHERE reason = 'repeated' "
+        "AND lake_path IN (SELECT lake_path FROM loads WHERE compaction_id = ?)",
+        [compaction_id],
+    )

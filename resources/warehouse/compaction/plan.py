@@ -1,21 +1,23 @@
-"""Lengths of time whose files are compacted together: what follows from the ledger alone, as arithmetic.
+"""Choice of what is compacted together: hours by spans of the calendar, and the versions of snapshots.
 
-Files are merged into ever longer spans, from an hour to a month, so that there are some dozens of them at any time, and
-no row is written again more than once for each length. Only what makes the number of files smaller is done: files of
-the greatest size are left as they are.
+Files of hours are merged into ever longer spans, from an hour to a month, so that there are some dozens of them at any
+time, and no row is written again more than once for each length. All files of a version become few, whole or not at
+all. Only what makes the number of files smaller is done: files of the greatest size are left as they are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from resources.datasets import Dataset, Family
+from resources.datasets.paths import short
 from resources.formatting import hour_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+from resources.warehouse.database.connect import Build, answer
+from resources.warehouse.database.sql import statement
 
 _HOUR: Final = timedelta(hours=1)
 #: An hour may be loaded again as long as the service keeps it.
@@ -24,6 +26,16 @@ SETTLED: Final = timedelta(hours=50)
 _FEW: Final = 3
 #: No file is started after so many bytes.
 FILE_BYTES: Final = 1_000_000_000
+# The versions of snapshots whose rows are in the files of their archives, the one loaded last first.
+_VERSIONS = """
+SELECT snapshot_id, snapshot_version, count(*) AS file_count, CAST(sum(lake_bytes) AS BIGINT) AS lake_bytes
+FROM (SELECT * EXCLUDE (row_count, duplicate_count, applied_at) FROM snapshots) AS version
+JOIN (SELECT * EXCLUDE (loaded_at) FROM loads WHERE row_count > 0 AND compaction_id IS NULL) AS file
+  USING (table_name, source_at, project_id, namespace_id)
+WHERE table_name = $table
+GROUP BY ALL
+ORDER BY any_value(loaded_at) DESC, snapshot_id, snapshot_version
+"""
 
 
 @dataclass(frozen=True)
@@ -127,6 +139,50 @@ class Merge:
     def file_count(self) -> int:
         """Files to read."""
         return sum(unit.file_count for unit in self.units)
+
+
+@dataclass(frozen=True)
+class VersionMerge:
+    """The files of a version, to be compacted together.
+
+    Attributes:
+        file_count: Files to read.
+        lake_bytes: Bytes to read.
+    """
+
+    snapshot_id: str
+    snapshot_version: str
+    file_count: int
+    lake_bytes: int
+
+    #: In `compacted_files`.
+    span = "snapshot"
+    first_hour = None
+    end_hour = None
+
+    @property
+    def name(self) -> str:
+        """Prefix of the names of its files."""
+        return self.snapshot_id
+
+    @property
+    def label(self) -> str:
+        """Name for messages."""
+        return f"version {short(self.snapshot_version)} of {self.snapshot_id}"
+
+
+def compactions(build: Build, *of: Dataset) -> list[tuple[Dataset, Merge | VersionMerge]]:
+    """Return the due compactions of datasets, newest first in each."""
+    return [(one, merge) for one in of for merge in planned(build, one)]
+
+
+def planned(build: Build, dataset: Dataset) -> list[Merge] | list[VersionMerge]:
+    """Return the due compactions of a dataset, of versions the one loaded last first."""
+    asked = {"table": dataset.name}
+    if dataset.family is Family.SNAPSHOT:
+        found = (VersionMerge(*row) for row in answer(build.connection, _VERSIONS, asked))
+        return [merge for merge in found if is_worth(merge.file_count, merge.lake_bytes, FILE_BYTES)]
+    return merges((Unit(*row) for row in answer(build.connection, statement("compaction/units"), asked)), build.now)
 
 
 def merges(units: Iterable[Unit], now: datetime, *, file_bytes: int = FILE_BYTES) -> list[Merge]:

@@ -86,10 +86,7 @@ def targets(archive: Archive, layout: Layout, digest: str) -> tuple[Path, Path]:
 
 
 def find_conversion(
-    archive: Archive,
-    layout: Layout,
-    bodies: frozenset[str] | None = None,
-    record_bytes_max: int = RECORD_BYTES_MAX,
+    archive: Archive, layout: Layout, bodies: frozenset[str] | None = None, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> ConvertedFile | None:
     """Return the earlier conversion of an archive, from the file's own metadata; None if there is none like this.
 

@@ -88,11 +88,7 @@ ENTITY_BODIES = Table(
     "entity_bodies",
     "Labels, descriptions, aliases, sitelinks and statements of every kept update and snapshot, as served; join "
     "`entities` on project_id, entity_id, event_at and source_at.",
-    (
-        *(ENTITY_CHANGES[name] for name in ("project_id", "namespace_id", "entity_id", "event_at")),
-        SOURCE_AT,
-        *_BODIES,
-    ),
+    (*(ENTITY_CHANGES[name] for name in ("project_id", "namespace_id", "entity_id", "event_at")), SOURCE_AT, *_BODIES),
     key=("project_id", "entity_id", "event_at", "source_at"),
 )
 _LANGUAGE_ID = Column("language_id", TEXT, "Language code, for example en or zh-hant.", required=True)

@@ -202,11 +202,7 @@ PROJECT_STATE = Table(
             "Earliest exact moment: just after newest_event_at of the oldest kept snapshot from which hours follow "
             "unbroken. Exact means: complete as far as the service's files are. Null without a snapshot.",
         ),
-        Column(
-            "exact_until_at",
-            TIMESTAMP,
-            "End of the last hour of that unbroken run. Null without a snapshot.",
-        ),
+        Column("exact_until_at", TIMESTAMP, "End of the last hour of that unbroken run. Null without a snapshot."),
         Column("reason", TEXT, "Why no moment is exact, and the command that helps; null: there is an exact range."),
         Column(
             "absent_count",
@@ -235,9 +231,6 @@ PROJECT_STATE = Table(
 ABOUT = Table(
     "about",
     "What this file is: service, licence and attribution, versions, when it was published.",
-    (
-        Column("name", TEXT, "Name of the fact.", required=True),
-        Column("value", TEXT, "The answer.", required=True),
-    ),
+    (Column("name", TEXT, "Name of the fact.", required=True), Column("value", TEXT, "The answer.", required=True)),
     key=("name",),
 )

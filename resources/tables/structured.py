@@ -184,11 +184,4 @@ CITATIONS_PER_PAGE = Table(
     key=("project_id", "article_id"),
 )
 #: Tables that are derived from the bodies, in the order of their creation.
-STRUCTURED_VIEWS = (
-    INFOBOX_FIELDS,
-    SECTIONS,
-    ARTICLE_REFERENCES,
-    ARTICLE_TABLES,
-    ARTICLE_LINKS,
-    CITATIONS_PER_PAGE,
-)
+STRUCTURED_VIEWS = (INFOBOX_FIELDS, SECTIONS, ARTICLE_REFERENCES, ARTICLE_TABLES, ARTICLE_LINKS, CITATIONS_PER_PAGE)

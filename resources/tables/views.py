@@ -81,10 +81,7 @@ MOST_EDITED = Table(
 NEWEST_ARTICLES = Table(
     "newest_articles",
     "Current pages by the moment of their first revision, newest first.",
-    (
-        *_PAGE,
-        *(ARTICLES[name] for name in ("created_at", "event_at", "editor_name", "size_bytes", "abstract", "url")),
-    ),
+    (*_PAGE, *(ARTICLES[name] for name in ("created_at", "event_at", "editor_name", "size_bytes", "abstract", "url"))),
     key=("project_id", "article_id"),
 )
 DELETED_ARTICLES = Table(
@@ -218,9 +215,7 @@ MACROS = (
         "text). Where only the case of the title differs, the error names the existing titles.",
     ),
     Macro(
-        "changes_between",
-        ("since", "until"),
-        "Changes with since <= event_at < until, oldest first, each event once.",
+        "changes_between", ("since", "until"), "Changes with since <= event_at < until, oldest first, each event once."
     ),
     Macro(
         "find_article",

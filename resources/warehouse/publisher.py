@@ -318,11 +318,7 @@ class Publisher(Reader):
         return found
 
     def _write(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        found: Sources,
-        facts: Mapping[str, Any],
-        about: Mapping[str, str],
+        self, connection: duckdb.DuckDBPyConnection, found: Sources, facts: Mapping[str, Any], about: Mapping[str, str]
     ) -> None:
         """Write views, facts and `about` in one transaction: each by itself would wait for the disk."""
         shown = {**about, **_lake_facts(facts["lake_root"], found)}
@@ -339,11 +335,7 @@ class Publisher(Reader):
 
 def _lake_facts(root: str, found: Sources) -> dict[str, str]:
     """The rows of `about` on the lake."""
-    return {
-        "lake_root": root,
-        "lake_file_count": str(found.count),
-        "missing_lake_file_count": str(len(found.missing)),
-    }
+    return {"lake_root": root, "lake_file_count": str(found.count), "missing_lake_file_count": str(len(found.missing))}
 
 
 def _state(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:

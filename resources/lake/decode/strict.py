@@ -20,10 +20,7 @@ from resources.lake_files import Drift
 NOTHING: Any = object()
 _INT64 = range(-(2**63), 2**63)
 _INT64_LENGTH = len(str(-(2**63)))
-_TIME = re.compile(
-    r"\d{4}-\d\d-\d\d([ T]\d\d(:?\d\d(:?\d\d(\.\d{1,6})?)?)?)?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?",
-    re.ASCII,
-)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d(:?\d\d(:?\d\d(\.\d{1,6})?)?)?)?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 #: From year 0, which Python lacks, to a year that has the same days.

@@ -158,7 +158,7 @@ def _of_version(
     rows = answer(connection, statement("compaction/version"), _key(dataset, merge))
     if not rows:
         return [], {}
-    digest = hashlib.sha256(" ".join(digest for *_, digest, _, _ in rows).encode()).hexdigest()
+    digest = hashlib.sha256(" ".join(digest for _, _, _, _, digest, *_ in rows).encode()).hexdigest()
     row_count = sum(count - duplicates for _, count, duplicates, *_ in rows)
     part = (merge.snapshot_id, merge.snapshot_version, *rows[0][-2:])
     inputs = [CompactionSource(path, count, tuple(passed)) for path, count, _, passed, *_ in rows if count]
@@ -166,11 +166,7 @@ def _of_version(
 
 
 def _key(dataset: Dataset, merge: VersionMerge) -> dict[str, str]:
-    return {
-        "table": dataset.name,
-        "snapshot_id": merge.snapshot_id,
-        "snapshot_version": merge.snapshot_version,
-    }
+    return {"table": dataset.name, "snapshot_id": merge.snapshot_id, "snapshot_version": merge.snapshot_version}
 
 
 def _of_hours(
@@ -203,11 +199,7 @@ def _of_hours(
 
 
 def commit_compaction(
-    build: Build,
-    prepared: Prepared,
-    files: Sequence[CompactedFile],
-    row_counts: Mapping[Part, int],
-    dataset: Dataset,
+    build: Build, prepared: Prepared, files: Sequence[CompactedFile], row_counts: Mapping[Part, int], dataset: Dataset
 ) -> Committed:
     """Switch loaded rows to compacted files, in one transaction.
 

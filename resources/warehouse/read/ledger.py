@@ -83,8 +83,7 @@ class Ledger:
         """Return the files of a dataset's hours of a day (UTC)."""
         start = datetime.combine(day, time(), UTC)
         return self._named(
-            "table_name = ? AND batch_hour >= ? AND batch_hour < ?",
-            [dataset.name, start, start + timedelta(days=1)],
+            "table_name = ? AND batch_hour >= ? AND batch_hour < ?", [dataset.name, start, start + timedelta(days=1)]
         )
 
     def of_snapshots(self, dataset: Dataset) -> Named:

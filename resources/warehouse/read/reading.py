@@ -67,11 +67,7 @@ def of_projects() -> list[str]:
         for table in (one.table, *one.native)
     ]
     states = {one.state.name for one in datasets.datasets() if one.state is not None} - {"articles"}
-    return [
-        *own,
-        *sorted(states),
-        *(table.name for table in (LOADS, HOURS, REJECTS, SNAPSHOTS, VISIBILITY_CHANGES)),
-    ]
+    return [*own, *sorted(states), *(table.name for table in (LOADS, HOURS, REJECTS, SNAPSHOTS, VISIBILITY_CHANGES))]
 
 
 class Reader:

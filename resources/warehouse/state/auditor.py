@@ -23,10 +23,7 @@ ROWS_AT_A_TIME = 2_000_000
 _TITLE = "replace(name, '_', ' ')"
 #: What there is once of each current state, and its digest.
 _KEYS = {
-    ARTICLES.name: (
-        ("project_id, article_id", "hash(project_id, article_id)"),
-        (f"project_id, {_TITLE}", "title_key"),
-    ),
+    ARTICLES.name: (("project_id, article_id", "hash(project_id, article_id)"), (f"project_id, {_TITLE}", "title_key")),
     ENTITIES.name: (("project_id, entity_id", "hash(project_id, entity_id)"),),
 }
 _OVERLOOKED = """

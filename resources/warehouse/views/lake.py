@@ -134,14 +134,7 @@ def _text_views() -> tuple[Table, ...]:
 
 def shown() -> tuple[Table, ...]:
     """The views that analysts see."""
-    return (
-        ARTICLES,
-        LEAVING.table.narrow,
-        _IN_LAKE.table.narrow,
-        *_text_views(),
-        *LIVE_VIEWS,
-        *STREAM_VIEWS,
-    )
+    return (ARTICLES, LEAVING.table.narrow, _IN_LAKE.table.narrow, *_text_views(), *LIVE_VIEWS, *STREAM_VIEWS)
 
 
 def frames() -> Iterator[str]:
@@ -207,10 +200,7 @@ def _queries(found: Sources) -> dict[str, str]:
     views = {
         "articles": ([f"SELECT {column_list(ARTICLES)} FROM internal.{ARTICLES.name}"], nulls(ARTICLES)),  # noqa: S608
         LEAVING.name: (_all_changes(found), nulls(LEAVING.table.narrow)),
-        _IN_LAKE.name: (
-            [part.select(_IN_LAKE.table.narrow) for part in of_snapshots],
-            nulls(_IN_LAKE.table.narrow),
-        ),
+        _IN_LAKE.name: ([part.select(_IN_LAKE.table.narrow) for part in of_snapshots], nulls(_IN_LAKE.table.narrow)),
         "snapshot_pages": ([part.select(ARTICLES) for part in of_snapshots], nulls(ARTICLES)),
         "snapshot_states": ([part.states() for part in of_snapshots], states),
         **{view.name: (texts[view.name], nulls(view)) for view in _text_views()},

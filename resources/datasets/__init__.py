@@ -1,10 +1,8 @@
 """The datasets: one declaration each, of the service's offer and the table it becomes.
 
-The rest follows from a declaration: requests and their quota, paths in archive and lake, conversion, ledger and loads,
-coverage and checks, Dagster assets, jobs and sensors, the dictionary, and the commands that list and fetch. Code for
-one dataset alone is elsewhere: the current articles, and the planning of chunks within a quota.
-
-This package is a leaf: it imports the tables alone.
+The rest follows from it: requests and their quota, paths, conversion, ledger and loads, coverage and checks, Dagster
+assets, jobs and sensors, the dictionary, and the commands that list and fetch. Code for one dataset alone is elsewhere:
+the current articles, and the planning of chunks within a quota. This package is a leaf: it imports the tables alone.
 """
 
 from __future__ import annotations

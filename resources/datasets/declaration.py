@@ -144,10 +144,7 @@ class Dataset:
         return Uniqueness(key, order)
 
     def scope(self, mirrored: Iterable[tuple[str, int]], *, wikidata: bool) -> tuple[tuple[str, int], ...]:
-        """Return the (project, namespace) pairs of this dataset to mirror.
-
-        `mirrored` are the pairs that the mirror has, and `wikidata` says whether it has Wikidata.
-        """
+        """Return the pairs of this dataset to mirror: those of the mirror, or its own if the mirror has Wikidata."""
         return tuple(mirrored) if not self.places else self.places if wikidata else ()
 
     def __post_init__(self) -> None:
@@ -336,8 +333,7 @@ def tables() -> tuple[Table, ...]:
 def also(*more: Dataset) -> Iterator[None]:
     """Declare further datasets within the context: all that is built in it includes them.
 
-    Raises:
-        ValueError: A table, or the folder of an archive, is another dataset's already.
+    Raises ValueError: a table, or the folder of an archive, is another dataset's already.
     """
     names = Counter(table.name for table in (*tables(), *(one.table for one in more)))
     folders = Counter(one.archive for one in (*_declared, *more) if one.family is not Family.LIST)

@@ -45,14 +45,9 @@ class LiveFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """One reading of the stream, from its beginning until its newest file; the counts cover all its files.
+    """One reading of the stream, from `began_at` until its newest file (`kept_at`); the counts cover all its files.
 
-    Attributes:
-        began_at: Start of the reading.
-        kept_at: Time at which its newest file was written.
-        connection_count: Parallel connections.
-        reconnect_count: Times that one of them was reopened.
-        too_long_count: Events that were longer than the longest record and were skipped.
+    `too_long_count` counts events that were longer than the longest record and were skipped.
     """
 
     began_at: datetime
@@ -69,12 +64,10 @@ class Run:
 
 @dataclass(frozen=True)
 class Step:
-    """A file of events.
+    """A file of events, with its counts and the position of the stream after it.
 
     Attributes:
         number: Number of the file; each new file has the next one.
-        path: The file.
-        row_count: Events in it.
         duplicate_count: Events that were received again and were skipped.
         other_count: Events of projects and namespaces that are not stored.
         reject_count: Lines that are no records or impossible events; they are in a separate file.
@@ -82,7 +75,6 @@ class Step:
         offsets: Next offset by partition, of all partitions that have ever had an event.
         highest: By partition, the offset after all events ever received and the moment since which it has differed from
             the next one. Below it, events are looked up among the stored ones.
-        published_at: Time of publication of the last event, by partition.
         since: Starting point of partitions that have never had an event.
         kept_since: Moment from which events are stored, by project and namespace. Empty: from the beginning for all.
         event_counts: Events stored since the stream began, by partition.
@@ -106,10 +98,7 @@ class Step:
 
     @property
     def kept_until(self) -> datetime:
-        """The moment until which all events are stored: that of the part that is furthest behind.
-
-        A part that has never had an event does not count.
-        """
+        """The moment until which all events are stored: that of the part with events that is furthest behind."""
         reached: dict[int, datetime] = {}
         for partition, moment in self.published_at.items():
             part = partition // _PARTITIONS_OF_A_PART
@@ -138,12 +127,7 @@ def facts_of(step: Step) -> str:
 
 
 def step_of(number: int, path: Path) -> Step:
-    """The step of a file, by what the file says of itself.
-
-    Raises:
-        ValueError: It says nothing, or is damaged.
-        OSError: It cannot be read.
-    """
+    """The step of a file, by its own metadata. Raises ValueError: there are none, or OSError: it cannot be read."""
     try:
         facts = json.loads(read_footer(path).metadata[METADATA_KEY.encode()])
         return Step(
@@ -210,9 +194,6 @@ def counting(files: Iterable[LiveFile]) -> list[LiveFile]:
 
 
 def files_of(folder: Path, since: datetime | None = None) -> list[LiveFile]:
-    """Return the files of the hours from `since` on (None: all), oldest first.
-
-    Files whose steps are in another file as well are left out.
-    """
+    """Return the files of the hours from `since` on (None: all) that count, oldest first."""
     hours = (of_hour for hour, of_hour in hour_folders(folder) if since is None or hour >= since)
     return counting(file for of_hour in hours for file in files_in(of_hour))

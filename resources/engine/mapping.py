@@ -45,13 +45,7 @@ def increments(advance: Callable[[float], None]) -> Callable[[float, float | Non
 
 
 class LineReporter:
-    """Says a plain line at the beginning, at most every `seconds` in between, and at the end.
-
-    Args:
-        say: where a line goes, for example a logger's `info`.
-        seconds: shortest time between two lines of one task.
-        clock: monotonic seconds.
-    """
+    """Calls `say` with a plain line at the beginning, at most every `seconds` in between, and at the end."""
 
     def __init__(
         self, say: Callable[[str], None], *, seconds: float = 5.0, clock: Callable[[], float] = time.monotonic
@@ -139,10 +133,7 @@ class Engine:
 
     @contextmanager
     def task(self, label: str, total: float, unit: str) -> Iterator[Callable[[float], None]]:
-        """Report progress of work of `total` units; nothing is reported if there are none.
-
-        Yields a function to call with each amount done.
-        """
+        """Report progress of work of `total` units, if any. Yields a function to call with each amount done."""
         if not total:
             yield _nobody
             return
@@ -163,9 +154,9 @@ class Engine:
         """Apply `function` to every item; outcomes come in the items' order.
 
         An item that raises does not stop the others: its outcome has the error. If `ends` returns True for an error,
-        all items that have not started get the same error without being tried. `workers` is the number of items at a
-        time; default: the engine's. An interrupt ends the waiting at once: items that have not started are dropped, and
-        running ones continue as long as the process does.
+        all items that have not started get it without being tried. `workers` (default: the engine's) is the number of
+        items at a time. An interrupt drops items that have not started; running ones continue as long as the process
+        does.
         """
         met: list[Exception] = []
 

@@ -1,7 +1,6 @@
-"""Archives become Parquet: layout, archive reader, converter, rejects, Parquet writer.
+"""Archives become Parquet: everything between the service's bytes on disk and typed files.
 
-Belongs here: everything between the service's bytes on disk and typed files. Does not belong here: fetching archives,
-and DuckDB.
+Fetching archives and DuckDB do not belong here.
 """
 
 from resources.lake import errors

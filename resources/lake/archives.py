@@ -15,10 +15,7 @@ from resources.tables import Table
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths below one data folder, and the storage of its lake.
-
-    `resources.datasets.paths` builds and parses the file names.
-    """
+    """The paths below one data folder, and the storage of its lake; `resources.datasets.paths` makes the file names."""
 
     root: Path
     storage: Storage = field(default=LOCAL, repr=False)
@@ -138,10 +135,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class LookupArchive(Archive):
-    """The answers about single pages of one project and namespace that one run received.
-
-    `source_at` is the moment at which that run began.
-    """
+    """The answers about single pages of a project and namespace that one run received, which began at `source_at`."""
 
     batch_hour: None = field(default=None, init=False)
     source_at: datetime
@@ -160,10 +154,9 @@ class LookupArchive(Archive):
 
 @dataclass(frozen=True)
 class SnapshotArchive(Archive):
-    """One archive of a snapshot: the complete snapshot, or one of its chunks.
+    """One archive of a snapshot, exported at `exported_at`: the complete snapshot, or one of its chunks.
 
-    `identifier` and `version` are the archive's, `snapshot_id` and `snapshot_version` the snapshot's. `exported_at`:
-    time of the export by the service.
+    `identifier` and `version` are the archive's, `snapshot_id` and `snapshot_version` the snapshot's.
     """
 
     batch_hour: None = field(default=None, init=False)

@@ -57,10 +57,7 @@ def digest_of(archive: Archive, bodies: frozenset[str] | None = None, record_byt
 
 
 def conversion_version(table: Table) -> str:
-    """Return a short version of how the archives of a table are converted.
-
-    It covers the declaration of the tables and the converter.
-    """
+    """Return a short version of the declaration of a table and the converter of its archives."""
     return hashlib.sha256(json.dumps(_made_by(table)).encode()).hexdigest()[:16]
 
 

@@ -1,10 +1,9 @@
 """Conversion of one archive to one Parquet file, and a second one for its rejects if there are any.
 
 The caller of `Converter.convert` decompresses, cuts blocks, and writes finished row groups in the order of the archive.
-The converter's workers build row groups from blocks: parse, encode, compress. All of this is native code and runs in
-parallel. One thread reads an archive and keeps about six workers busy. Several archives are decompressed in parallel by
-calls from several threads, which share the same workers and memory; `readers` of them keep all workers busy, however
-small the archives are.
+The converter's workers build row groups from blocks in parallel: parse, encode, compress. One thread reads an archive
+and keeps about six workers busy. Calls from several threads share the workers and memory; `readers` of them keep all
+workers busy, however small the archives are.
 """
 
 from __future__ import annotations
@@ -69,24 +68,18 @@ _READ_BYTES = 1 << 20
 
 
 def default_memory_bytes() -> int:
-    """Return the default memory of a converter: a quarter of the process's limit, at least 512 MiB.
-
-    If the limit is below a GiB, half of it.
-    """
+    """Return a quarter of the process's memory limit, at least 512 MiB, or half of a limit below a GiB."""
     usable = machine.memory_bytes()
     return max(usable // _SHARE, min(_LEAST_BYTES, usable // _LEFT))
 
 
 class Converter:
-    """Threads and memory that any number of conversions share. Its methods may be called from several threads at once.
-
-    Leaving the context ends the threads.
+    """Threads and memory that any number of conversions share, from any thread. Leaving the context ends the threads.
 
     Args:
         workers: Threads that build row groups. Default: one per core (see `machine`), as far as the memory allows.
-        memory_bytes: Bound for the process, however many archives it converts, if it does nothing else and no line is
-            longer than a block. A longer line takes up to LONG_LINE_FACTOR times its length more; there is one such
-            line at a time. Default: see `default_memory_bytes`.
+        memory_bytes: Bound for the process while it does nothing else. A line that is longer than a block takes up to
+            LONG_LINE_FACTOR times its length more; there is one such line at a time.
         level: zstd level.
         record_bytes_max: The longest line that is converted; longer ones are rejected.
 
@@ -127,10 +120,7 @@ class Converter:
 
     @property
     def readers(self) -> int:
-        """Number of archives to convert at a time.
-
-        There are enough to keep all workers busy with small archives: some are being opened, others flushed to disk.
-        """
+        """Archives to convert at a time, to keep all workers busy while some are being opened or flushed."""
         return 2 * self.workers + 1
 
     def __enter__(self) -> Self:
@@ -148,7 +138,7 @@ class Converter:
         bodies: frozenset[str] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> ConvertedFile:
-        """Convert one archive of article records into the lake.
+        """Convert one archive into the lake; `converted` is False if the very same conversion existed before.
 
         Args:
             archive: The archive on disk and the content that it must have.
@@ -156,15 +146,10 @@ class Converter:
             bodies: Body columns to keep, those of other tables aside; the others stay null. Default: all.
             progress: Called with the converted bytes of the archive, and its size.
 
-        Returns:
-            The converted file; `converted` is False if the very same conversion existed before.
-
         Raises:
             ArchiveError: The archive is damaged, cut off, empty, holds no records, or only those of another project.
-                Nothing was landed.
-            LakeError: The archive is missing, or the files could not be written (DiskFull among the reasons). Nothing
-                was landed.
-            ConversionError: The settings cannot be met, or the rows do not add up. Nothing was landed.
+            LakeError: The archive is missing, or the files could not be written (DiskFull among the reasons).
+            ConversionError: The settings cannot be met, or the rows do not add up. In each case nothing was landed.
         """
         known = find_conversion(archive, layout, bodies, self.record_bytes_max)
         return known or self._converted(archive, layout, bodies, progress)
@@ -179,11 +164,8 @@ class Converter:
     ) -> tuple[ConvertedFile, bool]:
         """Convert an archive like `convert`, but replace the files of an earlier conversion if one is damaged.
 
-        A damaged file is replaced by a rename, so that readers always see a complete file.
-
-        Returns:
-            The conversion, and True if a damaged file was replaced. Rows that were loaded from it may be damaged too:
-            load the new file.
+        A damaged file is replaced by a rename, so that readers always see a complete file. Return the conversion, and
+        True if a damaged file was replaced: rows that were loaded from it may be damaged too, so load the new file.
         """
         known = find_conversion(archive, layout, bodies, self.record_bytes_max)
         if known is not None and _is_whole(known, layout):

@@ -57,10 +57,8 @@ class Asked:
 class Journals:
     """The journals of one run, a file for each project and namespace. Safe for threads.
 
-    Args:
-        layout: Paths of the archive.
-        source_at: Start of the run, aware, to the second. Its microseconds make it differ from the start of any hour
-            and of any other run.
+    `source_at` is the start of the run, aware. Its microseconds make it differ from any hour's start and any other
+    run's.
     """
 
     def __init__(self, layout: Layout, source_at: datetime) -> None:
@@ -138,10 +136,7 @@ def archives(layout: Layout) -> Iterator[LookupArchive]:
 
 
 def _pack(root: Path, journal: Path, identifier: str, source_at: datetime) -> None:
-    """Pack the complete lines of a journal into an archive with a sidecar, and remove the journal.
-
-    The same journal gives the same bytes each time.
-    """
+    """Pack the complete lines of a journal into an archive, always the same bytes, and remove the journal."""
     size = _whole_lines(journal)
     if size:
         packed = journal.with_name(f".{journal.name}.tar.gz.tmp")

@@ -32,10 +32,7 @@ _UNTOUCHED = "Nothing of it was landed; fetch the list again."
 
 @dataclass(frozen=True)
 class ListConversion:
-    """The Parquet file of one list.
-
-    `converted` is False if the file existed before. `odd` names records that were left out.
-    """
+    """The Parquet file of one list. `converted` is False if it existed before; `odd` names records left out."""
 
     digest: str
     path: Path
@@ -46,16 +43,10 @@ class ListConversion:
 
 
 def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion:
-    """Convert one list into the lake.
+    """Convert one list, the service's response `raw`, into the lake.
 
-    Args:
-        dataset: Dataset of the list.
-        raw: The service's response: a JSON array of objects.
-        layout: Paths of the lake.
-
-    Raises:
-        ListError: The response is not such an array, or none of its records is as declared. Nothing was landed.
-        LakeError: The file could not be written.
+    Raises ListError: it is no JSON array of objects, or none is as declared; nothing was landed. Raises LakeError: the
+    file could not be written.
     """
     table, version = dataset.table, version_of(dataset.table)
     digest = hashlib.sha256(raw + _made_by(table).encode()).hexdigest()

@@ -97,14 +97,9 @@ class _Rejects:
 
 
 class LiveLake:
-    """The files of one stream. Only one process may write at a time; the caller ensures that.
+    """The files of one stream, in a folder `name` of the lake. The caller ensures that one process writes at a time.
 
-    Args:
-        layout: Paths of the lake.
-        name: Name of the folder below the lake, for example `live_changes`.
-        table: Table of the events.
-        bodies: Body columns to keep. Default: all.
-        scope: The projects and namespaces whose events are stored. Default: all.
+    `bodies`: body columns to keep. `scope`: the projects and namespaces whose events are stored. Default of both: all.
     """
 
     def __init__(
@@ -126,11 +121,7 @@ class LiveLake:
         self._continuity = Continuity(self.folder)
 
     def last(self) -> Step | None:
-        """The newest file; None: nothing is kept so far.
-
-        Raises:
-            LakeError: It cannot be read.
-        """
+        """The newest file; None: nothing is kept so far. Raises LakeError: it cannot be read."""
         if self._last is None and (files := files_of(self.folder)):
             self._last = _read(files[-1].last, files[-1].path)
         return self._last
@@ -138,8 +129,7 @@ class LiveLake:
     def begin(self, since: datetime, now: datetime) -> Step:
         """Return the newest file; if there is none, write the first one, without events, as the starting point.
 
-        Raises:
-            LakeError: It could not be read or written.
+        Raises LakeError: it could not be read or written.
         """
         if (last := self.last()) is not None:
             return last
@@ -221,10 +211,8 @@ class LiveLake:
         """Merge the newest files if several of equally many steps follow one another, else those of the hour before.
 
         Returns the new file; None if there was nothing to merge. The merged files stay for at least an hour, for
-        queries that have listed them, and are then deleted together.
-
-        Raises:
-            LakeError: One cannot be read, or the new one not be written; all stay as they are.
+        queries that have listed them, and are then deleted together. Raises LakeError: one cannot be read, or the new
+        one not be written; all stay as they are.
         """
         if (last := self.last()) is None:
             return None
@@ -330,11 +318,7 @@ def _not_merged(path: Path, error: Exception) -> LakeError:
 
 
 def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.Table]:
-    """The rows of some files in row groups of their own.
-
-    Raises:
-        LakeError: A file cannot be read.
-    """
+    """The rows of some files in row groups of their own. Raises LakeError: a file cannot be read."""
     held: list[pa.Table] = []
     rows = size = 0
     for path in paths:

@@ -187,11 +187,7 @@ def lines_file(rejects: Path) -> Path:
 
 
 def whole_line(layout: Layout, raw_path: str, raw_offset: int) -> Iterator[bytes]:
-    """The bytes of a long rejected line, without its line feed, a piece at a time.
-
-    Raises:
-        OSError: The file is not there, or is damaged.
-    """
+    """The bytes of a long rejected line, without line feed, in pieces. Raises OSError if they cannot be read."""
     unpacker, held = zlib.decompressobj(zlib.MAX_WBITS | 16), b""
     try:
         opened = layout.storage.open(files.within(layout.lake, raw_path))

@@ -143,19 +143,11 @@ _NAMES = ("event_partition", "event_offset", "event_id")
 
 @dataclass(frozen=True)
 class Continued:
-    """Continuation of a stream by the events of a step.
+    """Continuation of a stream by the events of a step: `is_new` masks the new ones, whose keys are `keys`.
 
-    Attributes:
-        is_new: Mask of the new events.
-        duplicate_count: Events that were received again.
-        offsets: As of `Step`.
-        highest: As of `Step`.
-        published_at: As of `Step`.
-        backward: The first partition that went back, with its old and new offsets; None: none did.
-        reset_count: Times that a partition went back.
-        forward: The first partition that jumped far ahead, with its old and new offsets; None: none did.
-        keys: Keys of the new events.
-        last: Offset of the last new event, by partition.
+    `offsets`, `highest` and `published_at` are as of `Step`, `last` is the offset of the last new event by partition.
+    `backward` and `forward` are the first partition that went back or jumped far ahead, with its old and new offsets;
+    `reset_count` counts those that went back.
     """
 
     is_new: pa.BooleanArray
@@ -171,11 +163,7 @@ class Continued:
 
 
 class Continuity:
-    """Recognizes repeated events. The knowledge of a step counts only after `landed` reports the step as stored.
-
-    Args:
-        folder: Folder of the stream's files.
-    """
+    """Recognizes repeated events of the stream in a folder; a step counts once `landed` reports it as stored."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -276,10 +264,7 @@ class Continuity:
         highest: Mapping[int, tuple[int, datetime]],
         now: datetime,
     ) -> set[int]:
-        """Return the keys of events that the files of the last days have.
-
-        Only events that may be in these files, and are not known from memory, are looked up.
-        """
+        """Return the keys of events in the files of the last days, of those that may be there and are not in memory."""
         until = dict(offsets)
         for partition, (offset, _) in highest.items():
             until[partition] = max(offset, until.get(partition, 0))
@@ -318,10 +303,7 @@ class Continuity:
 
 
 def _is_near(partition: int, offset: int, at: int, offsets: Mapping[int, int], newest: Mapping[int, int]) -> bool:
-    """Return True if an offset can follow the last one of its partition.
-
-    An offset of a new partition is compared with the furthest of the others.
-    """
+    """Return True if an offset can follow the last one of its partition (if new, of the furthest other one)."""
     if partition not in offsets and offsets:
         partition = max(offsets, key=offsets.__getitem__)
     if partition not in offsets:

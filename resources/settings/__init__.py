@@ -57,10 +57,8 @@ def unknown(environ: Mapping[str, str] | None = None) -> list[str]:
 def load_env_file() -> None:
     """Take the variables of the settings file into the environment, where that does not have them already.
 
-    The file is the one that WME_ENV_FILE names, by default the project's `.env`, which may be absent.
-
-    Raises:
-        SettingsError: The file is none, cannot be read, or is no text.
+    The file is the one that WME_ENV_FILE names, by default the project's `.env`, which may be absent. Raises
+    SettingsError: the file is none, cannot be read, or is no text.
     """
     path = env_file()
     if is_named := bool(os.environ.get(ENV_FILE)):
@@ -90,10 +88,7 @@ def load_env_file() -> None:
 def read_data(environ: Mapping[str, str] | None = None) -> Path:
     """Return the absolute data folder, for commands that need no other setting.
 
-    A relative path starts at the folder of the settings file.
-
-    Raises:
-        SettingsError: It cannot be used.
+    A relative path starts at the folder of the settings file. Raises SettingsError: it cannot be used.
     """
     environ = os.environ if environ is None else environ
     return _validated({"WME_DATA": text} if (text := environ.get("WME_DATA", "").strip()) else {}).data
@@ -107,14 +102,9 @@ def _validated(given: Mapping[str, str]) -> Settings:
 
 
 def read(environ: Mapping[str, str] | None = None, *, scoped: bool = True) -> Settings:
-    """The settings of an environment (default: this process's).
+    """The settings of an environment (default: this process's). Raises SettingsError: a value cannot be used.
 
-    Args:
-        environ: Variables.
-        scoped: The mirrored projects are needed. Without it, an account without WME_PROJECTS has none.
-
-    Raises:
-        SettingsError: A value cannot be used; nothing was touched.
+    With `scoped`, an account needs WME_PROJECTS; without it, an account without WME_PROJECTS has none.
     """
     environ = os.environ if environ is None else environ
     given = {name: text for name in NAMES if (text := environ.get(name, "").strip())}

@@ -1,7 +1,6 @@
 """Every setting, declared once: variable, default, bounds, what to write, and the description for people.
 
-Commands read them from the environment (`environment`), resources hold them, and the launchpad offers the numbers that
-a run may set (`resources.adapters`).
+Commands read them from the environment, resources hold them, and the launchpad offers the numbers that a run may set.
 """
 
 from __future__ import annotations
@@ -263,8 +262,7 @@ class Settings(BaseModel):
     def check(self) -> None:
         """Check the numbers that a run has set, in a copy of the settings.
 
-        Raises:
-            SettingsError: A number cannot be used; nothing was done.
+        Raises SettingsError: a number cannot be used; nothing was done.
         """
         try:
             type(self).model_validate(dict(self))
@@ -294,9 +292,7 @@ _FIELDS = dict(zip(NAMES, Settings.model_fields, strict=True))
 def sentence(fault: ErrorDetails, *, by_field: bool = False) -> str:
     """Return the sentence about an invalid value: its setting, the value, and a description of valid ones.
 
-    Args:
-        fault: Error of the model.
-        by_field: Name the field, as the launchpad does, instead of the variable.
+    `by_field`: name the field, as the launchpad does, instead of the variable.
     """
     name, *inner = map(str, fault["loc"])
     field = _FIELDS.get(name, name)

@@ -40,12 +40,7 @@ class SettingsError(MirrorError, ValueError):
 
 @dataclass(frozen=True)
 class Write:
-    """The advice for an invalid value of a setting.
-
-    Attributes:
-        words: Description of a valid value.
-        hidden: The value is not repeated, because people enter passwords and keys.
-    """
+    """The advice for an invalid value: a description of a valid one. A `hidden` value is not repeated."""
 
     words: str
     hidden: bool = False
@@ -91,10 +86,7 @@ def hook(secret: SecretStr) -> SecretStr:
 
 
 def host(text: str) -> tuple[str, int | None] | None:
-    """The name and port of a header `Host` or a setting, as they compare; None: not a host.
-
-    Default ports of HTTP are no port.
-    """
+    """The name and port (None: HTTP's own) of a header `Host` or a setting, as they compare; None: not a host."""
     found = re.fullmatch(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::(\d{1,5}))?", text.lower(), re.ASCII)
     if found is None:
         return None

@@ -1,11 +1,7 @@
-"""The tables: one declaration each, and everything else about them follows from it.
+"""The tables: one declaration each, with names, Arrow types, descriptions, keys, and the places of values in records.
 
-Belongs here: names, Arrow types, descriptions, keys, and for each column where its value is in the
-service's record. The Arrow schemas, the DuckDB tables with their comments, Dagster's column schemas, the checks
-and the data dictionary are all derived from these declarations.
-
-Does not belong here: reading, writing or converting anything. This package is a leaf: it imports pyarrow alone and
-may be imported by `lake`, `warehouse`, `assets` and the tests.
+The Arrow schemas, the DuckDB tables with their comments, Dagster's column schemas, the checks and the data dictionary
+follow from them. This package is a leaf: it imports pyarrow alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The warehouse: DuckDB holding what is loaded, the pages as they are now, and what analysts open.
 
-Belongs here: loading files of the lake, the current state, coverage, publishing, reading back. Does not belong here:
-fetching, converting, scheduling. The rooms, lowest first: `database`, `read`, `load`, `state` and `compaction`,
-`views`.
+Fetching, converting and scheduling do not belong here. Lowest first: `database`, `read`, `load`, `state` and
+`compaction`, `views`.
 """
 
 from __future__ import annotations

@@ -56,10 +56,7 @@ class Publication:
 
 
 def next_text(last: Publication | None, every: timedelta | None) -> str:
-    """Return the time of the next publication, for people.
-
-    `every` is the minimum interval: zero for every run, None for never without a request.
-    """
+    """Return the time of the next publication, for people. `every`: zero for each run, None for never unasked."""
     if every is None:
         return "only when asked for, by `wme publish` (WME_PUBLISH=off)"
     if not every or last is None:
@@ -105,11 +102,8 @@ class Publisher(Reader):
         """Publish what is loaded as a new `warehouse.duckdb`; nothing is written when it is published already.
 
         Pending data is applied first, under the same lock: another run may have loaded data since, and a page must not
-        be published with a row that no longer exists. `about` adds rows to the table `about`, for example the service.
-
-        Raises:
-            WarehouseBusyError: Another process held the build file for too long.
-            WarehouseFullError: Disk or memory ran out; the file that was published before stays.
+        be published with a row that no longer exists. `about` adds rows to the table `about`. Raises
+        WarehouseBusyError, or WarehouseFullError: disk or memory ran out; the file that was published before stays.
         """
         started, now = time.perf_counter(), self._clock()
         target = self._connector.published_path
@@ -169,10 +163,7 @@ class Publisher(Reader):
         return last is None or not timedelta(0) <= now - last.published_at < every
 
     def publication(self) -> Publication | None:
-        """Return the publication that analysts open now; None: there is none, or its file cannot be read.
-
-        It takes no lock.
-        """
+        """Return the publication that analysts open now, without a lock; None: there is none, or it cannot be read."""
         try:
             with self._connector.published() as connection:
                 query = "SELECT name, value FROM about WHERE name IN ('published_at', 'revision')"
@@ -195,10 +186,7 @@ class Publisher(Reader):
         """Update the paths of the published file's views after the data folder was moved, as publishing does.
 
         Only `warehouse.duckdb` and the lake are needed. Return the lake files found; None: there was nothing to do.
-
-        Raises:
-            NotPublishedError: nothing was published yet.
-            LakeFileError: no file of the lake is there; nothing was changed.
+        Raises NotPublishedError, or LakeFileError: no file of the lake is there; nothing was changed.
         """
         target, root = self._connector.published_path, str(self._lake_root.resolve())
         with self._replacing("mend the published file") as temporary:
@@ -227,8 +215,7 @@ class Publisher(Reader):
     def _replacing(self, purpose: str) -> Iterator[Path]:
         """Yield the name of the file that is to replace the published one, under the lock of publishing.
 
-        A file left there by a killed process is deleted before; a file left by a failure is deleted after, because it
-        would keep a full disk full.
+        One that a killed process or a failure has left is deleted: it would keep a full disk full.
         """
         target = self._connector.published_path
         with locked(self.data / "state" / "publish.lock", self._connector.lock_timeout, purpose):
@@ -339,10 +326,7 @@ def _lake_facts(root: str, found: Sources) -> dict[str, str]:
 
 
 def _state(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-    """Return the revision of the build file and a digest of its ledger.
-
-    The digest is needed because the revision of a rebuilt file starts from the beginning.
-    """
+    """Return the revision of the build file and a digest of its ledger: revisions of a rebuilt file begin anew."""
     [(revision, ledger)] = connection.execute(
         "SELECT revision, (SELECT CAST(bit_xor(hash(lake_path, loaded_at)) AS VARCHAR) FROM loads) FROM internal.meta"
     ).fetchall()

@@ -90,12 +90,7 @@ class SnapshotLoad:
 
 @dataclass(frozen=True)
 class HourStatus:
-    """The state of one hour of one project and namespace.
-
-    Attributes:
-        reason: The reason why it is not loaded, in a sentence.
-        checked_at: Time of the last request to the service; None: now.
-    """
+    """The state of one hour of one project and namespace; `checked_at` is when the service was asked (None: now)."""
 
     batch_hour: datetime
     project_id: str

@@ -119,8 +119,7 @@ class Warehouse(Publisher):
     def compacting(self) -> Iterator[None]:
         """Keep other processes from compacting the same files. Nobody else waits for this.
 
-        Raises:
-            WarehouseBusyError: Another process is compacting.
+        Raises WarehouseBusyError: another process is compacting.
         """
         with locked(self.data / "state" / "compact.lock", 0.0, "compact the lake"):
             yield

@@ -1,9 +1,7 @@
 """Work given to the workers of a Dask cluster, which see the same folder. The only place that knows Dask.
 
-Belongs here: a client of the scheduler that maps a function over calls, and the worker that runs them. Does not belong
-here: what the functions do. Dask's own dashboard, memory management and profiler are not used.
-
-Importing it raises ExtraMissingError where Dask is not installed.
+Dask's own dashboard, memory management and profiler are not used. Importing it raises ExtraMissingError where Dask is
+not installed.
 """
 
 from resources.engine.mapping import ExtraMissingError

@@ -73,13 +73,9 @@ class TimeLimits:
 
 
 class Cluster:
-    """A connection to a scheduler, opened at first use and reopened after a loss.
+    """A connection to a scheduler (`dask://host:port`), opened at first use and reopened after a loss.
 
-    Args:
-        address: `dask://host:port`.
-        versions: Versions that workers must share with this process, by name; others get no work.
-        folder: Shared with the workers.
-        limits: Time limits.
+    Workers share the folder with this process, and must have the same `versions`; others get no work.
     """
 
     def __init__(
@@ -105,10 +101,8 @@ class Cluster:
         """Run a function of a module over calls.
 
         Outcomes are returned in the order of the calls. `done` is called with each outcome as soon as it is there.
-
-        Raises:
-            EngineError: The cluster cannot be used, or was lost. Within the same connection, a cluster that was refused
-                is refused again at once.
+        Raises EngineError: the cluster cannot be used, or was lost. Within the same connection, a cluster that was
+        refused is refused again at once.
         """
         client, probe = self._connected()
         waiting, attempts = deque(calls), dict.fromkeys((call.key for call in calls), 0)

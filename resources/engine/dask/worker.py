@@ -68,10 +68,7 @@ def resource_of(versions: Mapping[str, str], *, alone: bool = False) -> str:
 
 
 def url(address: str) -> str:
-    """Return Dask's own form of an address.
-
-    Connections are encrypted if Dask's configuration names an authority (DASK_DISTRIBUTED__COMM__TLS__CA_FILE).
-    """
+    """Return Dask's form of an address, encrypted if its configuration names an authority (…TLS__CA_FILE)."""
     place = address.removeprefix("dask://")
     has_tls = dask.config.get("distributed.comm.tls.ca-file", None) or dask.config.get(
         "distributed.comm.require-encryption", None
@@ -109,18 +106,11 @@ async def serve(
     name: str,
     started: Callable[[Worker], None],
 ) -> None:
-    """Run as a worker until the scheduler is gone or asks to end.
+    """Run as a worker of `dask://host:port` until the scheduler is gone or asks to end.
 
-    Args:
-        address: `dask://host:port`.
-        versions: Versions that runs must share with the worker.
-        folder: Shared with the runs.
-        threads: Tasks at a time.
-        name: Its name in messages.
-        started: Called when it is registered.
-
-    Raises:
-        EngineUnreachableError: The scheduler does not answer within 30 seconds.
+    Runs share `versions` and the folder with the worker. `threads` is the number of tasks at a time, `name` is for
+    messages, and `started` is called when it is registered. Raises EngineUnreachableError: the scheduler does not
+    answer within 30 seconds.
     """
     global _folder  # noqa: PLW0603  one worker is one process
     _folder = folder
@@ -166,10 +156,7 @@ class Worker:
         return str(self._worker.address)
 
     def leave(self) -> None:
-        """Tell the scheduler to run this worker's tasks elsewhere, and not to suspect them.
-
-        May be called from another thread; takes at most a second.
-        """
+        """Tell the scheduler to run this worker's tasks elsewhere, and not to suspect them; takes a second at most."""
 
         async def unregister() -> None:
             await self._worker.scheduler.unregister(

@@ -177,10 +177,7 @@ class _Cutter:
         self._spans.append(Span(span.member, 0, 0, span.offset + end + 1, span.number + 1))
 
     def _read_long(self, memory: mmap.mmap) -> tuple[int, int]:
-        """Read until the line ends or is too long.
-
-        Returns the end of the line (`filled` if it has not ended) and the number of bytes filled.
-        """
+        """Read until the line ends or is too long; return its end (`filled` if not reached) and the bytes filled."""
         filled, end = self._filled - self._start, -1
         with memoryview(self._memory) as view:
             memory[:filled] = view[self._start : self._filled]
@@ -235,15 +232,8 @@ def read_blocks(
 ) -> Generator[Block | LongLine, None, None]:
     """Yield all lines of all `.ndjson` members of an archive, in order, including blank lines.
 
-    Every block must be released, or the reader will wait for ever.
-
-    Args:
-        path: The archive.
-        buffers: Memory of the lines until they are released.
-        contents: Filled with the other content of the archive.
-
-    Raises:
-        ArchiveError: The archive is empty, damaged, cut off, or holds no `.ndjson` member.
+    The blocks are in memory of `buffers`; each must be released, or the reader waits for ever. `contents` is filled
+    with what else there is. Raises ArchiveError: the archive is empty, damaged, cut off, or holds no `.ndjson` member.
     """
     contents = Contents() if contents is None else contents
     with path.open("rb") as file:

@@ -36,10 +36,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Fields of one row that the table does not declare.
+    """Fields of one row that the table does not declare: (path, name, value) of each, in order.
 
-    `line` is its number (from 0); `start` and `end` are its bounds in the block. `fields` are (path, name, value) in
-    order.
+    `line` is the number of its line (from 0), with the bounds `start` and `end` in the block.
     """
 
     line: int
@@ -141,18 +140,11 @@ class Decoder:
     def decode(
         self, view: memoryview, given: Mapping[str, str | int], most: Mapping[str, int] | None = None
     ) -> Decoded:
-        """Return the rows of a block of complete lines (the last may lack its line feed).
+        """Return the rows of a block of complete lines (the last may lack its line feed), which need `view` no longer.
 
-        Nothing refers to `view` afterwards.
-
-        Args:
-            view: The block.
-            given: Values that rows must have in these columns, if they have any: texts or whole numbers. Columns that
-                are not in the record are left without values.
-            most: The greatest number that a row may have in these columns.
-
-        Raises:
-            MemoryError: There is no memory for the rows, or the block has 2 GB.
+        `given` are texts or whole numbers that rows must have in these columns, if they have any; `most` the greatest
+        numbers. Columns that are not in the record are left without values. Raises MemoryError: there is no memory for
+        the rows, or the block has 2 GB.
         """
         block = pa.py_buffer(view)
         rules = [

@@ -284,8 +284,7 @@ class Description(ctypes.Structure):
 class Tree:
     """A table as the decoder wants it: nodes, the children of each one behind another, the record itself first.
 
-    Raises:
-        ValueError: A column has a type, or a field a name, that the decoder does not know.
+    Raises ValueError: a column has a type, or a field a name, that the decoder does not know.
     """
 
     def __init__(self, table: Table, bodies: frozenset[str]) -> None:

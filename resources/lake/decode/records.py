@@ -139,10 +139,7 @@ class RecordReader:
         return Rules(self.table, self.given, self.latest)
 
     def read(self, view: memoryview, member: str, first_line: int, offset: int) -> Rows:
-        """The rows of a block of whole lines that starts at `offset` of `member` with line `first_line`.
-
-        May be called from several threads at once.
-        """
+        """The rows of a block of whole lines from byte `offset` and line `first_line` of `member`. Safe for threads."""
         block = _Block(view, member, first_line, offset)
         with decoding(self.table, self.bodies) as decoder:
             if decoder is not None:

@@ -26,12 +26,8 @@ UNDECIDED, SHORT, NO_OBJECT, MISTYPED, BROKEN = range(5)
 class LeftLines:
     """Lines of a block that are no good rows, in order, in columns.
 
-    Attributes:
-        numbers: Numbers of the lines, from 0.
-        rows: Number of the batch's rows before each line.
-        starts: Place in the block at which each line begins.
-        bounds: Start and end of each line in the block (int32).
-        verdicts: Verdict on each line (int8).
+    Their numbers (from 0), the number of the batch's `rows` before each, the place of its start in the block, its start
+    and end (`bounds`), and the verdict on it.
     """
 
     numbers: pa.Int64Array

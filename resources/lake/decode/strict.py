@@ -30,8 +30,7 @@ _FROM_YEAR_0 = timedelta(days=5 * 146_097)
 def read_record(line: bytes) -> dict[str, Any]:
     """The JSON object of one line, read strictly.
 
-    Raises:
-        Bad: The line is not one JSON object in valid UTF-8 with every key once.
+    Raises Bad: the line is not one JSON object in valid UTF-8 with every key once.
     """
     value = read_document(line)
     if not isinstance(value, dict):
@@ -44,10 +43,8 @@ def declared(record: dict[str, Any], root: Node) -> tuple[dict[str, Any], Any]:
 
     Times are microseconds since 1970. The rest is NOTHING if there is none. A time without a zone, which is read as
     UTC, is part of it as it was written. A list whose elements hold unknown fields appears with one object per element
-    (empty where it adds nothing), so that laying the rest over the row gives the record back.
-
-    Raises:
-        Bad: A value has another type than the one declared for it.
+    (empty where it adds nothing), so that laying the rest over the row gives the record back. Raises Bad: a value has
+    another type than the one declared for it.
     """
     return _split(record, root, "")
 
@@ -55,8 +52,7 @@ def declared(record: dict[str, Any], root: Node) -> tuple[dict[str, Any], Any]:
 def extra_text(extra: Any) -> str | None:
     """`extra` as JSON text; None where there is nothing.
 
-    Raises:
-        Bad: The text cannot be written as UTF-8 (half a surrogate pair).
+    Raises Bad: the text cannot be written as UTF-8 (half a surrogate pair).
     """
     if extra is NOTHING:
         return None
@@ -71,10 +67,8 @@ def extra_text(extra: Any) -> str | None:
 def json_texts(line: bytes, record: dict[str, Any], wanted: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
     """Return the values of a record that are stored as JSON, by path, exactly as written.
 
-    Null and absent values are left out.
-
-    Raises:
-        Bad: A text in one of them is not Unicode (half a surrogate pair), so that no client could read it.
+    Null and absent values are left out. Raises Bad: a text in one of them is not Unicode (half a surrogate pair), so
+    that no client could read it.
     """
     found: dict[tuple[str, ...], str] = {}
     objects: dict[tuple[str, ...], dict[str, str]] = {}
@@ -102,8 +96,7 @@ def _members(line: bytes, objects: dict[tuple[str, ...], dict[str, str]], way: t
 def nested_fields(fields: Iterable[tuple[tuple[str, ...], bytes, bytes]]) -> dict[str, Any]:
     """Return the unknown fields of a row (object, name and value of each) as nested objects.
 
-    Raises:
-        Bad: They are not plainly JSON.
+    Raises Bad: they are not plainly JSON.
     """
     extra: dict[str, Any] = {}
     for way, name, value in fields:

@@ -148,10 +148,7 @@ def _write(value: Any, put: Callable[[str], None], encoder: json.JSONEncoder) ->
 
 
 def shown(text: str) -> str:
-    """Return the beginning of a text from outside, for a message.
-
-    The text may be as long as a line, and need not be Unicode.
-    """
+    """Return the beginning of a text from outside, which may be long and no Unicode, for a message."""
     short = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
     return short.encode("utf-8", "backslashreplace").decode()
 

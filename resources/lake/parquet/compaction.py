@@ -44,18 +44,10 @@ _READ_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class CompactionJob:
-    """The files to rewrite, and the options for it.
+    """The files to rewrite, as a conversion or another compaction left them, and the options for it.
 
-    Attributes:
-        table_name: Dataset of the rows.
-        sources: Files as a conversion or another compaction left them.
-        name: Beginning of the new files' names.
-        digest: Digest (hex) over all that decides their rows.
-        file_bytes: Bytes after which the next file begins.
-        group_bytes: Unpacked bytes of rows and page text after which the next row group begins.
-        memory_bytes: Most memory for the rows.
-        level: Level of zstd's compression.
-        threads: Threads that compress.
+    `name` begins the new files' names, `digest` (hex) covers all that decides their rows. The next file begins after
+    `file_bytes`, the next row group after `group_bytes` unpacked bytes. `memory_bytes` is for the rows, `level` zstd's.
     """
 
     table_name: str
@@ -85,10 +77,8 @@ def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] 
     """Rewrite the files of a job in the lake of a data folder.
 
     `progress` is called with the bytes of each file after it was read. Memory is bounded by `memory_bytes` of the job,
-    whatever the size and number of the files.
-
-    Raises:
-        LakeError: A file is missing, damaged or does not hold what the ledger says, or there is no room.
+    whatever the size and number of the files. Raises LakeError: a file is missing, damaged or does not hold what the
+    ledger says, or there is no room.
     """
     table = COMPACTED[job.table_name]
     counts: Counter[Part] = Counter()
@@ -181,10 +171,7 @@ def _reading(lake_path: str) -> Iterator[None]:
 
 
 def _side_by_side(files: list[pq.ParquetFile], names: list[str]) -> Iterator[tuple[pa.RecordBatch, ...]]:
-    """Yield the same rows of each file, some megabytes at a time.
-
-    All files have the same number of rows. A reader may return fewer rows at a time than requested.
-    """
+    """Yield the same rows of all files, some megabytes at a time; readers may return fewer than asked."""
     rows = min(rows_at_once(file.metadata, _READ_BYTES, GROUP_ROWS) for file in files)
     readers = [_batches(file, rows, name) for file, name in zip(files, names, strict=True)]
     held = [next(reader, None) for reader in readers]

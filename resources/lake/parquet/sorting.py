@@ -1,7 +1,6 @@
 """Sorting of any number of rows: in pieces that fit into memory, which are then merged.
 
-Pieces that do not fit are on disk in the meantime, next to the file to be written. After a kill they are swept with
-other unfinished files.
+Pieces that do not fit are on disk meanwhile, next to the file to be written, and are swept like unfinished files.
 """
 
 from __future__ import annotations
@@ -35,16 +34,10 @@ _AT_ONCE = 64
 def in_order(
     batches: Iterable[pa.RecordBatch], key: Sequence[str], target: Path, memory_bytes: int
 ) -> Iterator[pa.Table]:
-    """Yield the rows of the batches in order, a table at a time.
+    """Yield the rows of the batches, each small compared with the memory, in order of `key`, a table at a time.
 
-    Args:
-        batches: Batches of one schema, each small compared with the memory.
-        key: The columns to sort by; no row has a null in them.
-        target: The file that the rows are for; pieces are written next to it.
-        memory_bytes: Most memory for the rows; a single row may exceed it.
-
-    Raises:
-        LakeError: The disk has no room for the rows that do not fit into memory.
+    No row has a null in the key. Pieces are written next to the file `target`. A single row may exceed the memory.
+    Raises LakeError: the disk has no room for the rows that do not fit into memory.
     """
     piece_bytes = memory_bytes // _SHARE
     with contextlib.ExitStack() as stack:

@@ -85,10 +85,7 @@ class Unfinished:
 
 
 def sweep(layout: Layout) -> tuple[Path, ...]:
-    """Remove the unfinished files and folders of killed writers, and return their paths.
-
-    Files of running writers stay.
-    """
+    """Remove the unfinished files and folders of killed writers, not those of running ones; return their paths."""
     removed = []
     for path in sorted(layout.lake.glob(f"**/*{UNFINISHED}")):
         try:

@@ -1,4 +1,1 @@
-"""Choice of files to compact, and the ledger's record of compactions.
-
-The lake handles the files themselves.
-"""
+"""Choice of files to compact, and the ledger's record of compactions. The lake handles the files themselves."""

@@ -113,12 +113,10 @@ _PARTS = pa.schema(
 
 @dataclass(frozen=True)
 class Prepared:
-    """A compaction before it is done: the files, and what is loaded from them.
+    """A compaction before it is done. `digest` (hex) covers all that decides the rows of the new files.
 
-    Attributes:
-        digest: Digest (hex) over all that decides the rows of the new files.
-        parts: Of each hour, project and namespace, or of the version: the digest of its files, the compaction that has
-            its rows, their number.
+    `parts` has, of each hour, project and namespace or of the version, the digest of its files, the compaction that has
+    its rows, and their number.
     """
 
     merge: Merge | VersionMerge
@@ -129,12 +127,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Committed:
-    """Result of a commit.
-
-    Attributes:
-        part_count: Hours, projects and namespaces, or the version, that are now read from the new files.
-        given_up_count: Those of the compaction that were loaded again meanwhile and keep their own files.
-    """
+    """The parts that are now read from the new files, and those that were loaded again meanwhile and keep their own."""
 
     part_count: int
     given_up_count: int
@@ -204,10 +197,8 @@ def commit_compaction(
     """Switch loaded rows to compacted files, in one transaction.
 
     Parts that were loaded again since the compaction was prepared keep their own files, and their rows in the new files
-    are masked. If a version was loaded again or dropped, its new files are not recorded.
-
-    Raises:
-        LakeFileError: The files are gone, or do not hold the rows that are loaded; nothing was changed.
+    are masked. If a version was loaded again or dropped, its new files are not recorded. Raises LakeFileError: the
+    files are gone, or do not hold the rows that are loaded; nothing was changed.
     """
     connection, lake_root, now = build
     for path in (path for file in files for path in (file.lake_path, with_bodies(file.lake_path))):
@@ -265,10 +256,7 @@ def _take_version(
 def _take_hours(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge, prepared: Prepared, paths: Sequence[str]
 ) -> int:
-    """Switch unchanged hours to the new files; return the number of hours, projects and namespaces.
-
-    Changes of articles before the window leave the build file.
-    """
+    """Switch unchanged hours to the new files; return their number. Changes before the window leave the build file."""
     parts = [dict(zip(_PARTS.names, (*part, *known), strict=True)) for part, known in prepared.parts.items()]
     connection.register("announced_parts", pa.Table.from_pylist(parts, schema=_PARTS))
     connection.execute("CREATE OR REPLACE TEMP TABLE compacting AS FROM announced_parts")
@@ -285,10 +273,7 @@ def _take_hours(
 
 
 def _forget_left_out(connection: duckdb.DuckDBPyConnection, compaction_id: str) -> None:
-    """Delete the notes of repeated rows in the original files of a compaction, inside a transaction.
-
-    The new files do not contain these rows.
-    """
+    """Delete the notes of repeated rows in the original files of a compaction; the new files lack these rows."""
     connection.execute(
         "DELETE FROM internal.hidden_rows WHERE reason = 'repeated' "
         "AND lake_path IN (SELECT lake_path FROM loads WHERE compaction_id = ?)",

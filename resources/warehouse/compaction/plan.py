@@ -42,10 +42,8 @@ ORDER BY any_value(loaded_at) DESC, snapshot_id, snapshot_version
 class CompactionWindow:
     """A length of time, as part of the calendar (UTC).
 
-    Attributes:
-        name: As in `compacted_files`.
-        start: The start of the span that a moment is in.
-        age: Delay between the end of the span and its compaction.
+    `start` returns the start of the span that a moment is in; `age` is the delay between the end of the span and its
+    compaction.
     """
 
     name: str
@@ -87,15 +85,10 @@ _RANK: Final = {span.name: rank for rank, span in enumerate(SPANS)}
 
 @dataclass(frozen=True)
 class Unit:
-    """Smallest input of a compaction: a lake file of an hour, or all files of an earlier compaction.
+    """Smallest input of a compaction: a lake file of an hour (`span` is None), or all files of an earlier compaction.
 
-    Attributes:
-        name: Path of the file relative to the lake, or the compaction_id.
-        span: Of the compaction; None for a lake file.
-        first_hour: Its first hour.
-        file_count: Files that hold its rows.
-        superseded: It holds rows that are passed over.
-        dropped: Some of them because their project was dropped.
+    `name` is the path relative to the lake, or the compaction_id. `superseded`: it holds rows that are masked;
+    `dropped`: some of them because their project was dropped.
     """
 
     name: str
@@ -143,12 +136,7 @@ class Merge:
 
 @dataclass(frozen=True)
 class VersionMerge:
-    """The files of a version, to be compacted together.
-
-    Attributes:
-        file_count: Files to read.
-        lake_bytes: Bytes to read.
-    """
+    """The files of a version, to be compacted together."""
 
     snapshot_id: str
     snapshot_version: str

@@ -68,10 +68,7 @@ class Moved:
 
 
 def settled(now: datetime) -> datetime:
-    """Return the first hour of the newest month of which hours may still be loaded or compacted.
-
-    Changes before this hour leave the build file.
-    """
+    """Return the first hour of the newest month of which hours may still change; older changes leave the build file."""
     return (now.astimezone(UTC) - SETTLED).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
@@ -114,10 +111,8 @@ def move_window(build: Build, before: datetime | None = None) -> Moved | None:
     The default moment is the end of the settled months. From then on these changes are read from compacted files. At
     most some hundred thousand rows leave at a time, unless a single hour has more, so that no hourly load waits long.
     None: no changes may leave. Changes that `articles` has not applied stay, and so do hours that wait for a compaction
-    and all hours after them.
-
-    Raises:
-        LakeFileError: A compacted file is gone, or does not hold what the ledger says; nothing was changed.
+    and all hours after them. Raises LakeFileError: a compacted file is gone, or does not hold what the ledger says;
+    nothing was changed.
     """
     connection = build.connection
     hours: list[Hour] = []
@@ -143,10 +138,7 @@ def move_window(build: Build, before: datetime | None = None) -> Moved | None:
 
 
 def leave(connection: duckdb.DuckDBPyConnection, first: datetime, end: datetime) -> int:
-    """Remove changes from `first` until before `end` that compacted files have; return the rows.
-
-    Call it inside a transaction.
-    """
+    """Remove changes from `first` to before `end` that compacted files have, inside a transaction; return the rows."""
     connection.execute(_MAKE_LEAVING, {"table": LEAVING.name, "first": first, "end": end})
     rows = (
         "FROM article_changes SEMI JOIN leaving USING (batch_hour, project_id, namespace_id) "

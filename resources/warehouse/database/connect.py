@@ -60,8 +60,7 @@ _BETWEEN_MERGES = timedelta(days=1)
 def locked(lock_path: Path, timeout: float, purpose: str) -> Iterator[None]:
     """Hold a lock file; waits up to `timeout` seconds and says so.
 
-    Raises:
-        WarehouseBusyError: somebody else held it all the time.
+    Raises WarehouseBusyError: somebody else held it all the time.
     """
     lock_path.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(lock_path)
@@ -193,10 +192,8 @@ class Connector:
     def open_file(self, path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         """Open a DuckDB file for writing, in the requested storage version.
 
-        The default is the version of the file, or the oldest one for a new file.
-
-        Raises:
-            WarehouseVersionError: it cannot be opened in that storage version.
+        The default is the version of the file, or the oldest one for a new file. Raises WarehouseVersionError: it
+        cannot be opened in that storage version.
         """
         spill = _spill_path(path)
         with _WRITERS.connection(spill) as connection:
@@ -228,13 +225,9 @@ class Connector:
 
     @contextlib.contextmanager
     def published(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The published file, read-only, for our own questions.
+        """The newest published file, read-only, for our own questions.
 
-        Each call sees the newest file although the process may hold an older one open.
-
-        Raises:
-            NotPublishedError: nothing was published yet.
-            QueryError: the file is damaged, or was written by a newer DuckDB.
+        Raises NotPublishedError, or QueryError: the file is damaged, or was written by a newer DuckDB.
         """
         with _READERS.connection() as connection:
             self._attach_published(connection)
@@ -274,10 +267,7 @@ class Connector:
 
 
 def _spill_path(path: Path) -> Path:
-    """Folder for what does not fit into the memory; there only while it is needed, or after a kill.
-
-    Each file has its own: hours are loaded into one while a copy of it is made ready for publishing.
-    """
+    """Folder of one file for what does not fit into the memory; there only while it is needed, or after a kill."""
     return path.with_name(f"{path.name}.spill")
 
 

@@ -1,9 +1,8 @@
 """Replacement of a build file that DuckDB refuses: it is set aside, and a copy of the published file takes its place.
 
-A build file may also come from elsewhere (a backup): then the SQL stored in it is removed (`remove_code`).
-
 Nothing here writes into DuckDB's blocks. A build file that is new or was copied back is marked as incomplete
-(`internal.meta.is_complete`). So the next publication loads the missing data again (`assets/steps/rebuilding.py`).
+(`internal.meta.is_complete`), so the next publication loads the missing data again (`assets/steps/rebuilding.py`). The
+SQL in a build file that comes from elsewhere (a backup) is removed (`remove_code`).
 """
 
 from __future__ import annotations
@@ -41,13 +40,8 @@ def replace_build(build: Path, published: Path, open_file: Open, why: Exception 
     """Set the build file aside, and put a copy of the published file in its place, or a new file.
 
     The caller holds the lock and has no connection open. A kill at any point leaves a build file that DuckDB refuses,
-    none, or the copy; the next process continues.
-
-    Args:
-        build: The build file.
-        published: The published file.
-        open_file: Opens a file with the settings of the warehouse.
-        why: The error by which the file was refused. None: The file is missing.
+    none, or the copy; the next process continues. `why` is the error by which the file was refused; None: it is
+    missing.
     """
     aside = build.with_name(f"{build.name}.{ASIDE}")
     if build.exists():
@@ -113,8 +107,7 @@ def _put_in_place(build: Path, published: Path | None, open_file: Open) -> bool:
 def read_metadata(connection: duckdb.DuckDBPyConnection) -> list[str]:
     """Read all metadata of the attached file, which DuckDB otherwise reads late. Returns the names of its tables.
 
-    Raises:
-        duckdb.Error: The metadata is damaged.
+    Raises duckdb.Error: the metadata is damaged.
     """
     query = (
         """SELECT concat_ws('.', database_name, '"' || schema_name || '"', '"' || table_name || '"') """
@@ -164,8 +157,7 @@ _UNSUPPORTED: Final = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.
 def copy_file(source: Path, target: Path) -> None:
     """Copy the bytes of a file, which a file system may share between both. `target` is replaced; nothing is synced.
 
-    Raises:
-        OSError: Reading or writing failed, for example on a full disk.
+    Raises OSError: reading or writing failed, for example on a full disk.
     """
     if not (hasattr(os, "copy_file_range") and _copy_range(source, target)):
         shutil.copyfile(source, target)
@@ -200,10 +192,7 @@ def remove_code(build: Path) -> None:
     """Remove all views, macros and triggers of a build file. The next opening creates the declared ones again.
 
     A macro may have the name of a DuckDB function. The file is therefore not made the current database, and DuckDB may
-    open no other file.
-
-    Raises:
-        WarehouseDamagedError: DuckDB cannot read or write the file.
+    open no other file. Raises WarehouseDamagedError: DuckDB cannot read or write the file.
     """
     try:
         with connect() as connection:

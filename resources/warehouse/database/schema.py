@@ -101,10 +101,7 @@ class OutdatedError(Exception):
 def ensure(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the tables that are missing, all of them in a new file; leave a file of the same version alone.
 
-    Tables that no dataset declares stay.
-
-    Raises:
-        OutdatedError: The file has other columns or keys; nothing was changed.
+    Tables that no dataset declares stay. Raises OutdatedError: the file has other columns or keys; nothing was changed.
     """
     wanted = digest()
     connection.execute("CREATE SCHEMA IF NOT EXISTS internal")

@@ -80,11 +80,10 @@ _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
 def statement(name: str, /, **values: str) -> str:
-    """The text of a statement by its folder and name, for example `load/strangers`.
+    """The text of a statement by its folder and name, for example `load/beginnings`.
 
-    It is all of `<name>.sql`, or in another .sql file of the folder what follows the line `-- name: <name>`.
-
-    `{name}` in it stands for a value, which may have further ones of those after it, or for a shared formula.
+    It is all of `<name>.sql`, or in another .sql file of the folder what follows the line `-- name: <name>`. `{name}`
+    in it stands for a value, which may have further ones of those after it, or for a shared formula.
     """
     folder, _, key = name.rpartition("/")
     return filled(_statements(folder)[key], **values)
@@ -125,11 +124,7 @@ def identifier(name: str) -> str:
 
 
 def sql_type(arrow: pa.DataType) -> str:
-    """The DuckDB type that holds an Arrow type without loss.
-
-    Raises:
-        TypeError: for a type that no declaration uses so far.
-    """
+    """The DuckDB type that holds an Arrow type without loss. Raises TypeError if none is declared."""
     if isinstance(arrow, pa.ListType):
         return f"{sql_type(arrow.value_type)}[]"
     if isinstance(arrow, pa.StructType):
@@ -181,7 +176,12 @@ def connect() -> duckdb.DuckDBPyConnection:
 
 
 class Instances:
-    """Instances for one kind of use. Safe for threads."""
+    """Idle DuckDB instances that are reused for the next file, for one kind of use. Safe for threads.
+
+    Starting and closing an instance takes 25 ms, attaching a file 1 ms. An instance has one user and one file at a
+    time. Nothing passes to the next user: each has a separate connection and sets the instance's settings again, and an
+    instance in which something failed is closed.
+    """
 
     def __init__(self) -> None:
         """Keep none so far."""

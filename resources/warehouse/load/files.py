@@ -39,8 +39,7 @@ _SHOWN = 5
 def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> int:
     """Rows of a Parquet file, after comparing its columns with the declaration; `besides` are not looked at.
 
-    Raises:
-        LakeFileError: it is gone, no Parquet, or of other columns.
+    Raises LakeFileError: it is gone, no Parquet, or of other columns.
     """
     try:
         metadata = read_footer(path)
@@ -66,8 +65,7 @@ def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> 
 def check_counts(file: ConvertedFile, table: Table) -> None:
     """Compare the rows and the rejects of a file with what was announced.
 
-    Raises:
-        LakeFileError: they differ, or a file cannot be read.
+    Raises LakeFileError: they differ, or a file cannot be read.
     """
     row_count = checked_row_count(file.path, table)
     by_change = file.update_count + file.delete_count + file.visibility_change_count
@@ -89,8 +87,7 @@ def check_counts(file: ConvertedFile, table: Table) -> None:
 def lake_path(lake_root: Path, folder: str, path: Path) -> str:
     """The file's path relative to the lake.
 
-    Raises:
-        LakeFileError: it is not in the folder of its hour or version, by which its rows are found later.
+    Raises LakeFileError: it is not in the folder of its hour or version, by which its rows are found later.
     """
     root = lake_root.resolve()
     found = path.resolve()
@@ -137,7 +134,7 @@ def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None
 def supersede(
     connection: duckdb.DuckDBPyConnection, reason: str, condition: str, parameters: Mapping[str, Any] | None = None
 ) -> None:
-    """Before rows of the ledger are removed (those of `condition`), hide their rows in compacted files.
+    """Hide rows in compacted files before their rows of the ledger (those of `condition`) are removed.
 
     A compacted file of a snapshot holds one version, and is dropped with it.
     """
@@ -145,10 +142,9 @@ def supersede(
 
 
 def retire(connection: duckdb.DuckDBPyConnection) -> None:
-    """After rows of the ledger were removed, forget the compactions of which nothing is loaded any more.
+    """Forget the compactions of which nothing is loaded any more, after rows of the ledger were removed.
 
-    The same files, loaded again, make a compaction of the same name; nothing that was noted of the earlier one may hold
-    for it.
+    The same files, loaded again, make a compaction of the same name; no note of the earlier one may hold for it.
     """
     connection.execute(
         "DELETE FROM compacted_files WHERE compaction_id NOT IN "
@@ -225,8 +221,7 @@ def _fault(alone: duckdb.DuckDBPyConnection, path: Path, table: Table, besides: 
 def load_list(build: Build, dataset: Dataset, path: StrPath) -> int:
     """Replace the table of a list by the rows of a lake file; return their number.
 
-    Raises:
-        LakeFileError: The file is absent or of other columns; the table is as it was.
+    Raises LakeFileError: the file is absent or of other columns; the table is as it was.
     """
     connection, table = build.connection, dataset.table
     row_count = checked_row_count(Path(path), table)
@@ -285,10 +280,10 @@ _INTERNAL = {"event_key": FORMULAS["event_key"], "file_row": "file_row_number"}
 
 
 def hide_repeated(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths: Sequence[str]) -> int:
-    """Hide the repeated rows of the files of `incoming`, and note their number there; returns the number in all.
+    """Hide the repeated rows of the files of `incoming`, and count them there; return the number in all.
 
-    An hour's file is compared with itself, since files overlap on purpose; a version of a snapshot with all its files.
-    Afterwards the temporary table `repeated` has the rows.
+    The rule of the dataset selects the row that counts. An hour's file is compared with itself, since files overlap on
+    purpose; a version of a snapshot with all its files. Then the temporary table `repeated` has the hidden rows.
     """
     rule, files = dataset.uniqueness, {"paths": list(paths)}
     connection.execute(_NONE_REPEATED)
@@ -311,10 +306,7 @@ def hide_repeated(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths
 
 
 def insert_once(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths: Sequence[str]) -> int:
-    """Insert the rows of the files of `incoming` that `hide_repeated` has left, less their bodies.
-
-    Return the number of rows.
-    """
+    """Insert the rows that `hide_repeated` has left, less their bodies; return their number."""
     table = dataset.table.narrow
     more = "".join(f", {_INTERNAL[name]} AS {name}" for name in INTERNAL_COLUMNS.get(table.name, ()))
     query = filled(_INSERT, table=identifier(table.name), columns=column_list(table) + more)

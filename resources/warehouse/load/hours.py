@@ -87,12 +87,9 @@ def load_hour(
     """Load a dataset's files of one hour, and note the states of its other scopes, in one transaction.
 
     Files that are loaded under the same digest are left alone unless `reload`, or the compacted file with their rows is
-    gone or damaged. If nothing is left to do, `changed` is False. For a project and namespace with a file, the file
-    decides its state. Rows of other projects and namespaces of the hour stay.
-
-    Raises:
-        LakeFileError: a file is absent or does not hold what was announced; nothing was changed.
-        ValueError: the arguments contradict one another.
+    gone or damaged. If nothing is left to do, `changed` is False. A file decides the state of its project and
+    namespace. Rows of others stay. Raises LakeFileError: a file is absent or does not hold what was announced; nothing
+    was changed. Raises ValueError: the arguments contradict one another.
     """
     started, (connection, lake_root, now) = time.perf_counter(), build
     _check_arguments(hour, files, statuses)
@@ -212,10 +209,7 @@ def hide_same_revisions(
     hours: tuple[datetime, datetime],
     projects: Sequence[str],
 ) -> None:
-    """Hide rows of a range of hours whose page text another row of the same hour shows.
-
-    Call it inside a transaction.
-    """
+    """Hide rows of some hours whose page text another row of the same hour shows, inside a transaction."""
     known, changes = window(connection), dataset.name
     values = {"first": hours[0], "last": hours[1], "projects": list(projects)}
     cold: dict[str, object] = {"table": dataset.name, "cold_until": hours[0], "gone": []}
@@ -324,8 +318,7 @@ def _record(
 ) -> int:
     """Note, inside a transaction, what is known of hours without a file; return how many rows said something new.
 
-    Raises:
-        ValueError: An hour is said to be loaded, and no file of it is.
+    Raises ValueError: an hour is said to be loaded, and no file of it is.
     """
     if not statuses:
         return 0

@@ -50,10 +50,8 @@ def load_lookups(build: Build, files: Sequence[ConvertedFile], *, reload: bool =
     Files that are loaded under the same digest are skipped unless `reload`. Two files together show that a title was
     not found twice; a third may show that it was found after all. So later files of the same project and namespace are
     applied again, and so are earlier ones that did not find a title requested here. The result never depends on the
-    order in which files are loaded.
-
-    Raises:
-        LakeFileError: a file is absent or does not hold what was announced; nothing was changed.
+    order in which files are loaded. Raises LakeFileError: a file is absent or does not hold what was announced; nothing
+    was changed.
     """
     connection, lake_root, now = build
     with transaction(connection):
@@ -143,10 +141,7 @@ def lookups_since(build: Build, moment: datetime, purpose: str | None = None) ->
 
 
 def lookups_due(build: Build, watched: Sequence[tuple[str, str]], now: datetime) -> list[Page]:
-    """Return the watched (project, title) pairs to look up, in their order.
-
-    These were never requested, have changed since, or have been unknown for a day.
-    """
+    """Return the watched (project, title) pairs that were never requested, have changed, or are unknown for a day."""
     parameters = {"projects": [one[0] for one in watched], "names": [one[1] for one in watched], "now": now}
     return _pages(build.connection, statement("read/due"), parameters) if watched else []
 
@@ -173,10 +168,7 @@ def uncertain_pages(
 
 
 def sampled_pages(build: Build, projects: Sequence[str], namespaces: Sequence[int], count: int) -> list[Sampled]:
-    """Return random pages of `articles`, of projects without a gap.
-
-    A project without a snapshot qualifies too: the pages in `articles` are known all the same.
-    """
+    """Return random pages of `articles`, of projects without a gap; a project without a snapshot qualifies too."""
     query = f"""\
 FROM (SELECT page.project_id, page.namespace_id, page.name, page.article_id, page.version_id,
   coalesce(exact_until_at, known_until)

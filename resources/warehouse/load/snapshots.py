@@ -57,13 +57,10 @@ def load_snapshot(
     """Load one complete version of a snapshot in one transaction, and drop the versions that are no longer kept.
 
     A version that is loaded under the same digests is skipped (`changed` is False) unless `reload`, or a compacted file
-    that has its rows is gone or damaged. If the dataset has a current state, `apply_changes` puts the newest version
-    underneath, and `keep_replaced` older ones stay, for the pages as they were. In other datasets the version replaces
-    the one before.
-
-    Raises:
-        LakeFileError: a file is absent or does not hold what was announced; nothing was changed.
-        ValueError: the arguments contradict one another.
+    that has its rows is gone or damaged. If the dataset has a current state, the newest version is underneath it, and
+    `keep_replaced` older ones stay, for the pages as they were. In other datasets the version replaces the one before.
+    Raises LakeFileError: a file is absent or does not hold what was announced; nothing was changed. Raises ValueError:
+    the arguments contradict one another.
     """
     started, (connection, lake_root, now) = time.perf_counter(), build
     _check_arguments(snapshot, keep_replaced)
@@ -264,10 +261,9 @@ def _base(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> str | No
 
 
 def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str | None, now: datetime | None) -> None:
-    """Note that `articles` has nothing to apply of a version, or (None) that it has.
+    """Note that the current state has nothing to apply of a version, or (None) that it has.
 
-    A version that is not underneath the current state leaves nothing to apply. A version that is underneath again,
-    because the version above it was reloaded with older rows, is applied completely.
+    A version that is underneath again, because the one above it was reloaded with older rows, is applied completely.
     """
     source = "(table_name, project_id, namespace_id, source_at)"
     of_version = f"{source} IN (SELECT {source} FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?)"  # noqa: S608
@@ -279,11 +275,7 @@ def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
 
 
 def _too_many(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, keep_replaced: int) -> Iterator[str]:
-    """Return the versions that are no longer kept.
-
-    If the dataset has a current state, these are all but the newest and `keep_replaced` older ones. Otherwise they are
-    all but the version just loaded.
-    """
+    """Return all but the newest version and `keep_replaced` older ones; without a state, all but the one loaded."""
     versions = list(_newest_first(connection, snapshot))
     if snapshot.dataset.state is not None:
         return iter(versions[1 + keep_replaced :])

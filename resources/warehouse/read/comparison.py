@@ -69,14 +69,9 @@ ORDER BY ALL
 
 @dataclass(frozen=True)
 class Comparison:
-    """The stream and the files of an hour, project and namespace.
+    """The stream and the files of an hour, project and namespace, in the time of which the stream has all events.
 
-    Attributes:
-        compared_from: The first moment of which the stream has all events.
-        compared_until: The moment until which it has them.
-        stream_count: Events of the stream in that time.
-        file_count: Events of the hour's file in that time.
-        examples: The first differences, each in a sentence.
+    `examples` has the first differences, each in a sentence.
     """
 
     batch_hour: datetime
@@ -125,10 +120,8 @@ def compare_stream(build: Build, hours: Collection[datetime]) -> list[Comparison
     """Compare the stream with the files of loaded hours, as far as it covers them; none where no stream is kept.
 
     Hours that the stream does not cover at all are left out, and so are those whose files were compacted or are past
-    the service's retention: the stream's files of these are incomplete.
-
-    Raises:
-        LakeFileError: A file of the stream or of an hour cannot be read.
+    the service's retention: the stream's files of these are incomplete. Raises LakeFileError: a file of the stream or
+    of an hour cannot be read.
     """
     connection, lake_root, now = build
     folder = lake_root.resolve() / LIVE_CHANGES
@@ -204,10 +197,8 @@ def _example(difference: str, name: str, event_id: str | None, columns: Sequence
 def keep_visibility_changes(build: Build) -> int:
     """Store the stream's changes of visibility of loaded hours, which their files lack; return how many are new.
 
-    One that a file has after all is a row of its hour, and is removed here.
-
-    Raises:
-        LakeFileError: A file of the stream cannot be read; nothing was changed.
+    One that a file has after all is a row of its hour, and is removed here. Raises LakeFileError: a file of the stream
+    cannot be read; nothing was changed.
     """
     connection, lake_root, now = build
     paths = [file.path for file in files_of(lake_root.resolve() / LIVE_CHANGES, now - RETENTION - _HOUR)]

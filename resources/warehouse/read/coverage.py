@@ -32,14 +32,9 @@ _NAMED: Final = 20
 
 @dataclass(frozen=True)
 class Cell:
-    """One hour of one project and namespace.
+    """One hour of one project and namespace. `state` is one of the table `hours`, or `unknown` or `outside`.
 
-    Attributes:
-        batch_hour: Its start, in UTC.
-        state: A state of the table `hours`, or `unknown` or `outside`.
-        row_count: Rows loaded.
-        redone: True if it was loaded again with other content.
-        reason: Known reason for which it is not loaded.
+    `redone`: it was loaded again with other content. `reason`: for which it is not loaded, if known.
     """
 
     batch_hour: datetime
@@ -51,15 +46,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Place:
-    """One project and namespace over some hours.
+    """One project and namespace over some hours, a cell for each.
 
-    Attributes:
-        cells: One for every hour, in order.
-        newest_hour: Newest hour, of all times, of which nothing more is to come.
-        older_gap_count: Hours before the first cell that are gaps.
-        older_gap_at: The first of them.
-        dataset: Name of the dataset.
-        has_snapshot: True if a snapshot is loaded that the hours follow; None: the dataset needs none.
+    `newest_hour` is the newest of all times of which nothing more is to come. `older_gap_count` counts gaps before the
+    first cell, `older_gap_at` is the first of them. `has_snapshot`: None where the dataset needs none.
     """
 
     project_id: str
@@ -83,10 +73,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Gap:
-    """Consecutive hours that are missing for one reason.
-
-    `varies`: the reason is that of the first hour; the others differ in their files or numbers.
-    """
+    """Consecutive hours that are missing for one reason; `varies`: the reasons differ in files or numbers."""
 
     project_id: str
     namespace_id: int
@@ -124,14 +111,10 @@ class Gap:
 
 @dataclass(frozen=True)
 class Health:
-    """Health of the newest hours of everything that is mirrored.
+    """Health of the newest hours of each mirrored project and namespace of each mirrored dataset.
 
-    Attributes:
-        places: Each mirrored project and namespace of each mirrored dataset.
-        gaps: Hours that are not there.
-        lagging: Sentences about places of which nothing was ever loaded, or nothing new came.
-        without_snapshot: A sentence for each dataset of which places have no snapshot.
-        unmirrored: Names of places that are in the file and are mirrored no longer.
+    `lagging` and `without_snapshot` are sentences, about places without a loaded or a new hour, and about datasets.
+    `unmirrored` names places that are in the file and are mirrored no longer.
     """
 
     places: list[Place] = field(default_factory=list)
@@ -160,17 +143,9 @@ def health(
     *,
     published: bool = True,
 ) -> Health:
-    """The health of the mirror over its newest hours.
+    """The health of the mirror over its newest complete hours, from its published file or its build file.
 
-    Args:
-        warehouse: Its published file is read, or its build file.
-        scopes: The mirrored (project, namespace) pairs of each dataset of hourly files.
-        now: The moment that it is about.
-        hours: Number of the newest complete hours.
-        published: Of the published file.
-
-    Raises:
-        NotPublishedError: Nothing was published yet.
+    `scopes` are the mirrored (project, namespace) pairs of each dataset of hourly files. Raises NotPublishedError.
     """
     newest = last_complete_hour(now)
     found = Health()
@@ -196,10 +171,7 @@ def _survey(
     *,
     published: bool = True,
 ) -> tuple[list[Place], list[tuple[str, int]]]:
-    """Return the mirrored projects and namespaces with their hours from `since` to `until`.
-
-    The second list has the known pairs that are not mirrored.
-    """
+    """Return the mirrored projects and namespaces with their hours, and the known pairs that are not mirrored."""
     known = {(one.project_id, one.namespace_id): one for one in warehouse.scopes(since, dataset, published=published)}
     base = base_of(dataset)
     bases = None if base is None else warehouse.snapshot_scopes(base, published=published)
@@ -253,10 +225,7 @@ def gaps(places: Iterable[Place], now: datetime) -> list[Gap]:
 
 
 def gap_hours(found: Iterable[Gap]) -> Counter[tuple[str, str, int]]:
-    """Count hours of gaps by dataset, project and namespace.
-
-    The newest hours of a place that is behind do not count as gaps; the age of its newest hour shows them.
-    """
+    """Count hours of gaps by dataset, project and namespace; the newest hours of a place that is behind are none."""
     counts: Counter[tuple[str, str, int]] = Counter()
     for gap in found:
         counts[gap.dataset, gap.project_id, gap.namespace_id] += gap.hour_count
@@ -264,10 +233,7 @@ def gap_hours(found: Iterable[Gap]) -> Counter[tuple[str, str, int]]:
 
 
 def remedy(found: Iterable[Gap]) -> str | None:
-    """The command that brings in all that the service still keeps of these gaps; None: it keeps nothing of them.
-
-    Hours in between that are there already cost nothing.
-    """
+    """The command that fetches all that the service still keeps of these gaps; None: it keeps nothing of them."""
     open_ = [gap for gap in found if gap.state != HourState.PAST_RETENTION]
     if not open_:
         return None

@@ -33,10 +33,7 @@ _PATH = "concat('$[', array_to_string(list_transform(position, lambda n: n - 1),
 
 
 def derived(name: str, bodies: str = "structured_bodies") -> str:
-    """Return the query of a table that is derived from structured contents.
-
-    `bodies` is the view of the contents, or a query in brackets.
-    """
+    """Return the query of a table derived from structured contents; `bodies` is their view, or a query in brackets."""
     return statement(
         f"views/{name}",
         infobox_parts=_parts("coalesce(infoboxes_json, infobox_json)"),
@@ -65,10 +62,7 @@ def _numbered(parts: str) -> str:
 
 
 def _parts(document: str) -> str:
-    """Return a query for all parts in `document`.
-
-    Each row has the page of the part, its position, and the names of the parts that contain it.
-    """
+    """Return a query for all parts in `document`: page, position, and names of the parts that contain each."""
     members = _numbered(f"json_extract({document}, '$[*]')")
     query = (
         "SELECT {page}, [CAST(n AS BIGINT)] AS position, CAST([] AS VARCHAR[]) AS above, part, true AS is_new\n"
@@ -128,11 +122,8 @@ ANTI JOIN (
 class LakePart:
     """A partition of a dataset, or all its hours, with the lake files that have its rows.
 
-    Attributes:
-        root: Folder of the lake, with a slash.
-        paths: The files, absolute.
-        source_at: Since when its rows count; None: each hour since its beginning.
-        is_compacted: The files have the rows of several partitions.
+    `root` is the lake's folder, with a slash; `paths` are absolute. `source_at`: since when its rows count; None: each
+    hour since its beginning. `is_compacted`: the files have the rows of several partitions.
     """
 
     dataset: Dataset
@@ -178,10 +169,7 @@ class LakePart:
         return f"SELECT {columns} FROM {self.rows()} AS page"  # noqa: S608  declared names
 
     def bodies(self) -> str:
-        """Return a query for its rows with the columns of the view of page text.
-
-        The query returns updates only, unless each revision has one row.
-        """
+        """Return a query for the view of page text: of its updates alone, unless each revision has one row."""
         assert self.dataset.bodies is not None
         filtered = "" if self.source_at is not None or self.dataset.body_of else "\nWHERE change_type = 'update'"
         own = {} if self.source_at is None else {"batch_hour": "CAST(NULL AS TIMESTAMPTZ)"}
@@ -207,10 +195,7 @@ class LakePart:
         )
 
     def insert_deciding(self, table: Table) -> str:
-        """Return the statement that inserts rows of a snapshot into the table of the current state.
-
-        The rows are those in the table `deciding`.
-        """
+        """Return the statement that inserts the rows of a snapshot in the table `deciding` into the current state."""
         return filled(
             "INSERT INTO {table} BY NAME\n"
             "SELECT {columns}, {source_at} AS source_at, {title_key} AS title_key, "
@@ -269,15 +254,11 @@ def lake_parts(
     bases_only: bool = False,
     checked: bool = False,
 ) -> list[LakePart]:
-    """Return the parts of a dataset, with their bodies.
-
-    These are the kept versions of its snapshots, or all files of its hours and all compacted ones.
+    """Return the parts of a dataset: its kept snapshots, or all files of its hours and all compacted ones.
 
     `bases_only`: the versions beneath the current state alone. `checked` is false where `ledger.faults` looks at the
-    files before any is opened, and leaves out those with wrong names.
-
-    Raises:
-        UnusableFileError: The ledger names something outside of the lake.
+    files before any is opened, and leaves out those with wrong names. Raises UnusableFileError: the ledger names
+    something outside of the lake.
     """
     root = lake_root.resolve()
     values: dict[str, Any] = {"table": dataset.name}
@@ -313,20 +294,13 @@ _KEYS = f"{FORMULAS['event_key']} AS event_key, file_row"
 
 @dataclass(frozen=True)
 class Window:
-    """Range of the changes that the build file holds itself.
-
-    Attributes:
-        first_hour: Older hours are read from compacted files.
-        events_until: No event of theirs is newer.
-    """
+    """Range of the changes that the build file holds itself; older ones have events until `events_until`."""
 
     first_hour: datetime
     events_until: datetime
 
     def cold(self, root: Path, paths: Sequence[str], more: str = "") -> list[str]:
-        """Return queries for the older changes in compacted files of the lake in `root`.
-
-        Their columns are those of `article_changes` and `more`.
+        """Return queries for the older changes in compacted files, with the columns of `article_changes` and `more`.
 
         The comparisons with constants let a query for newer hours or events open no file.
         """
@@ -354,10 +328,8 @@ def make_all_changes(
     """Make the temporary view `all_changes` of a build file: the columns of its `article_changes`, of all hours.
 
     `projects`: those that it is asked for (None: all); others may be left out. `partly`: what is in files that are gone
-    or damaged may be left out as well. Returns the compactions with such files.
-
-    Raises:
-        LakeFileError: A compacted file is gone or damaged.
+    or damaged may be left out as well. Returns the compactions with such files. Raises LakeFileError: a compacted file
+    is gone or damaged.
     """
     native = f"SELECT {column_list(LEAVING.table.narrow)}, event_key, file_row FROM article_changes"  # noqa: S608
     parts = [native]

@@ -1,11 +1,8 @@
 """The lake files that the ledger names: which they are, and which cannot be read as the ledger says.
 
-For cleanup, the ledger is read a day at a time, because that of years has millions of rows.
-
 A file is faulty if it is gone, of another size, without a footer, or noted as damaged. Every publication checks all
-files, so the check reads only the status of each. Footers are read only of files that changed since the last check,
-which are those of the newest hours. Data pages are not read. A reader that finds a damaged page notes the file
-(`Damaged.note`).
+files, so the check reads only the status of each, and footers only of files that changed since the last check. Data
+pages are not read. A reader that finds a damaged page notes the file (`Damaged.note`).
 """
 
 from __future__ import annotations
@@ -43,10 +40,7 @@ _ROWS = 10_000
 
 @dataclass(frozen=True)
 class LoadedFile:
-    """One row of `loads`.
-
-    `lake_path` is relative to the lake; where `is_compacted`, its rows are in compacted files.
-    """
+    """One row of `loads`; `lake_path` is relative to the lake. `is_compacted`: its rows are in compacted files."""
 
     lake_path: str
     identifier: str
@@ -57,11 +51,9 @@ class LoadedFile:
 
 @dataclass(frozen=True)
 class Named:
-    """Files of a day's hours, or of all snapshots, that the build file and the published file name.
+    """Files of a day's hours, or of all snapshots: the loaded ones of the build file, and all that somebody may read.
 
-    Attributes:
-        files: The loaded files of the build file.
-        paths: Lake files that somebody may read, because either names them; relative to the lake.
+    Paths are relative to the lake; the build file or the published file names them.
     """
 
     files: tuple[LoadedFile, ...]
@@ -118,10 +110,8 @@ class Ledger:
 def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:
     """Yield the lake files that a copy of the build file reads, with their bytes.
 
-    Paths are relative to the lake. Files whose bytes the ledger counts together form one item.
-
-    Raises:
-        WarehouseDamagedError: DuckDB cannot read the copy.
+    Paths are relative to the lake. Files whose bytes the ledger counts together form one item. Raises
+    WarehouseDamagedError: DuckDB cannot read the copy.
     """
     try:
         # the copy may come from anywhere, and its tables may be views of other files
@@ -163,14 +153,7 @@ _PATTERN: Final = frozenset("*?[]{}")
 
 @dataclass(frozen=True)
 class FaultyFile:
-    """A lake file that is treated like a missing one.
-
-    Attributes:
-        lake_path: Relative to the lake.
-        why: The fault, as the end of a sentence about the file.
-        is_gone: Nothing is at its path.
-        parts: Rows of these loads are in it.
-    """
+    """A lake file that is treated like a missing one. `why` is the fault, as the end of a sentence about the file."""
 
     lake_path: str
     why: str
@@ -210,10 +193,7 @@ class Looked:
 
     @classmethod
     def last(cls, connection: duckdb.DuckDBPyConnection) -> Looked:
-        """Return the check of the last publication, from the build file or the published one.
-
-        A file that was never published has none.
-        """
+        """Return the check of the last publication of a build file or a published one; empty if there was none."""
         facts = publication(connection)
         return cls(facts.get(LOOKED_AT), facts.get(MISSING, ()))
 
@@ -261,14 +241,10 @@ def mark_of(found: os.stat_result) -> list[int]:
 def faults(
     connection: duckdb.DuckDBPyConnection, lake_root: Path, wanted: Iterable[Path], looked: Looked | None = None
 ) -> dict[Path, FaultyFile]:
-    """The faulty ones among lake files that the ledger of a build file or a published one names, both halves of a pair.
+    """The faulty ones among lake files (absolute paths) of the ledger of a build file or a published one.
 
-    Args:
-        connection: To the file with the ledger.
-        lake_root: Folder of the lake.
-        wanted: Absolute paths.
-        looked: The last look; files that were whole then and did not change have no footer read. None: all footers are
-            read.
+    Files that were whole at the last check (`looked`) and did not change have no footer read. None: all footers are
+    read.
     """
     root, looked = lake_root.resolve(), looked or Looked()
     relative = {path: _name(root, path) for path in wanted}
@@ -305,10 +281,7 @@ def _name(root: Path, path: Path) -> str:
 
 
 def faulty_files(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list[FaultyFile]:
-    """Return the faulty files of a ledger, with the loads whose rows are in them.
-
-    Footers are read only of files that changed since the check of the last publication, or were faulty then.
-    """
+    """Return the faulty files of a ledger, with the loads in them; footers as for the last publication (`faults`)."""
     query = (
         "SELECT lake_path FROM loads WHERE compaction_id IS NULL AND row_count > 0 "
         "UNION SELECT lake_path FROM compacted_files"
@@ -368,10 +341,7 @@ def _wrong_footer(path: Path, row_count: int | None) -> str | None:
 def note_damaged(
     connection: duckdb.DuckDBPyConnection, lake_root: Path, wanted: Sequence[Path], columns: Sequence[str] | None = None
 ) -> list[FaultyFile]:
-    """Return the faulty ones of some lake files, after reading their data pages (of `columns` alone) as well.
-
-    Damage found in the data pages is noted.
-    """
+    """Return the faulty ones of some lake files, after reading and noting their data pages (of `columns`) as well."""
     if not (found := faults(connection, lake_root, wanted)):
         for path in wanted:
             try:

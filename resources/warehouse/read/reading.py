@@ -42,10 +42,8 @@ _Row = TypeVar("_Row", CoverageRow, HourAudit, ProjectState, SummaryRow)
 class Scope:
     """A project and namespace of a dataset, and its gaps before an hour.
 
-    Attributes:
-        first_hour: Its first hour: that with which the mirror began, else (not `has_begun`) the first that was asked
-            for.
-        newest_hour: The newest of which nothing more is to come.
+    `first_hour` is that with which the mirror began, else (not `has_begun`) the first that was asked for. `newest_hour`
+    is the newest of which nothing more is to come.
     """
 
     project_id: str
@@ -71,10 +69,7 @@ def of_projects() -> list[str]:
 
 
 class Reader:
-    """The part of the warehouse that only reads.
-
-    Methods that take `published` read that file, or the build file under the lock.
-    """
+    """The part of the warehouse that only reads; with `published`, that file, else the build file under the lock."""
 
     data: Path
     _connector: Connector
@@ -82,10 +77,7 @@ class Reader:
     _clock: Callable[[], datetime]
 
     def published_window(self) -> datetime | None:
-        """Return the first hour whose changes the published file holds itself; None: it holds all.
-
-        Older changes are in the lake.
-        """
+        """Return the first hour whose changes the published file holds itself, not the lake; None: it holds all."""
         with self._reading(published=True) as connection:
             known = window(connection)
         return None if known is None else known.first_hour
@@ -140,10 +132,7 @@ class Reader:
         return found
 
     def beginnings(self, dataset: Dataset) -> dict[tuple[str, int], datetime]:
-        """Return the first mirrored hour of a dataset, by project and namespace.
-
-        Those of which hours were only requested have none.
-        """
+        """Return the first mirrored hour of a dataset by project and namespace, none for hours only requested."""
         query = (
             f"SELECT project_id, namespace_id, first_hour FROM ({statement('load/beginnings')}) WHERE table_name = ?"  # noqa: S608
         )
@@ -198,10 +187,7 @@ class Reader:
         return self._rows(ProjectState, query, {}, published=published)
 
     def audit(self, hours: Iterable[datetime], dataset: Dataset = ARTICLE_CHANGES) -> list[HourAudit]:
-        """Count the rows of loaded hours again, in order, and return them with the ledger's numbers.
-
-        An hour that is not loaded is left out.
-        """
+        """Count the rows of loaded hours again, in order, and return them with the ledger's numbers."""
         table = dataset.table
         columns = [identifier(name) for name in table.key if name != "batch_hour"]
         key = {column: column for column in ('"project_id"', '"namespace_id"', *columns)}
@@ -232,14 +218,9 @@ class Reader:
     def sql(self, query: str, parameters: Sequence[Any] = (), *, is_confined: bool = False) -> QueryResult:
         """Query the published file; `parameters` fill the `?` of the query.
 
-        A statement without a result returns no columns.
-
-        `is_confined`: the query reads the published file and the lake alone, and changes nothing. Otherwise it may do
-        what DuckDB can do.
-
-        Raises:
-            NotPublishedError: nothing was published yet.
-            QueryError: DuckDB cannot answer the query; the message is DuckDB's own. Or it is refused, being confined.
+        A statement without a result returns no columns. `is_confined`: the query reads the published file and the lake
+        alone, and changes nothing. Otherwise it may do what DuckDB can do. Raises NotPublishedError, or QueryError with
+        DuckDB's own message, or because the query is refused.
         """
         with self._asking() as connection:
             try:
@@ -268,10 +249,7 @@ class Reader:
             yield Open(self._connector, self._lake_root, connection)
 
     def connect_published(self) -> duckdb.DuckDBPyConnection:
-        """Return a read-only connection to the published file, which never locks anyone out.
-
-        Close the connection, or use it in a `with`.
-        """
+        """Return a read-only connection to the published file, which never locks anyone out; close it."""
         return self._connector.connect_published()
 
     def _asking(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
@@ -311,10 +289,7 @@ class Open(Reader):
 
 
 def confine(connection: duckdb.DuckDBPyConnection, folders: Iterable[Path]) -> None:
-    """Close everything but what is attached and the files below these folders, until the connection ends.
-
-    Large queries still spill: DuckDB adds its folder for temporary files itself.
-    """
+    """Close everything but what is attached and the files below these folders; DuckDB still spills large queries."""
     paths = ", ".join(quoted(str(folder)) for folder in folders)
     connection.execute(f"SET allowed_directories = [{paths}]")
     connection.execute("SET enable_external_access = false")

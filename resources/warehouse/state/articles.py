@@ -132,10 +132,8 @@ _RENEWED = "SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS N
 def apply_changes(build: Build) -> Applied:
     """Advance `articles` by all pending hours, lookups and snapshots, in one transaction.
 
-    A project with a new snapshot is rebuilt, which takes time in proportion to its pages.
-
-    Raises:
-        LakeFileError: A file with older rows that decide is gone or damaged; nothing was changed.
+    A project with a new snapshot is rebuilt, which takes time in proportion to its pages. Raises LakeFileError: a file
+    with older rows that decide is gone or damaged; nothing was changed.
     """
     try:
         with transaction(build.connection):
@@ -213,10 +211,7 @@ def take_in(
     renewed: str = _RENEWED,
     rebuilt: bool = False,
 ) -> Applied:
-    """Apply pending changes, and rebuild the projects of the query `renewed`, inside a transaction.
-
-    `rebuilt`: apply all changes.
-    """
+    """Apply pending (`rebuilt`: all) changes, and rebuild the projects of a query, inside a transaction."""
     started = time.perf_counter()
     upserted = removed = recomputed = 0
     find_pending(connection, _FILES, rebuilt=rebuilt)
@@ -256,8 +251,7 @@ def take_in(
 def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart], projects: str) -> None:
     """The views `all_changes` and `states`, of the projects of a query: everything that can decide.
 
-    Raises:
-        LakeFileError: A compacted file that may have changes of theirs is gone.
+    Raises LakeFileError: a compacted file that may have changes of theirs is gone.
     """
     make_all_changes(connection, lake_root, [project for (project,) in connection.execute(projects).fetchall()])
     parts = [
@@ -271,7 +265,7 @@ def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list
 def _advance(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart]) -> tuple[int, int, int]:
     """Apply the pending files of the projects that are not rebuilt: the steps of this module's docstring.
 
-    Returns the pages written, removed, and looked up again.
+    Return the pages written, removed, and looked up again.
     """
     if not _count(connection, "pending ANTI JOIN renewed USING (project_id)"):
         return 0, 0, 0
@@ -305,22 +299,16 @@ def _renew(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[L
 
 
 def _passes(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the number of passes that find the maxima of the projects of `renewed`.
+    """Return the number of passes for the maxima of `renewed`: the rows of one fit into half the memory.
 
-    The rows of one pass fit into half the memory.
-
-    DuckDB moves whole tables out of the memory, but finding the newest rows of all titles at once takes memory in
-    proportion.
+    DuckDB moves whole tables out of the memory, but finding the newest rows of all titles takes memory in proportion.
     """
     query = "SELECT coalesce(sum(row_count), 0) FROM loads SEMI JOIN renewed USING (project_id)"
     return 1 + one_number(connection, query) * _STATE_BYTES * 2 // memory_limit(connection)
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, bases: list[LakePart], changes: str) -> int:
-    """Insert the complete rows of `deciding` into `articles`, from `changes` or from their source.
-
-    Return the number of rows.
-    """
+    """Insert the complete rows of `deciding`, from `changes` or from their source; return their number."""
     row_key = ", ".join(name for name in STATE if name != "is_update")
     columns = {"columns": column_list(ARTICLES), "row_key_of_changes": row_key}
     inserted = one_number(connection, filled(_INSERT_CHANGES, changes=changes, **columns))

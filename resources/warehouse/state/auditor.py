@@ -80,10 +80,7 @@ class Repeated:
 class Overlooked:
     """A title, or an entity, that the current state does not have as it was last known.
 
-    Attributes:
-        is_deleted: True if its last known event is a delete.
-        known_at: Time of its last known event.
-        held_at: The moment of what is there; None: nothing is.
+    `is_deleted`: the last known event is a delete. `held_at` is the moment of what is there; None: nothing is.
     """
 
     project_id: str
@@ -110,10 +107,7 @@ class Auditor:
         self._connection, self._lake_root = connection, lake_root
 
     def snapshots(self, identifiers: Iterable[str], dataset: Dataset) -> list[SnapshotAudit]:
-        """Count the rows of the newest loaded version of snapshots; one that is not loaded is left out.
-
-        Rows that stay in the lake are counted there.
-        """
+        """Count the rows of the newest loaded version of snapshots, in the lake if they stay there."""
         loaded = (
             "SELECT snapshot_version, row_count - duplicate_count FROM snapshots "
             "WHERE table_name = ? AND snapshot_id = ? ORDER BY loaded_at DESC, snapshot_version LIMIT 1"
@@ -136,12 +130,9 @@ class Auditor:
         return found
 
     def repeated(self, state: Table, turn: int | None = None, *, name: int) -> Findings[Repeated]:
-        """Keys of a current state that are there more than once.
+        """Keys of a current state that are there more than once; the first `name` are named.
 
-        Args:
-            state: The table.
-            turn: Look at a part of the rows, another one at each turn. None: at all.
-            name: Findings that are named.
+        `turn`: look at a part of the rows, another one at each turn. None: at all.
         """
         [(count,)] = answer(self._connection, f"SELECT count(*) FROM {identifier(state.name)}")  # noqa: S608
         parts = 1 + count // ROWS_AT_A_TIME
@@ -157,15 +148,10 @@ class Auditor:
     def overlooked(
         self, state: Table, hour_count: int, *, name: int
     ) -> tuple[Findings[Overlooked], Findings[Overlooked]]:
-        """Find differences between a current state and the hours that it applied last.
+        """Find differences between a current state and the newest `hour_count` hours that it applied last.
 
-        Return two sets of findings: pages that were deleted but are present, and all other differences.
-
-        Args:
-            state: The table.
-            hour_count: Hours that are looked at, the newest ones. Those that `article_changes` no longer holds itself
-                are passed over, and projects that a new snapshot will change.
-            name: Findings of each kind that are named.
+        Return pages that were deleted but are present, and all other differences; the first `name` of each are named.
+        Hours that left the build file and projects that a new snapshot will change are passed over.
         """
         (changes,) = applied_to(state, Family.HOURLY)
         last = (

@@ -167,7 +167,7 @@ def _take_in(connection: duckdb.DuckDBPyConnection, now: datetime, *, rebuilt: b
 
 
 def _advance(connection: duckdb.DuckDBPyConnection) -> tuple[int, str]:
-    """Let what is pending compete; returns the entities looked at, and the rows among which those are that decide now.
+    """Let what is pending compete; return the entities looked at, and the rows among which those are that decide now.
 
     Snapshots, and the hours before, are read only where a row that decided may be gone.
     """

@@ -1,8 +1,9 @@
 """The views over the lake in the published file: bodies, the pages of the kept snapshots, and the realtime stream.
 
-They name each lake file by its absolute path, so that they work from any working directory. The stream's files are found when a view is queried, so an open reader sees events as soon as their file is written. The
-hours that have files are those of the ledger beside the views. So an event is never shown twice: it is live until the
-file of its hour is published.
+They name each lake file by its absolute path, so that they work from any working directory. The stream's files are
+found when a view is queried, so an open reader sees events as soon as their file is written. The hours that have files
+are those of the ledger beside the views. So an event is never shown twice: it is live until the file of its hour is
+published.
 
     internal.live_window        the first hour without a file
     internal.lake_live_files    the files that count: a file that was merged into a larger one does not
@@ -57,18 +58,11 @@ _BELOW = ("snapshot_pages", "snapshot_states")
 
 @dataclass(frozen=True)
 class Sources:
-    """The lake files behind the views, less those that are gone or damaged.
+    """The lake files behind the views, less the faulty ones, and the parts of datasets in them.
 
-    Attributes:
-        parts: Of each dataset with page text, and of the snapshots whose rows stay in the lake.
-        looked_up: Files of lookups.
-        faulty: The files that are gone or damaged.
-        window: The months of changes that the build file holds itself; None: all.
-        cold: Compacted files that may have changes of hours before them.
-        versions: Identifier and version of each kept snapshot.
-        live: Folder of the stream.
-        is_stream_mixed: Files of the stream lack declared columns.
-        has_visibility: Changes of visibility are kept beside those of the files.
+    `window` are the changes that the build file holds itself (None: all), and `cold` the compacted files with older
+    ones. `versions` are the kept snapshots, `live` is the stream's folder; `is_stream_mixed`: its files lack declared
+    columns.
     """
 
     root: Path
@@ -94,10 +88,7 @@ class Sources:
 
 
 def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Looked | None = None) -> Sources:
-    """Return the files that the ledger names, by whether they can be read.
-
-    `looked`: the last check of the files (see `faults`).
-    """
+    """Return the files that the ledger names, by whether they can be read; `looked` as in `faults`."""
     root = lake_root.resolve()
     parts = [part for dataset in datasets() if dataset.bodies for part in lake_parts(connection, lake_root, dataset)]
     named = "SELECT lake_path FROM loads WHERE table_name = $table AND row_count > 0 ORDER BY lake_path"
@@ -324,11 +315,9 @@ FROM (SELECT unnest(runs, recursive := true) FROM internal.lake_stream_facts)
 
 
 def live_views(folder: str, *, is_mixed: bool = False) -> Iterator[tuple[str, str]]:
-    """The views over a folder of the stream by their names, in the order in which they build on one another.
+    """The views over a folder of the stream (see `prepare_folder`) by their names, in the order in which they build up.
 
-    Args:
-        folder: Absolute; it has a file (see `prepare_folder`).
-        is_mixed: Files of it lack columns that are declared today, so each one is opened for its columns.
+    `is_mixed`: files of it lack columns that are declared today, so each one is opened for its columns.
     """
     found = {"files": quoted(f"{folder}/**/*.parquet"), "folder": quoted(folder), "mixed": str(is_mixed).lower()}
     candidates = statement(

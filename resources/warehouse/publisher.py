@@ -326,7 +326,7 @@ def _lake_facts(root: str, found: Sources) -> dict[str, str]:
 
 
 def _state(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-    """Return the revision of the build file and a digest of its ledger: revisions of a rebuilt file begin anew."""
+    """Return the revision of the build file and a digest of its ledger: revisions of a rebuilt file begin again."""
     [(revision, ledger)] = connection.execute(
         "SELECT revision, (SELECT CAST(bit_xor(hash(lake_path, loaded_at)) AS VARCHAR) FROM loads) FROM internal.meta"
     ).fetchall()

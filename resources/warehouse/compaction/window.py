@@ -124,6 +124,11 @@ def move_window(build: Build, before: datetime | None = None) -> Moved | None:
     if (step := _together(hours)) is None:
         return None
     _check_files(connection, build.lake_root, {name for one in hours for name in one.compaction_ids})
+    _move(connection, step)
+    return step
+
+
+def _move(connection: duckdb.DuckDBPyConnection, step: Moved) -> None:
     with transaction(connection):
         left = leave(connection, step.first_hour, step.end_hour)
         if left != step.row_count:
@@ -134,7 +139,6 @@ def move_window(build: Build, before: datetime | None = None) -> Moved | None:
             )
         connection.execute("UPDATE internal.hot_window SET first_hour = ?", [step.end_hour])
         raise_revision(connection)
-    return step
 
 
 def leave(connection: duckdb.DuckDBPyConnection, first: datetime, end: datetime) -> int:

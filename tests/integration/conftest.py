@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pipelines.automation import discovery, sensors
 from resources.enterprise import EnterpriseClient, Limits, Ranges, Service
 from resources.sandbox import Settings, running
+from tests.builds import lay
 from tests.integration.clients import PASSWORD, QUICK, new_account
+from tests.integration.daemon import Daemon, instance_in_memory, settings_of
 from tests.integration.mirror import PROJECTS, Mirror
 
 if TYPE_CHECKING:
@@ -110,3 +113,28 @@ def mirror(make_mirror: Callable[..., Mirror]) -> Mirror:
 def later(sandbox: Sandbox) -> Callable[[timedelta], None]:
     """Lets time pass at the service and here."""
     return sandbox.clock.advance
+
+
+@pytest.fixture(scope="session")
+def _present(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    options = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 4, "body_bytes": 200, "stream_rate": 0}
+    with running(Settings(state=tmp_path_factory.mktemp("present"), **options)) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+def service(_present: Sandbox, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sandbox]:
+    """A sandbox on the real clock, which is that of schedules and sensors; what a test sets is taken back."""
+    # a busy machine may need longer than the daemon lets an evaluation last
+    monkeypatch.setattr(sensors, "_ANSWER_SECONDS", 120.0)
+    monkeypatch.setattr(discovery, "ASKING_SECONDS", 120.0)
+    yield _present
+    _present.faults.clear()
+    _present.exports.clear()
+
+
+@pytest.fixture
+def daemon(service: Sandbox, tmp_path: Path) -> Iterator[Daemon]:
+    """The daemon of an empty data folder, with an account of its own at the service."""
+    with instance_in_memory() as instance:
+        yield Daemon(service, settings_of(service, lay(tmp_path / "data")), instance)

@@ -6,7 +6,6 @@ Belongs here: running the assets and looking at what they left. Does not belong 
 from __future__ import annotations
 
 import itertools
-import logging
 import random
 from collections import defaultdict
 from contextlib import contextmanager, suppress
@@ -33,6 +32,7 @@ from resources.lake import Converter, Layout
 from resources.settings import Settings as PipelineSettings
 from resources.warehouse import Warehouse
 from tests.builds import lay, looking
+from tests.integration.daemon import QUIET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -199,9 +199,11 @@ class Mirror:
 
         return {"engine": Watched(self.settings)}
 
-    def publish(self) -> Made:
-        """Take the pending hours into `articles`, and publish."""
-        return self._run("publish", {}, None, {})
+    def publish(self) -> None:
+        """Take what is pending into the current states, and publish; the job does far more."""
+        self.warehouse.apply_changes()
+        self.warehouse.apply_entity_changes()
+        self.warehouse.publish()
 
     def look_up(self) -> Made:
         """Look up watched and uncertain pages, then a sample."""
@@ -359,7 +361,7 @@ class Mirror:
     def _run(
         self, job: str, tags: dict[str, str], selection: Collection[str] | None, overrides: dict[str, Any]
     ) -> Made:
-        defs = build_defs(self.settings, loggers={"quiet": _QUIET}, **self.resources() | overrides)
+        defs = build_defs(self.settings, **self.resources() | overrides)
         failures: list[BaseException | None] = []
 
         @dg.failure_hook
@@ -375,7 +377,7 @@ class Mirror:
                 partition_key=tags.get(PARTITION_NAME_TAG),
                 raise_on_error=False,
                 asset_selection=None if selection is None else [dg.AssetKey(name.split("/")) for name in selection],
-                run_config={"loggers": {"quiet": {}}} | self.typed,
+                run_config=QUIET | self.typed,
             )
         )
         return _made(result, failures)
@@ -408,13 +410,3 @@ def _made(result: dg.ExecuteInProcessResult, failures: list[BaseException | None
             made.checks[checked.check_name] = checked.passed
     made.hours = dict(hours)
     return made
-
-
-def _quiet(_context: dg.InitLoggerContext) -> logging.Logger:
-    logger = logging.getLogger("tests.quiet")
-    logger.propagate = False
-    logger.addHandler(logging.NullHandler())
-    return logger
-
-
-_QUIET = dg.LoggerDefinition(_quiet)

@@ -81,14 +81,14 @@ def recorded(folder: Path, environment: pytest.MonkeyPatch) -> Iterator[Mirror]:
             for made in mirror.take_snapshots(dataset=dataset):
                 assert made.success, made.sentence
         _compact(mirror)
-        assert mirror.publish().success
+        assert mirror._run("publish", {}, None, {}).success
         _listen(mirror, sandbox)
         assert mirror.materialize([last]).success
         # the service exports an hour again, with a line that nobody can read
         path = mirror.download_path(last, "frwiki")
         sandbox.faults.add(path, kind="line_malformed", where="objects", listed=True, count=None, replace=True)
         assert mirror.materialize([last]).success
-        assert mirror.publish().success
+        assert mirror._run("publish", {}, None, {}).success
         yield mirror
 
 

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from dagster._core.test_utils import instance_for_test
-from dagster._core.workspace.context import WorkspaceProcessContext
-from dagster._core.workspace.load_target import WorkspaceFileTarget
 
 from assets import layers
 from assets.families import streams
@@ -54,20 +51,6 @@ def test_dg_check_defs_passes(clean):
     assert "Warning" not in told.stderr
 
 
-def test_workspace_yaml_loads_from_any_folder(tmp_path, monkeypatch, clean):
-    monkeypatch.setenv("WME_DATA", clean["WME_DATA"])
-    monkeypatch.chdir(tmp_path)  # its `working_directory: .` is the project's folder, not the caller's
-    target = WorkspaceFileTarget([str(ROOT / "workspace.yaml")])
-    with instance_for_test() as instance, WorkspaceProcessContext(instance, target) as context:
-        (entry,) = context.create_request_context().get_code_location_entries().values()
-        assert entry.load_error is None
-        assert entry.code_location is not None
-        assert entry.code_location.name == "enterprise-content-mirror"
-        (repository,) = entry.code_location.get_repositories().values()
-        assert {job.name for job in repository.get_all_jobs()} >= {"hour_to_published", "hours", "publish", "reference"}
-    assert not (tmp_path / "data").exists()
-
-
 def test_both_ways_of_loading_name_the_location_alike():
     import tomllib
 
@@ -80,8 +63,7 @@ def test_both_ways_of_loading_name_the_location_alike():
     assert project["code_location_target_module"] == entry["python_module"]["module_name"]
 
 
-@pytest.mark.parametrize("loading", ["from pipelines.definitions import defs; defs()", "import pipelines.cli"])
-def test_loading_touches_no_network_and_writes_nothing(loading, tmp_path, clean):
+def test_loading_touches_no_network_writes_nothing_and_needs_no_server_of_the_sandbox(tmp_path, clean):
     program = f"""
 import json, os, sys
 import dagster, duckdb, pyarrow.parquet, requests, uvicorn  # what others do at import is not ours
@@ -97,9 +79,12 @@ def watch(event, arguments):
     elif event.startswith(ACTS):
         seen.append(f"{{event}} {{arguments!r}}")
 sys.addaudithook(watch)
-{loading}
+from pipelines.definitions import defs
+defs()
+parts = [name for name in sys.modules if name.startswith("resources.sandbox.")]
+import pipelines.cli
 told = list(seen)
-open({str(tmp_path / "told.json")!r}, "w").write(json.dumps(told))
+open({str(tmp_path / "told.json")!r}, "w").write(json.dumps([told, parts]))
 assert len(seen) > len(told), "the watch does not see an opened file"
 """
     told = subprocess.run(
@@ -112,7 +97,9 @@ assert len(seen) > len(told), "the watch does not see an opened file"
         check=False,
     )
     assert told.returncode == 0, told.stderr
-    assert json.loads((tmp_path / "told.json").read_text()) == []
+    seen, parts = json.loads((tmp_path / "told.json").read_text())
+    assert seen == []
+    assert set(parts) == {f"resources.sandbox.{name}" for name in ("files", "process", "settings")}
     assert not (tmp_path / "data").exists()
 
 
@@ -279,17 +266,6 @@ def test_of_a_sandbox_its_address_is_shown_while_it_runs_and_nothing_starts_one(
         page = shown(settings)
     assert f"Its address is {sandbox.url} until it ends;" in page
     assert "It is not running;" in shown(settings)
-
-
-def test_definitions_with_the_sandbox_load_without_its_server(clean):
-    program = (
-        "import sys; from pipelines.definitions import defs; defs(); print(*(name for name in sys.modules if "
-        "name.startswith('resources.sandbox.')))"
-    )
-    told = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=clean, capture_output=True, text=True, timeout=400, check=True
-    )
-    assert set(told.stdout.split()) == {f"resources.sandbox.{name}" for name in ("files", "process", "settings")}
 
 
 def test_tables_are_named_as_in_the_published_file_and_no_two_assets_claim_one():

@@ -1,0 +1,168 @@
+"""The daemon's part: schedules and sensors, evaluated for a data folder before a service on the real clock.
+
+Belongs here: asking them, and the runs between. Does not belong here: what tests expect of them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+import yaml
+from dagster._core.definitions.partitions.context import partition_loading_context
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
+from dagster._core.test_utils import create_run_for_test
+from pydantic import SecretStr
+
+from assets.layers import key_of, recent_hours
+from pipelines.automation.discovery import missing_hours
+from pipelines.definitions import build_defs
+from pipelines.process.instance import TEMPLATE
+from resources.adapters import build_resources
+from resources.settings import Settings
+from tests.integration.clients import PASSWORD
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from resources.sandbox import Sandbox
+
+#: Of a run: nobody reads its events from the console.
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+STARTED, FAILURE = dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.FAILURE
+
+
+def instance_in_memory() -> dg.DagsterInstance:
+    """An instance with the run retries of the Dagster UI's own, and a history in memory."""
+    settings = yaml.safe_load(TEMPLATE.read_text())
+    return dg.DagsterInstance.ephemeral(settings={"run_retries": settings["run_retries"]})
+
+
+def settings_of(service: Sandbox, data: Path, **changes: Any) -> Settings:
+    """Settings of a mirror of enwiki with an account of its own, which may do everything."""
+    username = f"operator{uuid.uuid4().hex[:8]}"
+    service.accounts.create(username, PASSWORD, groups=["group_3"])
+    return Settings(
+        username=username,
+        password=PASSWORD,
+        auth_url=service.url,
+        base_url=service.url,
+        realtime_url=service.realtime_url,
+        projects=("enwiki",),
+        data=data,
+        sandbox=False,
+        min_free_gb=0,
+    ).model_copy(update=changes)
+
+
+def offered(sandbox: Sandbox, now: datetime) -> list[datetime]:
+    """The hours whose lists the service has at `now`, oldest first."""
+    return [hour for hour in recent_hours(now) if sandbox.world.hour_ready_at(hour) <= now]
+
+
+def span_of(first: datetime, last: datetime) -> dict[str, str]:
+    """The tags of a run over hours."""
+    return {ASSET_PARTITION_RANGE_START_TAG: key_of(first), ASSET_PARTITION_RANGE_END_TAG: key_of(last)}
+
+
+def tick(
+    defs: dg.Definitions,
+    instance: dg.DagsterInstance,
+    name: str,
+    *,
+    cursor: str | None = None,
+    location: Any = None,
+) -> Any:
+    """What a sensor asks for, as in the daemon's code server."""
+    sensor = defs.resolve_sensor_def(name)
+    resources = {key: defs.resources[key] for key in sensor.required_resource_keys}
+    with (
+        dg.build_sensor_context(instance=instance, definitions=defs, resources=resources, cursor=cursor) as context,
+        partition_loading_context(dynamic_partitions_store=instance),
+    ):
+        context._code_location_origin = location
+        return sensor.evaluate_tick(context)
+
+
+@dataclass
+class Daemon:
+    """A data folder before a service whose clock is the real one, as the sensors' own."""
+
+    sandbox: Sandbox
+    settings: Settings
+    instance: dg.DagsterInstance
+    #: Of each sensor's last evaluation.
+    cursors: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def defs(self) -> dg.Definitions:
+        return build_defs(self.settings)
+
+    @property
+    def resources(self) -> dict[str, Any]:
+        return build_resources(self.settings)
+
+    @property
+    def warehouse(self) -> Any:
+        return self.resources["warehouse"].warehouse
+
+    def change(self, **values: Any) -> None:
+        """Change settings, for example `projects=("enwiki", "dewiki")`."""
+        secrets = {name: SecretStr(value) for name, value in values.items() if name == "password"}
+        self.settings = self.settings.model_copy(update=values | secrets)
+
+    def offered(self) -> list[datetime]:
+        return offered(self.sandbox, datetime.now(UTC))
+
+    def run(self, status: dg.DagsterRunStatus, job: str = "hours", **options: Any) -> str:
+        """A run that the daemon knows of, of which only its state matters; its number."""
+        return create_run_for_test(self.instance, job_name=job, status=status, **options).run_id
+
+    def execute(self, job: str, **options: Any) -> dg.ExecuteInProcessResult:
+        options["run_config"] = QUIET | options.get("run_config", {})
+        return self.defs.resolve_job_def(job).execute_in_process(
+            instance=self.instance, raise_on_error=False, **options
+        )
+
+    def materialize(self, hours: Sequence[datetime], *assets: str) -> dg.ExecuteInProcessResult:
+        # as a command does, which may name what is not mirrored
+        return (
+            build_defs(self.settings, all_datasets=True)
+            .resolve_job_def("hours")
+            .execute_in_process(
+                instance=self.instance,
+                tags=span_of(hours[0], hours[-1]),
+                asset_selection=[dg.AssetKey(name.split("/")) for name in assets] or None,
+                raise_on_error=False,
+                run_config=QUIET,
+            )
+        )
+
+    def tick(self, sensor: str, *, again: bool = False) -> Any:
+        """What a sensor asks for; `again`: with the cursor of its evaluation before."""
+        found = tick(self.defs, self.instance, sensor, cursor=self.cursors.get(sensor) if again else None)
+        if found.cursor:
+            self.cursors[sensor] = found.cursor
+        return found
+
+    def schedule(self, at: datetime) -> Any:
+        """What the hourly schedule asks for at a moment."""
+        defs = self.defs
+        schedule = defs.resolve_schedule_def("each_hour")
+        resources = {name: defs.resources[name] for name in schedule.required_resource_keys}
+        with dg.build_schedule_context(
+            instance=self.instance,
+            scheduled_execution_time=at,
+            repository_def=defs.get_repository_def(),
+            resources=resources,
+        ) as context:
+            # an instance in memory has no reference to open it by
+            context._instance_ref, context._instance = object(), self.instance
+            return schedule.evaluate_tick(context)
+
+    def missing(self, now: datetime, scope: Sequence[tuple[str, int]] = (("enwiki", 0),)) -> list[datetime]:
+        return missing_hours(now, self.warehouse.coverage(published=False), self.resources["lake"].layout, tuple(scope))

@@ -1,0 +1,294 @@
+"""The schedule of each hour and the sensor that discovers hours, evaluated as the daemon does."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import dagster as dg
+from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
+from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
+from filelock import FileLock
+
+from assets import current, layers
+from assets.families import hourly
+from assets.layers import EARLIEST, HOUR, hour_of, key_of
+from pipelines.automation import discovery
+from pipelines.automation.discovery import LAUNCHING, RECHECKS, WAITS, without_busy
+from resources import adapters, datasets
+from resources.datasets import ARTICLE_CHANGES, last_complete_hour
+from resources.formatting import hour_text, moment_text
+from resources.tables import HourState
+from resources.warehouse import HourStatus
+from tests.integration.daemon import FAILURE, STARTED, span_of
+
+LAKE = layers.lake_key(datasets.ARTICLE_CHANGES)
+WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
+PENDING = {"warehouse/articles", "warehouse/entities", "published/warehouse"}
+
+
+# --- schedules -------------------------------------------------------------------------------------------------------
+
+
+def test_each_hour_asks_for_the_hour_that_has_just_ended(daemon):
+    daemon.change(first_hour=EARLIEST)
+    for at, key in (
+        (datetime(2026, 3, 1, 0, 20, tzinfo=UTC), "2026-02-28-23:00"),
+        (datetime(2026, 3, 29, 2, 20, tzinfo=UTC), "2026-03-29-01:00"),  # clocks change in Europe; UTC does not
+    ):
+        (request,) = daemon.schedule(at).run_requests
+        assert request.partition_key == key
+        assert request.run_key == key  # a second tick of this hour makes no second run
+        assert request.asset_selection is None
+
+
+def test_what_discovery_has_loaded_is_not_loaded_again_by_the_schedule(daemon, monkeypatch):
+    monkeypatch.setattr(adapters, "GLANCE_SECONDS", 0.2)
+    hour = daemon.offered()[-1]
+    at = hour + timedelta(minutes=80)
+    run = daemon.run(STARTED, tags=span_of(hour, hour))
+    under_way = f"A run has {hour_text(hour)} UTC under way. The sensor publish_pending publishes it."
+    assert daemon.schedule(at).skip_message == under_way
+    daemon.instance.delete_run(run)
+    assert daemon.materialize([hour]).success
+
+    (request,) = daemon.schedule(at).run_requests  # to publish it, where the sensor that does is off
+    assert request.partition_key is None
+    result = daemon.execute("hour_to_published", asset_selection=request.asset_selection, tags=dict(request.tags))
+    assert {one.asset_key.to_user_string() for one in result.get_asset_materialization_events()} == PENDING
+    assert daemon.schedule(at).skip_message == f"{hour_text(hour)} UTC is loaded already, and nothing is pending."
+    # where nobody can look, the run itself does, and a sensor waits
+    with FileLock(daemon.settings.data / "state" / "warehouse.lock"):
+        assert [one.partition_key for one in daemon.schedule(at).run_requests] == [key_of(hour)]
+        for sensor in ("discover_hours", "publish_pending"):
+            assert "Another process has used the warehouse" in daemon.tick(sensor).skip_message
+    # of two datasets, the one is asked for whose hour is missing
+    daemon.change(wikidata=True)
+    (request,) = daemon.schedule(at).run_requests
+    assert request.partition_key == key_of(hour)
+    assert set(request.asset_selection) == {
+        *layers.keys(datasets.ENTITY_CHANGES),
+        *current.KEYS,
+        dg.AssetKey(["published", "warehouse"]),
+    }
+
+
+def test_a_run_that_finds_an_hour_done_leaves_the_earlier_work_in_its_metadata(daemon, monkeypatch):
+    *_, other, hour = daemon.offered()
+
+    def shown() -> dict[str, dict[str, Any]]:
+        found = {}
+        for key in layers.keys(ARTICLE_CHANGES):
+            (record,) = daemon.instance.fetch_materializations(
+                dg.AssetRecordsFilter(asset_key=key, asset_partitions=[key_of(hour)]), limit=1
+            ).records
+            found[key.path[0]] = {
+                name: one.value for name, one in record.asset_materialization.metadata.items() if name != "preview"
+            }
+        return found
+
+    assert daemon.materialize([hour]).success
+    first = shown()
+    assert first["archive"]["files_fetched"] == 1
+    assert first["archive"]["bytes_fetched"] > 0
+    assert first["lake"]["files_converted"] == 1
+    assert first["warehouse"].pop("changed")
+    assert first["warehouse"]["dagster/partition_row_count"] > 0
+    # alone, and among others; the moment of the work stays as well
+    moments = []
+    for hours in ([hour], [other, hour]):
+        assert daemon.materialize(hours).success
+        again = shown()
+        moments.append([again[layer].pop("unchanged_since") for layer in again])
+        assert not again["warehouse"].pop("changed")
+        assert again == first
+    assert moments[0] == moments[1]
+    # a run of the sensor that was requested before: somebody else has reported the hour meanwhile
+    run = daemon.run(dg.DagsterRunStatus.NOT_STARTED, tags={"dagster/sensor_name": "discover_hours"})
+    with monkeypatch.context() as of_sensor:
+        of_sensor.setattr(hourly, "_requested_at", lambda _: 0.0)
+        asked = daemon.materialize([hour])
+    assert asked.success
+    assert asked.get_asset_materialization_events() == []
+    context = SimpleNamespace(run=daemon.instance.get_run_by_id(run), instance=daemon.instance)
+    assert 0 <= datetime.now(UTC).timestamp() - hourly._requested_at(context) < 600
+    # what is work again is shown as such
+    for path in (daemon.settings.data / "lake" / "article_changes").rglob(f"hour={hour:%H}/*.parquet"):
+        path.unlink()
+    assert daemon.materialize([hour]).success
+    last = shown()
+    assert ("unchanged_since" in last["archive"], "unchanged_since" in last["lake"]) == (True, False)
+
+
+# --- discovery -------------------------------------------------------------------------------------------------------
+
+
+def spans_of(tick: Any) -> list[tuple[datetime, datetime]]:
+    """First and last hour of each run that a tick asks for."""
+    tags = [request.tags for request in tick.run_requests]
+    return [(hour_of(t[ASSET_PARTITION_RANGE_START_TAG]), hour_of(t[ASSET_PARTITION_RANGE_END_TAG])) for t in tags]
+
+
+def test_after_an_outage_of_two_days_discovery_asks_for_three_runs_in_a_few_requests(daemon, monkeypatch):
+    before = daemon.offered()
+    shutil.rmtree(daemon.settings.data)  # as before the first run
+    daemon.sandbox.requests.clear()
+    tick = daemon.tick("discover_hours")
+    assert len(daemon.sandbox.requests) <= 7  # a login, and the newest hours until one is there
+    assert not list((daemon.settings.data / "warehouse").glob("*"))  # a look makes nothing
+    first, newest, between = spans_of(tick)
+    # while the test runs, the oldest may pass the retention and another may appear
+    assert first[0] in before[:2]
+    assert newest[1] in {before[-1], before[-1] + HOUR}
+    assert (first[1] + HOUR, between[1] + HOUR) == (between[0], newest[0])
+    # without time left it asks for the older hours alone
+    monkeypatch.setattr(discovery, "ASKING_SECONDS", -1.0)
+    daemon.sandbox.requests.clear()
+    now = datetime.now(UTC)
+    spans = spans_of(daemon.tick("discover_hours"))
+    assert not [seen for seen in daemon.sandbox.requests if "/v2/batches" in seen.path]
+    assert max(last for _, last in spans) < now - discovery.LATE
+
+
+def test_discovery_asks_for_what_is_not_loaded_and_for_nothing_that_is(daemon):
+    hours = daemon.offered()
+    # archived by a run that was killed before it could load
+    assert daemon.materialize(hours[-2:], "archive/batches").success
+    assert spans_of(daemon.tick("discover_hours"))[1][1] >= hours[-1]
+    assert daemon.materialize(hours[-2:]).success
+    # two days are two runs of a minute; most hours are known to be empty instead the oldest hour may have gone since
+    assert any(first in hours[:2] for first, _ in spans_of(daemon.tick("discover_hours")))
+    empty = [HourStatus(hour, "enwiki", 0, HourState.EMPTY) for hour in hours[:-2]]
+    daemon.warehouse.record_statuses(empty)
+    tick = daemon.tick("discover_hours")
+    # another may have appeared since
+    assert all(first > hours[-1] for first, _ in spans_of(tick))
+    if daemon.offered()[-1] == hours[-1]:
+        assert tick.skip_message in {
+            "Every hour of the last two days is loaded.",
+            "The service has not published the newest hours yet. They are looked for again.",
+        }
+    # and the first hours of a project that is mirrored from now on
+    daemon.change(projects=("enwiki", "dewiki"))
+    assert len(spans_of(daemon.tick("discover_hours"))) == 3
+
+
+def test_discovery_leaves_alone_what_is_under_way_and_for_a_while_what_has_failed(daemon):
+    now = datetime.now(UTC)
+    hours = daemon.offered()
+    half = hours[len(hours) // 2]
+
+    def run(status: dg.DagsterRunStatus, first: datetime, last: datetime, **tags: str) -> str:
+        # as a command runs it
+        return daemon.run(status, tags=tags | span_of(first, last), asset_selection=frozenset())
+
+    def wanted(at: datetime) -> list[datetime]:
+        return without_busy(hours, daemon.instance, at).wanted
+
+    run(STARTED, half + HOUR, hours[-1] + 2 * HOUR)
+    assert wanted(now) == [hour for hour in hours if hour <= half]
+    assert max(last for _, last in spans_of(daemon.tick("discover_hours"))) == half
+
+    step_failure = {"dagster/failure_reason": "STEP_FAILURE"}
+    # a backfill that failed does not keep the sensor from looking
+    run(FAILURE, half, half, **step_failure)
+    assert half in wanted(datetime.now(UTC))
+    requested = step_failure | {"dagster/sensor_name": "discover_hours"}
+    for number, wait in enumerate((*WAITS, WAITS[-1])):  # the service has the hour, so it is never given up
+        root = run(FAILURE, half, half, **requested)
+        now = datetime.now(UTC)
+        waiting = without_busy(hours, daemon.instance, now).waiting
+        assert list(waiting) == [half], number
+        # repeated by hand, with the tags of the run; and started by hand
+        run(FAILURE, half, half, **requested, **{"dagster/root_run_id": root})
+        run(FAILURE, half, half, **step_failure)
+        now = datetime.now(UTC)
+        again = without_busy([half, hours[-1]], daemon.instance, now)
+        assert again.waiting == waiting
+        assert again.sentence == (
+            f"2 hours missing: 1 under way, 1 failed, and no run is requested before {moment_text(waiting[half])} UTC "
+            "(runs that are started by hand do not change that)."
+        )
+        assert half not in wanted(now), number
+        assert wanted(now) == hours[: hours.index(half)]
+        assert half not in wanted(now + wait - timedelta(minutes=1))
+        assert half in wanted(now + wait)
+
+    # a run that was killed says nothing about its hours, and a snapshot is none
+    run(FAILURE, hours[0], hours[0])
+    daemon.run(STARTED, "snapshots", tags={"dagster/partition": "enwiki_namespace_0"})
+    assert hours[0] in wanted(datetime.now(UTC))
+
+
+def test_discovery_waits_for_the_runs_of_a_backfill_that_was_just_launched(daemon):
+    hours, now = daemon.offered(), datetime.now(UTC)
+
+    def launch(name: str, layer: str, status: BulkActionStatus = BulkActionStatus.REQUESTED) -> None:
+        daemon.instance.add_backfill(
+            PartitionBackfill(
+                name,
+                status,
+                from_failure=False,
+                tags={},
+                backfill_timestamp=now.timestamp(),
+                asset_selection=[dg.AssetKey(layer.split("/"))],
+            )
+        )
+
+    launch("of others", "archive/reference")
+    launch("ended", "archive/batches", BulkActionStatus.COMPLETED_SUCCESS)
+    assert without_busy(hours, daemon.instance, now).wanted == hours
+    launch("of hours", "archive/batches")
+    assert without_busy(hours, daemon.instance, now).busy == hours
+    assert without_busy(hours, daemon.instance, now + LAUNCHING).wanted == hours
+
+
+def test_a_project_that_an_hours_list_lacked_is_looked_for_twice_more(daemon):
+    hour = last_complete_hour(datetime.now(UTC)) - 20 * HOUR
+    daemon.change(projects=("enwiki", "dewiki"))
+    assert daemon.materialize([hour]).success  # which finds nothing of the other one
+    listing = daemon.resources["lake"].layout.batch_list(ARTICLE_CHANGES, hour)
+    scope = (("enwiki", 0), ("dewiki", 0))
+
+    def looked_at(moment: datetime) -> None:
+        os.utime(listing, (moment.timestamp(), moment.timestamp()))
+
+    first, last = RECHECKS
+    looked_at(hour + timedelta(hours=1, minutes=20))
+    assert hour not in daemon.missing(hour + first - timedelta(seconds=1), scope)
+    assert hour in daemon.missing(hour + first, scope)
+    assert hour not in daemon.missing(hour + first)  # nothing of what is mirrored is absent
+    looked_at(hour + first + timedelta(minutes=5))
+    assert hour not in daemon.missing(hour + last - timedelta(seconds=1), scope)
+    assert hour in daemon.missing(hour + last, scope)
+    looked_at(hour + last + timedelta(minutes=5))
+    assert hour not in daemon.missing(hour + last + timedelta(minutes=10), scope)
+
+
+# --- killed runs -----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_killed_command_had_begun_is_asked_for_once_more(daemon):
+    first, last = daemon.offered()[-3:-1]
+    # the lock of a process that is gone: its file is there, and nobody holds it
+    lock = Path(daemon.instance.root_directory) / "processes" / "gone.lock"
+    lock.parent.mkdir()
+    lock.touch()
+    span = span_of(first, last)
+    chosen = frozenset({LAKE, WAREHOUSE})
+    run = daemon.run(STARTED, tags={**span, ".dagster/wme_process": "gone"}, asset_selection=chosen)
+    (request,) = daemon.tick("end_killed_runs").run_requests
+    assert daemon.instance.get_run_by_id(run).status is FAILURE
+    assert request.job_name == "__ASSET_JOB"  # of these assets: the sensor is no job's
+    assert span.items() <= request.tags.items()
+    assert ".dagster/wme_process" not in request.tags
+    assert request.asset_selection == [LAKE, WAREHOUSE]
+    # until the daemon has made a run of it, under the same key
+    (again,) = daemon.tick("end_killed_runs").run_requests
+    assert again.run_key == request.run_key
+    daemon.run(dg.DagsterRunStatus.NOT_STARTED, tags={"dagster/run_key": request.run_key})
+    assert daemon.tick("end_killed_runs").skip_message == "Every run that is under way has its process."

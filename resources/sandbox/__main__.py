@@ -36,13 +36,7 @@ _OWNERLESS_SECONDS = 5.0
 
 
 def main(words: Sequence[str] | None = None, *, called: str | None = None, state: Path | None = None) -> int:
-    """Run the command line; returns the exit status.
-
-    Args:
-        words: Arguments; default: this process's own.
-        called: Command that the help names, if it is another.
-        state: Default of `--state`; None: it must be given.
-    """
+    """Run the command line; returns the exit status."""
     options = parse(words, called=called or "python -m resources.sandbox", state=state)
     was_owned = _is_owned(options.owner)  # before the seconds of starting, in which the owner may end
     try:

@@ -34,11 +34,7 @@ class Clock:
             return real + (real - self._since) * (self.speed - 1) + self._offset
 
     def set(self, moment: datetime) -> None:
-        """Stand still at `moment`.
-
-        Raises:
-            ValueError: The moment has no timezone.
-        """
+        """Stand still at `moment`."""
         if moment.tzinfo is None:
             raise ValueError("The sandbox's clock needs a timezone-aware moment; add tzinfo to it.")
         with self._lock:

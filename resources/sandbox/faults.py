@@ -1,36 +1,11 @@
 """Faults as data (what goes wrong, on which paths, how often), and damaged archives. `api.middleware` does the rest.
 
-| kind | where | details |
-|---|---|---|
-| `status` | api | `status` 500, `message` (default: its text), `html` (default: for 502, 503, 504), `retry_after` |
-| `html` | api | `status` 200: a page instead of JSON |
-| `delay` | api | `seconds` 1.0: the answer comes later, otherwise unchanged |
-| `cut` | objects | `after` bytes of the body (default: half), then the connection closes |
-| `length` | objects | `delta` 1: the header announces that many bytes more (or fewer) than there are |
-| `flip` | objects | `at` offset in the whole object (default: its middle), `bytes` 1: these bytes are inverted |
-| `slow` | objects | `bytes_per_second` 1,000,000 |
-| `end` | api | of a stream: `after` 0 messages the body ends, as if nothing more would come |
-| `stall` | api | of a stream: `after` 0 messages nothing more is sent, and the connection stays open |
-| `expired` | api | the signed URL handed out is already past its life |
-| `gzip_truncated` | objects | `keep` 0.5: the share of the archive that is left |
-| `line_malformed`, `line_huge`, `line_type`, `line_utf8` | objects | a bad line of the first member, see below |
-| `empty`, `empty_member`, `no_ndjson` | objects | no member, one without a line, one that is no NDJSON |
-
-A bad line is added before line `line` (0), with `replace` (false) put in its place. `size` (20,000,000) is the size of
-a huge one.
-
-`where` can be given for the first ten: `api` is the service's own ports, that of the streams among them (which `cut`
-and `slow` need to be told), `objects` the port of the signed URLs. The path is always that of the service
-(`/v2/batches/2025-01-01/05/enwiki_namespace_0/download`), also for `objects`. The kinds that damage an archive take
-`listed`: true damages the archive itself, so that the list shows the damaged one's MD5 and size (until the fault is
-cleared); false (the default) serves damage against the listed MD5, `count` times.
-
-Damage adds lines next to the good ones unless `replace` is set: nothing of the content is lost, and a reader that
-keeps the good lines and rejects the bad one ends up with the undamaged truth.
+Kinds and details: `data/faults.yaml`.
 """
 
 from __future__ import annotations
 
+import builtins
 import gzip
 import hashlib
 import io
@@ -45,6 +20,8 @@ from fnmatch import fnmatchcase
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from resources.sandbox.files import read_yaml
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -56,52 +33,15 @@ EXPIRED = "sandbox.expired"
 
 Where = Literal["api", "objects"]
 
-#: Details of each kind and their defaults; None: worked out from the answer.
-_ANSWERS: dict[str, tuple[Where, dict[str, Any]]] = {
-    "status": ("api", {"status": 500, "message": None, "html": None, "retry_after": None}),
-    "html": ("api", {"status": 200}),
-    "delay": ("api", {"seconds": 1.0}),
-    "end": ("api", {"after": 0}),
-    "stall": ("api", {"after": 0}),
-    "expired": ("api", {}),
-    "cut": ("objects", {"after": None}),
-    "length": ("objects", {"delta": 1}),
-    "flip": ("objects", {"at": None, "bytes": 1}),
-    "slow": ("objects", {"bytes_per_second": 1_000_000}),
-}
-_LINE: dict[str, Any] = {"line": 0, "replace": False}
-_ARCHIVES: dict[str, dict[str, Any]] = {
-    "gzip_truncated": {"keep": 0.5},
-    "line_malformed": _LINE,
-    "line_huge": {**_LINE, "size": 20_000_000},
-    "line_type": _LINE,
-    "line_utf8": _LINE,
-    "empty": {},
-    "empty_member": {},
-    "no_ndjson": {},
-}
+_TABLE = read_yaml("faults.yaml")
+#: By kind: where it happens, and its details with their defaults; of damaged archives the details alone.
+_ANSWERS: dict[str, tuple[Where, dict[str, Any]]] = _TABLE["answers"]
+_ARCHIVES: dict[str, dict[str, Any]] = _TABLE["archives"]
 ARCHIVE_KINDS = frozenset(_ARCHIVES)
 KINDS = frozenset(_ANSWERS) | ARCHIVE_KINDS
 #: Page id of the record with the huge body; no page of the world has it.
 HUGE_ARTICLE_ID = 2_147_483_647
-_NUMBERS = (int, float)
-#: What a detail must be, unless it is left to the answer (None).
-_TYPES: dict[str, tuple[type, ...]] = {
-    "status": (int,),
-    "message": (str,),
-    "html": (bool,),
-    "retry_after": (int, str),
-    "seconds": _NUMBERS,
-    "after": (int,),
-    "delta": (int,),
-    "at": (int,),
-    "bytes": (int,),
-    "bytes_per_second": _NUMBERS,
-    "line": (int,),
-    "replace": (bool,),
-    "size": (int,),
-    "keep": _NUMBERS,
-}
+_TYPES = {name: tuple(getattr(builtins, kind) for kind in kinds.split()) for name, kinds in _TABLE["types"].items()}
 
 
 @dataclass
@@ -125,17 +65,8 @@ class Fault:
 
     def as_dict(self) -> dict[str, Any]:
         """The fault as `/sandbox/faults` shows it."""
-        return {
-            "identifier": self.identifier,
-            "path": self.path,
-            "method": self.method,
-            "kind": self.kind,
-            "where": self.where,
-            "listed": self.listed,
-            "count": self.count,
-            "hits": self.hits,
-            **self.details,
-        }
+        own = {name: value for name, value in vars(self).items() if name != "details"}
+        return own | self.details
 
 
 class Faults:
@@ -192,11 +123,7 @@ class Faults:
         return fault
 
     def add_from(self, description: Mapping[str, Any]) -> Fault:
-        """Set a fault from the JSON object of `POST /sandbox/faults`.
-
-        Raises:
-            ValueError: As `add`.
-        """
+        """Set a fault from the JSON object of `POST /sandbox/faults`."""
         try:
             return self.add(**description)
         except TypeError as error:

@@ -53,11 +53,6 @@ class _Parser(argparse.ArgumentParser):
 def parse(words: Sequence[str] | None, *, called: str, state: Path | None = None) -> Settings:
     """Parse a command line.
 
-    Args:
-        words: Arguments; default: this process's own. A leading `serve` is left out.
-        called: Command that the help names.
-        state: Default of `--state`; None: it must be given.
-
     Raises:
         SystemExit: Help was asked for (0), or something is wrong (2); a sentence was printed.
     """

@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import threading
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, NamedTuple
@@ -50,19 +50,12 @@ _FREE_BYTES = 2_000_000_000
 
 
 class Task(NamedTuple):
-    """The archives of a project's hour, or of an export of a snapshot.
+    """The archives of a project's hour, or of an export of a snapshot."""
 
-    Attributes:
-        name: Project, or identifier of the snapshot.
-        moment: Start of the hour, or of the export.
-        serial: Of the export; None: it is an hour.
-        area: The area of the export.
-    """
-
-    name: str
-    moment: datetime
-    serial: int | None = None
-    area: str = ""
+    name: str  # project, or identifier of the snapshot
+    moment: datetime  # start of the hour, or of the export
+    serial: int | None = None  # of the export; None: it is an hour
+    area: str = ""  # the area of the export
 
     @classmethod
     def of(cls, area: str, identifier: str, turn: Turn) -> Task:
@@ -115,13 +108,7 @@ class Preparation:
         self._ahead = self._asked if settings.corpus else ThreadPoolExecutor(1, "ahead", self._new_worker, (_NICEST,))
 
     def begin(self, interrupted: Callable[[], bool], progress: Callable[[int, int], None]) -> None:
-        """Make everything that can be listed, then continue in the background.
-
-        Args:
-            interrupted: Asked again and again; True ends the wait.
-            progress: Called with the number of archives (of an hour of a project, of a snapshot) that are ready and the
-                number that are made. It is not called when all of them existed.
-        """
+        """Make everything that can be listed, then continue in the background."""
         _remove_left_over(self._settings.state)
         self._make(self._listed(), lambda: interrupted() or not self._has_space(), progress)
         self._thread.start()
@@ -142,8 +129,6 @@ class Preparation:
         with self._lock:
             for worker in self._workers:
                 worker.close()
-
-    # --- what is made when -------------------------------------------------------------------------------------------
 
     def _listed(self) -> Iterator[Task]:
         """Yield the tasks of everything that can be listed now."""
@@ -179,8 +164,6 @@ class Preparation:
             turn = exports.turn(identifier, free=free)
             if turn is not None:
                 yield Task.of(area, identifier, turn)
-
-    # --- the processes -----------------------------------------------------------------------------------------------
 
     def _make(
         self,
@@ -255,12 +238,7 @@ def _remove_left_over(state: Path) -> None:
 
 def _is_done(future: Future[None], seconds: float) -> bool:
     """Return whether a future ends, however, within some seconds."""
-    with suppress(CancelledError):
-        try:
-            future.exception(seconds)
-        except TimeoutError:
-            return False
-    return True
+    return bool(wait([future], seconds).done) or future.done()
 
 
 class _Worker:

@@ -1,6 +1,6 @@
 """Claims of a state folder, and sandboxes in separate processes: join a running one, or start one.
 
-A lock is held for as long as a sandbox runs; two files next to it say how far it is and where it answers.
+A lock is held for as long as a sandbox runs; a file next to it says how far it is, then where it answers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
@@ -38,7 +38,7 @@ _STALLED_SECONDS = 180.0
 #: Between two lines about the wait.
 _SAY_SECONDS = 30.0
 _POLL_SECONDS = 0.02
-_SERVING, _STARTING = "sandbox.json", "starting.json"
+_RECORD = "sandbox.json"
 
 
 class SandboxConflictError(Exception):
@@ -50,20 +50,13 @@ class SandboxStartError(Exception):
 
 
 class Record(NamedTuple):
-    """The addresses of a state folder's sandbox."""
+    """A state folder's sandbox: its addresses or, until it answers, how many of its archives are ready."""
 
     identity: str
     pid: int
-    url: str
-    object_url: str
-    realtime_url: str
-
-
-class Starting(NamedTuple):
-    """A sandbox that does not answer yet: how many of the archives that it prepares are ready."""
-
-    identity: str
-    pid: int
+    url: str = ""
+    object_url: str = ""
+    realtime_url: str = ""
     ready: int = 0
     of: int = 0
 
@@ -81,12 +74,6 @@ class Endpoint:
     pid: int
 
 
-_Kind = TypeVar("_Kind", Record, Starting)
-
-
-# --- the claim of a folder -------------------------------------------------------------------------------------------
-
-
 @contextmanager
 def claimed(settings: Settings) -> Iterator[None]:
     """Be the one sandbox of the folder. The lock goes with the process, however that ends.
@@ -101,12 +88,13 @@ def claimed(settings: Settings) -> Iterator[None]:
         try:
             lock.acquire()
         except Timeout:
-            record, starting = find(state), _find_starting(state)
-            answering = record is not None and _is_answering(record)
-            # One that does neither may be ending.
-            if answering or starting is not None or time.monotonic() > deadline:
-                where = f" at {record.url}" if record is not None and answering else ""
-                where = f" in process {starting.pid}, which is preparing it" if starting is not None else where
+            record = _read(state)
+            # One that neither prepares nor answers may be ending.
+            holds = record is not None and (not record.url or _is_answering(record))
+            if holds or time.monotonic() > deadline:
+                where = ""
+                if holds and record is not None:
+                    where = f" at {record.url}" if record.url else f" in process {record.pid}, which is preparing it"
                 raise SandboxConflictError(
                     f"A sandbox already serves {state}{where}; join it, end it first, or name another state folder."
                 ) from None
@@ -115,8 +103,7 @@ def claimed(settings: Settings) -> Iterator[None]:
         report(settings)
         yield
     finally:
-        for name in (_SERVING, _STARTING):
-            (state / name).unlink(missing_ok=True)
+        (state / _RECORD).unlink(missing_ok=True)
         lock.release()
 
 
@@ -127,23 +114,18 @@ def is_held(lock: Path) -> bool:
 
 def report(settings: Settings, ready: int = 0, of: int = 0) -> None:
     """Write down how many archives a sandbox that starts has prepared."""
-    _write(settings.state / _STARTING, Starting(settings.identity, os.getpid(), ready, of))
+    _write(settings, ready=ready, of=of)
 
 
 def publish(settings: Settings, url: str, object_url: str, realtime_url: str) -> None:
     """Write down where the sandbox answers."""
-    _write(settings.state / _SERVING, Record(settings.identity, os.getpid(), url, object_url, realtime_url))
-    (settings.state / _STARTING).unlink(missing_ok=True)
+    _write(settings, url=url, object_url=object_url, realtime_url=realtime_url)
 
 
 def find(state: str | Path) -> Record | None:
-    """Return what the folder's sandbox wrote down; it may have ended without a trace since."""
-    return _read(Path(state) / _SERVING, Record)
-
-
-def _find_starting(state: Path) -> Starting | None:
-    """The progress of the sandbox that claimed the folder; None where it answers already, or ends."""
-    return _read(state / _STARTING, Starting)
+    """Return the folder's sandbox if it has answered; it may have ended without a trace since."""
+    record = _read(Path(state))
+    return record if record is not None and record.url else None
 
 
 def _is_answering(record: Record) -> bool:
@@ -172,19 +154,17 @@ def _is_taken(lock: FileLock) -> bool:
         return True
 
 
-def _write(path: Path, found: Record | Starting) -> None:
+def _write(settings: Settings, **facts: Any) -> None:
+    path = settings.state / _RECORD
     part = path.with_suffix(".part")
-    part.write_text(json.dumps(found._asdict()))
+    part.write_text(json.dumps(Record(settings.identity, os.getpid(), **facts)._asdict()))
     part.replace(path)
 
 
-def _read(path: Path, kind: type[_Kind]) -> _Kind | None:
+def _read(state: Path) -> Record | None:
     with suppress(FileNotFoundError, ValueError, TypeError):
-        return kind(**read_state(path))
+        return Record(**read_state(state / _RECORD))
     return None
-
-
-# --- processes -------------------------------------------------------------------------------------------------------
 
 
 def attach(settings: Settings, *, idle_seconds: float = IDLE_SECONDS, owner: Path | None = None) -> Endpoint:
@@ -210,22 +190,19 @@ def attach(settings: Settings, *, idle_seconds: float = IDLE_SECONDS, owner: Pat
 
 
 def _running(settings: Settings, state: Path) -> Endpoint | None:
-    """The folder's sandbox, waited for while it starts; None: there is none.
-
-    Raises:
-        SandboxConflictError: It has other settings.
-        SandboxStartError: It neither answers nor makes progress.
-    """
-    known: Starting | None = None
+    """The folder's sandbox, waited for while it starts; None: there is none."""
+    known: Record | None = None
     changed_at = said_at = time.monotonic()
     while (endpoint := _join(settings, state)) is None and _is_taken(_lock(state)):
-        now, starting = time.monotonic(), _find_starting(state)
+        now, starting = time.monotonic(), _read(state)
+        if starting is not None and starting.url:
+            starting = None
         if starting is not None and starting.identity != settings.identity:
             raise _conflict(state, f"of process {starting.pid}", starting.identity, settings)
         if starting != known:
             known, changed_at = starting, now
         if now - changed_at > _STALLED_SECONDS:
-            raise _stalled(state, starting)
+            raise _stalled(state)
         if starting is not None and now >= said_at:
             _log.warning(
                 "Waiting for the sandbox of process %d: %d of %d archives are prepared.",
@@ -236,9 +213,9 @@ def _running(settings: Settings, state: Path) -> Endpoint | None:
     return endpoint
 
 
-def _stalled(state: Path, starting: Starting | None) -> SandboxStartError:
+def _stalled(state: Path) -> SandboxStartError:
     """The error about a sandbox that holds the folder and does nothing."""
-    holder = starting or find(state)
+    holder = _read(state)
     process = "a process" if holder is None else f"process {holder.pid}"
     end = "End it" if holder is None else f"End it with `kill {holder.pid}`"
     return SandboxStartError(
@@ -261,7 +238,8 @@ def _join(settings: Settings, state: Path) -> Endpoint | None:
     if record.identity != settings.identity:
         raise _conflict(state, f"at {record.url}", record.identity, settings)
     account = read_state(state / "account.json", "username", "password")
-    return Endpoint(username=account["username"], password=account["password"], **record._asdict())
+    urls = (record.url, record.object_url, record.realtime_url)
+    return Endpoint(*urls, account["username"], account["password"], record.identity, record.pid)
 
 
 def _start(settings: Settings, state: Path) -> Endpoint:

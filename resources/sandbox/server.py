@@ -27,11 +27,12 @@ from resources.sandbox.store import objects
 from resources.sandbox.store.archived_world import ArchivedWorld
 
 if TYPE_CHECKING:
+    from collections import deque
     from collections.abc import Callable, Iterator
 
     from starlette.types import ASGIApp
 
-    from resources.sandbox.api.middleware import Requests
+    from resources.sandbox.api.middleware import Seen
     from resources.sandbox.api.operations import Operation
     from resources.sandbox.settings import Settings
 
@@ -85,16 +86,12 @@ class Sandbox(Service):
         return self.accounts.password
 
     @property
-    def requests(self) -> Requests:
+    def requests(self) -> deque[Seen]:
         """The requests seen on all ports, oldest first, each with method, path and status."""
         return self.journal.requests
 
     def start(self) -> None:
-        """Serve; returns when all ports answer.
-
-        Raises:
-            RuntimeError: They do not within a minute.
-        """
+        """Serve; returns when all ports answer."""
         self._thread.start()
         deadline = time.monotonic() + _START_SECONDS
         while not all(server.started for server in self._servers):

@@ -118,11 +118,7 @@ def _split(value: Any) -> Any:
 
 
 def check_year(moment: datetime) -> datetime:
-    """Return the moment in UTC.
-
-    Raises:
-        ValueError: It is in no year of the world.
-    """
+    """Return the moment in UTC."""
     if moment.astimezone(UTC).year not in YEARS:
         raise ValueError(f"the world has the years {YEARS[0]} to {YEARS[-1]}, not {moment.year}")
     return moment.astimezone(UTC)

@@ -71,8 +71,6 @@ class Accounts:
         """Close the database."""
         self._database.close()
 
-    # --- what a test or an operator does -----------------------------------------------------------------------------
-
     def create(
         self,
         username: str,
@@ -82,11 +80,7 @@ class Accounts:
         email: str | None = None,
         temporary: bool = False,
     ) -> User:
-        """Make an account. With `temporary`, its first login gets a challenge, and the outbox the invitation.
-
-        Raises:
-            ValueError: The account exists already.
-        """
+        """Make an account. With `temporary`, its first login gets a challenge, and the outbox the invitation."""
         subject = str(uuid.uuid5(uuid.NAMESPACE_OID, username))
         email = email or (username if "@" in username else f"{username}@example.org")
         salt, digest = hash_password(password)
@@ -162,14 +156,8 @@ class Accounts:
         """The messages sent, oldest first, of one account or of all."""
         return self._outbox.messages(username)
 
-    # --- what the service does ---------------------------------------------------------------------------------------
-
     def login(self, username: str, password: str) -> Tokens | Challenge:
-        """Log in with a password.
-
-        Raises:
-            AccountError: Unknown account or wrong password.
-        """
+        """Log in with a password."""
         row = self._authenticate(username, password)
         if row["temporary"]:
             session = secrets.token_urlsafe(96)
@@ -178,11 +166,7 @@ class Accounts:
         return self._grant(row)
 
     def answer_challenge(self, username: str, session: str, new_password: str) -> Tokens:
-        """Set the first permanent password; a session answers once.
-
-        Raises:
-            AccountError: Unknown or expired session, or a password against the policy.
-        """
+        """Set the first permanent password; a session answers once."""
         row = self._row(username)
         with self._database.transaction() as database:
             found = database.execute(
@@ -198,12 +182,7 @@ class Accounts:
         return self._grant(row)
 
     def refresh(self, username: str, refresh_token: str) -> Tokens:
-        """Make a new access token from a refresh token.
-
-        Raises:
-            RefreshTokenSpentError: It was used 90 times.
-            AccountError: Unknown, expired or revoked, or of another account.
-        """
+        """Make a new access token from a refresh token."""
         digest = _fingerprint(refresh_token)
         with self._database.transaction() as database:
             found = database.execute(
@@ -224,11 +203,7 @@ class Accounts:
         return Tokens(identity, access, None)
 
     def revoke(self, refresh_token: str) -> None:
-        """Revoke a refresh token and the access tokens that came from it.
-
-        Raises:
-            AccountError: Unknown token.
-        """
+        """Revoke a refresh token and the access tokens that came from it."""
         digest = _fingerprint(refresh_token)
         with self._database.transaction() as database:
             if not database.execute("UPDATE refresh_tokens SET revoked = 1 WHERE digest = ?", (digest,)).rowcount:
@@ -236,11 +211,7 @@ class Accounts:
             database.execute("UPDATE access_tokens SET revoked = 1 WHERE origin = ?", (digest,))
 
     def change_password(self, access_token: str, previous: str, proposed: str) -> None:
-        """Change the password of the account that the access token belongs to.
-
-        Raises:
-            AccountError: The token or the previous password is wrong, or the new one is against the policy.
-        """
+        """Change the password of the account that the access token belongs to."""
         try:
             user = self.identify(access_token)
         except TokenRefusedError as refusal:
@@ -250,12 +221,7 @@ class Accounts:
         self.set_password(user.username, proposed)
 
     def forgot_password(self, username: str) -> None:
-        """Send a confirmation code to the outbox. An e-mail address identifies its account.
-
-        Raises:
-            UnknownEmailError: No account has this e-mail address.
-            AccountError: No such account, one without group, or one that still has its temporary password.
-        """
+        """Send a confirmation code to the outbox. An e-mail address identifies its account."""
         if "@" in username:
             found = self._database.row("SELECT username FROM users WHERE email = ?", username)
             if found is None:
@@ -271,11 +237,7 @@ class Accounts:
         self._outbox.send(username, row["email"], "forgot-password", code)
 
     def confirm_password(self, username: str, code: str, password: str) -> None:
-        """Set a new password with the code of `forgot_password`.
-
-        Raises:
-            AccountError: Wrong or expired code, no such account, or a password against the policy.
-        """
+        """Set a new password with the code of `forgot_password`."""
         self._require(username)
         with self._database.transaction() as database:
             found = database.execute("SELECT * FROM codes WHERE username = ?", (username,)).fetchone()
@@ -288,11 +250,7 @@ class Accounts:
         self.set_password(username, password)
 
     def identify(self, access_token: str) -> User:
-        """The user behind an access token.
-
-        Raises:
-            TokenRefusedError: Not a valid token, or revoked; the message is the text of the 401 answer.
-        """
+        """The user behind an access token."""
         claims = self._mint.verify(access_token)
         known = self._database.row("SELECT revoked FROM access_tokens WHERE identifier = ?", claims["jti"])
         if known is None or known["revoked"]:
@@ -301,8 +259,6 @@ class Accounts:
         if row is None:
             raise TokenRefusedError("UserNotFoundException: User does not exist.")
         return user_of(row)
-
-    # --- inside ------------------------------------------------------------------------------------------------------
 
     def _now(self) -> float:
         return self._clock.now().timestamp()

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from resources.sandbox.accounts.users import User
+from resources.sandbox.files import DATA
 from resources.sandbox.settings import TOP_GROUP
 
 if TYPE_CHECKING:
@@ -32,23 +33,6 @@ _LIMITS: dict[str, dict[str, int | None]] = {
     "group_2": {"ondemand": 10_000_000, "snapshot": 100_000, "chunk": 10_000_000, "batch": None},
     "group_3": {"ondemand": 10_000_000, "snapshot": 100_000, "chunk": 10_000_000, "batch": None},
 }
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS users (
-    username TEXT PRIMARY KEY, subject TEXT NOT NULL, email TEXT NOT NULL, salt BLOB NOT NULL, digest BLOB NOT NULL,
-    temporary INTEGER NOT NULL, groups TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS quotas (
-    username TEXT NOT NULL, kind TEXT NOT NULL, used INTEGER NOT NULL DEFAULT 0, quota INTEGER,
-    PRIMARY KEY (username, kind));
-CREATE TABLE IF NOT EXISTS refresh_tokens (
-    digest TEXT PRIMARY KEY, username TEXT NOT NULL, issued_at REAL NOT NULL, uses INTEGER NOT NULL DEFAULT 0,
-    revoked INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE IF NOT EXISTS access_tokens (
-    identifier TEXT PRIMARY KEY, username TEXT NOT NULL, origin TEXT NOT NULL, issued_at REAL NOT NULL,
-    revoked INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE IF NOT EXISTS sessions (session TEXT PRIMARY KEY, username TEXT NOT NULL, issued_at REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS codes (username TEXT PRIMARY KEY, code TEXT NOT NULL, issued_at REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS admissions (network TEXT PRIMARY KEY, groups TEXT NOT NULL);
-"""
 
 
 class Database:
@@ -62,7 +46,7 @@ class Database:
         # A write-ahead log outlives a kill of the process without a sync to disk at each commit.
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
-        self._connection.executescript(_SCHEMA)
+        self._connection.executescript((DATA / "accounts.sql").read_text(encoding="utf-8"))
 
     def close(self) -> None:
         """Close the file."""

@@ -100,11 +100,7 @@ class TokenMint:
         )
 
     def verify(self, token: str) -> dict[str, Any]:
-        """Check form, key, signature, age and client of an access token; returns its claims.
-
-        Raises:
-            TokenRefusedError: The token is not accepted; the message says why in the service's words.
-        """
+        """Check form, key, signature, age and client of an access token; returns its claims."""
         if token.count(".") != 2:
             raise TokenRefusedError("token contains an invalid number of segments")
         header = _decode_segment(token.split(".", maxsplit=1)[0])

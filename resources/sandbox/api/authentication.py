@@ -42,14 +42,7 @@ def _operation(
     act: Callable[[Accounts, dict[str, str]], Tokens | Challenge | dict[str, Any] | None],
     refuse: Callable[[AccountError], Refusal],
 ) -> Operation:
-    """An operation on the accounts.
-
-    Args:
-        name: Last piece of its path.
-        limits: Least and most characters of each field of the body.
-        act: Handles the body; None: the answer is empty.
-        refuse: The answer to an error.
-    """
+    """An operation on the accounts."""
 
     async def handle(call: Call) -> Response:
         body = await _bind(call, limits, absent=_ABSENT if name == "login" else None)

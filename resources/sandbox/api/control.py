@@ -86,16 +86,7 @@ def listed(accounts: Accounts) -> list[dict[str, Any]]:
 
 
 def change(accounts: Accounts, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Make an account, or change one; return it, with the password if one was set.
-
-    Args:
-        accounts: All of them.
-        content: `username`; `groups`, `password` (None: a new one is made up), `temporary`, `email`,
-            `quotas`: by kind the limit, or an object of `limit` (None: the group's own) and `used`.
-
-    Raises:
-        UnreadableError: It cannot be read; the message says what. Nothing was changed.
-    """
+    """Make an account, or change one; return it, with the password if one was set."""
     asked = _read(_Account, content)
     username, temporary = asked.username, bool(asked.temporary)
     answer: dict[str, Any] = {}
@@ -118,29 +109,13 @@ def change(accounts: Accounts, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def admit(accounts: Accounts, content: Mapping[str, Any]) -> None:
-    """Admit a range of addresses without a token.
-
-    Args:
-        accounts: All of them.
-        content: `network`, for example `127.0.0.0/8`; `groups` (default: those that may do everything).
-
-    Raises:
-        UnreadableError: It cannot be read.
-    """
+    """Admit a range of addresses without a token."""
     asked = _read(_Admission, content)
     accounts.admissions.admit(str(asked.network), asked.groups or (TOP_GROUP,))
 
 
 def spoil_tokens(accounts: Accounts, content: Mapping[str, Any]) -> dict[str, int]:
-    """End tokens of an account before their time; return how many.
-
-    Args:
-        accounts: All of them.
-        content: `username`, and `revoke`: `access` or `all`, or `exhaust`: true to use up its refresh tokens.
-
-    Raises:
-        UnreadableError: It cannot be read, or there is no such account.
-    """
+    """End tokens of an account before their time; return how many."""
     asked = _read(_Spoiling, content)
     _described(accounts, asked.username)
     match asked.revoke, asked.exhaust:
@@ -186,11 +161,7 @@ class Control:
     journal: Journal
 
     async def answer(self, request: Request) -> Response:
-        """Answer a request below `/sandbox/`.
-
-        Raises:
-            Refusal: 404 for what there is not, 422 for what cannot be read, 503 when the sandbox is ending.
-        """
+        """Answer a request below `/sandbox/`."""
         if "origin" in request.headers or request.url.hostname not in LOOPBACK_NAMES:
             raise Refusal(403, "Controls are for programs on this machine, not for pages in a browser.")
         content = decode_json(await request.body()) if request.method == "POST" and await request.body() else {}
@@ -217,7 +188,8 @@ class Control:
                     self.service.rate.set(per_second, int(content.get("burst", 1)))
                     return answers.no_content()
                 case method, "accounts" if method in ("GET", "POST"):
-                    return self._set_accounts(method, content)
+                    accounts = self.service.accounts
+                    return answers.document(change(accounts, content) if method == "POST" else listed(accounts))
                 case "POST", "tokens":
                     return answers.document(spoil_tokens(self.service.accounts, content))
                 case method, "admissions" if method in ("GET", "POST", "DELETE"):
@@ -280,11 +252,6 @@ class Control:
                         told = {"identifier": identifier, "free": free, "started": started, "ended": ended}
                         answer.append(told | ({"area": name} if name else {}))
         return answers.document(answer)
-
-    def _set_accounts(self, method: str, content: dict[str, Any]) -> Response:
-        if method == "POST":
-            return answers.document(change(self.service.accounts, content))
-        return answers.document(listed(self.service.accounts))
 
     def _set_admissions(self, method: str, content: dict[str, Any]) -> Response:
         accounts = self.service.accounts

@@ -116,9 +116,6 @@ def _records(files: Iterable[StoredFile] | None) -> list[Record] | None:
     return None if files is None else [file.record for file in files]
 
 
-# --- reference lists -------------------------------------------------------------------------------------------------
-
-
 def _reference(kind: str) -> tuple[Operation, Operation]:
     def records(call: Call) -> list[Record]:
         found: list[Record] = getattr(call.service.world, kind)()
@@ -132,9 +129,6 @@ def _reference(kind: str) -> tuple[Operation, Operation]:
         Operation(_GET_POST, f"/v2/{kind}", _listing(lambda call, _: records(call))),
         Operation(_GET_POST, f"/v2/{kind}/{{identifier}}", _single(find)),
     )
-
-
-# --- hours -----------------------------------------------------------------------------------------------------------
 
 
 def _hour(call: Call) -> tuple[str, str]:
@@ -156,9 +150,6 @@ def _batches(area: str = "") -> tuple[Operation, ...]:
         Operation(_GET_POST, one, _single(_batch), PAID_GROUPS, area=area),
         Operation(_GET_HEAD, f"{one}/download", download, PAID_GROUPS, "batch", area=area),
     )
-
-
-# --- snapshots -------------------------------------------------------------------------------------------------------
 
 
 def _snapshot_records(call: Call, parameters: Parameters) -> Iterator[Record]:

@@ -70,9 +70,6 @@ async def _found(call: Call, parameters: Parameters) -> list[Record]:
 
     They are as they were when the newest published hour ended, so that they agree with the hours that can be
     downloaded.
-
-    Raises:
-        Refusal: 422 for a limit that is too high, 404 when there is none.
     """
     limit = parameters.limit if parameters.limit is not None and parameters.limit > 0 else _USUAL_LIMIT
     if limit > _HIGHEST_LIMIT:
@@ -109,11 +106,7 @@ def _scattered(*parts: str) -> bytes:
 
 
 def passes(record: Mapping[str, Any], condition: Filter) -> bool:
-    """Return whether a value of the record equals the filter's, types included; what is missing equals only null.
-
-    Raises:
-        Refusal: 500, as arrays and objects cannot be compared.
-    """
+    """Return whether a value of the record equals the filter's, types included; what is missing equals only null."""
     if isinstance(condition.value, list | dict):
         raise Refusal(500)
     value = look(record, condition.field.split("."))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections import deque
 from email.utils import format_datetime
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from resources.sandbox.faults import Fault, Faults, Where
 
 CONTROLS = "/sandbox/"
-#: The oldest half is dropped when the log has this many entries.
+#: The oldest entries are dropped when the log has this many.
 _LONGEST = 200_000
 _BALANCER_STATUSES = frozenset({502, 503, 504})
 _SLICE_SECONDS = 0.02
@@ -43,22 +44,13 @@ class Seen(NamedTuple):
     status: int
 
 
-class Requests(list[Seen]):
-    """The requests seen on both ports, oldest first; `clear()` forgets them."""
-
-    def note(self, seen: Seen) -> None:
-        """Add a request."""
-        if len(self) >= _LONGEST:
-            del self[: _LONGEST // 2]
-        self.append(seen)
-
-
 class Journal:
     """Dates answers by the sandbox's clock, notes requests and keeps the time of the last one. Safe for threads."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.requests = Requests()
+        #: The requests seen on all ports, oldest first.
+        self.requests: deque[Seen] = deque(maxlen=_LONGEST)
         self._lock = threading.Lock()
         self._in_flight = 0
         self._last = time.monotonic()
@@ -75,7 +67,7 @@ class Journal:
             async def noting(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     if not scope["path"].startswith(CONTROLS):
-                        self.requests.note(Seen(scope["method"], scope["path"], int(message["status"])))
+                        self.requests.append(Seen(scope["method"], scope["path"], int(message["status"])))
                     moment = format_datetime(self._clock.now(), usegmt=True).encode()
                     message = {**message, "headers": [*message.get("headers", ()), (b"date", moment)]}
                 await send(message)

@@ -130,11 +130,7 @@ class Operation:
 
 
 async def perform(operation: Operation, service: Service, request: Request) -> Response:
-    """Answer a request: who is it, may they, not too fast, quota left; then the operation itself.
-
-    Raises:
-        Refusal: 401, 403, 429, or what the operation refuses.
-    """
+    """Answer a request: who is it, may they, not too fast, quota left; then the operation itself."""
     user = None
     if operation.groups is not None:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -167,11 +163,7 @@ async def _token_in_body(request: Request) -> str:
 
 
 def identify(service: Service, request: Request, token: str) -> User:
-    """Return the user of the request, by its token or, without one that is accepted, by its address.
-
-    Raises:
-        Refusal: 401; the message is the cause.
-    """
+    """Return the user of the request, by its token or, without one that is accepted, by its address."""
     address = request.client.host if request.client is not None else ""
     try:
         if token:

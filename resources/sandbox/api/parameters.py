@@ -51,9 +51,6 @@ async def read_parameters(request: Request) -> Parameters:
     GET: the query alone; `fields` repeated, `filters` repeated with one JSON object each. POST: the JSON body, or,
     with any other content type than JSON, a form, urlencoded or multipart (so that a JSON body sent as such is
     ignored).
-
-    Raises:
-        Refusal: 422, the parameters do not bind.
     """
     if request.method == "GET":
         parameters = from_form(request.query_params.multi_items())
@@ -86,11 +83,7 @@ def form_items(request: Request, body: bytes) -> list[tuple[str, str]]:
 
 
 def decode_json(text: str | bytes) -> Any:
-    """Decode JSON.
-
-    Raises:
-        Refusal: 422 with the decoder's text.
-    """
+    """Decode JSON."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -106,11 +99,7 @@ def decode_json(text: str | bytes) -> Any:
 
 
 def from_form(items: list[tuple[str, str]]) -> Parameters:
-    """The parameters in a query or a form.
-
-    Raises:
-        Refusal: 422, they do not bind.
-    """
+    """The parameters in a query or a form."""
     limits = [value for key, value in items if key == "limit" and value]
     try:
         limit = int(limits[0]) if limits else None
@@ -124,11 +113,7 @@ def from_form(items: list[tuple[str, str]]) -> Parameters:
 
 
 def from_json(content: Any) -> Parameters:
-    """The parameters in a body; None: there is none.
-
-    Raises:
-        Refusal: 422, they do not bind.
-    """
+    """The parameters in a body; None: there is none."""
     if content is None:
         return Parameters()
     if not isinstance(content, dict):
@@ -164,11 +149,7 @@ def mismatch(value: Any, target: str) -> Refusal:
 
 
 def validate(parameters: Parameters) -> None:
-    """Refuse more than there may be.
-
-    Raises:
-        Refusal: 422 with the validator's text.
-    """
+    """Refuse more than there may be."""
     for name, items in (("Fields", parameters.fields), ("Filters", parameters.filters)):
         if len(items) > _MOST_ITEMS:
             raise _invalid(name, "max")

@@ -63,11 +63,7 @@ class Beginning:
 
 
 async def read(request: Request, now: datetime) -> tuple[Parameters, Beginning]:
-    """The parameters of a request for a stream. A JSON body is read on GET as well; else the query and a form.
-
-    Raises:
-        Refusal: 422, they do not bind or contradict each other.
-    """
+    """The parameters of a request for a stream. A JSON body is read on GET as well; else the query and a form."""
     body = await request.body()
     content: Any
     if body and (request.method == "GET" or content_type(request) == "application/json"):
@@ -205,33 +201,17 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Field:
-    """A field of the schema.
+    """A field of the schema."""
 
-    Attributes:
-        key: Its name in the record.
-        kind: JSON's type; of an array that of its elements.
-        many: True for an array.
-        dated: True for a date.
-        members: Of an object, by the schema's names.
-    """
-
-    key: str
-    kind: str
-    many: bool
-    dated: bool
-    members: Mapping[str, Field]
+    key: str  # its name in the record
+    kind: str  # JSON's type; of an array that of its elements
+    many: bool  # true for an array
+    dated: bool  # true for a date
+    members: Mapping[str, Field]  # of an object, by the schema's names
 
 
 def selector(record: str, parameters: Parameters) -> Callable[[Record], Record | None]:
-    """Return a function that selects what is sent of a message; None: the filters drop it.
-
-    Args:
-        record: Schema of the messages.
-        parameters: `fields` and `filters`.
-
-    Raises:
-        Refusal: 422, there is no such field, or it cannot be asked for so.
-    """
+    """Return a function that selects what is sent of a message; None: the filters drop it."""
     schema = _schema(record)
     conditions = [_condition(schema, condition) for condition in parameters.filters]
     chosen: dict[str, Any] = {}

@@ -11,7 +11,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from starlette.responses import Response
+from starlette.responses import StreamingResponse
 
 from resources.sandbox.api import stream_parameters
 from resources.sandbox.api.answers import Format, negotiate
@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
     from typing import Any
 
-    from starlette.types import Receive, Scope, Send
+    from starlette.responses import Response
+    from starlette.types import Send
 
     from resources.sandbox.api.operations import Call
     from resources.sandbox.api.stream_parameters import Beginning
@@ -51,7 +52,7 @@ def form(accept: str | None) -> tuple[str, bool]:
     return "; charset=utf-8", False
 
 
-class Streaming(Response):
+class Streaming(StreamingResponse):
     """Sends what a reader finds.
 
     `per_second`: messages of the throttle (0: as fast as they go), counted by the clock of the sandbox. `ending` says
@@ -70,29 +71,15 @@ class Streaming(Response):
     ) -> None:
         content_type, self._as_events = form(accept)
         headers = {"Content-Type": content_type, "Cache-Control": "no-cache", "Connection": "keep-alive"}
-        super().__init__(status_code=200, headers=headers)
-        del self.headers["content-length"]
+        super().__init__(self._messages(), headers=headers)
         self._topic, self._make_reader, self._select, self._clock = topic, make_reader, select, clock
         self._per_second, self._ending = per_second, ending
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the client leaves or the sandbox ends."""
-        del scope
-        sending = asyncio.create_task(self._send(send))
-        leaving = asyncio.create_task(_left(receive))
-        try:
-            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
-        finally:
-            for task in (sending, leaving):
-                task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
-
-    async def _send(self, send: Send) -> None:
+    async def stream_response(self, send: Send) -> None:
+        """Send status and headers with the first message, and end with the sandbox."""
         start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         is_started = False
-        async for message in self._messages():
+        async for message in self.body_iterator:
             if not is_started:
                 await send(start)
                 is_started = True
@@ -142,12 +129,6 @@ class Streaming(Response):
             return _LOOK_SECONDS
         coming = (reader.next_at() - micros(self._clock.now())) / _SECOND / self._clock.speed
         return min(max(coming, 0.001), _LOOK_SECONDS)
-
-
-async def _left(receive: Receive) -> None:
-    """Return when the client has left."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _stream(record: str) -> Callable[[Call], Awaitable[Response]]:

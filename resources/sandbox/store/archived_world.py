@@ -35,15 +35,7 @@ class ArchivedWorld(World):
     """A world and its archives. Safe for threads."""
 
     def __init__(self, settings: Settings, *, member_bytes: int = MEMBER_BYTES) -> None:
-        """Keep the archives of the world of `settings` in its state folder.
-
-        Args:
-            settings: Describe the world and the form of its snapshots.
-            member_bytes: Uncompressed bytes after which a member of an hour's archive ends.
-
-        Raises:
-            ValueError: A project or namespace is not known.
-        """
+        """Keep the archives of the world of `settings` in its state folder."""
         super().__init__(settings)
         self._projects = settings.projects
         form = _made_by()
@@ -58,8 +50,6 @@ class ArchivedWorld(World):
             for kind in ("snapshots", "structured")
         )
         self.structured = StructuredContents(self, settings, store)
-
-    # --- hours -------------------------------------------------------------------------------------------------------
 
     def batches(self, hour: datetime, projects: Sequence[str] | None = None) -> list[Piece]:
         """Return the hour files of some projects (None: all that have articles), in the namespaces with changes.
@@ -92,24 +82,12 @@ class ArchivedWorld(World):
             contents.setdefault(identifier, []).append(Message(self.key(event), partial(self.line, event)))
         return contents
 
-    # --- snapshots ---------------------------------------------------------------------------------------------------
-
     def snapshot(
         self, identifier: str, started: datetime, ended: datetime | None = None, serial: int = 0
     ) -> Snapshot | None:
-        """Return an export of a snapshot, made unless it exists; making a big one takes minutes.
+        """Return an export that started then, made unless it exists; None: the namespace has no article.
 
-        Args:
-            identifier: Of the snapshot.
-            started: It holds the articles that were live after everything published before this moment.
-            ended: Moment of its completion; None: at once.
-            serial: Tells exports of the same moment apart: the same articles, another order and version.
-
-        Returns:
-            The snapshot; None when the namespace has no article.
-
-        Raises:
-            ValueError: The sandbox has no articles of that project or namespace.
+        `serial` tells exports of one moment apart; without `ended` it was complete at once.
         """
         self.parts(identifier)
         export = Export(identifier, micros(started), serial)
@@ -167,27 +145,14 @@ class ArchivedWorld(World):
         }
 
 
-class _Area:
-    """Files that an archived world has next to those of its articles; hours and exports have the same times."""
+class EntityContents:
+    """The hours and snapshots of Wikidata; all else (times, languages, archives) is as the world has it."""
 
     def __init__(self, world: ArchivedWorld) -> None:
         self._world = world
 
-    def language(self, project: str) -> str:
-        """Return the language of a project."""
-        return self._world.language(project)
-
-    def hour_ready_at(self, hour: datetime) -> datetime:
-        """Return when the list of the hour appears; those of all areas appear together."""
-        return self._world.hour_ready_at(hour)
-
-    def snapshot_times(self, identifier: str, day: datetime) -> tuple[datetime, datetime]:
-        """Return when the export of a day starts and ends."""
-        return self._world.snapshot_times(identifier, day)
-
-
-class EntityContents(_Area):
-    """The hours and snapshots of Wikidata."""
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world, name)
 
     def batches(self, hour: datetime) -> list[Piece]:
         """Return the files of the hour."""
@@ -197,16 +162,8 @@ class EntityContents(_Area):
         """Return the snapshots there may be: items and properties."""
         return self._world.entity_identifiers()
 
-    def snapshot(self, identifier: str, started: datetime, ended: datetime, serial: int) -> Snapshot | None:
-        """Return the export that started then."""
-        return self._world.snapshot(identifier, started, ended, serial)
 
-    def keep_snapshots(self, identifier: str, exports: Iterable[tuple[datetime, int]]) -> None:
-        """Remove the archives of all exports of the snapshot but these (start, serial)."""
-        self._world.keep_snapshots(identifier, exports)
-
-
-class StructuredContents(_Area):
+class StructuredContents(EntityContents):
     """The snapshots of structured contents: those of articles once more, each line in parts.
 
     Source: the service's documentation of structured contents: namespace 0 alone, some projects, one archive without
@@ -219,12 +176,10 @@ class StructuredContents(_Area):
         self._identifiers = [f"{project}_namespace_0" for project in projects if project in structured.PROJECTS]
         self._store = store
 
-    def batches(self, hour: datetime) -> list[Piece]:  # noqa: ARG002  whatever the hour
-        """Return the files of the hour: there are none."""
+    def batches(self, _: datetime) -> list[Piece]:
         return []
 
     def snapshot_identifiers(self) -> list[str]:
-        """Return the snapshots there are."""
         return self._identifiers
 
     def snapshot(
@@ -240,11 +195,9 @@ class StructuredContents(_Area):
         return self._world.listed(identifier, holding, ended_at, make)
 
     def has_snapshot(self, identifier: str, started: datetime, serial: int = 0) -> bool:
-        """Return whether the archive of an export exists."""
         return self._store.has(Export(identifier, micros(started), serial))
 
     def keep_snapshots(self, identifier: str, exports: Iterable[tuple[datetime, int]]) -> None:
-        """Remove the archives of all exports of the snapshot but these (start, serial)."""
         self._store.keep_only(Export(identifier, micros(started), serial) for started, serial in exports)
 
     def _lines(self, identifier: str, started: datetime, serial: int) -> Iterator[bytes]:

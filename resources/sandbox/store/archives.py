@@ -52,17 +52,11 @@ class Archive:
 
 @dataclass(frozen=True)
 class Piece:
-    """A file that the service hands out: of an hour, a snapshot or a chunk.
+    """A file that the service hands out: of an hour, a snapshot or a chunk."""
 
-    Attributes:
-        record: The record that the service lists.
-        version: The MD5 of the archive.
-        size: Its bytes.
-    """
-
-    record: dict[str, Any]
-    version: str
-    size: int
+    record: dict[str, Any]  # the record that the service lists
+    version: str  # the MD5 of the archive
+    size: int  # its bytes
     _place: Path
     _make_again: Callable[[], object]
 
@@ -85,12 +79,7 @@ class ArchiveStore:
     """The folders of archives of one world. Safe for threads; several processes may share it."""
 
     def __init__(self, home: Path, form: str) -> None:
-        """Keep archives in `home`, which is made when the first one is.
-
-        Args:
-            home: Folder of this world's archives alone.
-            form: Digest of all that makes them next to the world itself; archives of another form are removed.
-        """
+        """Keep archives in `home`, which is made when the first one is."""
         self._home = home
         self.folder = home / form
         self._locks: dict[Path, threading.Lock] = {}
@@ -252,16 +241,7 @@ class BatchStore(ArchiveStore):
     def archives(
         self, project: str, hour: datetime, make: Callable[[], Mapping[str, Iterable[Message]]]
     ) -> list[Archive]:
-        """Return the archives of a project's hour, made unless they exist; making one removes those long before it.
-
-        Args:
-            project: Database name.
-            hour: Start of the hour.
-            make: Gives the messages by identifier; not called when the archives exist.
-
-        Returns:
-            The archives in the order of their identifiers; none for a quiet hour.
-        """
+        """Return the archives of a project's hour, made unless they exist; making one removes those long before it."""
 
         def write(folder: Path) -> None:
             stamp = int(hour.timestamp())

@@ -78,21 +78,10 @@ class Exports:
         #: Makes the archives of several snapshots side by side; None: each is made when it is asked for.
         self.maker: Callable[[Sequence[tuple[str, Turn]]], None] | None = None
 
-    # --- what a test turns -------------------------------------------------------------------------------------------
-
     def export(self, identifier: str, *, after_downloads: int = 0, free: bool = False) -> None:
         """Replace the current export with a new version of the pages as they are now.
 
         It stays current until the next one of the schedule has ended, or until `clear`.
-
-        Args:
-            identifier: Of the snapshot.
-            after_downloads: Wait until so many files of the snapshot, chunks or whole, were sent to their last byte:
-                a version that changes half way.
-            free: Free accounts see it, too.
-
-        Raises:
-            ValueError: There is no such snapshot.
         """
         if identifier not in self.identifiers():
             raise ValueError(f"There is no snapshot {identifier!r}; there are {', '.join(self.identifiers())}.")
@@ -107,8 +96,6 @@ class Exports:
         with self._lock:
             self._extra.clear()
             self._armed.clear()
-
-    # --- what the service does ---------------------------------------------------------------------------------------
 
     def identifiers(self) -> Sequence[str]:
         """The snapshots there may be, in the order of the list."""

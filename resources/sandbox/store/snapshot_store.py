@@ -42,17 +42,11 @@ class Holding:
 
 @dataclass(frozen=True)
 class Export:
-    """An export of a snapshot.
+    """An export of a snapshot."""
 
-    Attributes:
-        identifier: Of the snapshot: `<project>_namespace_<n>`.
-        started: Its moment, microseconds since 1970.
-        serial: Tells exports of the same moment apart.
-    """
-
-    identifier: str
-    started: int
-    serial: int = 0
+    identifier: str  # of the snapshot: `<project>_namespace_<n>`
+    started: int  # its moment, microseconds since 1970
+    serial: int = 0  # tells exports of the same moment apart
 
     @property
     def folder(self) -> str:
@@ -73,15 +67,7 @@ class SnapshotStore(ArchiveStore):
         self._single = single_member
 
     def holding(self, export: Export, lines: Callable[[], Iterable[bytes]]) -> Holding | None:
-        """Return the archives of an export, made unless they exist.
-
-        Args:
-            export: The export.
-            lines: Gives its lines without line ends; not called when the archives exist.
-
-        Returns:
-            The archives; None when there is no line.
-        """
+        """Return the archives of an export, made unless they exist."""
         archives = self.made(self._target(export), lambda folder: self._write(folder, export, lines()))
         found = {archive.identifier: archive for archive in archives}
         whole = found.pop("whole", None)

@@ -35,17 +35,11 @@ _GROUPS = ("extendedconfirmed", "*", "user", "autoconfirmed")
 
 
 class _Around(NamedTuple):
-    """The parts of a page next to its text, which all its revisions share.
+    """The parts of a page next to its text, which all its revisions share."""
 
-    Attributes:
-        fields: By key, encoded.
-        redirects: Those that no move left.
-        categories: Full titles.
-    """
-
-    fields: dict[str, Fragment]
-    redirects: list[dict[str, str]]
-    categories: tuple[str, ...]
+    fields: dict[str, Fragment]  # by key, encoded
+    redirects: list[dict[str, str]]  # those that no move left
+    categories: tuple[str, ...]  # full titles
 
 
 class Writer(MessageWriter):
@@ -70,8 +64,6 @@ class Writer(MessageWriter):
             lambda of, number: self._link(self.name(Title(of, self._phrase(number))))
         )
         self._around = lru_cache(maxsize=_PAGES_IN_MEMORY)(self._around_of)
-
-    # --- records -------------------------------------------------------------------------------------------------
 
     def name(self, title: Title) -> str:
         """A title with the local prefix of its namespace."""
@@ -155,8 +147,6 @@ class Writer(MessageWriter):
             record["visibility"] = {"text": hidden != 0, "editor": hidden != 1, "comment": hidden != 2}
         record["event"] = self._event(event)
         return record
-
-    # --- parts of records ----------------------------------------------------------------------------------------
 
     def _setting(self, state: State, categories: tuple[str, ...]) -> Setting:
         revision = state.revision

@@ -59,14 +59,7 @@ class Census:
     """The contents of one snapshot. Iterating over it gives the same entries in the same order every time."""
 
     def __init__(self, timetable: Timetable, namespace: int, moment: int, serial: int) -> None:
-        """Count the articles of a namespace at `moment` (microseconds since 1970).
-
-        Args:
-            timetable: The timetable of the project.
-            namespace: Namespace.
-            moment: Start of the export.
-            serial: Tells exports of the same moment apart: the same articles in another order.
-        """
+        """Count the articles of a namespace at `moment` (microseconds since 1970)."""
         self._timetable = timetable
         self._namespace = namespace
         self._moment = moment

@@ -80,21 +80,17 @@ class Numbers:
     """Titles of entities: their identifiers."""
 
     def settled(self, number: int) -> str:
-        """Of an entity that was always there, by its number among the pages."""
         return f"P{number - MOST_ITEMS + 1}" if number >= MOST_ITEMS else f"Q{_FIRST_ITEM + _ITEM_STEP * number}"
 
     def fresh(self, number: int) -> str:
-        """Of an item that is made as number `number`."""
         return f"Q{_FIRST_NEW_ITEM + number}"
 
     def settled_number(self, title: str) -> int | None:
-        """The number whose settled title this is; None where there is none."""
         if not _IDENTIFIER.fullmatch(title):
             return None
         return int(title[1:]) - 1 + MOST_ITEMS if title[0] == "P" else index_of(title)
 
     def fresh_number(self, title: str) -> int | None:
-        """The number whose fresh title this is; None where there is none."""
         number = int(title[1:]) - _FIRST_NEW_ITEM if _IDENTIFIER.fullmatch(title) and title[0] == "Q" else -1
         return number if number >= 0 else None
 

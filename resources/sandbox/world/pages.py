@@ -50,29 +50,18 @@ class Kind(enum.StrEnum):
 
 
 class Operation(NamedTuple):
-    """One thing done to one page of a family.
-
-    Attributes:
-        verb: The operation.
-        kind: The reason.
-        page: Number of the page in the family.
-        to: For MOVE and CREATE: (page, variant), the title meant. Variant 0 is that page's home title.
-        namespace: For MOVE: the target; None is the family's own.
-        leaves: For MOVE: the number under which the redirect left behind becomes a page of the family.
-        back: For RESTORE: how many of the newest revisions stay deleted.
-        fresh: For CREATE: under a title never used before.
-        quiet: For MOVE: no redirect is left behind.
-    """
+    """One thing done to one page of a family."""
 
     verb: Verb
     kind: Kind
-    page: int = 0
+    page: int = 0  # number of the page in the family
+    #: For MOVE and CREATE: (page, variant), the title meant. Variant 0 is that page's home title.
     to: tuple[int, int] = (0, 0)
-    namespace: int | None = None
-    leaves: int | None = None
-    back: int = 0
-    fresh: bool = False
-    quiet: bool = False
+    namespace: int | None = None  # for MOVE: the target; None is the family's own
+    leaves: int | None = None  # for MOVE: the number under which the redirect left behind becomes a page of the family
+    back: int = 0  # for RESTORE: how many of the newest revisions stay deleted
+    fresh: bool = False  # for CREATE: under a title never used before
+    quiet: bool = False  # for MOVE: no redirect is left behind
 
 
 class Revision(NamedTuple):
@@ -105,34 +94,20 @@ class State(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One message, as put on the service's topics.
+    """One message, as put on the service's topics."""
 
-    Attributes:
-        project: Database name.
-        type: `update`, `delete` or `visibility-change`.
-        kind: The reason.
-        title: The title that the message is about: for the delete half of a move the old one.
-        state: The page after the operation.
-        ordinal: Number of the operation, rising with time, unique in its project; both halves of a move share it.
-        happened: Moment of the new state: of a deletion its own, else that of the revision, like all moments
-            here in microseconds since 1970.
-        created: Moment at which the change reached the service.
-        published: Moment at which the message was put on the topic.
-        partition: On the topic of a stream: the partition.
-        offset: The place in the partition.
-    """
-
-    project: str
-    type: str
+    project: str  # database name
+    type: str  # `update`, `delete` or `visibility-change`
     kind: Kind
-    title: Title
-    state: State
-    ordinal: int
+    title: Title  # the title that the message is about: for the delete half of a move the old one
+    state: State  # the page after the operation
+    ordinal: int  # number of the operation, rising with time, unique in its project; both halves of a move share it
+    #: Moment of the new state (all moments in microseconds since 1970): of a deletion its own, else of the revision.
     happened: int
-    created: int
-    published: int
-    partition: int | None = None
-    offset: int | None = None
+    created: int  # moment at which the change reached the service
+    published: int  # moment at which the message was put on the topic
+    partition: int | None = None  # on the topic of a stream: the partition
+    offset: int | None = None  # the place in the partition
 
 
 @dataclass(slots=True)
@@ -156,27 +131,16 @@ class Page:
 
 
 class Moment(NamedTuple):
-    """The moment of an operation, and the numbers that it assigns.
+    """The moment of an operation, and the numbers that it assigns."""
 
-    Attributes:
-        at: Publication, microseconds since 1970.
-        gap: Microseconds between the two halves of a move within a namespace.
-        created: Moment at which the change reached the service, microseconds since 1970.
-        edited: Moment of the edit in the wiki, microseconds since 1970.
-        ordinal: Number of the operation.
-        revision: Number a revision made by it gets.
-        page: Number a page made by it gets.
-        fresh: Title a page made by it gets when its script asks for a fresh one.
-    """
-
-    at: int
-    gap: int
-    created: int
-    edited: int
-    ordinal: int
-    revision: int
-    page: int
-    fresh: str
+    at: int  # publication, microseconds since 1970
+    gap: int  # microseconds between the two halves of a move within a namespace
+    created: int  # moment at which the change reached the service, microseconds since 1970
+    edited: int  # moment of the edit in the wiki, microseconds since 1970
+    ordinal: int  # number of the operation
+    revision: int  # number a revision made by it gets
+    page: int  # number a page made by it gets
+    fresh: str  # title a page made by it gets when its script asks for a fresh one
 
 
 class Family:

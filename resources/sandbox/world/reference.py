@@ -19,23 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Project:
-    """One wiki.
+    """One wiki."""
 
-    Attributes:
-        identifier: Database name, for example `frwiki`.
-        name: Site name in its own language.
-        code: Kind of wiki, for example `wiki` or `wiktionary`.
-        language: Language code.
-        url: Address without a trailing slash.
-        prefixes: Local name by namespace, for namespaces whose titles carry one.
-    """
-
-    identifier: str
-    name: str
-    code: str
-    language: str
-    url: str
-    prefixes: dict[int, str]
+    identifier: str  # database name, for example `frwiki`
+    name: str  # site name in its own language
+    code: str  # kind of wiki, for example `wiki` or `wiktionary`
+    language: str  # language code
+    url: str  # address without a trailing slash
+    prefixes: dict[int, str]  # local name by namespace, for namespaces whose titles carry one
 
     @property
     def record(self) -> dict[str, Any]:
@@ -102,11 +93,7 @@ NAMESPACES: tuple[int, ...] = tuple(one["identifier"] for one in _TABLES["namesp
 
 
 def project(identifier: str) -> Project:
-    """Return the project of that database name.
-
-    Raises:
-        ValueError: The sandbox does not know it; the message names those that are spelt alike.
-    """
+    """Return the project of that database name."""
     if identifier not in PROJECTS:
         raise ValueError(f"The sandbox knows no project {identifier!r}; {nearest(identifier, list(PROJECTS))}")
     return PROJECTS[identifier]

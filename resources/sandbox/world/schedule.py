@@ -60,23 +60,14 @@ _FEW = 2
 
 @dataclass(frozen=True)
 class Cast:
-    """The families that play one script in one namespace.
+    """The families that play one script in one namespace."""
 
-    Attributes:
-        namespace: Home of their pages.
-        script: Their script.
-        count: Families that begin their cycle in the same hour.
-        varies: True if some hours have fewer than `count`.
-        first_place: Number of the first place of its acts.
-        first_page: Number of the first of its pages.
-    """
-
-    namespace: int
+    namespace: int  # home of their pages
     script: Script
-    count: int
-    varies: bool
-    first_place: int
-    first_page: int
+    count: int  # families that begin their cycle in the same hour
+    varies: bool  # true if some hours have fewer than `count`
+    first_place: int  # number of the first place of its acts
+    first_page: int  # number of the first of its pages
 
     @property
     def families(self) -> int:
@@ -112,17 +103,7 @@ class Timetable:
         titles: Names,
         articles: int | None = None,
     ) -> None:
-        """Lay out the casts of a project.
-
-        Args:
-            seed: Of the world.
-            project: Database name.
-            namespaces: Those that are served.
-            rate: Changes per hour in namespace 0.
-            titles: Titles of its pages.
-            articles: About how many pages namespace 0 has, as far as `rate` allows so few; None: as
-                many as `usual_articles` says.
-        """
+        """Lay out the casts of a project with `rate` changes an hour, and about `articles` pages, in namespace 0."""
         self.project = project
         self._titles = titles
         self._served = frozenset(namespaces)
@@ -147,8 +128,6 @@ class Timetable:
                 yield Cast(namespace, script, count, varies, place, page)
                 place += count * len(script.acts)
                 page += count * script.period * script.pages
-
-    # --- moments -------------------------------------------------------------------------------------------------
 
     def _offset_of(self, hour: int) -> int:
         return mix(self._salt ^ (hour * 2 + 1)) % self.places
@@ -176,8 +155,6 @@ class Timetable:
             page=_FIRST_NEW_PAGE + number // _OPERATIONS,
             fresh=self._titles.fresh(number // _OPERATIONS) if fresh else "",
         )
-
-    # --- families ------------------------------------------------------------------------------------------------
 
     def _count(self, cast: Cast, slot: int) -> int:
         """Families of the cast whose cycle begins in the hours that are `slot` modulo the period."""
@@ -246,14 +223,7 @@ class Timetable:
                 yield within * period + slot
 
     def play(self, cast: Cast, family: int, end: int, since: int | None = None) -> tuple[Family, list[Event]]:
-        """A family after everything published before `end`, and its events from `since` on.
-
-        Args:
-            cast: Its cast.
-            family: Its number.
-            end: Microseconds since 1970.
-            since: Microseconds since 1970; None: no events are returned.
-        """
+        """A family after everything published before `end`, and its events from `since` on."""
         script = cast.script
         within, slot = divmod(family, script.period)
         table = Family(self.project, cast.namespace, self._served, scripts.VARIANTS, self._at_first(cast, family))

@@ -29,19 +29,12 @@ class Act:
 
 @dataclass(frozen=True)
 class Script:
-    """A cycle of acts.
-
-    Attributes:
-        name: Its name.
-        period: Hours after which it begins again.
-        pages: Count of pages when it begins; they are numbered from 0.
-        acts: All that happens.
-    """
+    """A cycle of acts."""
 
     name: str
-    period: int
-    pages: int
-    acts: tuple[Act, ...]
+    period: int  # hours after which it begins again
+    pages: int  # count of pages when it begins; they are numbered from 0
+    acts: tuple[Act, ...]  # all that happens
 
     @cached_property
     def only_edits(self) -> bool:

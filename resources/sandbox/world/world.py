@@ -61,11 +61,7 @@ class World:
     """All wikis of a sandbox. Safe for threads; nothing is made before it is requested."""
 
     def __init__(self, settings: Settings) -> None:
-        """Describe the world of `settings` (seed, projects, namespaces, rates).
-
-        Raises:
-            ValueError: A project or namespace is not known.
-        """
+        """Describe the world of `settings` (seed, projects, namespaces, rates)."""
         self._settings = settings
         self._known = {name: reference.project(name) for name in settings.projects}
         unknown = set(settings.namespaces) - set(reference.NAMESPACES)
@@ -78,8 +74,6 @@ class World:
         self._corpus: Corpus | None = None
         self._guard = threading.Lock()
 
-    # --- reference -----------------------------------------------------------------------------------------------
-
     codes = staticmethod(reference.codes)
     languages = staticmethod(reference.languages)
     projects = staticmethod(reference.projects)
@@ -89,8 +83,6 @@ class World:
     def wikis(self) -> tuple[str, ...]:
         """The projects that have pages here, Wikidata among them."""
         return tuple(self._namespaces)
-
-    # --- pages and events ----------------------------------------------------------------------------------------
 
     def events(self, project: str, start: datetime, end: datetime) -> Iterator[Event]:
         """Every event of the project published in [start, end), in order of publication.
@@ -115,15 +107,6 @@ class World:
 
         Of each is given the `update` that was last published of it, with the page as the page table holds it at
         `moment`. Nothing is held in memory but the page at hand.
-
-        Args:
-            project: Database name.
-            namespace: Namespace.
-            moment: Any moment, timezone-aware.
-            since: Only pages with an `update` published from this moment on.
-
-        Raises:
-            ValueError: The sandbox has no articles of that project or namespace.
         """
         timetable = self._wiki(project).timetable
         if namespace not in self._namespaces[project]:
@@ -158,13 +141,7 @@ class World:
             yield writer.record(event)
 
     def article(self, project: str, name: str, hour: datetime) -> dict[str, Any] | None:
-        """The record of the article of that name when the export of the hour starts; None where there is none.
-
-        Args:
-            project: Database name.
-            name: Title with the prefix of its namespace, exact but for `_`, which is a space.
-            hour: Start of an hour: the record is that of `truth` after the events of its files.
-        """
+        """The record of the article of that name when the export of the hour starts; None where there is none."""
         wiki = self._wiki(project)
         title = wiki.writer.title(name)
         if title.namespace not in self._namespaces[project]:
@@ -179,8 +156,6 @@ class World:
     def entity(self, identifier: str, hour: datetime) -> dict[str, Any] | None:
         """Return an entity's record as the export of the hour starts; None: there is none, or it was merged."""
         return self.article(entities.PROJECT, identifier, hour) if self.entity_identifiers() else None
-
-    # --- hour files ----------------------------------------------------------------------------------------------
 
     def export_started_at(self, project: str, hour: datetime) -> datetime:
         """The end of what the hour's files of a project hold: everything published before this moment.
@@ -221,8 +196,6 @@ class World:
         span = salt("export", self._settings.seed, project, micros(hour)) % (_EXPORT_SPAN * _MINUTE)
         return micros(hour) + HOUR + _EXPORT_FROM * _MINUTE + span
 
-    # --- snapshots -----------------------------------------------------------------------------------------------
-
     def snapshot_identifiers(self) -> list[str]:
         """The snapshots of articles there may be: one for every project and namespace."""
         return [f"{p}_namespace_{n}" for p in self._settings.projects for n in self._settings.namespaces]
@@ -232,12 +205,7 @@ class World:
         return [f"{entities.PROJECT}_namespace_{n}" for n in self._namespaces.get(entities.PROJECT, ())]
 
     def snapshot_times(self, identifier: str, day: datetime) -> tuple[datetime, datetime]:
-        """Return when the export of a day starts, the same for all namespaces of a project, and when it ends.
-
-        Args:
-            identifier: Of the snapshot.
-            day: Any moment of the day, UTC.
-        """
+        """Return when the export of a day starts, the same for all namespaces of a project, and when it ends."""
         midnight = micros(day.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0))
         project, _ = self.parts(identifier)
         draw = salt("snapshot", self._settings.seed, project, midnight)
@@ -269,8 +237,6 @@ class World:
     def language(self, project: str) -> str:
         """The language of a project."""
         return "en" if project == entities.PROJECT else self._known[project].language
-
-    # --- making --------------------------------------------------------------------------------------------------
 
     def _wiki(self, project: str) -> _Wiki:
         with self._guard:

@@ -264,13 +264,16 @@ def client(shared_sandbox: tuple[Sandbox, str]) -> Iterator[Client]:
         yield client
 
 
+@contextmanager
+def small_sandbox(folder: Path, signing_key: bytes, **options: Any) -> Iterator[Client]:
+    """A client of a sandbox with a small world of its own, and not a hand-made one."""
+    small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 5, "body_bytes": 300, "entities": 0}
+    settings = Settings(**{"state": prepared_state(folder, signing_key), "now": NOW, **small, **options})
+    with running(settings) as sandbox, logged_in(sandbox) as client:
+        yield client
+
+
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory, signing_key: bytes) -> Iterator[Client]:
-    """A sandbox with a small world of its own, and not a hand-made one."""
-    state = prepared_state(tmp_path_factory.mktemp("clients"), signing_key)
-    small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 5, "body_bytes": 300, "entities": 10}
-    with (
-        running(Settings(state=state, now=NOW, chunk_bytes=400_000, **small)) as sandbox,
-        logged_in(sandbox) as client,
-    ):
+    with small_sandbox(tmp_path_factory.mktemp("real"), signing_key, chunk_bytes=400_000, entities=10) as client:
         yield client

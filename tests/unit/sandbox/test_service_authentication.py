@@ -143,11 +143,6 @@ class TestRefresh:
         body = {"username": "other", "refresh_token": client.login()["refresh_token"]}
         assert refusal(client.auth("token-refresh", body)) == (401, "Unauthorized.")
 
-    def test_exhausting_from_outside(self, client):
-        body = {"username": "sandbox", "refresh_token": client.login()["refresh_token"]}
-        assert client.sandbox.accounts.exhaust("sandbox") == 2
-        assert client.auth("token-refresh", body).status_code == 429
-
 
 class TestRevoke:
     def test_ends_the_refresh_token_and_what_came_from_it(self, client):
@@ -347,20 +342,12 @@ class TestBearer:
         assert client.call("/v2/codes").status_code == 200
         client.sandbox.clock.advance(timedelta(seconds=1 + late))
         answer = client.call("/v2/codes")
-        assert (answer.status_code, answer.text) == (401, "Jwt is expired")
+        told = (answer.status_code, answer.text, answer.headers["Content-Type"])
+        assert told == (401, "Jwt is expired", "text/plain")
 
     def test_without_the_word_bearer(self, client):
         token, client.token = client.token, ""
         assert client.call("/v2/codes", headers={"Authorization": token}).status_code == 200
-
-    def test_revoked_from_outside(self, client):
-        refresh = client.login()["refresh_token"]
-        assert client.sandbox.accounts.revoke_access("sandbox") == 2
-        assert "revoked" in self.message(client, client.token)
-        body = {"username": "sandbox", "refresh_token": refresh}
-        assert client.auth("token-refresh", body).status_code == 200
-        assert client.sandbox.accounts.revoke_all("sandbox") == 2
-        assert client.auth("token-refresh", body).status_code == 401
 
 
 class TestGetUser:

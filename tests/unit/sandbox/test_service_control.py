@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from resources.sandbox.api.middleware import Journal, Requests, Seen
+from resources.sandbox.api.middleware import Journal, Seen
 from resources.sandbox.clock import Clock
 
 
@@ -122,10 +122,9 @@ def test_stop_is_asked_for_and_nobody_joins_any_more(make_client):
 
 def test_the_log_has_a_bound_and_no_query(client, monkeypatch):
     monkeypatch.setattr("resources.sandbox.api.middleware._LONGEST", 10)
-    log = Requests()
-    for number in range(14):
-        log.note(Seen("GET", f"/{number}", 200))
-    assert [seen.path for seen in log] == [f"/{number}" for number in range(5, 14)]
+    log = Journal(Clock()).requests
+    log.extend(Seen("GET", f"/{number}", 200) for number in range(14))
+    assert [seen.path for seen in log] == [f"/{number}" for number in range(4, 14)]
     client.fetch(client.signed(client.DOWNLOAD))
     assert not any("?" in seen.path or "Signature" in seen.path for seen in client.sandbox.requests)
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from urllib.parse import quote
 
 import jwt
 import pytest
-
-from resources.sandbox.api.answers import Refusal
-from resources.sandbox.api.stream_parameters import _beginning
 
 
 def test_a_query_of_255_filters_fits_into_the_address(client):
@@ -80,12 +77,6 @@ def test_an_admitted_address_is_admitted_with_any_token(client):
     assert client.call("/v2/projects").status_code == 200
 
 
-def test_an_expired_token_is_refused_by_a_bare_text(client):
-    client.sandbox.clock.advance(timedelta(days=2))
-    answer = client.call("/v2/projects")
-    assert (answer.status_code, answer.text, answer.headers["Content-Type"]) == (401, "Jwt is expired", "text/plain")
-
-
 @pytest.mark.parametrize("body", [{}, {"username": "sandbox"}, {"username": "", "password": "x"}, {"password": None}])
 def test_a_login_without_credentials_is_a_bad_request(client, body):
     answer = client.auth("login", body)
@@ -115,20 +106,3 @@ def test_the_address_of_an_account_can_be_changed(client):
         )
         assert answer.status_code == 200, answer.text
         assert client.sandbox.accounts.user("someone").email == email
-
-
-class TestStreamParameters:
-    NOW = datetime(2026, 11, 20, 5, tzinfo=UTC)
-
-    def test_the_zero_time_of_go_is_no_time(self):
-        found = _beginning({"since": "0001-01-01T00:00:00Z", "parts": [0]}, self.NOW)
-        assert (found.partitions, found.moments) == ((0, 1, 2, 3, 4), {})
-
-    def test_what_is_given_for_other_parts_is_dropped_before_it_is_compared(self):
-        moment = "2026-11-20T04:00:00Z"
-        found = _beginning(
-            {"parts": [0], "offsets": {"1": 7, "30": 9}, "since_per_partition": {"2": moment, "30": moment}}, self.NOW
-        )
-        assert (found.offsets, list(found.moments)) == ({1: 7}, [2])
-        with pytest.raises(Refusal, match="not both"):
-            _beginning({"parts": [0], "offsets": {"1": 7}, "since_per_partition": {"1": moment}}, self.NOW)

@@ -191,16 +191,6 @@ class TestAccess:
         client.sandbox.accounts.set_groups("sandbox", [])
         assert client.call("/v2/projects").status_code == 403
 
-    def test_addresses_are_admitted_without_a_token(self, client):
-        client.token = ""
-        client.sandbox.accounts.admissions.admit("10.0.0.0/8")
-        assert client.call("/v2/projects").status_code == 401
-        client.sandbox.accounts.admissions.admit("127.0.0.0/8", ["group_1"])
-        assert client.call("/v2/projects").status_code == 200
-        assert client.call(client.HOUR).status_code == 403
-        client.sandbox.accounts.admissions.withdraw()
-        assert client.call("/v2/projects").status_code == 401
-
     def test_too_many_requests_per_second(self, client):
         client.sandbox.rate.set(0.0001, burst=3)
         answers = [client.call("/v2/codes") for _ in range(5)]

@@ -9,8 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from resources.sandbox import Settings, running
-from tests.unit.sandbox.conftest import NOW, logged_in, prepared_state
+from tests.unit.sandbox.conftest import NOW, small_sandbox
 
 SINCE = f"{NOW - timedelta(hours=48):%Y-%m-%dT%H:%M:%SZ}"
 
@@ -18,9 +17,8 @@ SINCE = f"{NOW - timedelta(hours=48):%Y-%m-%dT%H:%M:%SZ}"
 @pytest.fixture(scope="module")
 def client(tmp_path_factory, signing_key):
     """A sandbox with streams, whose clock stands still."""
-    state = prepared_state(tmp_path_factory.mktemp("raw"), signing_key)
-    small = {"projects": ("enwiki", "frwiki"), "changes_per_hour": 12, "body_bytes": 300, "entities": 0}
-    with running(Settings(state=state, now=NOW, stream_rate=0, **small)) as sandbox, logged_in(sandbox) as client:
+    few = {"projects": ("enwiki", "frwiki"), "namespaces": (0, 10, 14), "changes_per_hour": 12}
+    with small_sandbox(tmp_path_factory.mktemp("raw"), signing_key, stream_rate=0, **few) as client:
         yield client
 
 

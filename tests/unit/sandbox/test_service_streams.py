@@ -20,7 +20,7 @@ from resources.sandbox.api.parameters import Filter, Parameters
 from resources.sandbox.api.stream_parameters import selector
 from resources.sandbox.clock import Clock
 from resources.sandbox.store.archives import partition
-from tests.unit.sandbox.conftest import NOW, logged_in, prepared_state
+from tests.unit.sandbox.conftest import NOW, prepared_state, small_sandbox
 
 KEPT = timedelta(hours=48)
 
@@ -28,15 +28,8 @@ KEPT = timedelta(hours=48)
 @pytest.fixture(scope="module")
 def streams(tmp_path_factory, signing_key):
     """A sandbox without a throttle, whose clock stands still."""
-    state = prepared_state(tmp_path_factory.mktemp("streams"), signing_key)
-    small = {
-        "projects": ("enwiki", "frwiki"),
-        "namespaces": (0, 14),
-        "changes_per_hour": 12,
-        "body_bytes": 300,
-        "entities": 10,
-    }
-    with running(Settings(state=state, now=NOW, stream_rate=0, **small)) as sandbox, logged_in(sandbox) as client:
+    few = {"projects": ("enwiki", "frwiki"), "namespaces": (0, 14), "changes_per_hour": 12, "entities": 10}
+    with small_sandbox(tmp_path_factory.mktemp("streams"), signing_key, stream_rate=0, **few) as client:
         yield client
 
 
@@ -381,10 +374,8 @@ class TestSelection:
 
 class TestPaceAndEnds:
     def test_the_throttle_is_shared_by_parts(self, tmp_path, signing_key):
-        small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 30, "body_bytes": 300, "entities": 0}
-        settings = Settings(state=prepared_state(tmp_path, signing_key), now=NOW, stream_rate=400, **small)
         body = {"since_per_partition": {str(n): text(NOW - KEPT) for n in range(50)}}
-        with running(settings) as sandbox, logged_in(sandbox) as client:
+        with small_sandbox(tmp_path, signing_key, changes_per_hour=30, stream_rate=400) as client:
             started = time.monotonic()
             read(client, 5, body | {"parts": [2]})
             # forty a second, and the first at once or after its share
@@ -407,16 +398,13 @@ class TestPaceAndEnds:
             next(lines), next(lines)
 
     def test_the_end_of_the_sandbox_is_the_end_of_the_body(self, tmp_path, signing_key):
-        small = {"projects": ("enwiki",), "namespaces": (0,), "changes_per_hour": 5, "body_bytes": 300, "entities": 0}
-        settings = Settings(state=prepared_state(tmp_path, signing_key), now=NOW, **small)
         with (
-            running(settings) as sandbox,
-            logged_in(sandbox) as client,
+            small_sandbox(tmp_path, signing_key) as client,
             stream(client, {"since": text(NOW - KEPT)}) as answer,
         ):
             lines = answer.iter_lines()
             next(lines)
-            sandbox.close()
+            client.sandbox.close()
             # without an error: whole lines, then the end
             assert all(json.loads(line) for line in lines)
 

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from resources.sandbox import Settings, running
+from resources.sandbox import Settings
 from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.world.entities import SPECIAL_ITEMS, Numbers
-from tests.unit.sandbox.conftest import logged_in, prepared_state
+from tests.unit.sandbox.conftest import small_sandbox
 
 HOUR = timedelta(hours=1)
 START = datetime(2026, 11, 19, 22, tzinfo=UTC)
@@ -110,24 +110,14 @@ def test_statements_have_every_form_of_value(world):
 
 
 @pytest.fixture(scope="module")
-def sandbox(tmp_path_factory, signing_key):
-    settings = Settings(
-        state=prepared_state(tmp_path_factory.mktemp("wikidata"), signing_key),
-        now=datetime(2025, 3, 9, 7, 30, tzinfo=UTC),
-        projects=("enwiki",),
-        namespaces=(0,),
-        changes_per_hour=20,
-        body_bytes=300,
-        entities=125,
-    )
-    with running(settings) as sandbox:
-        yield sandbox
+def client(tmp_path_factory, signing_key):
+    with small_sandbox(tmp_path_factory.mktemp("wikidata"), signing_key, changes_per_hour=20, entities=125) as client:
+        yield client
 
 
 @pytest.fixture
-def client(sandbox):
-    with logged_in(sandbox) as client:
-        yield client
+def sandbox(client):
+    return client.sandbox
 
 
 def test_snapshots_and_hours_are_listed_beside_those_of_articles(client):

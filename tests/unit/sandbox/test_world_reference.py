@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from resources.sandbox.settings import Settings
-from resources.sandbox.world import reference
 from resources.sandbox.world.world import World
 
 RECORDED = Path(__file__).resolve().parents[4] / "shared" / "data" / "real" / "enterprise" / "metadata"
@@ -56,11 +55,6 @@ def test_lists_are_those_that_were_recorded(world, kind):
 def test_lists_are_fresh_copies(world):
     world.projects()[0]["name"] = "changed"
     assert world.projects()[0]["name"] != "changed"
-
-
-def test_an_unknown_project_is_named():
-    with pytest.raises(ValueError, match=r"knows no project 'enwki'; did you mean enwiki"):
-        reference.project("enwki")
 
 
 def test_sister_projects_have_articles_too(tmp_path):

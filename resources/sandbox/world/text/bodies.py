@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import orjson
 
+from resources.sandbox.files import DATA
 from resources.sandbox.world.text.words import BLOCKS, INFOBOXES, LEADS, NO_BLOCK, Block, made, stock_of
 from resources.sandbox.world.wire import Chance, fragment, inside, joined, mix, salt
 
@@ -41,73 +42,34 @@ _PAGES_IN_MEMORY = 512
 
 
 class Text(NamedTuple):
-    """The text of a revision.
+    """The text of a revision."""
 
-    Attributes:
-        html: Parsoid HTML, encoded.
-        wikitext: Wikitext, encoded.
-        characters: Length of the wikitext.
-        size: Bytes of the wikitext in UTF-8.
-        abstract: The beginning as plain text; empty outside namespace 0.
-        needs_citation: Count of sentences marked as lacking a citation.
-    """
-
-    html: Fragment
-    wikitext: Fragment
-    characters: int
-    size: int
-    abstract: str
-    needs_citation: int
+    html: Fragment  # Parsoid HTML, encoded
+    wikitext: Fragment  # wikitext, encoded
+    characters: int  # length of the wikitext
+    size: int  # bytes of the wikitext in UTF-8
+    abstract: str  # the beginning as plain text; empty outside namespace 0
+    needs_citation: int  # count of sentences marked as lacking a citation
 
 
 class Setting(NamedTuple):
-    """The facts about its page and revision that a text mentions.
-
-    Attributes:
-        page: Page id.
-        home: Title the page was born under: the text does not follow a move.
-        title: Full title now, with prefix.
-        namespace: Its namespace now.
-        native: Namespace it was born in: it shapes the text, which does not follow a move.
-        language: Language code.
-        direction: `ltr` or `rtl`.
-        host: Host of the wiki.
-        revision: Revision id.
-        previous: Id of the revision before; 0: none.
-        modified: Moment of the revision, as the head of the document shows it.
-        categories: Full titles of the categories.
-    """
+    """The facts about its page and revision that a text mentions."""
 
     page: int
-    home: str
-    title: str
-    namespace: int
-    native: int
-    language: str
-    direction: str
+    home: str  # title the page was born under: the text does not follow a move
+    title: str  # full title now, with prefix
+    namespace: int  # its namespace now
+    native: int  # namespace it was born in: it shapes the text, which does not follow a move
+    language: str  # language code
+    direction: str  # `ltr` or `rtl`
     host: str
     revision: int
-    previous: int
-    modified: str
-    categories: tuple[str, ...]
+    previous: int  # id of the revision before; 0: none
+    modified: str  # moment of the revision, as the head of the document shows it
+    categories: tuple[str, ...]  # full titles of the categories
 
 
-_HEAD = (
-    "<!DOCTYPE html>\n"
-    '<html prefix="dc: http://purl.org/dc/terms/ mw: http://mediawiki.org/rdf/" '
-    'about="https://{host}/wiki/Special:Redirect/revision/{revision}">'
-    '<head prefix="mwr: https://{host}/wiki/Special:Redirect/"><meta charset="utf-8"/>'
-    '<meta property="mw:pageId" content="{page}"/><meta property="mw:pageNamespace" content="{namespace}"/>'
-    '<link rel="dc:replaces" resource="mwr:revision/{previous}"/>'
-    '<meta property="dc:modified" content="{modified}"/><meta property="mw:htmlVersion" content="2.8.0"/>'
-    '<link rel="dc:isVersionOf" href="//{host}/wiki/{address}"/><base href="//{host}/wiki/"/>'
-    '<title>{title}</title><meta http-equiv="content-language" content="{language}"/>'
-    '<meta http-equiv="vary" content="Accept"/></head>'
-    '<body id="mwAA" lang="{language}" class="mw-content-{direction} sitedir-{direction} {direction} '
-    'mw-body-content parsoid-body mediawiki mw-parser-output" dir="{direction}" '
-    'data-mw-parsoid-version="0.20.0.0-alpha23" data-mw-html-version="2.8.0">'
-    '<section data-mw-section-id="0" id="mwAQ">'
-)
+_HEAD = "<!DOCTYPE html>\n" + (DATA / "head.html").read_text(encoding="utf-8").replace("\n", "")
 #: What no title has.
 _GAP = "\0"
 _TAIL = "</section></body></html>"
@@ -137,8 +99,6 @@ class Library:
         self._characters = [0, *accumulate(block.characters for block in run)]
         self._sizes = [0, *accumulate(block.size for block in run)]
         self._citations = [0, *accumulate(block.needs_citation for block in run)]
-
-    # --- a revision ----------------------------------------------------------------------------------------------
 
     def characters(self, setting: Setting) -> int:
         """Length of the wikitext of a revision, in characters, without making it."""
@@ -207,8 +167,6 @@ class Library:
     def lent(self, _language: str, _host: str, _page: int) -> dict[str, Any]:
         """Return the fields borrowed from a real record: none, as all text is made up."""
         return {}
-
-    # --- what a plan reads ---------------------------------------------------------------------------------------
 
     def shape(self, page: Setting) -> tuple[int, int, int, int | None]:
         """Lead, first block, number of blocks and infobox of a page."""
@@ -285,11 +243,7 @@ class Corpus:
     """The records of a folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Read the folder.
-
-        Raises:
-            ValueError: It holds no record with a body, or a file in it is not JSON.
-        """
+        """Read the folder."""
         self._records: list[dict[str, Any]] = []
         self._by_language: dict[str, list[dict[str, Any]]] = {}
         held = 0

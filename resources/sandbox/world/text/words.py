@@ -105,7 +105,6 @@ class Titles:
         self._gather = pow(_SCATTER, -1, len(self._words))
 
     def settled(self, number: int) -> str:
-        """The title of a page that was always there."""
         first, second, rest = self._words_of(number)
         stem = f"{_capital(first)} {second}" + (f" {rest + 1}" if rest else "")
         form = number % 24
@@ -120,16 +119,13 @@ class Titles:
         return stem
 
     def fresh(self, number: int) -> str:
-        """The title of a page that is made as number `number`."""
         first, second, rest = self._words_of(number)
         return f"{_capital(first)} {second} ({rest})"
 
     def settled_number(self, title: str) -> int | None:
-        """The number whose settled title this is; None where there is none."""
         return next((number for number in self._numbers(_SETTLED, title, 1) if self.settled(number) == title), None)
 
     def fresh_number(self, title: str) -> int | None:
-        """The number whose fresh title this is; None where there is none."""
         return next((number for number in self._numbers(_FRESH, title, 0) if self.fresh(number) == title), None)
 
     def _numbers(self, form: re.Pattern[str], title: str, counted_from: int) -> Iterator[int]:
@@ -165,25 +161,15 @@ INFOBOXES = 40
 
 
 class Block(NamedTuple):
-    """A piece of a page in both markups, each as it is inside a JSON string.
+    """A piece of a page in both markups, each as it is inside a JSON string."""
 
-    Attributes:
-        html: Parsoid HTML.
-        wikitext: Wikitext.
-        characters: Length of the wikitext.
-        size: Bytes of the wikitext in UTF-8, unescaped.
-        total: Bytes of both markups in UTF-8, unescaped.
-        needs_citation: Count of sentences marked as lacking a citation.
-        plain: The same as plain text, where that is needed.
-    """
-
-    html: bytes
-    wikitext: bytes
-    characters: int
-    size: int
-    total: int
-    needs_citation: int = 0
-    plain: str = ""
+    html: bytes  # Parsoid HTML
+    wikitext: bytes  # wikitext
+    characters: int  # length of the wikitext
+    size: int  # bytes of the wikitext in UTF-8, unescaped
+    total: int  # bytes of both markups in UTF-8, unescaped
+    needs_citation: int = 0  # count of sentences marked as lacking a citation
+    plain: str = ""  # the same as plain text, where that is needed
 
 
 def made(document: str, wikitext: str, lacking: int = 0) -> Block:

@@ -1,0 +1,15 @@
+CREATE TABLE IF NOT EXISTS users (
+    username TEXT PRIMARY KEY, subject TEXT NOT NULL, email TEXT NOT NULL, salt BLOB NOT NULL, digest BLOB NOT NULL,
+    temporary INTEGER NOT NULL, groups TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS quotas (
+    username TEXT NOT NULL, kind TEXT NOT NULL, used INTEGER NOT NULL DEFAULT 0, quota INTEGER,
+    PRIMARY KEY (username, kind));
+CREATE TABLE IF NOT EXISTS refresh_tokens (
+    digest TEXT PRIMARY KEY, username TEXT NOT NULL, issued_at REAL NOT NULL, uses INTEGER NOT NULL DEFAULT 0,
+    revoked INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS access_tokens (
+    identifier TEXT PRIMARY KEY, username TEXT NOT NULL, origin TEXT NOT NULL, issued_at REAL NOT NULL,
+    revoked INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE IF NOT EXISTS sessions (session TEXT PRIMARY KEY, username TEXT NOT NULL, issued_at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS codes (username TEXT PRIMARY KEY, code TEXT NOT NULL, issued_at REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS admissions (network TEXT PRIMARY KEY, groups TEXT NOT NULL);

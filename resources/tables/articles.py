@@ -64,12 +64,12 @@ _COLUMNS = (
     replace(PROJECT_ID, path="is_part_of.identifier"),
     replace(NAMESPACE_ID, path="namespace.identifier"),
     Column("article_id", INT, "Page id, unique in its project.", "identifier", required=True, lookup=True),
-    Column("version_id", INT, "Revision id, rising in its project.", "version.identifier", required=True),
+    Column("version_id", INT, "Revision id; increases within its project.", "version.identifier", required=True),
     Column("name", TEXT, "Title; titles compare with _ as space.", "name", required=True, lookup=True),
     Column(
         "change_type",
         TEXT,
-        "What the event did: update, delete or visibility-change. A record without an event is an update.",
+        "Kind of event: update, delete or visibility-change. A record without an event is an update.",
         "event.type",
         required=True,
         default=ChangeType.UPDATE,
@@ -78,8 +78,7 @@ _COLUMNS = (
     Column(
         "event_at",
         TIMESTAMP,
-        "Moment of the change: event_published_at, else event_created_at, else modified_at. Orders the states of a "
-        "page.",
+        "Time of the change: event_published_at, else event_created_at, else modified_at. Orders the states of a page.",
         required=True,
         first_of=("event_published_at", "event_created_at", "modified_at"),
     ),
@@ -89,20 +88,27 @@ _COLUMNS = (
         "Event (UUID). Both halves of a move share it; with the name it is unique.",
         "event.identifier",
     ),
-    Column("event_created_at", TIMESTAMP, "When the change reached the service.", "event.date_created"),
-    Column("event_published_at", TIMESTAMP, "When the service published the change.", "event.date_published"),
+    Column("event_created_at", TIMESTAMP, "Time when the change reached the service.", "event.date_created"),
+    Column("event_published_at", TIMESTAMP, "Time when the service published the change.", "event.date_published"),
     Column("event_partition", INT, "Partition of the stream (0 to 49); streamed records only.", "event.partition"),
     Column("event_offset", INT, "Offset in the stream's partition; streamed records only.", "event.offset"),
-    Column("event_fail_count", INT, "How often the service failed to process the event.", "event.fail_count"),
-    Column("event_fail_reason", TEXT, "Why the service failed to process the event.", "event.fail_reason"),
-    Column("modified_at", TIMESTAMP, "When this revision was saved.", "date_modified"),
-    Column("created_at", TIMESTAMP, "When the page's first revision was saved.", "date_created"),
-    Column("previously_modified_at", TIMESTAMP, "When the revision before was saved.", "date_previously_modified"),
-    Column("url", TEXT, "Address of the page. In the delete half of a move it is the new address.", "url"),
-    Column("abstract", TEXT, "Lead text, plain; namespace 0 only.", "abstract"),
+    Column("event_fail_count", INT, "Number of times the service failed to process the event.", "event.fail_count"),
+    Column("event_fail_reason", TEXT, "Reason why the service failed to process the event.", "event.fail_reason"),
+    Column("modified_at", TIMESTAMP, "Time when this revision was saved.", "date_modified"),
+    Column("created_at", TIMESTAMP, "Time when the page's first revision was saved.", "date_created"),
+    Column(
+        "previously_modified_at", TIMESTAMP, "Time when the previous revision was saved.", "date_previously_modified"
+    ),
+    Column("url", TEXT, "Address of the page. In the delete of a move, the new address.", "url"),
+    Column("abstract", TEXT, "Lead section as plain text; namespace 0 only.", "abstract"),
     Column("language_id", TEXT, "Language code of the project.", "in_language.identifier"),
     Column("language_name", TEXT, "English name of the language (old records).", "in_language.name"),
-    Column("language_alternate_name", TEXT, "Own name of the language (old records).", "in_language.alternate_name"),
+    Column(
+        "language_alternate_name",
+        TEXT,
+        "Name of the language in that language (old records).",
+        "in_language.alternate_name",
+    ),
     Column("language_direction", TEXT, "Writing direction, ltr or rtl (old records).", "in_language.direction"),
     Column("project_url", TEXT, "Address of the project.", "is_part_of.url"),
     Column("project_name", TEXT, "Site name of the project (old records).", "is_part_of.name"),
@@ -141,9 +147,7 @@ _COLUMNS = (
         "is_flagged_stable", BOOL, "Revision marked stable by reviewers; null means no.", "version.is_flagged_stable"
     ),
     Column("has_tag_needs_citation", BOOL, "Text asks for a citation (old records).", "version.has_tag_needs_citation"),
-    Column(
-        "is_breaking_news", BOOL, "The service believes the page to be about breaking news.", "version.is_breaking_news"
-    ),
+    Column("is_breaking_news", BOOL, "The service classifies the page as breaking news.", "version.is_breaking_news"),
     Column("is_noindex", BOOL, "Page asks search engines not to index it.", "version.noindex"),
     *_score(
         "revertrisk",
@@ -154,7 +158,7 @@ _COLUMNS = (
     *(
         Column(f"{name}_score", DOUBLE, text, f"version.scores.{name}.{path}")
         for name, path, text in (
-            ("referencerisk", "reference_risk_score", "Share of the page's references that were found doubtful."),
+            ("referencerisk", "reference_risk_score", "Share of the page's references that are considered doubtful."),
             ("referenceneed", "reference_need_score", "Share of the page's sentences that need a reference."),
         )
     ),
@@ -172,7 +176,7 @@ _COLUMNS = (
     ),
     Column("editor_id", INT, "User id of the editor; null for anonymous editors.", "version.editor.identifier"),
     Column("editor_name", TEXT, "User name, or the address of an anonymous editor.", "version.editor.name"),
-    Column("editor_edit_count", INT, "Edits of the editor so far.", "version.editor.edit_count"),
+    Column("editor_edit_count", INT, "Number of edits by the editor so far.", "version.editor.edit_count"),
     Column("editor_groups", pa.list_(TEXT), "Groups of the editor.", "version.editor.groups"),
     Column("editor_is_bot", BOOL, "Editor is a bot; null means no.", "version.editor.is_bot"),
     Column("editor_is_anonymous", BOOL, "Editor has no account; null means no.", "version.editor.is_anonymous"),
@@ -184,9 +188,9 @@ _COLUMNS = (
         "Editor has advanced rights; null means no.",
         "version.editor.has_advanced_rights",
     ),
-    Column("editor_started_at", TIMESTAMP, "When the editor registered.", "version.editor.date_started"),
-    Column("character_count", INT, "Characters of the wikitext.", "version.number_of_characters"),
-    Column("size_bytes", INT, "Bytes of the wikitext.", "version.size.value", wire=DOUBLE),
+    Column("editor_started_at", TIMESTAMP, "Time when the editor registered.", "version.editor.date_started"),
+    Column("character_count", INT, "Number of characters of the wikitext.", "version.number_of_characters"),
+    Column("size_bytes", INT, "Number of bytes of the wikitext.", "version.size.value", wire=DOUBLE),
     Column("size_unit", TEXT, "Unit of size_bytes as sent (B).", "version.size.unit_text"),
     *(
         Column(f"{name}_count", INT, f"Maintenance tags in the text: {tag}.", f"version.maintenance_tags.{name}_count")
@@ -206,7 +210,7 @@ _COLUMNS = (
                 for kind in ("dictionary", "non_dictionary", "non_safe", "informal", "uppercase")
             ]
         ),
-        "Word counts against the revision before (not sent today).",
+        "Word counts compared with the previous revision (not sent today).",
         "version.diff",
     ),
     Column(
@@ -215,22 +219,25 @@ _COLUMNS = (
         "Event of the revision itself (not sent today).",
         "version.event",
     ),
-    Column("previous_version_id", INT, "Revision before this one.", "previous_version.identifier"),
+    Column("previous_version_id", INT, "Previous revision.", "previous_version.identifier"),
     Column(
-        "previous_character_count", INT, "Characters of the revision before.", "previous_version.number_of_characters"
+        "previous_character_count",
+        INT,
+        "Number of characters of the previous revision.",
+        "previous_version.number_of_characters",
     ),
-    Column("watchers_count", INT, "Users who watch the page; null where hidden.", "watchers_count"),
+    Column("watchers_count", INT, "Number of users who watch the page; null if hidden.", "watchers_count"),
     Column("main_entity_id", TEXT, "Wikidata item of the page.", "main_entity.identifier"),
     Column("main_entity_url", TEXT, "Address of main_entity_id.", "main_entity.url"),
     Column("main_entity_aspects", pa.list_(TEXT), "Aspects of the main entity (old records).", "main_entity.aspects"),
     Column(
         "additional_entities",
         pa.list_(pa.struct([("identifier", TEXT), ("url", TEXT), ("aspects", pa.list_(TEXT))])),
-        "Other Wikidata items that the page uses, and what of them.",
+        "Other Wikidata items used by the page, with the used aspects.",
         "additional_entities",
     ),
     Column("categories", _NAMED_LINKS, "Categories, with the local namespace prefix.", "categories"),
-    Column("templates", _NAMED_LINKS, "Templates used.", "templates"),
+    Column("templates", _NAMED_LINKS, "Templates used by the page.", "templates"),
     Column("redirects", _NAMED_LINKS, "Titles that redirect to this page.", "redirects"),
     Column(
         "license",
@@ -243,7 +250,10 @@ _COLUMNS = (
         "visibility_editor", BOOL, "Editor of the revision is visible (visibility-change only).", "visibility.editor"
     ),
     Column(
-        "visibility_user", BOOL, "visibility_editor under the name of the interface description.", "visibility.user"
+        "visibility_user",
+        BOOL,
+        "Same as visibility_editor, under the name in the interface description.",
+        "visibility.user",
     ),
     Column("visibility_comment", BOOL, "Edit summary is visible (visibility-change only).", "visibility.comment"),
     Column("image_url", TEXT, "Lead image.", "image.content_url"),
@@ -264,8 +274,8 @@ _COLUMNS = (
     Column(
         "extra",
         TEXT,
-        "JSON object of every field that this declaration does not know (has_parts among them), under its own path; "
-        "also of times without a zone, which are read as UTC.",
+        "JSON object of all fields without a column (such as has_parts), under their own paths; also the original "
+        "text of times without a zone, which are read as UTC.",
     ),
     Column("html", TEXT, "Parsoid HTML of the page.", "article_body.html", body=True),
     Column("wikitext", TEXT, "Wikitext of the page.", "article_body.wikitext", body=True),
@@ -273,47 +283,51 @@ _COLUMNS = (
 
 ARTICLE_CHANGES = Table(
     "article_changes",
-    "Every change of the configured projects, hour by hour, as the service published it. Hour files overlap: the same "
-    "event can be in two of them, so count events by event_at. Hours of compacted months are read from the lake.",
+    "Every change of the configured projects, hour by hour, as published by the service. Hourly files overlap: "
+    "the same event can be in two of them, so count events by event_at. Older months are read from the lake.",
     _COLUMNS,
     key=("batch_hour", "event_id", "name"),
 )
 VISIBILITY_CHANGES = Table(
     "visibility_changes",
-    "Changes of visibility in hours whose files are loaded. Files lack them; the realtime stream had them. "
-    "`article_changes` shows them as well.",
+    "Changes of visibility in loaded hours. Hourly files lack them; they come from the realtime stream. "
+    "`article_changes` has them as well.",
     tuple(column for column in _COLUMNS if not column.body),
     key=("batch_hour", "event_id", "name"),
 )
 ARTICLES = Table(
     "articles",
-    "The pages as they are now: for each, the row of the change or of the snapshot that decided it.",
+    "Pages as they are now: one row each, from the change, snapshot or lookup that decides its state.",
     (SOURCE_AT, *(column for column in _COLUMNS[1:] if not column.body)),
     key=("project_id", "article_id"),
 )
 SNAPSHOT_ARTICLES = Table(
     "snapshot_articles",
-    "The pages as the kept snapshots hold them, several versions of one snapshot among them; `snapshots` says which is "
-    "newest.",
+    "Pages in the stored snapshots. A snapshot can have several versions; `snapshots` shows which is newest.",
     (*SNAPSHOT_VERSION, *_COLUMNS[1:]),
     key=("snapshot_id", "snapshot_version", "article_id", "version_id"),
 )
 LOOKUPS = Table(
     "lookups",
-    "The service's answers about single pages that were looked up: pages of the watch list, pages that a lost hour or "
-    "a rejected line left uncertain (repair), and samples (check). Answers for repairs and checks count in `articles` "
-    "as well.",
+    "The service's responses about single pages: pages of the watch list (watch), pages that a lost hour or a "
+    "rejected record left uncertain (repair), and samples (check). Responses for repairs and checks count in "
+    "`articles` as well.",
     (
         SOURCE_AT,
-        Column("asked_name", TEXT, "Title that was asked for.", "lookup.name", required=True),
-        Column("looked_up_at", TIMESTAMP, "When the service was asked.", "lookup.at", required=True),
+        Column("asked_name", TEXT, "Requested title.", "lookup.name", required=True),
+        Column("looked_up_at", TIMESTAMP, "Time of the request.", "lookup.at", required=True),
         Column(
-            "purpose", TEXT, "Why: " + ", ".join(Purpose) + ".", "lookup.purpose", required=True, values=tuple(Purpose)
+            "purpose",
+            TEXT,
+            "Purpose: " + ", ".join(Purpose) + ".",
+            "lookup.purpose",
+            required=True,
+            values=tuple(Purpose),
         ),
         Column(
             "is_found",
             BOOL,
-            "Whether there was a page of exactly that title; if not, the columns of its record are null.",
+            "A page with exactly that title exists. If false, the columns of its record are null.",
             "lookup.is_found",
             required=True,
         ),
@@ -336,8 +350,8 @@ LOOKUPS = Table(
 )
 ARTICLE_BODIES = Table(
     "article_bodies",
-    "HTML and wikitext of every kept change and snapshot; join `articles` on project_id, article_id, version_id and "
-    "source_at.",
+    "HTML and wikitext of every stored change and snapshot; join `articles` on project_id, article_id, version_id "
+    "and source_at.",
     (
         *(ARTICLE_CHANGES[name] for name in ("project_id", "article_id", "version_id")),
         SOURCE_AT,
@@ -348,12 +362,12 @@ ARTICLE_BODIES = Table(
 )
 REDIRECTS = Table(
     "redirects",
-    "Redirect titles and the article each leads to, according to the current articles.",
+    "Redirect titles and their target articles, according to the current articles.",
     (
         PROJECT_ID,
         Column("redirect_name", TEXT, "Title that redirects.", required=True),
         Column("redirect_url", TEXT, "Address of the redirect."),
-        Column("article_id", INT, "Page id of the article it leads to.", required=True),
-        Column("name", TEXT, "Title of the article it leads to.", required=True),
+        Column("article_id", INT, "Page id of the target article.", required=True),
+        Column("name", TEXT, "Title of the target article.", required=True),
     ),
 )

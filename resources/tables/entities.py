@@ -57,7 +57,7 @@ _COLUMNS = (
     *_of_article("modified_at", "created_at", "previously_modified_at"),
     Column("url", TEXT, "Address of the entity's page.", "url"),
     Column("entity_type", TEXT, "item or property; null for a delete.", "entity.type"),
-    Column("data_type", TEXT, "Kind of values that a property has, if the record says so.", "entity.data_type"),
+    Column("data_type", TEXT, "Kind of the property's values, if the record states it.", "entity.data_type"),
     Column("inner_entity_id", TEXT, "The identifier inside `entity`, the same as entity_id.", "entity.identifier"),
     *_of_article("project_url", "protection", "redirects", "license"),
     *_of_article("visibility_text", "visibility_editor", "visibility_user", "visibility_comment", "extra"),
@@ -65,28 +65,28 @@ _COLUMNS = (
 )
 ENTITY_CHANGES = Table(
     "entity_changes",
-    "Every change of an item or property of Wikidata, hour by hour, as the service published it. Hour files overlap: "
-    "the same event can be in two of them, so count events by event_at.",
+    "Every change of an item or property of Wikidata, hour by hour, as published by the service. Hourly files "
+    "overlap: the same event can be in two of them, so count events by event_at.",
     _COLUMNS,
     key=("batch_hour", "entity_id", "change_type", "event_at"),
 )
 SNAPSHOT_ENTITIES = Table(
     "snapshot_entities",
-    "The items and properties as they are in the kept snapshots of Wikidata, of which one can have several versions; "
-    "`snapshots` shows which is newest.",
+    "Items and properties in the stored snapshots of Wikidata. A snapshot can have several versions; `snapshots` "
+    "shows which is newest.",
     (*SNAPSHOT_VERSION, *_COLUMNS[1:]),
     key=("snapshot_id", "snapshot_version", "entity_id"),
 )
 ENTITIES = Table(
     "entities",
-    "The items and properties of Wikidata as they are now: for each, the row of the change or of the snapshot that is "
-    "its newest state. Labels, statements and so on are in tables of their own.",
+    "Items and properties of Wikidata as they are now: one row each, from the change or snapshot with its newest "
+    "state. Labels, statements and other parts are in separate tables.",
     (SOURCE_AT, *(column for column in _COLUMNS[1:] if not column.body)),
     key=("project_id", "entity_id"),
 )
 ENTITY_BODIES = Table(
     "entity_bodies",
-    "Labels, descriptions, aliases, sitelinks and statements of every kept update and snapshot, as served; join "
+    "Labels, descriptions, aliases, sitelinks and statements of every stored update and snapshot, as served; join "
     "`entities` on project_id, entity_id, event_at and source_at.",
     (*(ENTITY_CHANGES[name] for name in ("project_id", "namespace_id", "entity_id", "event_at")), SOURCE_AT, *_BODIES),
     key=("project_id", "entity_id", "event_at", "source_at"),
@@ -117,22 +117,22 @@ ENTITY_ALIASES = Table(
 )
 ENTITY_SITELINKS = Table(
     "entity_sitelinks",
-    "The sitelinks of the current items: which page of which project an item is about.",
+    "The sitelinks of the current items: their pages in the projects.",
     (
         _ENTITY_ID,
         Column("project_id", TEXT, "Project (database name of the wiki), for example enwiki.", required=True),
         Column("title", TEXT, "Title of the page."),
-        Column("badges", pa.list_(TEXT), "Items that qualify the page, for example as a featured article."),
+        Column("badges", pa.list_(TEXT), "Items that mark the page, for example as a featured article."),
         Column("url", TEXT, "Address of the page."),
     ),
     key=("entity_id", "project_id"),
 )
 ENTITY_STATEMENTS = Table(
     "entity_statements",
-    "The statements about the current entities, a row each. What has no column is in statement_json.",
+    "The statements about the current entities, one row each. Parts without a column are in statement_json.",
     (
         _ENTITY_ID,
-        Column("property_id", TEXT, "Property that the statement is about, for example P569.", required=True),
+        Column("property_id", TEXT, "Property of the statement, for example P569.", required=True),
         Column("position", INT, "Place among the statements with this property, from 1.", required=True),
         Column("statement_id", TEXT, "Identifier of the statement."),
         Column(
@@ -142,30 +142,30 @@ ENTITY_STATEMENTS = Table(
             "normal ones.",
         ),
         Column("value_type", TEXT, "value; somevalue: there is one, but it is unknown; novalue: there is none."),
-        Column("data_type", TEXT, "Kind of values that the property has, for example wikibase-item, time or quantity."),
+        Column("data_type", TEXT, "Kind of the property's values, for example wikibase-item, time or quantity."),
         Column("value", TEXT, "The value as text: an item's identifier, a text, a time, an amount, coordinates."),
         Column("number", DOUBLE, "Amount of a quantity."),
         Column("unit_id", TEXT, "Item that is the unit of number; null if it has none."),
         Column(
             "time",
             TEXT,
-            "Time as Wikidata has it: a sign, any number of digits of the year, 00 for an unknown month or day.",
+            "Time as in Wikidata: a sign, any number of digits of the year, 00 for an unknown month or day.",
         ),
-        Column("time_precision", INT, "11 day, 10 month, 9 year, 8 decade, 7 century, less for longer spans."),
-        Column("time_at", TIMESTAMP, "Moment at which time begins, if it is in the years 1 to 9999."),
+        Column("time_precision", INT, "11 day, 10 month, 9 year, 8 decade, 7 century; less for longer periods."),
+        Column("time_at", TIMESTAMP, "Start of `time`, for the years 1 to 9999."),
         Column("latitude", DOUBLE, "Degrees north."),
         Column("longitude", DOUBLE, "Degrees east."),
         Column("language_id", TEXT, "Language of a monolingual text."),
         Column("qualifiers_json", TEXT, "Qualifiers; a JSON list of property and value."),
         Column("references_json", TEXT, "References; a JSON list, each of parts with property and value."),
-        Column("statement_json", TEXT, "The whole statement, as served.", required=True),
+        Column("statement_json", TEXT, "The complete statement, as served.", required=True),
     ),
     key=("entity_id", "property_id", "position"),
 )
 BEST_STATEMENTS = Table(
     "best_statements",
-    "The best-ranked statements about the current entities: of each entity and property the preferred ones if there "
-    "are any, else the normal ones, never deprecated ones.",
+    "The best-ranked statements about the current entities: for each entity and property the preferred ones if "
+    "there are any, else the normal ones, never deprecated ones.",
     ENTITY_STATEMENTS.columns,
     key=ENTITY_STATEMENTS.key,
 )
@@ -181,6 +181,6 @@ ENTITY_VIEWS = (
 ENTITIES_AT = Macro(
     "entities_at",
     ("moment",),
-    "The entities as they were at a moment, by the changes and snapshots before it. Join `entity_bodies` for labels "
+    "Entities as they were at a moment, from the changes and snapshots before it. Join `entity_bodies` for labels "
     "and statements.",
 )

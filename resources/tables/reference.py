@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from resources.tables.declaration import NAMESPACE_ID, PROJECT_ID, TEXT, Column, Table
 
-_EXTRA = Column("extra", TEXT, "JSON object of every field that this declaration does not know.")
+_EXTRA = Column("extra", TEXT, "JSON object of all fields without a column.")
 CODES = Table(
     "codes",
-    "Kinds of project the service offers.",
+    "Kinds of project offered by the service.",
     (
         Column("code", TEXT, "Kind of project, for example wiki.", "identifier", required=True),
         Column("name", TEXT, "Name of the kind, for example Wikipedia.", "name"),
-        Column("description", TEXT, "What it is.", "description"),
+        Column("description", TEXT, "Description of the kind.", "description"),
         _EXTRA,
     ),
     key=("code",),
@@ -24,7 +24,7 @@ LANGUAGES = Table(
     (
         Column("language_id", TEXT, "MediaWiki language code.", "identifier", required=True),
         Column("name", TEXT, "English name.", "name"),
-        Column("alternate_name", TEXT, "The language's own name.", "alternate_name"),
+        Column("alternate_name", TEXT, "Name of the language in that language.", "alternate_name"),
         Column("direction", TEXT, "Writing direction, ltr or rtl.", "direction"),
         _EXTRA,
     ),
@@ -45,11 +45,11 @@ PROJECTS = Table(
 )
 NAMESPACES = Table(
     "namespaces",
-    "Namespaces the service offers.",
+    "Namespaces offered by the service.",
     (
         replace(NAMESPACE_ID, path="identifier"),
         Column("name", TEXT, "Name.", "name"),
-        Column("description", TEXT, "What it holds.", "description"),
+        Column("description", TEXT, "Description of its pages.", "description"),
         _EXTRA,
     ),
     key=("namespace_id",),

@@ -34,8 +34,8 @@ _OF_ARTICLE = tuple(
 )
 STRUCTURED_ARTICLES = Table(
     "structured_articles",
-    "The pages as they are in the newest loaded snapshots of structured contents, each once. Infoboxes, sections, "
-    "references and tables are in `structured_bodies` as served, and in tables of their own.",
+    "Pages in the newest loaded snapshots of structured contents, each once. Infoboxes, sections, references and "
+    "tables are in `structured_bodies` as served, and in separate tables.",
     (
         *SNAPSHOT_VERSION,
         *(column for column in _OF_ARTICLE if not column.body and column.name != "extra"),
@@ -61,8 +61,8 @@ _PAGE = (
 )
 STRUCTURED_BODIES = Table(
     "structured_bodies",
-    "The large values of `structured_articles`, which stay in the lake: JSON texts exactly as served, and the bodies "
-    "of pages that came as article records. Join on project_id and article_id.",
+    "The large values of `structured_articles`, which stay in the lake: JSON text exactly as served, and the text "
+    "of pages that arrived as article records. Join on project_id and article_id.",
     (
         *_PAGE,
         Column("version_id", INT, "Revision id.", required=True),
@@ -74,7 +74,7 @@ STRUCTURED_BODIES = Table(
 _POSITION = Column(
     "position",
     pa.list_(INT),
-    "Place in the page: [3, 1] is the first part of the third. Positions sort in the order of the page.",
+    "Place in the page: [3, 1] is the first part of the third part. Positions sort in page order.",
     required=True,
 )
 
@@ -83,22 +83,22 @@ def _path(of: str) -> Column:
     return Column("path", TEXT, f"JSON path of the {of} in its column of `structured_bodies`.", required=True)
 
 
-_LINK_COUNT = Column("link_count", INT, "Links in it.", required=True)
-_CITATION_COUNT = Column("citation_count", INT, "Citations in it.", required=True)
+_LINK_COUNT = Column("link_count", INT, "Number of links in it.", required=True)
+_CITATION_COUNT = Column("citation_count", INT, "Number of citations in it.", required=True)
 INFOBOX_FIELDS = Table(
     "infobox_fields",
-    "The fields of the infoboxes: a row for each part that is neither an infobox nor a heading, in order.",
+    "The fields of the infoboxes in page order: one row for each part that is neither an infobox nor a heading.",
     (
         *_PAGE,
         _POSITION,
         _path("field"),
-        Column("infobox_number", INT, "Which infobox of the page, from 1.", required=True),
+        Column("infobox_number", INT, "Number of the infobox in the page, from 1.", required=True),
         Column("infobox_name", TEXT, "Name of the infobox, for example Infobox settlement."),
-        Column("heading", TEXT, "Heading in the infobox that the field is under."),
+        Column("heading", TEXT, "Heading in the infobox above the field."),
         Column("part_type", TEXT, "Kind of part: field, image, list, list_item and others."),
         Column("label", TEXT, "Label of the field; null if it has none."),
         Column("value", TEXT, "Value as plain text."),
-        Column("values", pa.list_(TEXT), "Values one by one, where the service gives them."),
+        Column("values", pa.list_(TEXT), "Separate values, if the service sends them."),
         _LINK_COUNT,
         _CITATION_COUNT,
     ),
@@ -106,26 +106,24 @@ INFOBOX_FIELDS = Table(
 )
 SECTIONS = Table(
     "sections",
-    "The sections of the pages, nested ones included, in order; the first of a page is named Abstract.",
+    "The sections of the pages, including nested ones, in page order; the first section is named Abstract.",
     (
         *_PAGE,
         _POSITION,
         _path("section"),
         Column("level", INT, "1 for a section of the page, 2 for one inside it, and so on.", required=True),
         Column("heading", TEXT, "Name of the section."),
-        Column("headings", pa.list_(TEXT), "Names of the sections that contain it, from the top, and its own."),
-        Column("text", TEXT, "Paragraphs and list items, one per line, without those of nested sections."),
+        Column("headings", pa.list_(TEXT), "Names of its parent sections, from the top, and its own name."),
+        Column("text", TEXT, "Paragraphs and list items, one per line, without nested sections."),
         _LINK_COUNT,
         _CITATION_COUNT,
-        Column(
-            "table_ids", pa.list_(TEXT), "Identifiers of the tables that it refers to: table_id of `article_tables`."
-        ),
+        Column("table_ids", pa.list_(TEXT), "Identifiers of its tables: table_id of `article_tables`."),
     ),
     key=("project_id", "article_id", "position"),
 )
 ARTICLE_REFERENCES = Table(
     "article_references",
-    "The references (footnotes) of the pages, in order.",
+    "The references (footnotes) of the pages, in page order.",
     (
         *_PAGE,
         _POSITION,
@@ -167,19 +165,24 @@ ARTICLE_LINKS = Table(
         Column("origin", TEXT, "Where the link is: infobox, section or reference.", required=True),
         _POSITION,
         _path("link"),
-        Column("url", TEXT, "Address that the link leads to."),
+        Column("url", TEXT, "Target address of the link."),
         Column("text", TEXT, "Text of the link."),
     ),
     key=("project_id", "article_id", "origin", "position"),
 )
 CITATIONS_PER_PAGE = Table(
     "citations_per_page",
-    "How well the pages are sourced: their references, and how often they are cited.",
+    "The number of references and citations of each page.",
     (
         *_PAGE,
-        Column("reference_count", INT, "References.", required=True),
-        Column("citation_count", INT, "Citations in infoboxes and sections.", required=True),
-        Column("cited_reference_count", INT, "References that are cited in infoboxes and sections.", required=True),
+        Column("reference_count", INT, "Number of references.", required=True),
+        Column("citation_count", INT, "Number of citations in infoboxes and sections.", required=True),
+        Column(
+            "cited_reference_count",
+            INT,
+            "Number of references that are cited in infoboxes and sections.",
+            required=True,
+        ),
     ),
     key=("project_id", "article_id"),
 )

@@ -36,32 +36,32 @@ _REVISION = (
 )
 DISTINCT_CHANGES = Table(
     "distinct_changes",
-    "Every change once, even if several hour files have it: what to count.",
+    "Every change once, even if several hourly files have it. Use it for counts.",
     ARTICLE_CHANGES.narrow.columns,
     key=("project_id", "event_id", "name"),
 )
 ACTIVITY = Table(
     "activity",
-    "What happened per hour, project and namespace. Each event counts once, in the hour of its event_at.",
+    "Counts of changes per hour, project and namespace. Each event counts once, in the hour of its event_at.",
     (
         Column("hour_at", TIMESTAMP, "Start (UTC) of the hour.", required=True),
         *PROJECT_AND_NAMESPACE,
-        Column("edit_count", INT, "Edits of pages that were there.", required=True),
-        Column("creation_count", INT, "Pages made: revisions without one before.", required=True),
-        Column("deletion_count", INT, "Pages deleted, or turned into a redirect.", required=True),
-        Column("move_count", INT, "Moves, counted where the page arrives.", required=True),
-        Column("visibility_change_count", INT, "Revisions hidden or shown.", required=True),
-        Column("bot_count", INT, "Updates by bots.", required=True),
-        Column("anonymous_count", INT, "Updates by editors without account.", required=True),
-        Column("minor_count", INT, "Updates marked as minor.", required=True),
-        Column("size_bytes", INT, "Bytes of wikitext of the updated revisions together; null beyond 64 bits."),
+        Column("edit_count", INT, "Number of edits of existing pages.", required=True),
+        Column("creation_count", INT, "Number of created pages: revisions without a previous one.", required=True),
+        Column("deletion_count", INT, "Number of pages deleted, or turned into a redirect.", required=True),
+        Column("move_count", INT, "Number of moves, counted at the new title.", required=True),
+        Column("visibility_change_count", INT, "Number of revisions hidden or shown.", required=True),
+        Column("bot_count", INT, "Number of updates by bots.", required=True),
+        Column("anonymous_count", INT, "Number of updates by editors without an account.", required=True),
+        Column("minor_count", INT, "Number of updates marked as minor.", required=True),
+        Column("size_bytes", INT, "Total bytes of wikitext of the updated revisions; null beyond 64 bits."),
         Column(
             "added_character_count",
             INT,
-            "Characters more than in the revisions before. A creation counts in full, a move not at all. Null beyond "
-            "64 bits.",
+            "Characters added to the previous revisions. A creation counts in full, a move counts zero. Null "
+            "beyond 64 bits.",
         ),
-        Column("article_count", INT, "Different pages.", required=True),
+        Column("article_count", INT, "Number of distinct pages.", required=True),
     ),
     key=("hour_at", "project_id", "namespace_id"),
 )
@@ -70,28 +70,28 @@ MOST_EDITED = Table(
     "Pages by the number of their revisions among the loaded changes, most first.",
     (
         *_PAGE,
-        Column("edit_count", INT, "Revisions.", required=True),
-        Column("editor_count", INT, "Different editors.", required=True),
-        Column("bot_count", INT, "Revisions by bots.", required=True),
-        Column("first_edit_at", TIMESTAMP, "First of them.", required=True),
-        Column("last_edit_at", TIMESTAMP, "Last of them.", required=True),
+        Column("edit_count", INT, "Number of revisions.", required=True),
+        Column("editor_count", INT, "Number of distinct editors.", required=True),
+        Column("bot_count", INT, "Number of revisions by bots.", required=True),
+        Column("first_edit_at", TIMESTAMP, "Time of the first revision.", required=True),
+        Column("last_edit_at", TIMESTAMP, "Time of the last revision.", required=True),
     ),
     key=("project_id", "namespace_id", "article_id"),
 )
 NEWEST_ARTICLES = Table(
     "newest_articles",
-    "Current pages by the moment of their first revision, newest first.",
+    "Current pages by the time of their first revision, newest first.",
     (*_PAGE, *(ARTICLES[name] for name in ("created_at", "event_at", "editor_name", "size_bytes", "abstract", "url"))),
     key=("project_id", "article_id"),
 )
 DELETED_ARTICLES = Table(
     "deleted_articles",
-    "Pages that are gone, last gone first: deleted, turned into a redirect, or moved to a namespace that is not "
+    "Deleted pages, most recent first: deleted, turned into a redirect, or moved to a namespace that is not "
     "mirrored. The service sends the same event for all three.",
     (
         *_PAGE,
-        Column("version_id", INT, "Its last revision, as the event names it.", required=True),
-        Column("deleted_at", TIMESTAMP, "When the event happened.", required=True),
+        Column("version_id", INT, "Its last revision according to the event.", required=True),
+        Column("deleted_at", TIMESTAMP, "Time of the event.", required=True),
         ARTICLE_CHANGES["event_id"],
     ),
     key=("project_id", "article_id"),
@@ -116,8 +116,8 @@ ACTUAL_REVERTS = Table(
         Column(
             "revert_method",
             TEXT,
-            "How it reverts earlier revisions: rollback, undo or manual-revert (tags mw-rollback, mw-undo, "
-            "mw-manual-revert); null: it does not.",
+            "Method by which it reverts earlier revisions: rollback, undo or manual-revert (tags mw-rollback, "
+            "mw-undo, mw-manual-revert); null: it is not a revert.",
         ),
         *(
             ARTICLES[name]
@@ -131,17 +131,18 @@ ACTUAL_REVERTS = Table(
 )
 BREAKING_NEWS = Table(
     "breaking_news",
-    "Current pages that the service believes to be about breaking news, last changed first.",
+    "Current pages that the service classifies as breaking news, last changed first.",
     (*_PAGE, *(ARTICLES[name] for name in ("event_at", "abstract", "url"))),
     key=("project_id", "article_id"),
 )
 VANDALISM_CANDIDATES = Table(
     "vandalism_candidates",
-    "Changes by people with at least two of five signs: predicted to be reverted or damaging; predicted not to be in "
-    "good faith; no account or fewer than ten edits; half of a long text gone; no summary although not minor.",
+    "Changes by people with at least two of five signs: predicted to be reverted or damaging; predicted not to be "
+    "in good faith; no account or fewer than ten edits; half of a long text removed; no summary and not marked as "
+    "minor.",
     (
         *_REVISION,
-        Column("sign_count", INT, "How many of the signs.", required=True),
+        Column("sign_count", INT, "Number of signs.", required=True),
         ARTICLES["revertrisk_probability"],
         ARTICLES["damaging_probability"],
         ARTICLES["editor_name"],
@@ -150,7 +151,7 @@ VANDALISM_CANDIDATES = Table(
         Column(
             "added_character_count",
             INT,
-            "Characters more than in the revision before; null for a creation, which has none.",
+            "Characters added to the previous revision; null for a creation.",
         ),
         ARTICLES["version_comment"],
         ARTICLES["url"],
@@ -176,12 +177,12 @@ ARTICLE_TEMPLATES = Table(
 )
 TITLES = Table(
     "titles",
-    "Every title that leads to a current page: its own, and those that redirect to it. `_` is written as space.",
+    "Every title that leads to a current page: its own title and its redirects, with spaces instead of `_`.",
     (
         PROJECT_ID,
         Column("title", TEXT, "Title, own or redirecting.", required=True),
-        Column("article_id", INT, "Page id of the page it leads to.", required=True),
-        Column("name", TEXT, "Title of the page it leads to.", required=True),
+        Column("article_id", INT, "Page id of the target page.", required=True),
+        Column("name", TEXT, "Title of the target page.", required=True),
         Column("is_redirect", BOOL, "The title redirects.", required=True),
     ),
 )
@@ -204,15 +205,16 @@ MACROS = (
     Macro(
         "articles_at",
         ("moment", "project", "inexact"),
-        "The pages as they were at a moment, with the columns of `articles`; `project := 'enwiki'` for one project "
-        "alone, which is faster, and an error where it is not mirrored. A moment before exact_from_at of "
-        "`project_state` is an error too, unless `inexact := true`: then pages may be missing.",
+        "Pages as they were at a moment, with the columns of `articles`. `project := 'enwiki'` selects one "
+        "project, which is faster. A project that is not mirrored is an error, and so is a moment before "
+        "exact_from_at of `project_state`. With `inexact := true`, such a moment is allowed, and pages may be "
+        "missing.",
     ),
     Macro(
         "article_history",
         ("project", "page"),
-        "Everything known of a page, oldest first, each event once: by its page id (a number) or a title it has had (a "
-        "text). Where only the case of the title differs, the error names the existing titles.",
+        "All known states of a page, oldest first, each event once, by its page id (a number) or a title that it "
+        "has or had (a text). If only the case of the title differs, the error names the existing titles.",
     ),
     Macro(
         "changes_between", ("since", "until"), "Changes with since <= event_at < until, oldest first, each event once."
@@ -220,33 +222,33 @@ MACROS = (
     Macro(
         "find_article",
         ("project", "title"),
-        "The current page with a title, or the one that the title redirects to. Where only the case differs, the error "
-        "names the existing titles.",
+        "The current page with a title, or the page that the title redirects to. If only the case differs, the "
+        "error names the existing titles.",
     ),
     Macro(
         "article_text",
         ("project", "title"),
-        "The text of a current page by its title, or by one that redirects to it: wikitext and HTML of its newest "
-        "revision. Where only the case differs, the error names the existing titles.",
+        "Wikitext and HTML of the newest revision of a current page, by its title or a redirect. If only the case "
+        "differs, the error names the existing titles.",
     ),
     Macro(
         "infobox_values",
         ("wanted",),
-        "The values that the infoboxes of all pages have under a label, in upper or lower case.",
+        "The values of a label in the infoboxes of all pages, in upper or lower case.",
     ),
     Macro("page_sections", ("project", "title"), "The sections of a page, in order, with their text."),
-    Macro("page_links", ("project", "title"), "All links from a page: of its infoboxes, its sections, its references."),
+    Macro("page_links", ("project", "title"), "All links from a page: from its infoboxes, sections and references."),
     Macro(
         "links_to",
         ("project", "title"),
-        "The links to a page from the structured contents of its project, also those to a title that redirects to it "
-        "(`is_redirect`). An error where no structured contents of the project are here.",
+        "The links to a page from the structured contents of its project, including links to its redirects "
+        "(`is_redirect`). An error if no structured contents of the project are loaded.",
     ),
     Macro(
         "other_languages",
         ("project", "title"),
-        "The pages about the same Wikidata item in other languages. `article_id` is null where the page is not "
-        "mirrored: then its title comes from the item.",
+        "The pages about the same Wikidata item in other languages. `article_id` is null if the page is not "
+        "mirrored; its title then comes from the item.",
     ),
     Macro(
         "project_size",
@@ -262,9 +264,9 @@ LIVE_CHANGES = replace(
     ARTICLE_CHANGES,
     name="live_changes",
     description=(
-        "Events of the realtime stream whose hours have no file yet, with the page text. An event is here seconds "
-        "after it happened, until the file of its hour is published; then it is in `article_changes`. No row: no "
-        "stream is kept."
+        "Events of the realtime stream in hours without a file, with the page text. An event appears within "
+        "seconds and moves to `article_changes` when the file of its hour is published. Empty if no stream is "
+        "stored."
     ),
 )
 CHANGES_LIVE = replace(
@@ -286,57 +288,63 @@ ARTICLES_LIVE = replace(
 
 STREAM_STATE = Table(
     "stream_state",
-    "How far the realtime stream is kept, by partition, as of its newest file. No row: no stream is kept.",
+    "Progress of the realtime stream per partition, as of its newest file. Empty if no stream is stored.",
     (
         Column(
             "partition",
             INT,
-            "Partition of the stream (0 to 49); five in a row are a part, which one connection reads.",
+            "Partition of the stream (0 to 49). One connection reads five consecutive partitions.",
             required=True,
         ),
-        Column("next_offset", INT, "Offset that comes next; all before it are kept.", required=True),
+        Column("next_offset", INT, "Next offset; all earlier ones are stored.", required=True),
         Column(
-            "event_count", INT, "Events of the mirrored projects that were kept since the stream began.", required=True
+            "event_count",
+            INT,
+            "Number of stored events of the mirrored projects since the stream started.",
+            required=True,
         ),
         Column(
-            "newest_published_at", TIMESTAMP, "When the newest event of the partition was published, of any project."
+            "newest_published_at",
+            TIMESTAMP,
+            "Time when the newest event of the partition was published, of any project.",
         ),
         Column(
             "lag_seconds",
             DOUBLE,
-            "Seconds since then, at the moment of the question. A partition without events grows older as well: judge "
-            "by the smallest of a part.",
+            "Seconds since newest_published_at, at query time. It also grows in a quiet partition: use the "
+            "smallest value of the five partitions of a connection.",
         ),
     ),
     key=("partition",),
 )
 STREAM_RUNS = Table(
     "stream_runs",
-    "The last 24 readings of the realtime stream: runs of `wme stream`, or of its asset. Kept like stream_state.",
+    "The last 24 runs of the realtime stream: of `wme stream`, or of its asset.",
     (
-        Column("began_at", TIMESTAMP, "When it began.", required=True),
-        Column("kept_at", TIMESTAMP, "When it wrote its newest file.", required=True),
-        Column("connection_count", INT, "Connections side by side.", required=True),
-        Column("reconnect_count", INT, "How often one of them was opened again.", required=True),
-        Column("event_count", INT, "Events of the mirrored projects that were kept.", required=True),
-        Column("other_count", INT, "Events of other projects and namespaces.", required=True),
-        Column("duplicate_count", INT, "Events that came again and were dropped.", required=True),
+        Column("began_at", TIMESTAMP, "Start of the run.", required=True),
+        Column("kept_at", TIMESTAMP, "Time of its newest file.", required=True),
+        Column("connection_count", INT, "Number of parallel connections.", required=True),
+        Column("reconnect_count", INT, "Number of reconnections.", required=True),
+        Column("event_count", INT, "Number of stored events of the mirrored projects.", required=True),
+        Column("other_count", INT, "Number of events of other projects and namespaces.", required=True),
+        Column("duplicate_count", INT, "Number of repeated events that were dropped.", required=True),
         Column(
             "reject_count",
             INT,
-            "Lines that are no events that can be; they are in lake/live_changes_rejects, with the reasons.",
+            "Number of lines that are not valid events; they are in lake/live_changes_rejects, with the reasons.",
             required=True,
         ),
         Column(
             "reset_count",
             INT,
-            "Times that the offsets of a partition went back, as when the service numbers its events again.",
+            "Number of times the offsets of a partition went back, for example because the service renumbered its "
+            "events.",
             required=True,
         ),
         Column(
-            "too_long_count", INT, "Events that were longer than WME_MAX_RECORD_MB and were left out.", required=True
+            "too_long_count", INT, "Number of events longer than WME_MAX_RECORD_MB, which were skipped.", required=True
         ),
-        Column("events_per_second", DOUBLE, "Events that were kept, a second."),
+        Column("events_per_second", DOUBLE, "Stored events per second."),
     ),
     key=("began_at",),
 )

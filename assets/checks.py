@@ -79,7 +79,7 @@ class Check(Generic[_Made]):
     """A check of an asset, and what finds out what is wrong with the results of a step.
 
     Attributes:
-        what_to_do: The way out, as the operator's guide has it at more length.
+        what_to_do: The way out, as `docs/troubleshooting.md` has it at more length.
     """
 
     name: str

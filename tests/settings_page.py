@@ -11,7 +11,7 @@ Every setting is an environment variable. The variable can also be set in a file
 contains `workspace.yaml`; the environment takes precedence. [.env.example](../.env.example) has a line for each one.
 
 - A relative path in `.env`, and the default data folder `data`, belong to the folder of `.env`, wherever `wme`, `make`,
-  `dg` or a notebook is started. In an [installation from a wheel](operator.md#from-a-wheel), `.env` and `data`
+  `dg` or a notebook is started. In an [installation from a wheel](install.md#from-a-wheel), `.env` and `data`
   belong to the folder in which a command is started.
 - `wme --env-file FILE …` or the variable `WME_ENV_FILE` names another settings file. The project's `.env` is then not
   read. `dagster dev` also reads a `.env` in the folder in which it is started.

@@ -206,8 +206,8 @@ def report_lake(settings: Settings, report: RunReport) -> None:
     if damaged := [file for file in faulty if not file.is_gone]:
         report.failures.append(
             f"{counted(len(damaged), 'damaged lake file')} could not be made again so far, and everything else is "
-            f"published: {named(damaged)}. If the archive lacks their content, restore them from a backup (see the "
-            "operator's guide, Damaged files)."
+            f"published: {named(damaged)}. If the archive lacks their content, restore them from a backup "
+            "(docs/recover.md, Damaged lake files)."
         )
 
 

@@ -639,7 +639,7 @@ def test_rows_that_do_not_fit_a_terminal_stand_below_one_another(monkeypatch, ca
 
 
 def test_the_shell_completes_commands_and_options(wme, account, tmp_path):
-    """What the line that the operator's guide names asks for, and gets."""
+    """The completion that `docs/install.md` describes."""
     environ = account.environ(tmp_path / "data")
     for words, position, wanted in (("wme st", "1", "plain,status"), ("wme run --qu", "2", "plain,--quiet")):
         asked = environ | {"_WME_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": position}

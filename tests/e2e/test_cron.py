@@ -1,4 +1,4 @@
-"""A mirror that cron alone keeps, by the lines of the operator's guide."""
+"""A mirror that cron alone keeps, by the lines of `docs/run.md`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOUR = timedelta(hours=1)
 @pytest.fixture
 def lines(tmp_path):
     """The recipe's commands, each as cron would give it to a shell; only the two paths are those of this test."""
-    text = (ROOT / "docs" / "operator.md").read_text()
+    text = (ROOT / "docs" / "run.md").read_text()
     [recipe] = re.findall(r"^```cron\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     project, backups = tmp_path / "srv", tmp_path / "backups"
     project.mkdir()

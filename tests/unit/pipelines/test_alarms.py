@@ -21,8 +21,8 @@ from resources.warehouse.errors import WarehouseError
 ROOT = Path(__file__).parents[3]
 #: Where sentences about hours and snapshots come from.
 HEALTH = ROOT / "resources" / "warehouse" / "read" / "coverage.py"
-GUIDE = (ROOT / "docs" / "operator.md").read_text()
-CHECKS, _, LINES = GUIDE.partition("## Alarms\n")[2].partition("\n## ")[0].partition("### Lines of wme status")
+GUIDE = (ROOT / "docs" / "troubleshooting.md").read_text()
+SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", GUIDE, re.MULTILINE | re.DOTALL))
 #: Errors that the client raises and handles itself.
 INTERNAL = {"RefreshRefused", "NewPasswordRefused", "BrokenAnswer", "NoConnection", "EndlessRecord"}
 
@@ -54,12 +54,14 @@ def sentences():
 
 
 def bold():
-    return re.findall(r"^\*\*(.+?)\*\* ", LINES, re.MULTILINE)
+    return re.findall(r"^\*\*(.+?)\*\* ", SECTIONS["Lines of wme status"], re.MULTILINE)
 
 
 def test_each_check_has_its_row_and_each_row_its_check():
     graph = build_defs(Settings()).resolve_asset_graph()
-    assert set(re.findall(r"^\| `(\w+)` \|", CHECKS, re.MULTILINE)) == {key.name for key in graph.asset_check_keys}
+    assert set(re.findall(r"^\| `(\w+)` \|", SECTIONS["Checks"], re.MULTILINE)) == {
+        key.name for key in graph.asset_check_keys
+    }
 
 
 @pytest.mark.parametrize("text", list(sentences()))
@@ -88,7 +90,7 @@ def subclasses(kind):
 
 
 def test_each_error_has_its_row():
-    named = set(re.findall(r"^\| `(\w+)` \|", GUIDE, re.MULTILINE))
+    named = set(re.findall(r"^\| `(\w+)` \|", SECTIONS["Errors"], re.MULTILINE))
     roots = (EngineError, EnterpriseError, LakeError, WarehouseError)
     assert {name for root in roots for name in subclasses(root)} - INTERNAL - named == set()
 
@@ -96,5 +98,5 @@ def test_each_error_has_its_row():
 def test_each_exit_code_has_its_row():
     """`wme` ends with success, failure, wrong usage (click), or 128 plus the number of the signal that ends it."""
     codes = {0, 1, click.UsageError.exit_code, *(128 + number for number in (*interrupts._SIGNALS, signal.SIGKILL))}
-    rows = re.findall(r"^\| ([\d, ]+) \|", GUIDE, re.MULTILINE)
+    rows = re.findall(r"^\| ([\d, ]+) \|", SECTIONS["Exit codes"], re.MULTILINE)
     assert sorted(int(code) for row in rows for code in row.split(",")) == sorted(codes)

@@ -227,13 +227,44 @@ def make_client(tmp_path: Path, signing_key: bytes) -> Iterator[Callable[..., Cl
         yield make
 
 
+@dataclass
+class Shared:
+    """A sandbox that tests without settings of their own share, and how it is put back to where it began."""
+
+    sandbox: Sandbox
+    token: str
+    #: A login is dear: its tokens are put back, too.
+    rows: dict[str, list[tuple[Any, ...]]]
+    account: bytes
+    TABLES = ("users", "access_tokens", "refresh_tokens", "quotas", "sessions", "codes", "admissions")
+
+    @classmethod
+    def begun(cls, sandbox: Sandbox) -> Shared:
+        with logged_in(sandbox) as client:
+            database = sandbox.accounts._database
+            rows = {table: [tuple(row) for row in database.rows(f"SELECT * FROM {table}")] for table in cls.TABLES}
+            return cls(sandbox, client.token, rows, (sandbox.settings.state / "account.json").read_bytes())
+
+    def reset(self) -> None:
+        self.sandbox.clock.set(NOW)
+        self.sandbox.faults.clear()
+        self.sandbox.rate.set(None)
+        for table, rows in self.rows.items():
+            self.sandbox.accounts._database.change(f"DELETE FROM {table}")
+            for row in rows:
+                self.sandbox.accounts._database.change(f"INSERT INTO {table} VALUES ({','.join('?' * len(row))})", *row)
+        (self.sandbox.settings.state / "account.json").write_bytes(self.account)
+        for mail in self.sandbox.accounts.outbox():
+            mail.path.unlink()
+        self.sandbox.requests.clear()
+
+
 @pytest.fixture(scope="session")
-def shared_sandbox(tmp_path_factory: pytest.TempPathFactory, signing_key: bytes) -> Iterator[tuple[Sandbox, str]]:
-    """One sandbox for the tests that need no settings of their own, and its first password."""
+def shared_sandbox(tmp_path_factory: pytest.TempPathFactory, signing_key: bytes) -> Iterator[Shared]:
     folder = tmp_path_factory.mktemp("sandbox")
     settings = Settings(state=prepared_state(folder, signing_key), now=NOW)
     with running(settings, world=TinyWorld(folder)) as sandbox:
-        yield sandbox, sandbox.password
+        yield Shared.begun(sandbox)
 
 
 @contextmanager
@@ -246,22 +277,11 @@ def logged_in(sandbox: Sandbox) -> Iterator[Client]:
 
 
 @pytest.fixture
-def client(shared_sandbox: tuple[Sandbox, str]) -> Iterator[Client]:
+def client(shared_sandbox: Shared) -> Iterator[Client]:
     """A client of the shared sandbox, which is first put back to where it began."""
-    sandbox, password = shared_sandbox
-    sandbox.clock.set(NOW)
-    sandbox.faults.clear()
-    sandbox.rate.set(None)
-    for table in ("quotas", "refresh_tokens", "access_tokens", "sessions", "codes", "admissions"):
-        sandbox.accounts._database.change(f"DELETE FROM {table}")
-    sandbox.accounts._database.change("DELETE FROM users WHERE username <> 'sandbox'")
-    sandbox.accounts.set_password("sandbox", password)
-    sandbox.accounts.set_groups("sandbox", ["group_3"])
-    for mail in sandbox.accounts.outbox():
-        mail.path.unlink()
-    with logged_in(sandbox) as client:
-        sandbox.requests.clear()
-        yield client
+    shared_sandbox.reset()
+    with requests.Session() as session:
+        yield Client(shared_sandbox.sandbox, session, shared_sandbox.token)
 
 
 @contextmanager

@@ -77,14 +77,14 @@ class TestLists:
         assert len(client.sandbox.world.built) - before == 1
         assert [seen.status for seen in client.sandbox.requests] == [200] * 4
 
-    def test_only_recent_hours_stay_in_memory(self, client):
-        for hour in range(60):
-            client.sandbox.clock.set(datetime(2025, 5, 1, tzinfo=UTC) + timedelta(hours=hour + 2))
-            moment = datetime(2025, 5, 1, tzinfo=UTC) + timedelta(hours=hour)
-            if hour % 20 == 0:
-                client.login()
-            assert client.call(f"/v2/batches/{moment:%Y-%m-%d/%H}").status_code == 200
-        assert client.call("/v2/batches/2025-05-03/11").status_code == 200
+    def test_only_recent_hours_stay_in_memory(self, client, monkeypatch):
+        monkeypatch.setattr("resources.sandbox.store.object_index._HOURS_IN_MEMORY", 5)
+        client.sandbox.clock.set(datetime(2025, 5, 1, 12, tzinfo=UTC))
+        client.login()
+        for hour in range(9):
+            assert client.call(f"/v2/batches/2025-05-01/{hour:02}").status_code == 200
+        assert [moment.hour for moment in client.sandbox.areas[""]._hours] == [4, 5, 6, 7, 8]
+        assert client.call("/v2/batches/2025-05-01/02").status_code == 200
 
 
 class TestDownloads:

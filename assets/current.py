@@ -26,7 +26,7 @@ from resources.adapters import EngineResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
 from resources.formatting import counted, moment_text
 from resources.tables import ARTICLES, ENTITIES, Table
-from resources.warehouse import Applied, AppliedEntities, Auditor, Findings, LakeFileError, Overlooked, Warehouse
+from resources.warehouse import Applied, Auditor, Findings, LakeFileError, Overlooked, Warehouse
 
 CHECKED_HOURS = 24
 
@@ -64,19 +64,19 @@ class State:
 
 def _of_articles(applied: Applied) -> dict[str, Any]:
     return {
-        "dagster/row_count": applied.article_count,
+        "dagster/row_count": applied.row_count,
         "hours_applied": len(applied.hours),
         "projects_renewed": ", ".join(applied.renewed_projects),
-        "pages_written": applied.upserted_count,
+        "pages_written": applied.written_count,
         "pages_removed": applied.removed_count,
     }
 
 
-def _of_entities(applied: AppliedEntities) -> dict[str, Any]:
+def _of_entities(applied: Applied) -> dict[str, Any]:
     return {
-        "dagster/row_count": applied.entity_count,
+        "dagster/row_count": applied.row_count,
         "files_applied": applied.file_count,
-        "is_renewed": applied.is_renewed,
+        "is_renewed": bool(applied.renewed_projects),
         "entities_written": applied.written_count,
     }
 

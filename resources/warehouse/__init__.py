@@ -27,7 +27,6 @@ from resources.warehouse.read.comparison import Comparison
 from resources.warehouse.read.ledger import FaultyFile, Ledger, LoadedFile, Named, Part, named, named_in
 from resources.warehouse.records import (
     Applied,
-    AppliedEntities,
     CoverageRow,
     HourAudit,
     HourLoad,
@@ -44,7 +43,6 @@ from resources.warehouse.warehouse import Warehouse
 __all__ = [
     "KEEP_REPLACED",
     "Applied",
-    "AppliedEntities",
     "Auditor",
     "Committed",
     "Comparison",

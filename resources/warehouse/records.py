@@ -134,20 +134,22 @@ class HourLoad:
 
 @dataclass(frozen=True)
 class Applied:
-    """Outcome of bringing `articles` up to date. Counts are pages; `article_count` is all pages alive afterwards.
+    """Outcome of bringing a current state up to date, for example `articles`. `row_count` is all its rows afterwards.
 
-    `file_count` counts files of hours, `lookup_file_count` those of pages that were looked up. `renewed_projects` were
-    rebuilt because a new snapshot lies underneath them.
+    `noun`: what a row is. `file_count` counts files of hours, `lookup_file_count` those of pages that were looked up.
+    `renewed_projects` were rebuilt because of a new snapshot. `recomputed_count` counts what was looked up again.
     """
 
+    state: str
+    noun: str
     hours: tuple[datetime, ...]
     file_count: int
     lookup_file_count: int
     renewed_projects: tuple[str, ...]
-    upserted_count: int
+    written_count: int
     removed_count: int
     recomputed_count: int
-    article_count: int
+    row_count: int
     rebuilt: bool
     seconds: float
 
@@ -159,10 +161,10 @@ class Applied:
     def __str__(self) -> str:
         """The step in one sentence."""
         if not self.changed:
-            return f"Articles: nothing pending, {counted(self.article_count, 'page')}."
+            return f"{self.state.capitalize()}: nothing pending, {counted(self.row_count, self.noun)}."
         return (
-            f"Articles: {self._how()}, {counted(self.upserted_count, 'page')} written, "
-            f"{self.removed_count:,} removed, {counted(self.article_count, 'page')} now, {self.seconds:.2f} s."
+            f"{self.state.capitalize()}: {self._how()}, {counted(self.written_count, self.noun)} written, "
+            f"{self.removed_count:,} removed, {counted(self.row_count, self.noun)} now, {self.seconds:.2f} s."
         )
 
     def _how(self) -> str:
@@ -178,37 +180,6 @@ class Applied:
         if self.renewed_projects:
             how.append(f"{', '.join(self.renewed_projects)} recreated from snapshots")
         return ", ".join(how)
-
-
-@dataclass(frozen=True)
-class AppliedEntities:
-    """Outcome of bringing `entities` up to date; `entity_count` is all entities afterwards.
-
-    `file_count` counts files of hours; `is_renewed`: all entities were decided again, because of a new snapshot or a
-    rebuild.
-    """
-
-    file_count: int
-    is_renewed: bool
-    entity_count: int
-    touched_count: int
-    written_count: int
-    seconds: float
-
-    @property
-    def changed(self) -> bool:
-        """False when nothing was pending."""
-        return self.file_count > 0 or self.is_renewed
-
-    def __str__(self) -> str:
-        """The step in one sentence."""
-        if not self.changed:
-            return f"Entities: nothing pending, {counted(self.entity_count, 'entity')}."
-        how = "recreated" if self.is_renewed else f"advanced by {counted(self.file_count, 'file')}"
-        return (
-            f"Entities: {how}, {self.touched_count:,} looked at, {self.written_count:,} written, "
-            f"{counted(self.entity_count, 'entity')} now, {self.seconds:.2f} s."
-        )
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.s
 print(json.dumps({"peak": peak * 1024, "units": plan.unit_count, "files": len(made),
                   "rows": sum(c.row_count for c in made),
                   "ndjson": sum(c.ndjson_bytes for c in made), "duplicates": load.duplicate_count,
-                  "articles": applied.article_count, "rejects": load.reject_count}))
+                  "articles": applied.row_count, "rejects": load.reject_count}))
 """
 
 

@@ -27,8 +27,6 @@ all rows of its project, so the project is rebuilt: neither titles nor pages rea
 
 from __future__ import annotations
 
-import time
-from datetime import datetime
 from pathlib import Path
 
 import duckdb
@@ -46,7 +44,7 @@ from resources.warehouse.read.lake_parts import LakePart, lake_parts, make_all_c
 from resources.warehouse.read.ledger import named, note_damaged
 from resources.warehouse.read.reading import of_projects
 from resources.warehouse.records import Applied
-from resources.warehouse.state.pending import applied_to, find_pending, mark_applied, one_number
+from resources.warehouse.state.applier import Rule, applied_to, count_of, one_number
 
 #: A row of `articles` as it competes, and its place there.
 _LIVING = (
@@ -123,10 +121,6 @@ DELETE FROM articles WHERE project_id IN (SELECT project_id FROM renewed)
 (_SNAPSHOTS,) = (dataset for dataset in datasets(Family.SNAPSHOT) if dataset.state is ARTICLES)
 #: About what a row takes while the newest of each title is found.
 _STATE_BYTES = 250
-#: Tables whose files `articles` applies, without and with those of snapshots.
-_FILES = (*applied_to(ARTICLES, Family.HOURLY), LOOKUPS.name)
-_APPLIED = (*applied_to(ARTICLES), LOOKUPS.name)
-_RENEWED = "SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS NULL"
 
 
 def apply_changes(build: Build) -> Applied:
@@ -137,7 +131,7 @@ def apply_changes(build: Build) -> Applied:
     """
     try:
         with transaction(build.connection):
-            return take_in(*build)
+            return RULE.apply(build)
     except (duckdb.Error, UnusableFileError) as error:
         raise _unreadable(build.connection, build.lake_root, error) from error
 
@@ -169,9 +163,8 @@ def _bases(connection: duckdb.DuckDBPyConnection, lake_root: Path, *, checked: b
 
 def rebuild_articles(build: Build) -> Applied:
     """Rebuild `articles` from all changes and snapshots; the result equals that of `apply_changes`."""
-    renewed = "SELECT project_id FROM loads UNION SELECT project_id FROM articles"
     with transaction(build.connection):
-        return take_in(*build, renewed=renewed, rebuilt=True)
+        return RULE.apply(build, rebuilt=True)
 
 
 def drop_project(build: Build, project_id: str, namespace_id: int | None = None) -> Applied:
@@ -180,7 +173,7 @@ def drop_project(build: Build, project_id: str, namespace_id: int | None = None)
     A project that is only left out of the configuration stays as last known; `project_state` says until when it is
     exact. Its rows, hours and snapshots are removed in one transaction. Its lake files stay, so it can be loaded again.
     """
-    connection, lake_root, now = build
+    connection, lake_root, _ = build
     where = "project_id = $project AND ($namespace IS NULL OR namespace_id = $namespace)"
     key = {"project": project_id, "namespace": namespace_id}
     with transaction(connection):
@@ -200,52 +193,7 @@ def drop_project(build: Build, project_id: str, namespace_id: int | None = None)
             [(first, last)] = answer(connection, hours, [dataset.name, project_id])
             if first is not None:
                 hide_same_revisions(connection, lake_root, dataset, (first, last), [project_id])
-        return take_in(connection, lake_root, now, renewed=f"{_RENEWED} UNION SELECT {quoted(project_id)}")
-
-
-def take_in(
-    connection: duckdb.DuckDBPyConnection,
-    lake_root: Path,
-    now: datetime,
-    *,
-    renewed: str = _RENEWED,
-    rebuilt: bool = False,
-) -> Applied:
-    """Apply pending (`rebuilt`: all) changes, and rebuild the projects of a query, inside a transaction."""
-    started = time.perf_counter()
-    upserted = removed = recomputed = 0
-    find_pending(connection, _FILES, rebuilt=rebuilt)
-    connection.execute(f"CREATE OR REPLACE TEMP TABLE renewed AS {renewed}")
-    hours = tuple(
-        hour
-        for (hour,) in answer(
-            connection, "SELECT DISTINCT batch_hour FROM pending WHERE batch_hour IS NOT NULL ORDER BY ALL"
-        )
-    )
-    file_count = _count(connection, "pending WHERE batch_hour IS NOT NULL")
-    lookup_file_count = _count(connection, "pending WHERE batch_hour IS NULL")
-    projects = tuple(name for (name,) in connection.execute("SELECT project_id FROM renewed ORDER BY ALL").fetchall())
-    if file_count or lookup_file_count or projects:
-        bases = _bases(connection, lake_root, checked=True)
-        if projects:
-            upserted += _renew(connection, lake_root, bases)
-        if not rebuilt:
-            counts = _advance(connection, lake_root, bases)
-            upserted, removed, recomputed = upserted + counts[0], counts[1], counts[2]
-        mark_applied(connection, _APPLIED, now)
-    article_count = _count(connection, "articles")
-    return Applied(
-        hours=hours,
-        file_count=file_count,
-        lookup_file_count=lookup_file_count,
-        renewed_projects=() if rebuilt else projects,
-        upserted_count=upserted,
-        removed_count=removed,
-        recomputed_count=upserted if rebuilt else recomputed,
-        article_count=article_count,
-        rebuilt=rebuilt,
-        seconds=time.perf_counter() - started,
-    )
+        return RULE.apply(build, renewed=f"{RULE.renewed} UNION SELECT {quoted(project_id)}")
 
 
 def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart], projects: str) -> None:
@@ -262,32 +210,36 @@ def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list
     connection.execute("CREATE OR REPLACE TEMP VIEW states AS\n" + "\nUNION ALL\n".join(parts))
 
 
-def _advance(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart]) -> tuple[int, int, int]:
+def _advance(build: Build) -> tuple[int, int, int]:
     """Apply the pending files of the projects that are not rebuilt: the steps of this module's docstring.
 
     Return the pages written, removed, and looked up again.
     """
-    if not _count(connection, "pending ANTI JOIN renewed USING (project_id)"):
+    connection, lake_root, _ = build
+    if not count_of(connection, "pending ANTI JOIN renewed USING (project_id)"):
         return 0, 0, 0
+    bases = _bases(connection, lake_root, checked=True)
     # 1
     connection.execute(statement("state/apply_pending", candidates="internal.candidates"))
     # 2
     redone = ("(SELECT DISTINCT * FROM redone_titles)", "(SELECT DISTINCT * FROM redone_pages)")
-    recomputed = sum(_count(connection, rows) for rows in redone)
+    recomputed = sum(count_of(connection, rows) for rows in redone)
     if recomputed:
         _compete(connection, lake_root, bases, "SELECT DISTINCT project_id FROM advancing")
         connection.execute(_HISTORY)
     # 3 and 4
     connection.execute(statement("state/advance", living=_LIVING))
     # 5
-    removed = _count(connection, "leaving ANTI JOIN deciding USING (project_id, article_id)")
+    removed = count_of(connection, "leaving ANTI JOIN deciding USING (project_id, article_id)")
     connection.execute(filled(_KEEP))
     # 6: where nothing was loaded again, what decides again is of pending files, which are in `article_changes`
     return _insert(connection, bases, "all_changes" if recomputed else "article_changes"), removed, recomputed
 
 
-def _renew(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart]) -> int:
+def _renew(build: Build) -> int:
     """Make the projects of `renewed` from all their rows; returns the pages written."""
+    connection, lake_root, _ = build
+    bases = _bases(connection, lake_root, checked=True)
     _compete(connection, lake_root, bases, "SELECT project_id FROM renewed")
     for table in ("new_titles", "new_pages"):
         connection.execute(f"CREATE OR REPLACE TEMP TABLE {table} AS FROM states LIMIT 0")
@@ -322,5 +274,11 @@ def _insert(connection: duckdb.DuckDBPyConnection, bases: list[LakePart], change
     return inserted
 
 
-def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
-    return one_number(connection, f"SELECT count(*) FROM {table}")  # noqa: S608  names of this module
+RULE = Rule(
+    ARTICLES,
+    "page",
+    renewed="SELECT DISTINCT project_id FROM internal.bases WHERE applied_at IS NULL",
+    renew=_renew,
+    advance=_advance,
+    also=(LOOKUPS,),
+)

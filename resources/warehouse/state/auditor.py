@@ -15,8 +15,8 @@ from resources.tables import ARTICLES, ENTITIES, Table
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import filled, identifier, statement
 from resources.warehouse.read.lake_parts import lake_parts
+from resources.warehouse.state.applier import applied_to
 from resources.warehouse.state.entities import with_rule
-from resources.warehouse.state.pending import applied_to
 
 #: Rows whose keys are compared at a time: what is in memory meanwhile is bounded, some 200 MB.
 ROWS_AT_A_TIME = 2_000_000

@@ -15,17 +15,11 @@ be missing only if its file was loaded again; then the other rows of these entit
 
 from __future__ import annotations
 
-import time
-from datetime import datetime
-
-import duckdb
-
-from resources.datasets import Family
 from resources.tables import ENTITIES
 from resources.warehouse.database.connect import Build
 from resources.warehouse.database.sql import column_list, filled, statement, transaction
-from resources.warehouse.records import AppliedEntities
-from resources.warehouse.state.pending import applied_to, find_pending, mark_applied, one_number
+from resources.warehouse.records import Applied
+from resources.warehouse.state.applier import Rule, count_of, one_number
 
 #: The one total order of states.
 NEWEST_FIRST = (
@@ -126,54 +120,49 @@ def with_rule(text: str, *, moment: str | None = None, **values: str) -> str:
     )
 
 
-def apply_changes(build: Build) -> AppliedEntities:
+def apply_changes(build: Build) -> Applied:
     """Advance `entities` by all pending hours and snapshots of Wikidata, in one transaction."""
     with transaction(build.connection):
-        return _take_in(build.connection, build.now)
+        return RULE.apply(build)
 
 
-def rebuild(build: Build) -> AppliedEntities:
+def rebuild(build: Build) -> Applied:
     """Rebuild `entities` from all its changes and snapshots; the result equals that of `apply_changes`."""
     with transaction(build.connection):
-        return _take_in(build.connection, build.now, rebuilt=True)
+        return RULE.apply(build, rebuilt=True)
 
 
-def _take_in(connection: duckdb.DuckDBPyConnection, now: datetime, *, rebuilt: bool = False) -> AppliedEntities:
-    started = time.perf_counter()
-    find_pending(connection, applied_to(ENTITIES, Family.HOURLY))
-    file_count = one_number(connection, "SELECT count(*) FROM pending")
-    renewed = rebuilt or bool(
-        one_number(
-            connection, "SELECT count(*) FROM snapshots WHERE table_name = 'snapshot_entities' AND applied_at IS NULL"
-        )
-    )
-    written = touched = 0
-    if file_count or renewed:
-        if renewed:  # a new snapshot replaces nearly all rows
-            connection.execute(with_rule(_REBUILD))
-            touched, rows = one_number(connection, "SELECT count(*) FROM winning"), "{rows}"
-        else:
-            touched, rows = _advance(connection)
-        written = one_number(connection, with_rule(_INSERT, chosen=rows))
-        mark_applied(connection, applied_to(ENTITIES), now)
-    return AppliedEntities(
-        file_count=file_count,
-        is_renewed=renewed,
-        entity_count=one_number(connection, "SELECT count(*) FROM entities"),
-        touched_count=touched,
-        written_count=written,
-        seconds=time.perf_counter() - started,
-    )
+def _renew(build: Build) -> int:
+    """Decide all entities again; return their number."""
+    build.connection.execute(with_rule(_REBUILD))
+    return one_number(build.connection, with_rule(_INSERT, chosen="{rows}"))
 
 
-def _advance(connection: duckdb.DuckDBPyConnection) -> tuple[int, str]:
-    """Let what is pending compete; return the entities looked at, and the rows among which those are that decide now.
+def _advance(build: Build) -> tuple[int, int, int]:
+    """Let what is pending compete; return the entities written, removed, and looked up again.
 
     Snapshots, and the hours before, are read only where a row that decided may be gone.
     """
+    connection = build.connection
+    if count_of(connection, "renewed"):
+        return 0, 0, 0
     connection.execute(with_rule(_FRESH))
-    redone = one_number(connection, "SELECT count(*) FROM redone")
+    redone = count_of(connection, "redone")
     again = "SELECT * FROM ({states}) SEMI JOIN redone USING (project_id, entity_id)"
     again = again if redone else "SELECT * FROM fresh WHERE false"
     connection.execute(with_rule(statement("state/entity_advance"), states_of_redone=again))
-    return one_number(connection, "SELECT count(*) FROM touched"), "{rows}" if redone else "{rows_of_changes}"
+    chosen = "{rows}" if redone else "{rows_of_changes}"
+    ended = (
+        "(FROM deciding_before WHERE is_update) ANTI JOIN (FROM winning WHERE is_update) USING (project_id, entity_id)"
+    )
+    removed = count_of(connection, ended)
+    return one_number(connection, with_rule(_INSERT, chosen=chosen)), removed, redone
+
+
+RULE = Rule(
+    ENTITIES,
+    "entity",
+    renewed="SELECT DISTINCT project_id FROM snapshots WHERE table_name = 'snapshot_entities' AND applied_at IS NULL",
+    renew=_renew,
+    advance=_advance,
+)

@@ -139,7 +139,7 @@ def test_a_snapshot_is_loaded_when_all_its_archives_are_converted(bench, put):
     load = snapshot_sets.load_snapshot(archived, conversions, bench.warehouse)
     assert (load.row_count, load.file_count, load.is_base, load.changed) == (3, 2, True, True)
     assert not snapshot_sets.load_snapshot(archived, conversions, bench.warehouse).changed
-    assert bench.warehouse.apply_changes().article_count == 3
+    assert bench.warehouse.apply_changes().row_count == 3
 
 
 def test_what_is_asked_of_the_planner_leaves_the_floor_free_and_counts_what_is_made_of_the_files():

@@ -433,10 +433,10 @@ def test_nothing_pending_is_said(lake, warehouse):
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])])
     assert warehouse.pending_hours() == [lake.hour(0)]
     first = warehouse.apply_changes()
-    assert (first.changed, first.hours, first.upserted_count) == (True, (lake.hour(0),), 1)
+    assert (first.changed, first.hours, first.written_count) == (True, (lake.hour(0),), 1)
     assert warehouse.pending_hours() == []
     second = warehouse.apply_changes()
-    assert (second.changed, second.hours, second.article_count) == (False, (), 1)
+    assert (second.changed, second.hours, second.row_count) == (False, (), 1)
     assert "nothing pending" in str(second)
     assert "advanced by 1 file of 1 hour, 1 page written, 0 removed, 1 page now" in str(first)
 

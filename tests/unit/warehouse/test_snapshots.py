@@ -43,7 +43,7 @@ def test_snapshot_becomes_current_whole(lake, warehouse, state):
     assert "3 files, 3 rows" in str(load)
     assert articles(warehouse) == [], "nothing moves before it is applied"
     applied = warehouse.apply_changes()
-    assert (applied.renewed_projects, applied.upserted_count, applied.article_count) == (("enwiki",), 3, 3)
+    assert (applied.renewed_projects, applied.written_count, applied.row_count) == (("enwiki",), 3, 3)
     assert "Articles: enwiki recreated from snapshots, 3 pages written" in str(applied)
     assert articles(warehouse) == [(1, "A"), (2, "B"), (3, "C")]
     (hour,) = ask(warehouse, "SELECT DISTINCT source_at FROM articles")[0]

@@ -1,0 +1,97 @@
+"""The applier of all current states: pending files become rows of a state, by its rule.
+
+Files and snapshots are pending until the state has applied them. A project with a new snapshot is rebuilt, because that
+replaces nearly all its rows. All other projects advance by their pending files.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import duckdb
+
+from resources.datasets import Dataset, Family, datasets
+from resources.tables import Table
+from resources.warehouse.database.connect import Build, answer, raise_revision
+from resources.warehouse.records import Applied
+
+
+def applied_to(state: Table, family: Family | None = None) -> tuple[str, ...]:
+    """The tables of the hours and snapshots that decide a current state, or of one of the families."""
+    return tuple(dataset.name for dataset in datasets(family) if dataset.state is state)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The rule by which a current state follows from its files.
+
+    Attributes:
+        noun: The name of a row, for people.
+        renewed: Query for the projects with a new snapshot.
+        renew: Rebuilds the projects of the table `renewed`; returns the rows written.
+        advance: Applies the files of the table `pending` to all other projects; returns the rows written and removed,
+            and the number of those looked up again.
+        also: Further datasets whose files are applied.
+    """
+
+    state: Table
+    noun: str
+    renewed: str
+    renew: Callable[[Build], int]
+    advance: Callable[[Build], tuple[int, int, int]]
+    also: tuple[Dataset, ...] = ()
+
+    def apply(self, build: Build, *, renewed: str | None = None, rebuilt: bool = False) -> Applied:
+        """Apply pending changes, inside a transaction. `rebuilt`: rebuild all projects, else those of `renewed`."""
+        started, connection = time.perf_counter(), build.connection
+        also = tuple(dataset.name for dataset in self.also)
+        connection.execute(
+            "CREATE OR REPLACE TEMP TABLE pending AS SELECT source_at, batch_hour, project_id, namespace_id FROM loads "
+            "WHERE list_contains($tables, table_name) AND ($rebuilt OR applied_at IS NULL)",
+            {"tables": [*applied_to(self.state, Family.HOURLY), *also], "rebuilt": rebuilt},
+        )
+        every = f"SELECT project_id FROM loads UNION SELECT project_id FROM {self.state.name}"  # noqa: S608  declared
+        connection.execute(f"CREATE OR REPLACE TEMP TABLE renewed AS {every if rebuilt else renewed or self.renewed}")
+        hours = answer(connection, "SELECT DISTINCT batch_hour FROM pending WHERE batch_hour IS NOT NULL ORDER BY ALL")
+        file_count = count_of(connection, "pending WHERE batch_hour IS NOT NULL")
+        lookup_file_count = count_of(connection, "pending WHERE batch_hour IS NULL")
+        projects = tuple(name for (name,) in answer(connection, "SELECT project_id FROM renewed ORDER BY ALL"))
+        written = removed = recomputed = 0
+        if file_count or lookup_file_count or projects:
+            written = self.renew(build) if projects else 0
+            if not rebuilt:
+                more, removed, recomputed = self.advance(build)
+                written += more
+            for ledger in ("loads", "snapshots"):
+                connection.execute(
+                    f"UPDATE {ledger} SET applied_at = $now "  # noqa: S608  constant words
+                    "WHERE applied_at IS NULL AND list_contains($tables, table_name)",
+                    {"now": build.now, "tables": [*applied_to(self.state), *also]},
+                )
+            raise_revision(connection)
+        return Applied(
+            state=self.state.name,
+            noun=self.noun,
+            hours=tuple(hour for (hour,) in hours),
+            file_count=file_count,
+            lookup_file_count=lookup_file_count,
+            renewed_projects=() if rebuilt else projects,
+            written_count=written,
+            removed_count=removed,
+            recomputed_count=written if rebuilt else recomputed,
+            row_count=count_of(connection, self.state.name),
+            rebuilt=rebuilt,
+            seconds=time.perf_counter() - started,
+        )
+
+
+def one_number(connection: duckdb.DuckDBPyConnection, query: str) -> int:
+    """The single number that a count, an insert or a delete answers with."""
+    return int(connection.execute(query).fetchall()[0][0])
+
+
+def count_of(connection: duckdb.DuckDBPyConnection, table: str) -> int:
+    """The rows of a table, or of what else follows FROM."""
+    return one_number(connection, f"SELECT count(*) FROM {table}")  # noqa: S608  our own names

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 from pipelines.report import dictionary
 from tests import endpoints, settings_page
-from tests.documents import DOCS
+from tests.documents import ROOT
 
 
 def pages() -> dict[str, str]:
-    """Return the text of each generated page by its path in `docs`."""
-    tables = {f"tables/{name}": text for name, text in dictionary.pages().items()}
-    return {"endpoints.md": endpoints.render(), "settings.md": settings_page.render(), **tables}
+    """Return the text of each generated file by its path."""
+    tables = {f"docs/tables/{name}": text for name, text in dictionary.pages().items()}
+    return {
+        ".env.example": settings_page.render_example(),
+        "docs/endpoints.md": endpoints.render(),
+        "docs/settings.md": settings_page.render(),
+        **tables,
+    }
 
 
 def main() -> None:
     for name, text in pages().items():
-        (DOCS / name).write_text(text)
+        (ROOT / name).write_text(text)
 
 
 if __name__ == "__main__":

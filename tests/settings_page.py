@@ -1,4 +1,4 @@
-"""The page of all settings, rendered from the settings model."""
+"""The page of all settings and `.env.example`, rendered from the settings model."""
 
 from __future__ import annotations
 
@@ -51,3 +51,18 @@ def render() -> str:
     if fields:
         raise KeyError(", ".join(fields))
     return "\n".join(parts).rstrip() + "\n"
+
+
+_EXAMPLE_HEAD = """\
+# Copy this file to .env in the same folder, which git ignores, or set the variables in the environment. All are
+# optional: without an account, everything runs against the built-in sandbox.
+"""
+
+
+def render_example() -> str:
+    """Return the text of `.env.example`: each setting with its description."""
+    entries = [
+        f"# {(field.description or '').replace('`', '')}\n#{field.validation_alias}={(field.examples or [''])[0]}\n"
+        for field in Settings.model_fields.values()
+    ]
+    return "\n".join([_EXAMPLE_HEAD, *entries])

@@ -51,7 +51,7 @@ _SHOWN = 60
 
 
 class Settings(BaseModel):
-    """All settings. A description is a row of the README's table; an example, a line of `.env.example`."""
+    """All settings. A description is a row of `docs/settings.md`; an example, a line of `.env.example`."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -63,7 +63,7 @@ class Settings(BaseModel):
 
     # the service's user pool knows names in lower case only
     username: Annotated[str, StringConstraints(to_lower=True)] | None = Field(
-        None, description="User name of the account. Without an account the sandbox is used.", examples=["you"]
+        None, description="User name of the account. Without an account, the sandbox is used.", examples=["you"]
     )
     password: SecretStr | None = Field(None, description="Password of the account.", examples=[""])
     projects: Annotated[
@@ -84,7 +84,7 @@ class Settings(BaseModel):
     )
     wikidata: Flag = Field(
         False,
-        description="`1`: mirror the items and properties of Wikidata as well, which is far more data than any other "
+        description="`1`: also mirror the items and properties of Wikidata, which are far more data than any other "
         "project. Default: `0`.",
         examples=["1"],
     )
@@ -94,24 +94,23 @@ class Settings(BaseModel):
         Write("html, wikitext, html,wikitext or none"),
     ] = Field(
         BODIES,
-        description="Bodies to keep: `html`, `wikitext`, both, or `none`. Default: `html,wikitext`.",
+        description="Page text to store: `html`, `wikitext`, both, or `none`. Default: `html,wikitext`.",
         examples=["html,wikitext"],
     )
     data: Folder = Field(
         "data",  # type: ignore[assignment]  # made absolute when it is read
-        description="Data folder, for everything that is fetched and made. A relative path starts at the folder of "
-        "`.env` (or `--env-file`), wherever a command is run; `~/` is the home folder; `*`, `?` and `[` are not "
-        "allowed. Default: `data`.",
+        description="Data folder, for everything that is downloaded and created. A relative path starts at the folder "
+        "of `.env` (or `--env-file`). `~/` is the home folder. `*`, `?` and `[` are not allowed. Default: `data`.",
         examples=["data"],
     )
     contact: str | None = Field(
         None,
-        description="How the service can reach the operator; sent in the User-Agent. Default: none.",
+        description="Contact of the operator, sent to the service in the User-Agent. Default: none.",
         examples=["ops@example.org"],
     )
     anonymous: Flag = Field(
         False,
-        description="`1`: send no token, for IP addresses that the service admits without one. Default: `0`.",
+        description="`1`: send no token; for IP addresses that the service admits without a token. Default: `0`.",
         examples=["1"],
     )
     sandbox: Flag = Field(
@@ -131,8 +130,8 @@ class Settings(BaseModel):
         ),
     ] = Field(
         64,
-        description="Longest record (MiB) to convert, from 16 to 1024; longer lines are rejected, whole. A line of "
-        "this length takes twelve times as much memory. Default: `64`.",
+        description="Longest record (MiB) to convert, from 16 to 1024. Longer records go to `rejects` unmodified. "
+        "Converting a record takes twelve times its length in memory. Default: `64`.",
         examples=["64"],
     )
     engine: Annotated[
@@ -141,15 +140,15 @@ class Settings(BaseModel):
         Write("threads, or the address of a Dask scheduler: dask://host:8786"),
     ] = Field(
         "threads",
-        description="Where archives are converted and lake files compacted: `threads` of each process, or the workers "
+        description="Workers that convert archives and compact lake files: `threads` of each process, or the workers "
         "of a Dask scheduler (`dask://host:8786`). Default: `threads`.",
         examples=["dask://127.0.0.1:8786"],
     )
     workers: Annotated[int, Field(ge=1, le=64), Write("a whole number from 1 to 64")] = Field(
-        4, description="Downloads at the same time. Default: `4`.", examples=["4"]
+        4, description="Number of parallel downloads. Default: `4`.", examples=["4"]
     )
     threads: Annotated[int | None, Field(ge=1, le=1024), Write("a whole number from 1 to 1,024")] = Field(
-        None, description="Threads of a process that convert. Default: one for each core.", examples=["2"]
+        None, description="Threads that convert, for each process. Default: one for each core.", examples=["2"]
     )
     memory_mb: Annotated[
         int | None,
@@ -157,19 +156,19 @@ class Settings(BaseModel):
         Write("the MiB of memory that converting may take, a whole number from 256 (one worker), for example 2048"),
     ] = Field(
         None,
-        description="Memory (MiB) that a process may take while it converts; the number of its workers follows. "
-        "Default: a quarter of what it may use (machine, control groups), 512 at least.",
+        description="Memory limit (MiB) of the conversion in a process; it also limits the number of its threads. "
+        "Default: a quarter of the memory that the process may use (machine, control groups), at least 512.",
         examples=["2048"],
     )
     first_hour: Annotated[datetime | None, of_text(hour), Write("an hour in UTC, for example 2026-11-20T05")] = Field(
         None,
-        description="First hour (UTC) that the Dagster UI shows; archived hours are always shown. Default: the oldest "
+        description="First hour (UTC) that the Dagster UI shows. Archived hours are always shown. Default: the oldest "
         "hour that the service had when the data folder was first used.",
         examples=["2026-11-20T05"],
     )
     grace_hours: Hours = Field(
         24.0,
-        description="Hours for which replaced files are kept for readers of an older published file. Default: `24`.",
+        description="Grace period (hours) of replaced files, for readers of an older published file. Default: `24`.",
         examples=["24"],
     )
     requests_per_second: Annotated[
@@ -178,25 +177,25 @@ class Settings(BaseModel):
         Write(f"a number of requests a second from {SLOWEST} to {LARGEST:,}, for example 10"),
     ] = Field(
         None,
-        description="Requests a second that the account may make, if the vendor has stated it; the limit is applied in "
-        "each process by itself. Default: adjusted to the service's refusals (429).",
+        description="Limit of requests per second, if the vendor has stated one. Each process applies the limit "
+        "separately. Default: adjusted to the service's refusals (429).",
         examples=["10"],
     )
     watchlist: Annotated[Path | None, of_text(file)] = Field(
         None,
-        description="File of pages to look up when they change: a project, a space and a title on each line. A "
+        description="File of pages to look up when they change. Each line has a project, a space and a title. A "
         "relative path starts at the folder of `.env`. Default: none.",
         examples=["watchlist.txt"],
     )
     lookups_per_day: Annotated[int, Field(ge=0, le=LARGEST), COUNT] = Field(
         100,
-        description="Lookups that a day (UTC) may spend on the watch list, on repairs and on checks. Default: `100`.",
+        description="Limit of lookups per day (UTC) for the watch list, repairs and checks. Default: `100`.",
         examples=["100"],
     )
     check_pages: Annotated[int | None, Field(ge=0, le=LARGEST), COUNT] = Field(
         None,
-        description="Pages of `articles` that a check looks up each day and compares. Default: 10 with a paid account, "
-        "else none.",
+        description="Number of pages of `articles` that a check looks up and compares each day. Default: 10 with a "
+        "paid account, otherwise none.",
         examples=["10"],
     )
     publish_every: Annotated[
@@ -206,7 +205,7 @@ class Settings(BaseModel):
     ] = Field(
         timedelta(0),
         validation_alias="WME_PUBLISH",
-        description="When runs publish: `run` (every run), a number of minutes (at most that often), or `off`. "
+        description="Publication by runs: `run` (every run), a number of minutes (the shortest interval), or `off`. "
         "Default: `run`.",
         examples=["run"],
     )
@@ -215,7 +214,7 @@ class Settings(BaseModel):
         Write("the version of DuckDB whose file format is wanted: v1.5.0 or v2.0.0"),
     ] = Field(
         None,
-        description="File format of the DuckDB files: `v1.5.0` for DuckDB 1.5 and later, or `v2.0.0`. It can be "
+        description="Storage version of the DuckDB files: `v1.5.0` for DuckDB 1.5 and later, or `v2.0.0`. It can be "
         "raised, never lowered. Default: unchanged; `v1.5.0` for new files.",
         examples=["v1.5.0"],
     )
@@ -229,8 +228,7 @@ class Settings(BaseModel):
     ] = Field(
         (),
         description="Public host names of the Dagster UI behind a proxy, separated by commas, with the port unless it "
-        "is 80 or 443. The UI refuses requests under other names; `localhost` and `127.0.0.1` are always allowed. "
-        "Default: none.",
+        "is 80 or 443. The UI refuses other host names, except `localhost` and `127.0.0.1`. Default: none.",
         examples=["mirror.example.org"],
     )
     on_failure: Annotated[
@@ -241,8 +239,8 @@ class Settings(BaseModel):
         ),
     ] = Field(
         None,
-        description="Hook for failed runs in Dagster: an `http(s)://` address, to which a JSON document is sent by "
-        "POST, or a program, which gets it on its standard input. Default: none.",
+        description="Hook for failed runs in Dagster: an `http(s)://` address, which receives a JSON document by "
+        "POST, or a program, which receives it on standard input. Default: none.",
         examples=["https://ops.example.org/hooks/mirror"],
     )
     auth_url: Url = Field(
@@ -254,8 +252,8 @@ class Settings(BaseModel):
     )
     allow_http: Flag = Field(
         False,
-        description="`1`: allow these addresses to be `http://` ones of other machines. Anyone on the way can then "
-        "read passwords and tokens. Default: `0`; `http://` only to this machine.",
+        description="`1`: allow `http://` addresses of other machines. Passwords and tokens can then be read on the "
+        "network. Default: `0`; `http://` only to this machine.",
         examples=["1"],
     )
 

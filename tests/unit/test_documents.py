@@ -64,7 +64,7 @@ def test_index_names_every_page():
 
 def test_generated_pages_repeat_the_code():
     written = {name_of(page): page.read_text() for page in [*(DOCS / "tables").glob("*.md")]}
-    rendered = {f"docs/{name}": text for name, text in generated.pages().items()}
+    rendered = generated.pages()
     written |= {name: (ROOT / name).read_text() for name in rendered if (ROOT / name).exists()}
     assert written == rendered, "python -m tests.generated writes the pages again"
 
@@ -197,15 +197,6 @@ def test_no_page_names_an_unknown_variable():
         # `_WME_COMPLETE`, by which click writes the completion of a shell, is no setting
         named = set(re.findall(r"(?<!_)WME_[A-Z_]+", page.read_text()))
         assert sorted(named - {*settings.NAMES, *switches()}) == [], name_of(page)
-
-
-def test_settings_of_the_example_are_those_declared():
-    head, *declared = (ROOT / ".env.example").read_text().split("\n\n")
-    assert all(line.startswith("# ") for line in head.splitlines())
-    assert [entry.rstrip("\n") for entry in declared] == [
-        f"# {field.description.replace('`', '')}\n#{field.validation_alias}={field.examples[0]}"
-        for field in settings.Settings.model_fields.values()
-    ]
 
 
 def test_examples_of_the_settings_can_be_used():

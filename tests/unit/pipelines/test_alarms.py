@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import re
 import signal
 from pathlib import Path
@@ -12,17 +13,19 @@ import pytest
 
 from pipelines.definitions import build_defs
 from pipelines.process import interrupts
-from resources.engine.mapping import EngineError
-from resources.enterprise.errors import EnterpriseError
-from resources.lake.errors import LakeError
+from resources.errors import MirrorError
+from resources.sandbox.process import SandboxConflictError, SandboxStartError
 from resources.settings import Settings
-from resources.warehouse.errors import WarehouseError
 
 ROOT = Path(__file__).parents[3]
 #: Where sentences about hours and snapshots come from.
 HEALTH = ROOT / "resources" / "warehouse" / "read" / "coverage.py"
 GUIDE = (ROOT / "docs" / "troubleshooting.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", GUIDE, re.MULTILINE | re.DOTALL))
+#: Errors of the sandbox, which shares no code with the mirror.
+SANDBOX = {(one.__name__, "no") for one in (SandboxConflictError, SandboxStartError)}
+#: Errors of which only subclasses are raised.
+ABSTRACT = {"EnterpriseError", "WarehouseError"}
 #: Errors that the client raises and handles itself.
 INTERNAL = {"RefreshRefused", "NewPasswordRefused", "BrokenAnswer", "NoConnection", "EndlessRecord"}
 
@@ -85,14 +88,22 @@ def test_each_explained_sentence_is_one_that_is_still_said():
 
 def subclasses(kind):
     for found in kind.__subclasses__():
-        yield found.__name__
+        yield found
         yield from subclasses(found)
 
 
-def test_each_error_has_its_row():
-    named = set(re.findall(r"^\| `(\w+)` \|", SECTIONS["Errors"], re.MULTILINE))
-    roots = (EngineError, EnterpriseError, LakeError, WarehouseError)
-    assert {name for root in roots for name in subclasses(root)} - INTERNAL - named == set()
+def test_each_error_has_its_row_and_each_row_its_error():
+    """The column *retry* repeats the attribute of the class."""
+    for path in (path for room in ("pipelines", "assets", "resources") for path in (ROOT / room).rglob("*.py")):
+        if "MirrorError" in path.read_text():
+            importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    errors = {
+        one for one in subclasses(MirrorError) if one.__module__.startswith(("pipelines.", "assets.", "resources."))
+    }
+    rows = re.findall(r"^\| `(\w+)` \|.*?\| (yes|no) \|", SECTIONS["Errors"], re.MULTILINE)
+    assert set(rows) == SANDBOX | {
+        (one.__name__, "yes" if one.retryable else "no") for one in errors if one.__name__ not in ABSTRACT | INTERNAL
+    }
 
 
 def test_each_exit_code_has_its_row():

@@ -91,7 +91,6 @@ class Check(Generic[_Made]):
 
     @property
     def spec(self) -> dg.AssetCheckSpec:
-        """The specification for Dagster."""
         return dg.AssetCheckSpec(self.name, asset=self.asset, description=self.description)
 
     def result(self, made: _Made, asset_key: dg.AssetKey) -> dg.AssetCheckResult:
@@ -132,7 +131,6 @@ class Made:
 
     @cached_property
     def audits(self) -> Mapping[str, HourAudit | SnapshotAudit]:
-        """The audits of the loaded rows, queried once."""
         return self.audit()
 
 
@@ -289,7 +287,6 @@ def _known(made: Made) -> Found:
 
 
 def _audited(wrong: Callable[[HourAudit | SnapshotAudit], str | bool | int], made: Made) -> Found:
-    """The findings in DuckDB: `wrong` says what is, or nothing."""
     answers = [(name, wrong(audit)) for name, audit in made.audits.items()]
     return Found([f"{name}: {text}" for name, text in answers if text], len(answers))
 

@@ -34,7 +34,6 @@ def health_of(enterprise: EnterpriseResource, warehouse: WarehouseResource, now:
 
 
 def _warning(description: str | None, *, is_wrong: bool, **metadata: Any) -> dg.AssetCheckResult:
-    """The result of a check that warns."""
     return dg.AssetCheckResult(
         passed=not is_wrong, severity=dg.AssetCheckSeverity.WARN, description=description or None, metadata=metadata
     )
@@ -173,7 +172,6 @@ def nothing_needs_attention(sentences: Callable[[], Sequence[str]]) -> dg.AssetC
         "one of these each.",
     )
     def check() -> dg.AssetCheckResult:
-        """Name everything that needs attention."""
         found = list(sentences())
         what_to_do = "`wme status` shows the rest of the state."
         return _warning(format_findings(found, what_to_do), is_wrong=bool(found), attention_count=len(found))

@@ -53,12 +53,10 @@ class State:
 
     @property
     def key(self) -> dg.AssetKey:
-        """The key of its asset."""
         return dg.AssetKey(["warehouse", self.table.name])
 
     @property
     def decided_by(self) -> tuple[Dataset, ...]:
-        """The datasets that its rule is about."""
         return (*(one for one in datasets.datasets() if one.state is self.table), *self.also)
 
 

@@ -69,7 +69,6 @@ def _fields(type_: pa.DataType) -> str:
 
 
 def lake_metadata(table: Table) -> dict[str, Any]:
-    """Metadata of an asset that is Parquet files: their schema."""
     return {"dagster/column_schema": column_schema(table)}
 
 
@@ -166,7 +165,6 @@ def _cell(column: str, value: object) -> str:
 
 
 def lake_metadata_of(conversions: Sequence[ConvertedFile]) -> dict[str, Any]:
-    """The metadata of Parquet files, of an hour or a snapshot."""
     metadata: dict[str, Any] = {
         "dagster/partition_row_count": sum(c.row_count for c in conversions),
         "rejects": sum(c.reject_count for c in conversions),
@@ -200,7 +198,6 @@ def sentence(error: Exception) -> str:
 
 
 def failure(error: Exception) -> dg.Failure:
-    """One error as a Dagster failure."""
     return dg.Failure(description=sentence(error), metadata=_unavailable([error]), allow_retries=retryable(error))
 
 
@@ -218,7 +215,6 @@ class RunConfig(BaseModel):
 
     @classmethod
     def config_schema(cls) -> dict[str, dg.Field]:
-        """The fields for the decorator of a step."""
         return run_fields(cls.model_fields)
 
     @classmethod
@@ -285,7 +281,6 @@ def _bullets(alike: Mapping[str, Sequence[datetime]]) -> str:
 
 
 def _span(hours: Sequence[datetime]) -> str:
-    """Hours in ascending order, for people."""
     first, last = hour_text(hours[0]), hour_text(hours[-1])
     if len(hours) == 1:
         return first

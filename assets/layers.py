@@ -97,12 +97,10 @@ def archive_key(dataset: Dataset) -> dg.AssetKey:
 
 
 def lake_key(dataset: Dataset) -> dg.AssetKey:
-    """The Parquet files."""
     return dg.AssetKey(["lake", dataset.name])
 
 
 def warehouse_key(dataset: Dataset) -> dg.AssetKey:
-    """The table in DuckDB."""
     return dg.AssetKey(["warehouse", dataset.name])
 
 
@@ -205,12 +203,10 @@ def snapshots_of(dataset: Dataset) -> dg.DynamicPartitionsDefinition:
 
 
 def hour_of(partition_key: str) -> datetime:
-    """The start of the hour that a partition key names (UTC)."""
     return datetime.strptime(partition_key, _FORMAT).replace(tzinfo=UTC)
 
 
 def key_of(hour: datetime) -> str:
-    """The partition key of the hour that `hour` lies in."""
     return hour.astimezone(UTC).strftime("%Y-%m-%d-%H:00")
 
 

@@ -4,7 +4,6 @@ from pipelines.process import interrupts
 
 
 def main() -> None:
-    """Run the command line."""
     interrupts.watch()
     from pipelines import cli  # noqa: PLC0415 - behind the line before
 

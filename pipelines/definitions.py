@@ -163,7 +163,6 @@ def build_defs(
 
 
 def _defined(resources: dict[str, Any], settings: settings_module.Settings) -> dict[str, dg.ResourceDefinition]:
-    """The resources for Dagster."""
     texts = {"enterprise": connection.description(settings)}
     return {name: one.definition(texts.get(name)) for name, one in resources.items()}
 

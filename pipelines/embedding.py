@@ -42,7 +42,6 @@ class Prefix:
             )
 
     def name(self, name: str) -> str:
-        """A name with the prefix."""
         return f"{self.text}_{name}" if self.text else name
 
     def key(self, key: dg.AssetKey) -> dg.AssetKey:
@@ -60,7 +59,6 @@ class Prefix:
         return run.job_name.startswith(self.name(""))
 
     def assets(self, made: Iterable[dg.AssetsDefinition | dg.AssetSpec]) -> list[dg.AssetsDefinition | dg.AssetSpec]:
-        """Assets with the prefix, and what they depend on."""
         return [self._spec(one) if isinstance(one, dg.AssetSpec) else self._asset(one) for one in made]
 
     def checks(self, made: Iterable[dg.AssetChecksDefinition]) -> list[dg.AssetChecksDefinition]:
@@ -68,7 +66,6 @@ class Prefix:
         return [self._check(one) for one in made] if self.text else list(made)
 
     def op(self, made: dg.OpDefinition) -> dg.OpDefinition:
-        """A step without results, with the prefix."""
         if not self.text:
             return made
         declare: Any = dg.op(
@@ -174,7 +171,6 @@ def prefix_of(keys: Iterable[dg.AssetKey]) -> Prefix:
 
 
 def _function(op: dg.OpDefinition) -> Callable[..., Any]:
-    """The function that was decorated."""
     compute: Any = op.compute_fn
     return compute.decorated_fn  # type: ignore[no-any-return]
 

@@ -116,7 +116,6 @@ class ConfiguredEnterprise(_Configured):
         return self.settings.scope_of(dataset)
 
     def service(self) -> Service:
-        """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it."""
         self.check()
         return connection.service(self.settings)
 
@@ -132,12 +131,10 @@ class ConfiguredLake(_Configured):
 
     @property
     def grace(self) -> timedelta:
-        """Time for which replaced files stay."""
         return timedelta(hours=self.settings.grace_hours)
 
     @property
     def record_bytes_max(self) -> int:
-        """Bytes of the longest record that is converted."""
         return self.settings.max_record_mb << 20
 
     def bodies_of(self, dataset: Dataset) -> frozenset[str]:
@@ -147,7 +144,6 @@ class ConfiguredLake(_Configured):
 
     @property
     def layout(self) -> Layout:
-        """Paths of all files of the data folder."""
         return Layout(self.settings.data)
 
 
@@ -161,7 +157,6 @@ class ConfiguredWarehouse(_Configured):
 
     @property
     def warehouse(self) -> Warehouse:
-        """The warehouse; nothing is opened yet."""
         return Warehouse(self.settings.data, storage_version=self.settings.storage_version)
 
     @property

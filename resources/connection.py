@@ -128,7 +128,6 @@ def client(settings: Settings, seconds: float | None = None, *, writes: bool = T
 
 
 def sandbox_settings(data: Path) -> sandbox.Settings:
-    """The settings of a data folder's own sandbox: the default world, kept in `data/sandbox`."""
     from resources import sandbox
 
     return sandbox.Settings(state=data / "sandbox")

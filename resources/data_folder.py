@@ -34,7 +34,6 @@ _MAKE_ROOM = "Make room, or set WME_DATA to a folder of another disk."
 
 
 def report(data: Path) -> Path:
-    """Return the file of the report, a page for people."""
     return data / "report.html"
 
 

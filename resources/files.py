@@ -209,7 +209,6 @@ def check_way(folder: Path, path: Path) -> None:
 
 
 def md5(content: bytes) -> str:
-    """MD5 of some bytes, lower-case hex."""
     return new_md5(content).hexdigest()
 
 

@@ -97,7 +97,6 @@ class TarStream:
         self._failure = failure
 
     def error(self, what: str) -> Exception:
-        """An error that names the present place."""
         offset = self.position - self._member_start if self.member is not None else self.position
         return self._failure(what, member=self.member, offset=offset)
 
@@ -123,12 +122,10 @@ class TarStream:
         return done
 
     def exactly(self, target: memoryview) -> None:
-        """Fill `target`, or fail."""
         if self.fill(target) < len(target):
             raise self.error("the tar ends too early")
 
     def take(self, count: int) -> bytes:
-        """Exactly `count` bytes."""
         data = bytearray(count)
         self.exactly(memoryview(data))
         return bytes(data)
@@ -139,7 +136,6 @@ class TarStream:
         return bytes(data[: self.fill(memoryview(data))])
 
     def skip(self, count: int) -> None:
-        """Pass over `count` bytes."""
         scratch = memoryview(bytearray(min(count, _SKIP_BYTES)))
         while count:
             step = min(count, len(scratch))

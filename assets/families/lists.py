@@ -43,7 +43,6 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
     def archive(
         context: dg.AssetExecutionContext, enterprise: EnterpriseResource, lake: LakeResource
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        """Pull the lists and keep their bytes."""
         metadata: dict[str, Any] = {}
         digest = hashlib.md5(usedforsecurity=False)
         with as_failure(), enterprise.client() as client:
@@ -62,7 +61,6 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
         can_subset=True,
     )
     def convert(context: dg.AssetExecutionContext, lake: LakeResource) -> Iterator[Any]:
-        """Convert the archived lists to Parquet."""
         selected = layers.own(context.selected_asset_keys)
         checked = {layers.unprefixed(check.asset_key) for check in context.selected_asset_check_keys}
         for dataset in lists:
@@ -101,7 +99,6 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
         lake: LakeResource,
         warehouse: WarehouseResource,
     ) -> Iterator[Any]:
-        """Replace the lists' tables in DuckDB."""
         selected = layers.own(context.selected_asset_keys)
         for dataset in lists:
             if (key := layers.warehouse_key(dataset)) not in selected:

@@ -68,7 +68,6 @@ class _Counters:
         )
 
     def metadata(self) -> dict[str, Any]:
-        """Counts, and the pace in events a second."""
         pace = self.counts["events"] / max(time.monotonic() - self.began, 1e-3)
         lag = {} if self.lag_seconds is None else {"lag_seconds": round(self.lag_seconds, 1)}
         return {**self.counts, "events_per_second": round(pace, 1), **lag}

@@ -65,7 +65,6 @@ class Plan:
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes to fetch."""
         return sum(record.approximate_bytes for record in self.missing)
 
 
@@ -135,7 +134,6 @@ class ArchivedHour:
         return PartialHourError.of(self.odd, self.damaged) if self.odd or self.damaged else None
 
     def check(self) -> None:
-        """Raise PartialHourError where projects are left out."""
         if (error := self.partial) is not None:
             raise error
 

@@ -237,7 +237,6 @@ class HourlyRun:
 
     @property
     def left_out(self) -> set[datetime]:
-        """The hours that are not brought in."""
         return {*self.failed, *self.gone}
 
     def fail(self, hour: datetime, error: Exception) -> None:

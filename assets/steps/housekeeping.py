@@ -81,12 +81,10 @@ class Cleaning:
 
     @property
     def freed_bytes(self) -> int:
-        """Bytes of disk that are free again."""
         return sum(file.size_bytes for file in self.freed)
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of disk that will be."""
         return sum(file.size_bytes for file in self.waiting)
 
 
@@ -206,7 +204,6 @@ def _of_stream(layout: Layout, now: datetime) -> Iterator[tuple[Path, str]]:
 
 
 def _hours(layout: Layout, dataset: Dataset) -> list[datetime]:
-    """The hours that have a folder in the archive or in the lake, in order."""
     roots = (layout.lake / dataset.name, layout.archive / dataset.archive)
     return sorted({hour for root in roots for hour, _ in paths.hour_folders(root)})
 

@@ -96,7 +96,6 @@ class Budget:
 
     @property
     def left(self) -> int:
-        """Lookups that the day has left."""
         return max(0, self._per_day - self._spent())
 
     def take(self) -> bool:

@@ -196,7 +196,6 @@ def repaired(
 
 
 def format_repaired(done: Repaired) -> str:
-    """Return the outcome in sentences."""
     some = []
     if done.replaced:
         some.append(f"Made again from the archive: {listed([file.lake_path for file in done.replaced], _SHOWN)}.")

@@ -56,12 +56,10 @@ class ArchivedSnapshot:
 
     @property
     def archive_bytes(self) -> int:
-        """Bytes of all files."""
         return sum(archive.path.stat().st_size for archive in self.archives)
 
 
 def mirrored(listing: Listing[SnapshotRecord], scope: Scope) -> list[SnapshotRecord]:
-    """The snapshots of the mirrored projects and namespaces."""
     sure = set(scope) - listing.left_out(scope).keys()
     return [record for record in listing.records if (record.project_id, record.namespace_id) in sure]
 

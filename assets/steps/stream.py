@@ -62,7 +62,6 @@ class Gap:
 
     @property
     def hours(self) -> list[datetime]:
-        """The hours in which they were published."""
         first = self.since.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
         return [first + number * _HOUR for number in range(-((first - self.until) // _HOUR))]
 
@@ -230,7 +229,6 @@ def _report_gap(
     loaded: Callable[[list[datetime]], Collection[datetime]],
     warn: Callable[[str], None],
 ) -> Gap | None:
-    """The gap, reported unless it is known."""
     if gap is not None and (known is None or known.since != gap.since):
         warn(gap.sentence(loaded(gap.hours)))
     return gap
@@ -265,7 +263,6 @@ def _alone(path: Path, wait_seconds: float = 0.0) -> Iterator[None]:
 
 
 def format_kept(kept: Kept) -> str:
-    """One step in a line."""
     step = kept.step
     lag = "" if kept.lag_seconds is None else f", {kept.lag_seconds:.1f} s behind"
     others = f", {step.other_count:,} of other projects" if step.other_count else ""

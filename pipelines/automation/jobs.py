@@ -185,7 +185,6 @@ def each_hour(
 
 
 def build_schedules(prefix: Prefix = ALONE) -> list[dg.ScheduleDefinition]:
-    """The schedules of the jobs with the same prefix."""
     others = [
         dg.ScheduleDefinition(
             name=prefix.name(name),

@@ -138,7 +138,6 @@ def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
     def look(
         context: dg.SensorEvaluationContext, enterprise: EnterpriseResource, lake: LakeResource
     ) -> dg.SensorResult | dg.SkipReason:
-        """Ask for one run per new version of a mirrored snapshot."""
         if not (scope := enterprise.scope_of(dataset)):
             return dg.SkipReason(f"{dataset.name} is not mirrored.")
         if (why := discovery.waiting(context.cursor, datetime.now(UTC))) is not None:
@@ -348,7 +347,6 @@ def report_failures(settings: Settings, prefix: Prefix = ALONE) -> dg.SensorDefi
 
 
 def _sentence_of(event: dg.DagsterEvent) -> str:
-    """The sentence of a failed step: ours, or the error that nobody foresaw."""
     data = event.step_failure_data
     if data.user_failure_data is not None and data.user_failure_data.description:
         return data.user_failure_data.description
@@ -369,7 +367,6 @@ def carry_to(layer: str, what: str, prefix: Prefix) -> dg.AutomationConditionSen
 def build_sensors(
     settings: Settings, offered: Collection[Dataset] | None = None, prefix: Prefix = ALONE
 ) -> list[dg.SensorDefinition]:
-    """The sensors over every dataset that is offered."""
     return [
         discover_hours(prefix),
         *(discover_snapshots(one, prefix) for one in datasets(Family.SNAPSHOT) if offered is None or one in offered),

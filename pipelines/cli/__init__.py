@@ -59,11 +59,9 @@ class Group(click.Group):
     """A group that lists each command with its whole sentence, which click would cut to a line."""
 
     def sentences(self) -> dict[str, str]:
-        """Return the help of each command by name, in a sentence."""
         return {name: command.get_short_help_str(limit=1000) for name, command in self.commands.items()}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  click's signature
-        """List the commands by name."""
         with formatter.section("Commands"):
             formatter.write_dl(sorted(self.sentences().items()))
 

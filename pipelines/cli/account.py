@@ -60,7 +60,6 @@ class Unargued(click.Command):
     """A command without arguments, which repeats none that it is given: it may be a password."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the options."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption:
@@ -255,7 +254,6 @@ def new_password(*, stdin: bool) -> None:
 
 
 def _account_text(user: User) -> str:
-    """The rights and the remaining quota of the account, in a sentence."""
     groups = ", ".join(user.groups or ()) or "none"
     left = [
         f"{product} {'unlimited' if quota.left is None else f'{quota.left:,} of {quota.limit:,}'} ({quota.used:,} used)"

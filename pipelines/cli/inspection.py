@@ -153,7 +153,6 @@ def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
 
 
 def _plain(value: Any) -> str:
-    """A value that JSON has no form for."""
     if isinstance(value, date | time):
         return value.isoformat()
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
@@ -260,7 +259,6 @@ def rejects(
 
 
 def _rest(line: dict[str, Any]) -> str:
-    """The location of the rest of a long line."""
     return (
         f"… {line['bytes']:,} bytes in all; the whole line is in lake/{line['raw_path']}, gzip from byte "
         f"{line['raw_offset']:,} on (`wme rejects --raw --json` gives it)."
@@ -268,7 +266,6 @@ def _rest(line: dict[str, Any]) -> str:
 
 
 def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
-    """Convert archives with rejected lines again, and show the result."""
     from pipelines.operations import rebuild as rejected
     from resources.warehouse import Warehouse
 

@@ -115,7 +115,6 @@ def list_chunks(
 
 
 def _option(declared: tuple[str, FieldInfo]) -> Callable[..., Any]:
-    """An option of the command line by its declaration."""
     name, field = declared
     if field.annotation is bool:
         return click.option(f"--{name.replace('_', '-')}", is_flag=True, help=field.description)
@@ -140,7 +139,6 @@ def _choice(command: Callable[..., None]) -> Callable[..., None]:
 def _planned(
     identifiers: tuple[str, ...], *, dataset: Dataset, writes: bool = False, **choice: Any
 ) -> Iterator[tuple[EnterpriseClient, CombinedPlan]]:
-    """The plan, and the client that it was made with."""
     from assets.steps.snapshot import fetch_options
     from pipelines.operations import snapshots as snapshots_
 

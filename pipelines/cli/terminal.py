@@ -40,7 +40,6 @@ class _Console(Console):
     """A console that removes from texts what a terminal would obey; elsewhere they stay exact."""
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """A text as it is printed."""
         return super().render_str(printable(text) if self.is_terminal else text, **options)
 
 
@@ -91,12 +90,10 @@ def say(text: str) -> None:
 
 
 def warn(text: str) -> None:
-    """The same on standard error."""
     ERR.print(text, markup=False)
 
 
 def log_handler() -> logging.Handler:
-    """A handler of log lines for standard error."""
     handler = logging.StreamHandler(sys.stderr)
     # where nobody reads along, in a journal or a file, lines need their time
     handler.setFormatter(
@@ -138,7 +135,6 @@ class BarReporter:
         self._progress = progress
 
     def start(self, label: str, total: float, unit: str) -> Task:
-        """Draw a bar of `total` units."""
         task = self._progress.add_task(printable(label), total=max(total, 1), size=amount_text(total, unit))
         return _BarTask(self._progress, task, unit)
 
@@ -233,7 +229,6 @@ class _Hour(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     name = "hour"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
-        """The start of the hour."""
         found = re.fullmatch(r"(\d{4}-\d\d-\d\d)[T -](\d\d)(:00(:00)?)?Z?", str(value))
         try:
             return datetime.fromisoformat(f"{found[1]}T{found[2]}:00+00:00" if found else "")
@@ -248,7 +243,6 @@ class _Name(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         self.name, self._pattern, self._named, self._example = kind, re.compile(pattern), named, example
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The name as it is."""
         if not self._pattern.fullmatch(str(value)):
             self.fail(f"{str(value)!r} names no {self._named}; write it as {self._example}.", param, ctx)
         return str(value)
@@ -263,7 +257,6 @@ class DatasetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         self._family = family
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Dataset:
-        """The dataset."""
         if isinstance(value, datasets.Dataset):
             return value  # the default
         declared = {one.name: one for one in datasets.datasets(self._family)}
@@ -321,14 +314,12 @@ class Writing(click.Command):
         self._only = only
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Say where the command writes, unless it is to be quiet; then run it."""
         if not ctx.params.get("quiet") and (self._only is None or ctx.params[self._only]):
             warn(_destination())
         return super().invoke(ctx)
 
 
 def _destination() -> str:
-    """The service, the data folder and the settings file, on one line."""
     try:
         settings = read_settings(scoped=False)
     except SettingsError:

@@ -56,7 +56,6 @@ class Remains:
     dropped_in: int = 0
 
     def __bool__(self) -> bool:
-        """Return whether there is any data."""
         return bool(self.row_counts or self.lake or self.archive or self.partitions)
 
 

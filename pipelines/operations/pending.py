@@ -140,7 +140,6 @@ def archived_snapshots(
 
 
 def spans(hours: Iterable[datetime]) -> list[list[datetime]]:
-    """Group hours into runs of consecutive ones."""
     found: list[list[datetime]] = []
     for hour in sorted(hours):
         if found and found[-1][-1] + HOUR == hour:
@@ -178,7 +177,6 @@ class DryRun:
 
     @property
     def file_count(self) -> int:
-        """Archives to fetch."""
         return sum(len(plan.missing) for plan in self._plans)
 
     @property

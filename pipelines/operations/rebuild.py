@@ -246,7 +246,6 @@ class Retry:
     unavailable_count: int = 0
 
     def sentences(self) -> list[str]:
-        """Return what was found."""
         if not (self.line_count or self.current_count or self.unavailable_count):
             return ["No rejected line is there to be tried again."]
         found = []
@@ -269,7 +268,6 @@ class Retry:
         return found
 
     def obstacles(self) -> list[str]:
-        """Return why other lines cannot be tried again."""
         sentence = (
             f"{counted(self.unavailable_count, 'rejected line')} of {listed(self.unavailable, _SHOWN)} cannot be tried "
             "again, because the archive, or another file of its snapshot, is not on disk. The lines stay in `rejects`, "

@@ -118,7 +118,6 @@ def is_reachable(enterprise: EnterpriseResource) -> bool:
 
 
 def hours_between(first: datetime, last: datetime) -> list[datetime]:
-    """Every hour from `first` to `last`, both included."""
     return [first + number * HOUR for number in range(int((last - first) / HOUR) + 1)]
 
 
@@ -309,7 +308,6 @@ class _Here:
     def load_snapshot(
         self, defs: dg.Definitions, dataset: Dataset, name: str, *, selection: Sequence[dg.AssetKey] | None = None
     ) -> None:
-        """Run the job over one snapshot."""
         self.instance.add_dynamic_partitions(dataset.archive, [name])
         self.execute(defs, jobs.of_snapshots(dataset), selection=selection, partition_key=name)
 

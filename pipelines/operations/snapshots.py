@@ -57,17 +57,14 @@ class CombinedPlan:
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes to fetch, about."""
         return sum(plan.missing_bytes for plan in self.plans)
 
     @property
     def disk_bytes(self) -> int:
-        """Disk space that they take, about."""
         return sum(plan.disk_bytes for plan in self.plans)
 
     @property
     def free_bytes(self) -> int:
-        """Free disk space when they were planned."""
         return min((plan.free_bytes for plan in self.plans), default=0)
 
     def check(self) -> None:
@@ -144,12 +141,10 @@ class Fetched:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all its files."""
         return sum(download.size_bytes for download in self.downloads)
 
     @property
     def unit_count(self) -> int:
-        """Units of quota that it cost."""
         return sum(download.unit_count for download in self.downloads)
 
     @property

@@ -43,7 +43,6 @@ def hold(lock: Path) -> FileLock | None:
 
 
 def refusal(lock: Path) -> str:
-    """The sentence for a second `wme ui` on a data folder."""
     return (
         f"Another `wme ui` serves {lock.parent.parent} already, and two daemons would start everything twice. Nothing "
         "was started. Use the running one, or stop it first; for another mirror, set WME_DATA to another folder."
@@ -51,7 +50,6 @@ def refusal(lock: Path) -> str:
 
 
 def words(lock: Path, command: list[str]) -> list[str]:
-    """The program that runs a command under supervision."""
     return [sys.executable, "-m", __name__, str(lock), *command]
 
 
@@ -67,7 +65,6 @@ def end_with_supervisor() -> None:
 
 
 def main() -> None:
-    """Run the command behind the lock's file until it ends, or a signal ends both."""
     interrupts.watch(END_SECONDS + 2 * _KILL_SECONDS)
     lock, *command = sys.argv[1:]
     held = hold(Path(lock))

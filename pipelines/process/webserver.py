@@ -60,7 +60,6 @@ class Guard:
         self._public = {host_of(name) for name in hosts}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or refuse it with a sentence."""
         refused = self._refusal(scope) if scope["type"] in {"http", "websocket"} else None
         if refused is None:
             await self._app(scope, receive, _unframed(send))
@@ -79,7 +78,6 @@ class Guard:
         return self._foreign(scope, headers) or (_unsafe(scope, headers) if scope["type"] == "http" else None)
 
     def _foreign(self, scope: Scope, headers: Headers) -> tuple[int, str] | None:
-        """The refusal of a request under another name, or from another website."""
         text = headers.get("host", "")
         host = host_of(text)
         if host is None or (host[0] not in LOOPBACK and host not in self._public):
@@ -122,7 +120,6 @@ class WithReport:
         self._page = page
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request for the report; pass on all others."""
         if (
             scope["type"] != "http"
             or scope["path"] != data_folder.REPORT_PATH
@@ -186,7 +183,6 @@ def _quoted(text: str) -> str:
 
 
 def main() -> None:
-    """Run `dagster-webserver` with the guard."""
     settings.load_env_file()
     chosen = settings.read()
     page = data_folder.report(chosen.data)

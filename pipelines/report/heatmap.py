@@ -77,7 +77,6 @@ def lines(places: Sequence[Place], width: int) -> Iterator[Text]:
 
 
 def _legend(kinds: set[str], width: int) -> Iterator[Text]:
-    """The meaning of the letters on the map."""
     line = Text()
     for kind, mark in _MARKS.items():
         if kind not in kinds:
@@ -102,7 +101,6 @@ def _style(cell: Cell, mark: _Mark, most: int) -> str:
 
 
 def _ticks(cells: Sequence[Cell]) -> str:
-    """The hours of the day, every six."""
     ruler = [" "] * (len(cells) + 1)
     for place, cell in enumerate(cells):
         if cell.batch_hour.hour % _TICK == 0:

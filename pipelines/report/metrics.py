@@ -96,5 +96,4 @@ def _by_state(status: Status) -> Iterator[tuple[str, str, int]]:
 
 
 def _number(value: Any) -> float:
-    """A moment as seconds since 1970, all else as it is."""
     return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else float(value)

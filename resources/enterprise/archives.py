@@ -149,7 +149,6 @@ class _Reader:
         self._bad: list[str] = []
 
     def records(self, file: BinaryIO) -> Iterator[Any]:
-        """The records; then the error, if there is one."""
         # unlike faster ones, it gives all that comes before the damage
         with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
             stream, contents, found = TarStream(unpacked.readinto1, self._damage), Contents(), False
@@ -332,7 +331,6 @@ class ServiceFiles:
 
 
 def _checked(path: str) -> Endpoint:
-    """Return the endpoint of a file's record."""
     if (found := endpoints.of_file(path)) is not None:
         return found
     raise errors.InvalidRequest(

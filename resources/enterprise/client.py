@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 
 def utc_now() -> datetime:
-    """The moment, aware, in UTC."""
     return datetime.now(UTC)
 
 

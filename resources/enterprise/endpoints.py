@@ -80,7 +80,6 @@ class Service:
 
 
 def origin(url: str) -> tuple[str, str]:
-    """(scheme, host and port) of an address."""
     parts = urlsplit(url)
     return parts.scheme.lower(), parts.netloc.lower()
 
@@ -164,7 +163,6 @@ class Endpoint:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The names of the placeholders."""
         return tuple(_PLACEHOLDER.findall(self.path))
 
     def at(self, **values: str | int | datetime) -> str:
@@ -176,7 +174,6 @@ class Endpoint:
         return _PLACEHOLDER.sub(lambda found: _written(values[found[1]]), self.path)
 
     def matches(self, path: str) -> bool:
-        """Return whether a path is one of this endpoint."""
         parts = (
             (r"[^/]+/[^/]+" if name == "hour" else r"[^/]+") if number % 2 else re.escape(name)
             for number, name in enumerate(_PLACEHOLDER.split(self.path))
@@ -190,7 +187,6 @@ def registered() -> tuple[Endpoint, ...]:
 
 
 def endpoints_of(dataset: Dataset) -> tuple[Endpoint, ...]:
-    """Return the endpoints of one dataset."""
     if dataset.family is Family.LOOKUP:
         return (Endpoint("lookup", f"{records(dataset)}/{{name}}", Kind.ARTICLES, dataset, dataset.quota),)
     listing = records(dataset) + ("/{hour}" if dataset.family is Family.HOURLY else "")
@@ -249,7 +245,6 @@ def article(name: str) -> str:
 
 
 def structured(name: str) -> str:
-    """Return the path of the lookup of structured contents by title."""
     return f"/v2/structured-contents/{quote(name, safe='')}"
 
 
@@ -259,17 +254,14 @@ def entity(kind: str, identifier: str) -> str:
 
 
 def chunks(snapshot: str) -> str:
-    """Return the path of the list of a snapshot's chunks, given the snapshot's own path."""
     return f"{snapshot}/chunks"
 
 
 def download(record: str) -> str:
-    """Return the path of the download of a file, given the path of its record."""
     return f"{record}/download"
 
 
 def _written(value: str | int | datetime) -> str:
-    """Return an identifier or an hour as a part of a path."""
     if isinstance(value, datetime):
         return _hour(value)
     if value in {"", ".", ".."} or UNPAIRED.search(str(value)):

@@ -31,11 +31,9 @@ class Redactor:
         self._known: frozenset[str] = frozenset()
 
     def learn(self, *secrets: str | None) -> None:
-        """Remember values that must never be shown."""
         self._known |= {s for s in secrets if s and len(s) >= _SHORTEST_SECRET}
 
     def clean(self, text: str) -> str:
-        """The text without secrets."""
         for secret in sorted(self._known, key=len, reverse=True):
             text = text.replace(secret, _HIDDEN)
         text = without_queries(text)

@@ -95,7 +95,6 @@ class Size(Record):
 
     @property
     def is_understood(self) -> bool:
-        """The unit is known."""
         return self.unit_text.upper() in _UNITS
 
 
@@ -114,12 +113,10 @@ class ArchiveRecord(Record):
 
     @property
     def project_id(self) -> str:
-        """Database name of the project."""
         return self.is_part_of.identifier
 
     @property
     def namespace_id(self) -> int:
-        """Number of the namespace."""
         return self.namespace.identifier
 
     @property
@@ -163,7 +160,6 @@ class Quota:
 
     @property
     def exhausted(self) -> bool:
-        """No unit is left."""
         return self.limit is not None and self.used >= self.limit
 
 

@@ -51,12 +51,10 @@ class Kind(enum.Enum):
 
     @property
     def has_filters(self) -> bool:
-        """The endpoint selects records by `filters`."""
         return self not in {Kind.RECORD, Kind.ENTITY}
 
     @property
     def has_limit(self) -> bool:
-        """The endpoint obeys `limit`."""
         return self in {Kind.ARTICLES, Kind.STRUCTURED}
 
 
@@ -93,7 +91,6 @@ class Query:
 
     @property
     def is_empty(self) -> bool:
-        """It has no fields, filters or limit."""
         return not (self.fields or self.filters or self.limit is not None)
 
     def check(self, kind: Kind) -> None:
@@ -120,7 +117,6 @@ class Query:
             _refuse("`tables` cannot be asked for alone: the answer would have none", 'Write ("sections", "tables")')
 
     def body(self) -> dict[str, Any]:
-        """The JSON body of a POST."""
         found: dict[str, Any] = {}
         if self.fields:
             found["fields"] = list(self.fields)

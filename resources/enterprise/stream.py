@@ -41,7 +41,6 @@ _EACH: Final = PARTITIONS // PARTS
 
 
 def partitions_of(parts: Iterable[int]) -> tuple[int, ...]:
-    """The partitions of some parts."""
     return tuple(_EACH * part + number for part in parts for number in range(_EACH))
 
 

@@ -175,7 +175,6 @@ class Inbox:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Let nothing more in."""
         with self._changed:
             self._is_open = False
             self._changed.notify_all()
@@ -362,7 +361,6 @@ class Connection(threading.Thread):
             self._by_moment |= self.heard_at == began and time.monotonic() - began > _SILENT_SECONDS
 
     def _take(self, pieces: Iterator[bytes], lines: Records, deadline: CancellableDeadline) -> None:
-        """Put the records of an answer into the inbox."""
         left_out = 0
         with contextlib.ExitStack() as turn:
             has_turn = False

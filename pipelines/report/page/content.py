@@ -87,7 +87,6 @@ class _Axis(NamedTuple):
         return f"{self.step // _HOUR} hours"
 
     def values(self, rows: Sequence[tuple[Any, ...]], column: int, default: Any = 0) -> list[Any]:
-        """A value for each span, from rows that begin with a span."""
         known = {row[0]: row[column] for row in rows}
         return [known.get(edge, default) for edge in self.edges[:-1]]
 
@@ -344,7 +343,6 @@ def _chart(
 
 
 def _over_time(axis: _Axis, names: Sequence[str], series: Sequence[Sequence[Any]]) -> Table:
-    """The newest spans of a picture, one a row."""
     rows = list(zip(axis.edges[:-1], *series, strict=True))[: -_ROWS - 1 : -1]
     cut = f", the newest {_ROWS}" if len(axis.edges) - 1 > _ROWS else ""
     return Table(f"By {axis.name}{cut}", (f"{axis.name} (UTC)", *names), rows)
@@ -369,5 +367,4 @@ def _page(name: str, url: str | None) -> str | Link:
 
 
 def cell_text(value: Any) -> str:
-    """A cell as people read it."""
     return moment_text(value) if isinstance(value, datetime) else value_text(value)

@@ -143,7 +143,6 @@ def _series(number: int) -> str:
 
 
 def _runs(states: Sequence[str]) -> Iterable[tuple[int, int, str]]:
-    """Runs of one state: first place, end and state."""
     at = 0
     for state, those in groupby(states):
         end = at + len(list(those))
@@ -164,7 +163,6 @@ def _quantity(unit: str) -> dict[str, Any]:
 
 
 def _svg(picture: Mapping[str, Any], height: int, label: str) -> str:
-    """The SVG element of a picture, as wide as its card."""
     whole = {
         **picture,
         "width": _WIDTH,

@@ -184,7 +184,6 @@ class Authenticator:
         return {} if user is None else user.quotas
 
     def forgot_password(self) -> None:
-        """Have a confirmation code sent to the account's mail address."""
         self._calls.forgot_password(self._need_username())
 
     def confirm_password(self, code: str, password: str) -> None:
@@ -348,7 +347,6 @@ class Bearer(AuthBase):
         self._anonymous = service.anonymous
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        """Add the header; requests calls this for every request."""
         if self._anonymous:
             return request
         if origin(request.url or "") not in self._origins:

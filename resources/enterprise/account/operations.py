@@ -58,7 +58,6 @@ class Grant(BaseModel):
 
     @property
     def life(self) -> timedelta:
-        """Life of the access token."""
         return timedelta(seconds=self.expires_in)
 
 

@@ -76,7 +76,6 @@ class Tokens(BaseModel):
 
     @property
     def refresh_expires_at(self) -> datetime:
-        """The end of the refresh token."""
         return self.refresh_obtained_at + REFRESH_LIFE
 
     def is_valid(self, now: datetime) -> bool:
@@ -126,8 +125,6 @@ class TokenStatus:
     new_password_required: bool = False
 
     def sentence(self, now: datetime) -> str:
-        """Return the state in a sentence."""
-
         def until(moment: datetime | None) -> str:
             return "an unknown moment" if moment is None else f"{moment_text(moment)} UTC"
 
@@ -194,7 +191,6 @@ class TokenStore:
         return None if challenge is None else self._parsed(challenge, _TOKEN.validate_python)
 
     def status(self, tokens: Tokens | None) -> TokenStatus:
-        """Return the state of the stored tokens and of the challenge."""
         status = TokenStatus(
             self._owner["auth_url"] or "",
             self._owner["username"],

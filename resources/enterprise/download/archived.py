@@ -44,7 +44,6 @@ class Sidecar:
 
     @staticmethod
     def path(target: files.StrPath) -> Path:
-        """Return the path of a file's sidecar."""
         target = Path(target)
         return target.with_name(target.name + ".json")
 
@@ -57,7 +56,6 @@ class Sidecar:
             return None
 
     def write(self, target: files.StrPath) -> None:
-        """Write the sidecar of a file."""
         text = json.dumps(asdict(self) | {"fetched_at": self.fetched_at.isoformat()}, indent=2, ensure_ascii=False)
         files.write(self.path(target), text.encode() + b"\n")
 
@@ -189,5 +187,4 @@ def read_set(path: files.StrPath) -> SnapshotSet:
 
 
 def read_sets(folder: files.StrPath) -> list[SnapshotSet]:
-    """All sets of a folder, by name."""
     return [read_set(path) for path in sorted(Path(folder).glob(f"*.{SET}"))]

@@ -92,7 +92,6 @@ class _Gain:
         self._most: int | None = None
 
     def __call__(self, there: int) -> None:
-        """So many bytes are there."""
         if self._progress is None:
             return
         before = there if self._most is None else self._most  # the first time: what an earlier download left

@@ -201,7 +201,6 @@ class ObjectReader:
 
     @property
     def request_count(self) -> int:
-        """Requests to the service."""
         return self._address.request_count
 
     def _first_answer(self, first: Segment | None) -> Opened:

@@ -33,7 +33,6 @@ class Segment:
 
     @property
     def position(self) -> int:
-        """Offset of the next byte."""
         return self.start + self.done
 
     @property
@@ -52,7 +51,6 @@ class ObjectState:
 
     @property
     def done(self) -> int:
-        """Bytes that are there."""
         return sum(segment.done for segment in self.segments)
 
 
@@ -103,12 +101,10 @@ class Part(ObjectState):
 
     @property
     def folder(self) -> Path:
-        """The folder of the partial file and later of the file."""
         return self._target.parent
 
     @property
     def is_complete(self) -> bool:
-        """All bytes are there."""
         return self.size is not None and bool(self.segments) and all(s.remaining == 0 for s in self.segments)
 
     def begin(self, version: str, etag: str | None, size: int | None, segments: Sequence[Segment]) -> None:
@@ -146,11 +142,9 @@ class Part(ObjectState):
         self.segments = []
 
     def digest(self) -> str:
-        """MD5 of the bytes that are there."""
         return files.md5_of(self._path)
 
     def length(self) -> int:
-        """Length of the part on disk."""
         return os.fstat(self._descriptor).st_size
 
     def land(self, target: Path) -> None:
@@ -161,7 +155,6 @@ class Part(ObjectState):
         self._json.unlink(missing_ok=True)
 
     def remove(self) -> None:
-        """Leave nothing of it."""
         self._ended = True
         self._close()
         self._json.unlink(missing_ok=True)

@@ -100,7 +100,6 @@ class Transfer(ObjectReader):
         self._fetch({0: opened})
 
     def _go_on(self) -> None:
-        """Fetch what an earlier attempt left."""
         part = self._part
         self._need_room(0 if part.size is None else part.size - part.done)
         large = (part.size or 0) >= self._ranges.parallel_bytes
@@ -131,7 +130,6 @@ class Transfer(ObjectReader):
             self._part.size = segment.done
 
     def _segment(self, number: int, opened: Opened | None) -> None:
-        """Fetch one segment."""
         segment = self._part.segments[number]
         looked = segment.done
         with contextlib.closing(self._bytes(segment, opened)) as pieces:

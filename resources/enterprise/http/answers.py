@@ -127,7 +127,6 @@ def read_body(response: requests.Response, longest: int) -> bytes:
 
 
 def limit_of(response: requests.Response, limits: Limits, longest: int) -> int:
-    """Bytes that are read of an answer."""
     return min(longest, limits.refusal_bytes) if response.status_code >= 300 else longest
 
 
@@ -195,7 +194,6 @@ class ServiceClock:
 
     @property
     def is_wrong(self) -> bool:
-        """The clocks differ by minutes, by the last answer."""
         return bool(self.ahead)
 
     @property

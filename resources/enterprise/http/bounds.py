@@ -93,7 +93,6 @@ class RetryPolicy:
 
     @property
     def timeouts(self) -> tuple[float, float]:
-        """As requests wants them."""
         return self.connect_timeout, self.read_timeout
 
 
@@ -119,7 +118,6 @@ class Deadline:
         self._at = time.monotonic() + self._seconds
 
     def extend(self, seconds: float) -> None:
-        """Wait for so much longer."""
         self._at += seconds
 
     def left(self) -> float:
@@ -144,7 +142,6 @@ class CancellableDeadline(Deadline):
         self._is_cancelled = False
 
     def attach(self, end: Callable[[], None]) -> None:
-        """Store what ends the connection that the answer comes over."""
         with self._lock:
             self._end = end
             if self._is_cancelled:

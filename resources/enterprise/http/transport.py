@@ -215,12 +215,10 @@ class Transport:
             )
 
     def broken(self, error: BaseException, url: str, doing: str) -> BrokenAnswer:
-        """The error that a failure of one attempt means."""
         found = self._failure(error, url, doing)
         return (NoConnection if isinstance(found, errors.UnreachableError) else BrokenAnswer)(found.message)
 
     def error(self, answer: Answer, doing: str) -> errors.EnterpriseError:
-        """The error that an answer other than success means."""
         status, message = answer.status, self.said(answer)
         if not message and answer.is_html and status not in {401, 429}:
             return self.html_error(status, doing)
@@ -267,7 +265,6 @@ class Transport:
 
     @staticmethod
     def form_error(status: int, doing: str, problem: str) -> errors.UnexpectedAnswer:
-        """The error that JSON of another form means."""
         return errors.UnexpectedAnswer(
             f"Could not {doing}: the answer does not have the documented form ({problem}). Nothing was changed. If the "
             "address of the service is right, its interface has changed and this client needs an update.",
@@ -275,7 +272,6 @@ class Transport:
         )
 
     def html_error(self, status: int, doing: str) -> errors.EnterpriseError:
-        """The error that a page of HTML means."""
         what = f"Could not {doing}: a page of HTML came with status {status} where JSON should be."
         if 400 <= status < 500:
             return errors.UnexpectedAnswer(

@@ -109,7 +109,6 @@ class PlannedFile:
 
     @property
     def identifier(self) -> str:
-        """The service's name of it."""
         return self.record.identifier
 
     @property
@@ -119,7 +118,6 @@ class PlannedFile:
 
     @property
     def missing_bytes(self) -> int:
-        """About how many bytes are to be fetched."""
         return 0 if self.is_landed else max(0, self.size_bytes - self.there_bytes)
 
     @property
@@ -156,7 +154,6 @@ class SnapshotPlan:
 
     @property
     def identifier(self) -> str:
-        """The snapshot."""
         return self.snapshot.identifier
 
     @property
@@ -166,12 +163,10 @@ class SnapshotPlan:
 
     @property
     def missing(self) -> tuple[PlannedFile, ...]:
-        """The files that are to be fetched."""
         return tuple(file for file in self.files if not file.is_landed)
 
     @property
     def unit_count(self) -> int:
-        """Units of quota it costs."""
         return 0 if self.product is None else sum(file.unit_count for file in self.files)
 
     @property
@@ -181,12 +176,10 @@ class SnapshotPlan:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all files, about."""
         return sum(file.size_bytes for file in self.files)
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes to fetch, about."""
         return sum(file.missing_bytes for file in self.files)
 
     @property
@@ -196,7 +189,6 @@ class SnapshotPlan:
 
     @property
     def fits_quota(self) -> bool:
-        """The units that are left are enough to finish it."""
         return self.units_left is None or self.unit_count <= self.units_left
 
     @property
@@ -211,7 +203,6 @@ class SnapshotPlan:
 
     @property
     def sentence(self) -> str:
-        """The plan, its reason and its cost in a sentence."""
         return f"{_named((self,))}, because {self.reason}. {self.cost}."
 
     @property

@@ -7,30 +7,24 @@ A snapshot costs 1.5 s of processor time for each GB of archive, and less for it
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import dagster as dg
 import pyarrow.parquet as pq
 
 from assets import layers
 from assets.describe import markdown
+from assets.steps.hourly_run import HourlyRun
+from assets.steps.snapshot import ArchivedSnapshot
 from resources import files
-from resources.datasets import Family
+from resources.datasets import Dataset, Family
 from resources.errors import MirrorError
 from resources.formatting import counted, hour_text, markdown_text
-from resources.lake import drift_of
-from resources.warehouse import HourAudit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-
-    from assets.steps.hourly_run import HourlyRun
-    from assets.steps.snapshot import ArchivedSnapshot
-    from resources.datasets import Dataset
-    from resources.lake import Archive, ConvertedFile
-    from resources.warehouse import Comparison, SnapshotAudit, Warehouse
+from resources.lake import Archive, ConvertedFile, drift_of
+from resources.warehouse import Comparison, HourAudit, SnapshotAudit, Warehouse
 
 #: Findings that are named; the others are only counted.
 NAMED = 20

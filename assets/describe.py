@@ -7,9 +7,11 @@ them.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from pathlib import Path
+from typing import Any, Self
 
 import dagster as dg
 import pyarrow as pa
@@ -20,15 +22,8 @@ from resources.adapters import run_fields
 from resources.data_folder import advice
 from resources.errors import MirrorError, retryable, unavailable
 from resources.formatting import counted, hour_text, markdown_text, refusal, size_text
-from resources.lake import drift_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from resources.lake import ConvertedFile
-    from resources.tables import Table
-
+from resources.lake import ConvertedFile, drift_of
+from resources.tables import Table
 
 OWNERS = ("team:data-platform",)
 

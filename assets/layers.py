@@ -17,25 +17,21 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 import dagster as dg
 from pydantic import AwareDatetime, TypeAdapter
 
 from assets.describe import OWNERS, lake_metadata, table_metadata
 from resources import files
-from resources.datasets import LATE, RETENTION, Family, last_complete_hour
+from resources.datasets import LATE, RETENTION, Dataset, Family, last_complete_hour
 from resources.datasets.paths import hour_folders
 from resources.errors import MirrorError
 from resources.lake import conversion_version, list_version
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-    from pathlib import Path
-
-    from resources.datasets import Dataset
-    from resources.tables import Table
+from resources.tables import Table
 
 
 class RunTag:

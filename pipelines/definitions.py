@@ -12,8 +12,9 @@ from pipelines import gc_during_import
 # isort: split
 import functools
 import warnings
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 
@@ -27,15 +28,10 @@ from pipelines.report import page
 from resources import connection, datasets
 from resources import settings as settings_module
 from resources.adapters import build_resources
-from resources.datasets import Family
+from resources.datasets import Dataset, Family
 from resources.lake import Layout
 
 gc_during_import.done()
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from resources.datasets import Dataset
 
 
 @functools.lru_cache(maxsize=4)

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import dagster as dg
 
 from resources.adapters import KEYS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 _Called = TypeVar("_Called", bound="Callable[..., Any]")
 _Made = TypeVar("_Made")

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import duckdb
 from dotenv import dotenv_values
 
 from resources import settings
 from resources.settings.types import env_file
 from resources.warehouse import NotPublishedError, Warehouse
-
-if TYPE_CHECKING:
-    import duckdb
 
 
 def connect(data: str | Path | None = None) -> duckdb.DuckDBPyConnection:

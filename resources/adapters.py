@@ -10,28 +10,24 @@ notebook without Dagster; that is in the packages below.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar, get_args
+from typing import Any, ClassVar, get_args
 
 import dagster as dg
+from pydantic.fields import FieldInfo
 
 from resources import connection
+from resources.datasets import Dataset
 from resources.engine import Engine, LineReporter
+from resources.enterprise import EnterpriseClient, Service
 from resources.lake import Converter, Layout
 from resources.remote import SCHEME, RemoteCompactor, RemoteConverter, compactor
 from resources.settings import BODIES, Settings
 from resources.warehouse import Warehouse
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from contextlib import AbstractContextManager
-
-    from pydantic.fields import FieldInfo
-
-    from resources.datasets import Dataset
-    from resources.enterprise import EnterpriseClient, Service
 
 #: Pools, each for one run at a time (dagster.yaml): for fetching hours, for fetching snapshots, for compaction, and for
 #: the stream. A run holds its pool from its beginning to its end. Writing build.duckdb needs no pool: the warehouse has

@@ -19,18 +19,16 @@ import os
 import re
 import stat
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from resources import files
 from resources.errors import DiskFullError, MirrorError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from io import BufferedReader
 
 _log = logging.getLogger(__name__)
 

@@ -6,26 +6,24 @@ Shared by commands and by Dagster's resource. It does not import Dagster, which 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from resources import data_folder, files
+from resources import data_folder, files, sandbox
 from resources.datasets import named
 from resources.enterprise import EnterpriseClient, Limits, RetryPolicy, Service
 from resources.enterprise.errors import ServiceUnavailable
 from resources.errors import MirrorError
 from resources.formatting import listed, moment_text
+from resources.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from resources import sandbox
     from resources.lake import Layout
-    from resources.settings import Settings
 
     Kind = Literal["projects", "namespaces"]
 

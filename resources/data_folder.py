@@ -13,16 +13,14 @@ import json
 import os
 import shutil
 import time
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
 
 from pydantic import BaseModel, Field, TypeAdapter
 
 from resources import files
 from resources.errors import MirrorError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 #: For a new history of runs, tokens and locks, whatever a run fetches.
 ROOM_BYTES = 8_000_000

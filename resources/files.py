@@ -10,22 +10,20 @@ import contextlib
 import errno
 import fcntl
 import hashlib
+import io
 import itertools
 import logging
 import os
 import stat
 import time
 import unicodedata
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from resources.errors import MirrorError
-
-if TYPE_CHECKING:
-    import io
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)

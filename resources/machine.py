@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ROOT = Path("/")
 #: Mount point of the controllers of version 1 and of the one hierarchy of version 2; next to version 1, the latter is

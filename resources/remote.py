@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
 from importlib import metadata
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from resources import datasets, files
@@ -36,10 +38,6 @@ from resources.lake_files import COMPACTED
 from resources.tables import version_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
     from resources.engine.dask import Cluster
 
 #: Scheme by which WME_ENGINE names a cluster.

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Protocol
+from pathlib import Path
+from typing import Final, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from resources import files
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 
 class Storage(Protocol):

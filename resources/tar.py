@@ -9,15 +9,13 @@ from __future__ import annotations
 import hashlib
 import tarfile
 import zlib
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 from isal import isal_zlib
 
 from resources.formatting import legible
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 #: Extended headers and long names of one member, in all. A real one has a path of some hundred bytes.
 HEADER_BYTES_MAX = 1 << 20

@@ -10,27 +10,21 @@ from __future__ import annotations
 import os
 import shutil
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 from resources import datasets
+from resources.datasets import Dataset
+from resources.engine import Engine, Outcome
 from resources.engine.mapping import EngineError
 from resources.formatting import size_text
-from resources.lake import CompactionJob, DamagedFileError, DiskFull, LakeError, compact, sweep
+from resources.lake import Compaction, CompactionJob, DamagedFileError, DiskFull, LakeError, Layout, compact, sweep
 from resources.lake_files import COMPACTED
-from resources.warehouse import LakeFileError
+from resources.remote import RemoteCompactor
+from resources.warehouse import LakeFileError, Merge, Moved, Prepared, Warehouse
 from resources.warehouse.compaction.plan import FILE_BYTES, VersionMerge
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from resources.datasets import Dataset
-    from resources.engine import Engine, Outcome
-    from resources.lake import Compaction, Layout
-    from resources.remote import RemoteCompactor
-    from resources.warehouse import Merge, Moved, Prepared, Warehouse
 
 #: What the rows of a step may take in memory, whatever the machine has: an hour may be converted beside it. More is
 #: sorted in pieces.

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
 
+from resources.engine import Engine, Outcome
 from resources.engine.mapping import increments
 from resources.errors import MirrorError
-from resources.lake import ConversionError, LakeError, digest_of, find_conversion
+from resources.lake import (
+    Archive,
+    ConversionError,
+    ConvertedFile,
+    Converter,
+    LakeError,
+    Layout,
+    digest_of,
+    find_conversion,
+)
 from resources.lake.conversion import targets
 from resources.remote import RemoteConverter
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from resources.engine import Engine, Outcome
-    from resources.lake import Archive, ConvertedFile, Converter, Layout
 
 _log = logging.getLogger(__name__)
 

@@ -12,31 +12,24 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from assets.steps.converting import NotArchivedError
-from resources.enterprise import errors, read_listing
+from resources.datasets import Dataset
+from resources.engine import Engine, Outcome
+from resources.enterprise import Download, EnterpriseClient, Listing, errors, read_listing
+from resources.enterprise.models import Batch
 from resources.errors import MirrorError, ends_run, retryable
 from resources.formatting import counted, hour_text, listed, size_text
-from resources.lake import Archive
+from resources.lake import Archive, ConvertedFile, Layout
 from resources.tables import HourState
-from resources.warehouse import ConvertedFile, HourStatus
+from resources.warehouse import HourLoad, HourStatus, Warehouse
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from resources.datasets import Dataset
-    from resources.engine import Engine, Outcome
-    from resources.enterprise import Download, EnterpriseClient, Listing
-    from resources.enterprise.models import Batch
-    from resources.lake import ConvertedFile, Layout
-    from resources.warehouse import HourLoad, Warehouse
-
-    Place = tuple[str, int]
-    Scope = Sequence[Place]
+Place = tuple[str, int]
+Scope = Sequence[Place]
 
 #: Disk that a byte of archive takes in the end, itself included: the Parquet file is about as large as the archive, the
 #: warehouse and its published copy hold the narrow columns, which are a fraction of it.

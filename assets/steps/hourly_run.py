@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import dagster as dg
 
 from assets import layers
 from assets.describe import lake_metadata_of, markdown, sentence, sized
@@ -22,26 +26,17 @@ from assets.steps.hour import (
     state_of,
 )
 from resources import connection
-from resources.enterprise import errors
+from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+from resources.datasets import Dataset
+from resources.engine import Engine
+from resources.enterprise import EnterpriseClient, errors
 from resources.errors import MirrorError, ends_run, unavailable
 from resources.formatting import hour_text
-from resources.warehouse import HourStatus
+from resources.lake import ConvertedFile, Converter
+from resources.remote import RemoteConverter
+from resources.warehouse import HourLoad, HourStatus
 
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-    from datetime import datetime
-
-    import dagster as dg
-
-    from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
-    from resources.datasets import Dataset
-    from resources.engine import Engine
-    from resources.enterprise import EnterpriseClient
-    from resources.lake import ConvertedFile, Converter
-    from resources.remote import RemoteConverter
-    from resources.warehouse import HourLoad
-
-    Scope = Sequence[tuple[str, int]]
+Scope = Sequence[tuple[str, int]]
 
 _log = logging.getLogger(__name__)
 

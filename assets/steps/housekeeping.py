@@ -14,33 +14,26 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain, groupby
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from pydantic import AwareDatetime, TypeAdapter
 
 from assets.steps.snapshot import archived_sets
 from resources import datasets, files
 from resources.data_folder import removing
-from resources.datasets import Family, paths
+from resources.datasets import Dataset, Family, paths
 from resources.datasets.live import LIVE_CHANGES, files_of
 from resources.enterprise import read_listing
+from resources.lake import Layout
 from resources.lake.rejects import lines_file
-from resources.storage import LOCAL
+from resources.storage import LOCAL, Storage
 from resources.tables import REJECTS
-from resources.warehouse import WarehouseBusyError
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
-    from pathlib import Path
-
-    from resources.datasets import Dataset
-    from resources.lake import Layout
-    from resources.storage import Storage
-    from resources.warehouse import Ledger, Named, Warehouse
-    from resources.warehouse.read.ledger import LoadedFile
+from resources.warehouse import Ledger, Named, Warehouse, WarehouseBusyError
+from resources.warehouse.read.ledger import LoadedFile
 
 GRACE = timedelta(hours=24)
 #: How long events of a stream may lack a file of their hour, and some more.

@@ -14,9 +14,11 @@ import json
 import logging
 import secrets
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, NonNegativeInt, TypeAdapter
@@ -24,21 +26,16 @@ from pydantic import BaseModel, NonNegativeInt, TypeAdapter
 from assets.steps.converting import convert_archives
 from resources import files
 from resources.datasets import LOOKUPS
-from resources.enterprise import Filter, Query
+from resources.engine import Engine
+from resources.enterprise import EnterpriseClient, Filter, Query
 from resources.enterprise.errors import EnterpriseError, NotFound
 from resources.errors import MirrorError, ends_run
-from resources.lake import digest_of, journal
+from resources.lake import Converter, Layout, digest_of, journal
 from resources.lake.journal import Asked, Journals
+from resources.remote import RemoteConverter
 from resources.tables import Purpose
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-
-    from resources.engine import Engine
-    from resources.enterprise import EnterpriseClient
-    from resources.lake import Converter, Layout
-    from resources.remote import RemoteConverter
     from resources.warehouse import Warehouse
 
 _log = logging.getLogger(__name__)

@@ -7,40 +7,34 @@ one.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from assets.describe import sentence
 from assets.steps import hour as batches
 from assets.steps import lookup
 from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import attempts
+from assets.steps.snapshot import ArchivedSnapshot
 from resources import datasets, files
-from resources.datasets import LOOKUPS, Family
+from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
+from resources.datasets import LOOKUPS, Dataset, Family
 from resources.datasets.paths import hour_folder, hour_folders
+from resources.engine import Engine, Outcome
 from resources.enterprise import read_listing
 from resources.errors import MirrorError, ends_run
 from resources.formatting import counted, hour_text
-from resources.lake import convert_list
-from resources.warehouse import KEEP_REPLACED
+from resources.lake import ConvertedFile, Layout, convert_list
+from resources.warehouse import KEEP_REPLACED, Warehouse
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
-    from datetime import datetime
-
-    from assets.steps.snapshot import ArchivedSnapshot
-    from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource
-    from resources.datasets import Dataset
-    from resources.engine import Engine, Outcome
-    from resources.lake import ConvertedFile, Layout
-    from resources.warehouse import Warehouse
-
-    #: An hour or a snapshot of a dataset.
-    Part = tuple[Dataset, datetime | str]
-    Only = Mapping[Part, AbstractSet[tuple[str, int]]]
+#: An hour or a snapshot of a dataset.
+Part = tuple[Dataset, datetime | str]
+Only = Mapping[Part, AbstractSet[tuple[str, int]]]
 
 _log = logging.getLogger(__name__)
 

@@ -10,32 +10,27 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from assets.describe import sentence
 from assets.steps import hour as batches
 from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import NotArchivedError, convert_archives
 from resources import files
-from resources.datasets import Family, named
+from resources.adapters import EngineResource, LakeResource, WarehouseResource
+from resources.datasets import Dataset, Family, named
+from resources.engine import Engine
 from resources.errors import MirrorError, ends_run
 from resources.files import set_aside
 from resources.formatting import counted, hour_text, listed
-from resources.lake import journal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from resources.adapters import EngineResource, LakeResource, WarehouseResource
-    from resources.datasets import Dataset
-    from resources.engine import Engine
-    from resources.lake import Archive, ConvertedFile, Converter, Layout
-    from resources.remote import RemoteConverter
-    from resources.warehouse import FaultyFile, Part, Warehouse
+from resources.lake import Archive, ConvertedFile, Converter, Layout, journal
+from resources.remote import RemoteConverter
+from resources.warehouse import FaultyFile, Part, Warehouse
 
 _log = logging.getLogger(__name__)
 #: Hours, and versions of snapshots, that one run makes again, so that a publication never waits for a month of them.

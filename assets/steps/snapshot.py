@@ -10,27 +10,29 @@ Source: the service's snapshot endpoints, for articles /v2/snapshots and below.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from pathlib import Path
 
 from assets.steps.converting import NotArchivedError, known_conversions
-from resources.enterprise import FetchOptions, SnapshotOptions, read_sets
-from resources.lake import SnapshotArchive
-from resources.warehouse import ConvertedFile, Snapshot
+from resources.datasets import Dataset
+from resources.engine import Engine
+from resources.enterprise import (
+    Download,
+    EnterpriseClient,
+    FetchOptions,
+    Listing,
+    SnapshotOptions,
+    SnapshotPlan,
+    SnapshotSet,
+    read_sets,
+)
+from resources.enterprise.models import Snapshot as SnapshotRecord
+from resources.lake import ConvertedFile, Layout, SnapshotArchive
+from resources.warehouse import Snapshot, SnapshotLoad, Warehouse
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from datetime import datetime
-    from pathlib import Path
-
-    from resources.datasets import Dataset
-    from resources.engine import Engine
-    from resources.enterprise import Download, EnterpriseClient, Listing, SnapshotPlan, SnapshotSet
-    from resources.enterprise.models import Snapshot as SnapshotRecord
-    from resources.lake import ConvertedFile, Layout
-    from resources.warehouse import SnapshotLoad, Warehouse
-
-    Scope = Sequence[tuple[str, int]]
+Scope = Sequence[tuple[str, int]]
 
 #: Disk that a byte of archive takes in the end, itself included: the Parquet files are about as large as the archives,
 #: and DuckDB holds the narrow columns of the pages twice, in what is built and in what is published.

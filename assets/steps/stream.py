@@ -13,23 +13,21 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from resources import files
 from resources.datasets import RETENTION
-from resources.datasets.live import Run
+from resources.datasets.live import Run, Step
 from resources.errors import MirrorError
 from resources.formatting import counted, hour_text, moment_text
 from resources.tables import COVERED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
-    from pathlib import Path
-
-    from resources.datasets.live import Step
     from resources.enterprise import EnterpriseClient, StreamOptions
     from resources.lake.live import LiveLake
     from resources.warehouse import Warehouse

@@ -13,31 +13,26 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final, NamedTuple
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import dagster as dg
 
 from assets.layers import HOUR, RunTag, hour_of, keys, recent_hours
 from pipelines.embedding import prefix_of
 from resources import connection
-from resources.datasets import ARTICLE_CHANGES, RETENTION
-from resources.enterprise import read_listing
+from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+from resources.datasets import ARTICLE_CHANGES, RETENTION, Dataset
+from resources.enterprise import EnterpriseClient, read_listing
 from resources.enterprise.data_api import UNCOUNTED
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed
 from resources.formatting import counted, moment_text
+from resources.lake import Layout
 from resources.tables import RECHECKS, HourState
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
-    from pathlib import Path
-
-    from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
-    from resources.datasets import Dataset
-    from resources.enterprise import EnterpriseClient
-    from resources.lake import Layout
-    from resources.warehouse import CoverageRow
+from resources.warehouse import CoverageRow
 
 #: Hours of one run at the most: the two days of an outage are three runs.
 SPAN: Final = 16

@@ -14,7 +14,9 @@ import subprocess
 import threading
 import urllib.error
 import urllib.request
+from collections.abc import Iterable
 from contextlib import suppress
+from datetime import datetime
 from http import HTTPStatus
 from http.client import HTTPException
 from typing import TYPE_CHECKING, Any, Final
@@ -22,16 +24,11 @@ from typing import TYPE_CHECKING, Any, Final
 from resources.enterprise.errors import Redactor
 from resources.errors import MirrorError
 from resources.formatting import legible, moment_text
-from resources.settings import PROJECT
+from resources.settings import PROJECT, Settings
 from resources.settings.types import is_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import datetime
-
     import dagster as dg
-
-    from resources.settings import Settings
 
 #: For one delivery. Dagster gives a look of a sensor a minute, which may be about five runs.
 SECONDS: Final = 8.0

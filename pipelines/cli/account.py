@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple
+from datetime import datetime
+from typing import Any, NamedTuple
 
 import click
 
 from pipelines.cli import Group, terminal
 from resources import connection
+from resources.enterprise import EnterpriseClient, TokenStatus
 from resources.enterprise.errors import DiskFull, StateError
+from resources.enterprise.models import User
 from resources.settings import read as read_settings
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from resources.enterprise import EnterpriseClient, TokenStatus
-    from resources.enterprise.models import User
 
 _DONE = "The new password is set. Stored tokens stay valid. Update WME_PASSWORD."
 #: Characters of a line that is read; the service takes 2,048 of a code and 256 of a password.

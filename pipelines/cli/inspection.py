@@ -11,7 +11,7 @@ import sys
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -19,11 +19,8 @@ from pipelines.cli import terminal
 from pipelines.cli.terminal import HOUR, hours_option
 from resources.errors import clause
 from resources.formatting import counted, size_text, value_text
+from resources.settings import Settings, read_data
 from resources.settings import read as read_settings
-from resources.settings import read_data
-
-if TYPE_CHECKING:
-    from resources.settings import Settings
 
 
 @click.command()

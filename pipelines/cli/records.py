@@ -9,28 +9,23 @@ import functools
 import json
 import math
 import sys
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from pipelines.cli import terminal
 from pipelines.cli.terminal import FILE, HOUR, PROJECT, DatasetName, dataset_option
 from resources import connection, datasets
-from resources.datasets import ARTICLE_CHANGES, Family
-from resources.enterprise import endpoints
+from resources.datasets import ARTICLE_CHANGES, Dataset, Family
+from resources.enterprise import EnterpriseClient, Listing, Query, endpoints
+from resources.enterprise.models import Record
 from resources.enterprise.query import Kind
 from resources.formatting import moment_text, value_text
 from resources.settings import read as read_settings
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from resources.datasets import Dataset
-    from resources.enterprise import EnterpriseClient, Listing, Query
-    from resources.enterprise.models import Record
-
-    Command = Callable[..., None]
+Command = Callable[..., None]
 
 #: Characters of a text, members of an array, and lines of a record that are shown to people.
 _LONGEST_TEXT, _MOST_MEMBERS, _MOST_LINES = 300, 6, 200

@@ -5,6 +5,7 @@ The work is in `pipelines/operations/run.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,19 +15,16 @@ import click
 from pipelines.cli import terminal
 from pipelines.cli.terminal import HOUR, DatasetName, quiet_option
 from resources import connection, datasets
-from resources.datasets import Family
+from resources.datasets import Dataset, Family
+from resources.enterprise import EnterpriseClient
 from resources.formatting import counted, size_text
+from resources.settings import Settings
 from resources.settings import read as read_settings
+from resources.warehouse import Warehouse
+from resources.warehouse.records import SummaryRow
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pipelines.operations.run import RunReport
-    from resources.datasets import Dataset
-    from resources.enterprise import EnterpriseClient
-    from resources.settings import Settings
-    from resources.warehouse import Warehouse
-    from resources.warehouse.records import SummaryRow
 
 
 #: The service keeps an hour for two days.

@@ -5,32 +5,28 @@ The work is in `pipelines/operations/snapshots.py`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from pipelines.cli import Group, terminal
 from pipelines.cli.records import answered, path_of
 from pipelines.cli.terminal import CHUNK, SNAPSHOT, dataset_option
 from resources import connection
-from resources.datasets import SNAPSHOT_ARTICLES, Family
+from resources.datasets import SNAPSHOT_ARTICLES, Dataset, Family
 from resources.datasets.paths import short
-from resources.enterprise import SnapshotOptions
+from resources.enterprise import EnterpriseClient, Listing, Query, SnapshotOptions
+from resources.enterprise.models import Record
 from resources.enterprise.query import Kind
 from resources.formatting import counted, refusal, size_text
 from resources.settings import read as read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from pydantic.fields import FieldInfo
-
     from pipelines.operations.snapshots import CombinedPlan
-    from resources.datasets import Dataset
-    from resources.enterprise import EnterpriseClient, Listing, Query
-    from resources.enterprise.models import Record
 
 
 _dataset = dataset_option(Family.SNAPSHOT, SNAPSHOT_ARTICLES)

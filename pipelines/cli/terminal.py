@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from decimal import Decimal
@@ -15,25 +16,19 @@ import click
 from pydantic import TypeAdapter
 from rich.cells import cell_len
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from resources import datasets
-from resources.engine import LineReporter
+from resources.datasets import Dataset, Family
+from resources.engine import LineReporter, Reporter, Task
 from resources.formatting import amount_text, printable, value_text
-from resources.settings import ENV_FILE, SettingsError, read_data
+from resources.settings import ENV_FILE, Settings, SettingsError, read_data
 from resources.settings import read as read_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from rich.progress import TaskID
-
     from resources.adapters import ConfiguredEngine
-    from resources.datasets import Dataset, Family
-    from resources.engine import Reporter, Task
-    from resources.settings import Settings
 
 
 class _Console(Console):

@@ -16,10 +16,11 @@ import contextlib
 import os
 import shutil
 import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from resources import backup as store
@@ -27,15 +28,10 @@ from resources import files
 from resources.backup import SUMS, UNFINISHED, Backup, BackupError, Listing, Source, completed, link, walk
 from resources.data_folder import copying, origin_of
 from resources.datasets.paths import ARCHIVE
+from resources.engine import Reporter
 from resources.formatting import counted, listed, size_text
 from resources.lake import Layout
 from resources.warehouse import Warehouse, named_in
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Callable, Iterable, Iterator
-
-    from resources.engine import Reporter
 
 BUILD = "warehouse/build.duckdb"
 #: Which service, and the spent part of the day's lookups. Tokens are secrets; other state is about files not copied.

@@ -8,26 +8,20 @@ listings of hours that other projects have, accounts, Dagster's history of runs.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from pathlib import Path
 
 from pipelines.process import instance as instances
 from resources import datasets
 from resources.data_folder import BackupUnderWayError, facts_of, removing
-from resources.datasets import Family
+from resources.datasets import Dataset, Family
 from resources.datasets.paths import hour_folders
 from resources.lake import Layout
-from resources.settings import SettingsError
+from resources.settings import Settings, SettingsError
 from resources.warehouse import Warehouse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from datetime import datetime
-    from pathlib import Path
-
-    from resources.datasets import Dataset
-    from resources.settings import Settings
 
 
 @dataclass(frozen=True)

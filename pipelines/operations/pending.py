@@ -5,9 +5,10 @@ Nothing is written here, so a dry run uses the same functions.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from assets.layers import HOUR, recent_hours
 from assets.steps import hour as batches
@@ -15,19 +16,13 @@ from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import NotArchivedError
 from pipelines.automation.discovery import DONE, due_again
 from resources import datasets
-from resources.datasets import Family
+from resources.adapters import EnterpriseResource
+from resources.datasets import Dataset, Family
+from resources.enterprise import EnterpriseClient, SnapshotPlan
 from resources.errors import MirrorError
+from resources.lake import Layout
 from resources.tables import HourState
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from pathlib import Path
-
-    from resources.adapters import EnterpriseResource
-    from resources.datasets import Dataset
-    from resources.enterprise import EnterpriseClient, SnapshotPlan
-    from resources.lake import Layout
-    from resources.warehouse import Warehouse
+from resources.warehouse import Warehouse
 
 #: The lists change rarely and the service asks to keep them.
 REFERENCE_AGE = timedelta(days=1)

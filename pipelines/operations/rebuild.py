@@ -13,33 +13,26 @@ from __future__ import annotations
 import base64
 import json
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from assets.published import fill_coverage
-from assets.steps.rebuilding import kept_versions, load_archived
+from assets.steps.rebuilding import Only, Part, Rebuilt, kept_versions, load_archived
 from resources import machine, storage
 from resources.adapters import build_resources
 from resources.data_folder import facts_of
 from resources.datasets import Family, datasets, named
 from resources.datasets.paths import ARCHIVE, DIGITS, with_bodies
 from resources.engine import Engine
+from resources.engine.mapping import Reporter
 from resources.errors import clause
 from resources.formatting import counted, hour_text, listed
-from resources.lake import Archive, SnapshotArchive, digest_of
+from resources.lake import Archive, Layout, SnapshotArchive, digest_of
 from resources.lake.rejects import whole_line
-from resources.warehouse import Warehouse
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from assets.steps.rebuilding import Only, Part, Rebuilt
-    from resources.engine.mapping import Reporter
-    from resources.lake import Layout
-    from resources.settings import Settings
-    from resources.warehouse import QueryResult
-
+from resources.settings import Settings
+from resources.warehouse import QueryResult, Warehouse
 
 _FILES = """
 SELECT lake_path FROM loads WHERE compaction_id IS NULL

@@ -6,9 +6,9 @@ import contextlib
 import json
 import os
 import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pipelines.operations.backup import BUILD, is_known
 from pipelines.process.instance import FOLDER, TEMPLATE, WORKSPACE
@@ -16,13 +16,9 @@ from resources import backup as store
 from resources import files
 from resources.backup import Backup, BackupError, Source
 from resources.data_folder import facts_of
+from resources.engine import Reporter
 from resources.formatting import size_text
 from resources.warehouse import Warehouse, WarehouseDamagedError, named_in, remove_code
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from resources.engine import Reporter
 
 #: In the data folder while a backup is restored: the MD5 of the backup's list, so that the same restore can continue.
 _NOTE = "restoring.json"

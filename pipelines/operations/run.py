@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 
@@ -27,21 +28,14 @@ from pipelines.operations import pending
 from pipelines.process import instance as instances
 from pipelines.process import processes
 from resources import datasets
-from resources.adapters import build_resources
-from resources.datasets import ARTICLE_CHANGES, Family, last_complete_hour
+from resources.adapters import EnterpriseResource, build_resources
+from resources.datasets import ARTICLE_CHANGES, Dataset, Family, last_complete_hour
+from resources.enterprise import EnterpriseClient
 from resources.enterprise.errors import EnterpriseError, NotPublishedYet, UnreachableError
 from resources.formatting import counted, hour_text
 from resources.lake import Layout
-from resources.settings import SettingsError
+from resources.settings import Settings, SettingsError
 from resources.warehouse import WarehouseBusyError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from resources.adapters import EnterpriseResource
-    from resources.datasets import Dataset
-    from resources.enterprise import EnterpriseClient
-    from resources.settings import Settings
 
 gc_during_import.keep()
 

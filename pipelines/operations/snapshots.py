@@ -4,25 +4,27 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from assets.steps import snapshot as snapshot_sets
 from resources import connection
-from resources.datasets import SNAPSHOT_ARTICLES
-from resources.engine import Engine
-from resources.enterprise import SnapshotPlan, check_together, errors, superseded
+from resources.datasets import SNAPSHOT_ARTICLES, Dataset
+from resources.engine import Engine, Reporter
+from resources.enterprise import (
+    Download,
+    EnterpriseClient,
+    FetchOptions,
+    SnapshotPlan,
+    check_together,
+    errors,
+    superseded,
+)
+from resources.enterprise.models import Snapshot
 from resources.lake import Layout
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from resources.datasets import Dataset
-    from resources.engine import Reporter
-    from resources.enterprise import Download, EnterpriseClient, FetchOptions
-    from resources.enterprise.models import Snapshot
-    from resources.settings import Settings
+from resources.settings import Settings
 
 _IDENTIFIER = re.compile(r"(\w+)_namespace_(\d+)")
 

@@ -19,15 +19,13 @@ As a program, `python -m pipelines.process.dagster_internals` is `dagster dev` w
 
 from __future__ import annotations
 
+import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 from pipelines.process import supervisor
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
 
 _GUARDED = "pipelines.process.webserver"
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dagster as dg
 from filelock import FileLock
@@ -18,9 +19,6 @@ from resources.adapters import POOLS
 from resources.data_folder import ready, ui_lock
 from resources.errors import MirrorError, clause
 from resources.settings import ENV_FILE, PROJECT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 #: Longest settings of an instance, in bytes.
 _SETTINGS_BYTES = 1 << 20

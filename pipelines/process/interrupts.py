@@ -16,11 +16,9 @@ import os
 import signal
 import termios
 import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+from typing import Any
 
 SENTENCE = "Stopped. What was committed stays; run the same command again to go on."
 #: For tidying, by default.

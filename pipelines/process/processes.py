@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import time
 import uuid
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import dagster as dg
 from filelock import FileLock, Timeout
@@ -20,10 +21,6 @@ from filelock import FileLock, Timeout
 from assets.layers import RunTag
 from pipelines.process import interrupts
 from resources import files
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 #: The lock of the run's process, by name; and the run that said so, because a run that is tried again inherits its
 #: tags. Dagster's UI does not show tags with this prefix, which would be on every run of its list.

@@ -10,21 +10,17 @@ Options are those of `dagster-webserver`.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import HTMLResponse, PlainTextResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pipelines.process import dagster_internals
 from resources import data_folder, settings
 from resources.settings.types import host as host_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from starlette.responses import Response
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 #: Names of this machine, with any port: a port of it may be forwarded.
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})

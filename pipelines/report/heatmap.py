@@ -6,18 +6,14 @@ the shades of how much an hour held.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from rich.text import Text
 
 from resources.tables import HourState
-from resources.warehouse.read.coverage import OUTSIDE, UNKNOWN
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from resources.warehouse.read.coverage import Cell, Place
+from resources.warehouse.read.coverage import OUTSIDE, UNKNOWN, Cell, Place
 
 #: Cells in a line at most, also where there is no terminal to fit, and at least, however narrow it is.
 _MOST_CELLS: Final = 72

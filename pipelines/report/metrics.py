@@ -5,6 +5,7 @@ Places (a dataset's project and namespace) are labels, hours and titles never ar
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,8 +15,6 @@ from resources.tables import NO_SNAPSHOT, HourState
 from resources.warehouse.read.coverage import gap_hours
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pipelines.report.status import Status
 
 _PREFIX: Final = "wme"

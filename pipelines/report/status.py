@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from pydantic import TypeAdapter
 
@@ -17,16 +19,11 @@ from resources.errors import MirrorError
 from resources.formatting import counted, hour_text, listed, size_text, value_text
 from resources.lake import Archive, Converter, Layout, drift_of, find_conversion
 from resources.remote import SCHEME, RemoteConverter
+from resources.settings import Settings
 from resources.tables import HourState
 from resources.warehouse import Publication, Warehouse, named, next_text
 from resources.warehouse.read import coverage as coverage_
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from resources.settings import Settings
-    from resources.warehouse.read.reading import Reader
+from resources.warehouse.read.reading import Reader
 
 #: Hours that are looked at one by one, unless asked otherwise: those that the service keeps.
 HOURS = coverage_.WATCHED

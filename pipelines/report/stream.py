@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from assets.steps.stream import is_kept
 from resources.datasets import RETENTION
-from resources.datasets.live import LIVE_CHANGES, files_of, step_of
+from resources.datasets.live import LIVE_CHANGES, Run, Step, files_of, step_of
 from resources.errors import clause
 from resources.formatting import counted, moment_text
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from pathlib import Path
-
-    from resources.datasets.live import Run, Step
 
 #: A stream that nobody has read for so long needs attention; a run may end before the next one begins.
 _PAUSE = timedelta(minutes=10)

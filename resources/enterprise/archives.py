@@ -13,33 +13,28 @@ import gzip
 import io
 import json
 import os
-from contextlib import closing, nullcontext
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
+from datetime import datetime
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NoReturn, cast
+from typing import Any, BinaryIO, Final, NoReturn, cast
 
 from pydantic import TypeAdapter, ValidationError
 
 from resources import files
 from resources.enterprise import endpoints, errors, models
+from resources.enterprise.data_api import DataApi
+from resources.enterprise.download.downloader import Downloader
+from resources.enterprise.download.object_reader import Progress, Source
+from resources.enterprise.endpoints import Endpoint
 from resources.enterprise.errors import IntegrityError
 from resources.enterprise.http.answers import etag_in, moment_in, number_in
 from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import shape_problem
 from resources.formatting import counted
-from resources.tar import RECORDS, Contents, TarStream, members
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
-    from contextlib import AbstractContextManager
-    from datetime import datetime
-    from os import PathLike
-
-    from resources.enterprise.data_api import DataApi
-    from resources.enterprise.download.downloader import Downloader
-    from resources.enterprise.download.object_reader import Progress, Source
-    from resources.enterprise.endpoints import Endpoint
-    from resources.tar import Member
+from resources.tar import RECORDS, Contents, Member, TarStream, members
 
 #: The longest record that is read, where nobody says otherwise.
 RECORD_BYTES_MAX: Final = 256 << 20

@@ -6,41 +6,33 @@ Source: the service's reference for metadata, realtime batches, snapshots, on-de
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Self
+from types import TracebackType
+from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, TypeAdapter
 
-from resources.datasets import ARTICLE_CHANGES, LOOKUPS, RETENTION
+from resources.datasets import ARTICLE_CHANGES, LOOKUPS, RETENTION, Dataset
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.account.authenticator import Authenticator
 from resources.enterprise.account.token_store import TokenStore
 from resources.enterprise.archives import ServiceFiles
 from resources.enterprise.data_api import DataApi, Lists
-from resources.enterprise.download.downloader import Downloader
-from resources.enterprise.download.object_reader import Ranges
+from resources.enterprise.download.downloader import Download, Downloader
+from resources.enterprise.download.object_reader import Progress, Ranges, Source
+from resources.enterprise.endpoints import Service
 from resources.enterprise.errors import Redactor
 from resources.enterprise.http.answers import ServiceClock
 from resources.enterprise.http.bounds import Limits, RetryPolicy
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import guarded
-from resources.enterprise.listing import list_of
-from resources.enterprise.query import UNPAIRED, Kind
+from resources.enterprise.listing import Listing, list_of
+from resources.enterprise.query import UNPAIRED, Kind, Query
 from resources.enterprise.snapshot.planner import Snapshots
 from resources.enterprise.stream import Positions, Stream, StreamOptions
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import TracebackType
-
-    from resources.datasets import Dataset
-    from resources.enterprise.download.downloader import Download
-    from resources.enterprise.download.object_reader import Progress, Source
-    from resources.enterprise.endpoints import Service
-    from resources.enterprise.listing import Listing
-    from resources.enterprise.query import Query
-    from resources.files import StrPath
+from resources.files import StrPath
 
 
 def utc_now() -> datetime:

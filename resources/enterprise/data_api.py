@@ -10,32 +10,25 @@ import logging
 import math
 import threading
 import time
-from datetime import UTC
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from pydantic import TypeAdapter
 
 from resources.enterprise import endpoints, errors, models
-from resources.enterprise.download.archived import land_listing
+from resources.enterprise.account.authenticator import Authenticator
+from resources.enterprise.download.archived import Sidecar, land_listing
 from resources.enterprise.download.object_reader import Source
-from resources.enterprise.endpoints import is_web_address
+from resources.enterprise.endpoints import Service, is_web_address
 from resources.enterprise.http.answers import Answer, BrokenAnswer
+from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import UNKNOWN, Listing, list_of, report, sorted_out
-from resources.enterprise.query import Kind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from datetime import datetime
-
-    from resources.enterprise.account.authenticator import Authenticator
-    from resources.enterprise.download.archived import Sidecar
-    from resources.enterprise.endpoints import Service
-    from resources.enterprise.http.transport import Transport
-    from resources.enterprise.query import Query
-    from resources.files import StrPath
+from resources.enterprise.query import Kind, Query
+from resources.files import StrPath
 
 #: Requests a second after the first refusal, where no rate is known; the fewest there ever are; and what counts as any
 #: number.

@@ -14,16 +14,12 @@ import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 from urllib.parse import quote, urlsplit
 
-from resources.datasets import LOOKUPS, Family, datasets
+from resources.datasets import LOOKUPS, Dataset, Family, datasets
 from resources.enterprise.errors import InvalidRequest
 from resources.enterprise.query import UNPAIRED, Kind
-
-if TYPE_CHECKING:
-    from resources.datasets import Dataset
-
 
 AUTH_URL = "https://auth.enterprise.wikimedia.com"
 BASE_URL = "https://api.enterprise.wikimedia.com"

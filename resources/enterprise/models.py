@@ -13,17 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import pyarrow as pa
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, create_model
 
+from resources.datasets import Dataset
 from resources.formatting import legible
-from resources.tables import TIMESTAMP
-
-if TYPE_CHECKING:
-    from resources.datasets import Dataset
-    from resources.tables import Column
+from resources.tables import TIMESTAMP, Column
 
 #: The service has 3,600 files in its longest list; a list of megabytes made of tiny records would be gigabytes here.
 LONGEST_LIST = 50_000

@@ -12,26 +12,20 @@ import logging
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Self
+from types import TracebackType
+from typing import Any, Final, Self
 
 from resources.enterprise import errors
+from resources.enterprise.account.authenticator import Authenticator
+from resources.enterprise.endpoints import Service
 from resources.enterprise.errors import InvalidRequest
-from resources.enterprise.query import Kind
-from resources.enterprise.stream_connection import Connection, Inbox, listen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from types import TracebackType
-
-    from resources.enterprise.account.authenticator import Authenticator
-    from resources.enterprise.endpoints import Service
-    from resources.enterprise.http.bounds import CancellableDeadline
-    from resources.enterprise.http.transport import Transport
-    from resources.enterprise.query import Query
-    from resources.enterprise.stream_connection import Block
-
+from resources.enterprise.http.bounds import CancellableDeadline
+from resources.enterprise.http.transport import Transport
+from resources.enterprise.query import Kind, Query
+from resources.enterprise.stream_connection import Block, Connection, Inbox, listen
 
 PARTITIONS: Final = 50
 #: The largest offset that can be one: every whole number up to it is exact in all JSON.

@@ -12,20 +12,16 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from resources.enterprise import errors
 from resources.enterprise.errors import UnexpectedAnswer
 from resources.enterprise.http.answers import Answer, read_body
 from resources.enterprise.http.bounds import CancellableDeadline
+from resources.enterprise.http.transport import Auth, Transport
 from resources.enterprise.http.workarounds import LIBRARY_ERRORS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    from resources.enterprise.http.transport import Auth, Transport
-
 
 #: A line of so many times the longest is taken for one without an end.
 _NO_END: Final = 16

@@ -6,23 +6,20 @@ What draws and fills it takes a while to import: only who makes a page does.
 from __future__ import annotations
 
 import time
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pipelines.report import status as statuses
 from resources import files
 from resources.errors import MirrorError
+from resources.files import StrPath
 from resources.formatting import counted, hour_text, listed, moment_text
 from resources.lake import Layout
+from resources.settings import Settings
 from resources.warehouse import Warehouse
-
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Sequence
-
-    from resources.files import StrPath
-    from resources.settings import Settings
-    from resources.warehouse.read.coverage import Gap
+from resources.warehouse.read.coverage import Gap
 
 #: Sentences about gaps that are shown, and about all else; facts of one name; characters of a fact.
 _GAPS, _SHOWN, _FACTS, _LONGEST = 10, 20, 5, 300

@@ -6,25 +6,21 @@ instead of hours.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pipelines.report.page import figures, queries
+from pipelines.report.status import Status
 from resources.datasets import ARTICLE_CHANGES
 from resources.formatting import counted, hour_text, moment_text, size_text, value_text
 from resources.tables import HourState
 from resources.warehouse.database.sql import filled, statement
-from resources.warehouse.read.coverage import OUTSIDE, gap_hours
-
-if TYPE_CHECKING:
-    from collections import Counter
-    from collections.abc import Iterator, Sequence
-
-    from pipelines.report.status import Status
-    from resources.warehouse.read.coverage import Place
-    from resources.warehouse.read.reading import Reader
+from resources.warehouse.read.coverage import OUTSIDE, Place, gap_hours
+from resources.warehouse.read.reading import Reader
 
 _HOUR, _DAY, _WEEK = timedelta(hours=1), timedelta(days=1), timedelta(days=7)
 #: DuckDB's time_bucket counts from there, a Monday.

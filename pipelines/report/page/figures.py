@@ -6,15 +6,13 @@ Text stays text and takes the reader's own font. Names that come from data are o
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import vl_convert
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from datetime import datetime
 
 #: A picture is as wide as a phone, and a card hardly wider, so letters are about as large as text.
 _WIDTH: Final = 360

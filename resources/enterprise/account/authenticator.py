@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import requests
 from requests.auth import AuthBase
 
 from resources.enterprise import errors
@@ -26,19 +28,12 @@ from resources.enterprise.account.operations import (
     weakness,
 )
 from resources.enterprise.account.token_store import REFRESH_USES, Tokens, TokenStatus, TokenStore
-from resources.enterprise.endpoints import origin
+from resources.enterprise.endpoints import Service, origin
 from resources.enterprise.http.answers import read_body
 from resources.enterprise.http.bounds import restart
+from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import guarded, send_again
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    import requests
-
-    from resources.enterprise.endpoints import Service
-    from resources.enterprise.http.transport import Transport
-    from resources.enterprise.models import Quota, User
+from resources.enterprise.models import Quota, User
 
 _log = logging.getLogger(__name__)
 

@@ -8,19 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, TypeAdapter
+from requests import PreparedRequest
 
 from resources.enterprise import endpoints, errors
 from resources.enterprise.account.token_store import LONGEST_TOKEN, REFRESH_LIFE, Token
+from resources.enterprise.http.answers import Answer
+from resources.enterprise.http.transport import Transport
 from resources.enterprise.models import User
-
-if TYPE_CHECKING:
-    from requests import PreparedRequest
-
-    from resources.enterprise.http.answers import Answer
-    from resources.enterprise.http.transport import Transport
 
 NEW_PASSWORD_CHALLENGE = "NEW_PASSWORD_REQUIRED"  # noqa: S105  a challenge's name
 

@@ -13,9 +13,11 @@ import contextlib
 import errno
 import json
 import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeInt, TypeAdapter
@@ -24,10 +26,6 @@ from resources import files
 from resources.enterprise.errors import DiskFull, StateBusy, StateError
 from resources.enterprise.models import in_range
 from resources.formatting import counted, moment_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")

@@ -9,24 +9,20 @@ Source: the service's description of snapshot, chunk and batch records (`version
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NoReturn
+from datetime import datetime
+from pathlib import Path
+from typing import NoReturn
 
 from resources import files
 from resources.datasets.paths import short
 from resources.enterprise import errors
 from resources.enterprise.download.archived import Sidecar, is_landed
-from resources.enterprise.download.object_reader import ChangedError, OversizeError
+from resources.enterprise.download.object_reader import ChangedError, OversizeError, Progress, Ranges, Source
 from resources.enterprise.download.partial_file import Part
 from resources.enterprise.download.transfer import SequentialTransfer, Transfer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from datetime import datetime
-    from pathlib import Path
-
-    from resources.enterprise.download.object_reader import Progress, Ranges, Source
-    from resources.enterprise.http.transport import Transport
+from resources.enterprise.http.transport import Transport
 
 _log = logging.getLogger(__name__)
 

@@ -14,20 +14,17 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, NoReturn
+from typing import ClassVar, NamedTuple, NoReturn
 
+import requests
 import urllib3
 
 from resources.enterprise import errors
+from resources.enterprise.download.partial_file import ObjectState, Segment
 from resources.enterprise.http.answers import BrokenAnswer, NoConnection, etag_in, number_in
 from resources.enterprise.http.bounds import CancellableDeadline, TooSlowError
+from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import stems_from
-
-if TYPE_CHECKING:
-    import requests
-
-    from resources.enterprise.download.partial_file import ObjectState, Segment
-    from resources.enterprise.http.transport import Transport
 
 #: Hears how many bytes came since it was called last: each byte of a file once, whatever is fetched again.
 Progress = Callable[[int], None]

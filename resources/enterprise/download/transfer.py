@@ -10,8 +10,9 @@ import errno
 import logging
 import shutil
 import threading
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from resources import files
 from resources.enterprise import errors
@@ -21,16 +22,13 @@ from resources.enterprise.download.object_reader import (
     Opened,
     OversizeError,
     RangeIgnoredError,
+    Ranges,
+    Source,
     content_range,
 )
 from resources.enterprise.download.partial_file import ObjectState, Part, Segment, divide
 from resources.enterprise.http.answers import etag_in, number_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from resources.enterprise.download.object_reader import Ranges, Source
-    from resources.enterprise.http.transport import Transport
+from resources.enterprise.http.transport import Transport
 
 _log = logging.getLogger(__name__)
 

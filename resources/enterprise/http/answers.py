@@ -9,22 +9,18 @@ import json
 import logging
 import math
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+import requests
 from urllib3.util.retry import Retry
 
 from resources.enterprise import errors
+from resources.enterprise.http.bounds import Limits
 from resources.formatting import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    import requests
-
-    from resources.enterprise.http.bounds import Limits
 
 _STEP_BYTES: Final = 1 << 16
 #: Characters of a text that is taken for a message, such as `Jwt is expired`.

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import metadata
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import requests
@@ -27,10 +27,13 @@ from urllib3.exceptions import (
 from urllib3.util.retry import Retry
 
 from resources.enterprise import errors
+from resources.enterprise.endpoints import Service
+from resources.enterprise.errors import Redactor
 from resources.enterprise.http.answers import (
     Answer,
     BrokenAnswer,
     NoConnection,
+    ServiceClock,
     TooLongError,
     limit_of,
     read_body,
@@ -58,13 +61,6 @@ from resources.enterprise.http.workarounds import (
 )
 from resources.enterprise.listing import shape_problem
 from resources.formatting import legible
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from resources.enterprise.endpoints import Service
-    from resources.enterprise.errors import Redactor
-    from resources.enterprise.http.answers import ServiceClock
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")

@@ -23,31 +23,28 @@ import io
 import logging
 import socket
 import ssl
+from collections.abc import Callable
 from http.cookiejar import DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
+from urllib3 import PoolManager, ProxyManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import InvalidHeader
+from urllib3.response import BaseHTTPResponse
 from urllib3.util.retry import Retry
 
 from resources import files
 from resources.enterprise import errors
-from resources.enterprise.errors import without_any_query
+from resources.enterprise.errors import Redactor, without_any_query
 from resources.enterprise.http.bounds import CancellableDeadline, Deadline, TooSlowError, current_deadline
 from resources.formatting import legible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from _typeshed import WriteableBuffer
-    from urllib3 import PoolManager, ProxyManager
-    from urllib3.response import BaseHTTPResponse
-
-    from resources.enterprise.errors import Redactor
 
 _log = logging.getLogger(__name__)
 

@@ -8,21 +8,16 @@ The better form depends on the remainder of both quotas and on the machine.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
-from resources.datasets import SNAPSHOT_ARTICLES
+from resources.datasets import SNAPSHOT_ARTICLES, Dataset
 from resources.enterprise import errors
-from resources.enterprise.snapshot.plan import PlannedFile, SnapshotPlan, archive_name
+from resources.enterprise.models import Chunk, Quota, Snapshot
+from resources.enterprise.snapshot.plan import Disk, FetchOptions, Form, PlannedFile, SnapshotPlan, archive_name
 from resources.formatting import counted, size_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from resources.datasets import Dataset
-    from resources.enterprise.models import Chunk, Quota, Snapshot
-    from resources.enterprise.snapshot.plan import Disk, FetchOptions, Form
 
 #: Below this a single file is fetched and read as fast as its pieces would be.
 _SMALL_BYTES: Final = 64_000_000

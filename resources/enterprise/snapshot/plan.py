@@ -6,22 +6,19 @@ Source: the service's description of snapshots, chunks and their downloads, and 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, Self
+from pathlib import Path
+from typing import Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
 from resources import files
+from resources.datasets import Dataset
 from resources.datasets.paths import SET, is_of_snapshot, name_of
 from resources.enterprise import errors
+from resources.enterprise.models import Chunk, Quota, Snapshot
 from resources.formatting import counted, size_text
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from resources.datasets import Dataset
-    from resources.enterprise.models import Chunk, Quota, Snapshot
 
 Form = Literal["whole", "chunks"]
 

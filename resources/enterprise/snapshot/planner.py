@@ -14,35 +14,30 @@ import logging
 import os
 import shutil
 import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pydantic import TypeAdapter
 
-from resources.datasets import SNAPSHOT_ARTICLES
+from resources.datasets import SNAPSHOT_ARTICLES, Dataset
 from resources.datasets.paths import short
 from resources.enterprise import endpoints, errors, models
+from resources.enterprise.data_api import DataApi
 from resources.enterprise.download.archived import is_landed
 from resources.enterprise.download.downloader import Download, Downloader, ReplacedError
+from resources.enterprise.download.object_reader import Progress, Source
 from resources.enterprise.download.partial_file import Part
 from resources.enterprise.http.workarounds import guarded
-from resources.enterprise.listing import list_of
+from resources.enterprise.listing import Listing, list_of
 from resources.enterprise.models import Chunk, Snapshot
 from resources.enterprise.snapshot.choice import plan_snapshot
 from resources.enterprise.snapshot.plan import Disk, FetchOptions, PlannedFile, SnapshotPlan, archive_name, write_set
 from resources.errors import ends_run, retryable
+from resources.files import StrPath
 from resources.formatting import counted, size_text
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
-
-    from resources.datasets import Dataset
-    from resources.enterprise.data_api import DataApi
-    from resources.enterprise.download.object_reader import Progress, Source
-    from resources.enterprise.listing import Listing
-    from resources.files import StrPath
 
 _log = logging.getLogger(__name__)
 

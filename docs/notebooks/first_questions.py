@@ -19,9 +19,9 @@ def _():
     say("""
     # Ten first questions
 
-    Each question has its SQL, its answer and, where a picture says more, a plot. Change the SQL and run the cell again:
-    whatever depends on it follows. All times are in UTC. The published file is opened read-only, so nothing here can
-    change the mirror. To see a file that was published later, run the next cell again.
+    Each question shows its SQL, its answer and, where useful, a plot. Change the SQL and run the cell again: every cell
+    that depends on it is updated. All times are in UTC. The published file is opened read-only, so this notebook cannot
+    change the mirror. To open a newer published file, run the next cell again.
 
     `docs/cookbook.md` explains every view and macro, `docs/structured.md` those of structured contents and Wikidata.
     `docs/tables/README.md` lists every column.
@@ -76,8 +76,8 @@ def _():
     say("""
     ## 1. How much is here, and how fresh is it?
 
-    One row for each project and namespace. `whole_project` is true if all its pages are here, not only those that
-    changed. They are known without a gap until `exact_until_at`; it is empty without a snapshot.
+    One row for each project and namespace. `whole_project` is true if all its pages are here, and false if only
+    changed pages are here. No hour is missing until `exact_until_at`, which is empty without a snapshot.
     """)
     return
 
@@ -107,8 +107,8 @@ def _():
     say("""
     ## 2. What happened, hour by hour?
 
-    The edits of the last two days in the five projects with the most. The newest hour is incomplete: its own
-    file is still to come.
+    Edits of the last two days in the five most edited projects. The newest hour is incomplete, because its own file is
+    not published yet.
     """)
     return
 
@@ -150,8 +150,8 @@ def _():
     say("""
     ## 3. Which pages were edited most?
 
-    Pages with the number of their revisions among the loaded changes. Each revision counts once, and pages that
-    are gone are left out.
+    Pages with the number of their revisions among the loaded changes. Each revision counts once. Deleted pages are left
+    out.
     """)
     return
 
@@ -193,7 +193,7 @@ def _():
     say("""
     ## 4. Which pages are new?
 
-    Current pages by the moment of their first revision, newest first.
+    Current pages by the time of their first revision, newest first.
     """)
     return
 
@@ -214,8 +214,8 @@ def _():
     say("""
     ## 5. What was deleted and moved?
 
-    The last of both. A page that is gone was deleted, or turned into a redirect: the service does not say which.
-    A move has a new name.
+    The most recent of both. A deleted page may also have become a redirect: the service does not say which. A move has
+    a new name.
     """)
     return
 
@@ -288,8 +288,8 @@ def _():
     say("""
     ## 6. What is the history of a page, and how was it at a moment?
 
-    Everything known of one of the pages of question 3, oldest first. Then the page as it is now, and as it was
-    just before that.
+    All known states of one page of question 3, oldest first. Then the page as it is now, and as it was just before its
+    last change.
     """)
     return
 
@@ -370,8 +370,7 @@ def _():
     say("""
     ## 7. What does a page say?
 
-    The beginning of the text of the page with a title. A title that is a redirect finds its page, and spaces and `_`
-    are the same.
+    The beginning of the text of a page, by its title. The title of a redirect finds its page. Spaces and `_` are equal.
     """)
     return
 
@@ -395,7 +394,7 @@ def _():
     say("""
     ## 8. Which pages of several projects are about the same thing?
 
-    Pages that name the same item of Wikidata, in most projects first.
+    Pages about the same Wikidata item, sorted by the number of projects.
     """)
     return
 
@@ -423,8 +422,8 @@ def _():
     say("""
     ## 9. Which changes should somebody look at?
 
-    The changes by people with the most signs of vandalism, and how probable the service believes it to be that a change
-    is reverted. Both are predictions, not facts.
+    Changes by people with the most signs of vandalism, and the probability of a revert according to the service. Both
+    are predictions, not facts.
     """)
     return
 
@@ -478,7 +477,7 @@ def _():
     say("""
     ## 10. What are the pages about?
 
-    The categories with the most current pages. `article_templates` answers the same about templates.
+    The categories with the most current pages. `article_templates` has the same for templates.
     """)
     return
 

@@ -11,7 +11,7 @@ STAMP := $(VENV)/.made
 OLDEST := $(VENV)/duckdb-1.5
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-live soak ui check format bench sandbox lock clean
+.PHONY: help setup run test test-live soak ui check format bench docs sandbox lock clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -65,6 +65,10 @@ bench: $(STAMP) ## compare with common alternatives: minutes, then half an hour 
 	@$(BIN)/python -m benchmarks stream
 	@$(BIN)/python -m benchmarks warehouse
 	@$(BIN)/python -m benchmarks growth
+
+docs: $(STAMP) ## generate the pictures and the generated pages again (needs chromium; about two minutes)
+	@$(BIN)/python -m tests.endpoints
+	@$(BIN)/python docs/images/draw.py
 
 sandbox: $(STAMP) ## serve the local content service and say how to call it
 	@$(BIN)/wme sandbox

@@ -1,7 +1,7 @@
 """The choices of the sandbox where the service's texts are silent or disagree (`resources/sandbox/data/choices.yaml`).
 
 `make test-live` tries each statement that can be tried with the configured account's service and prints which of them
-hold; `docs/endpoints.md` lists them.
+hold; `docs/assumptions.md` lists them.
 """
 
 from __future__ import annotations

@@ -29,6 +29,14 @@ def explained(cell):
     return cell.startswith("- ") and len(cell) > 5
 
 
+<<<<<<< HEAD
+=======
+@pytest.mark.parametrize("name", endpoints.pages())
+def test_the_pages_are_what_description_and_code_say(name):
+    assert (ROOT / "docs" / name).read_text() == endpoints.pages()[name], "`make docs` generates the page again"
+
+
+>>>>>>> 0fe646b1 (Shorten the README, draw its pictures, and add the pages around it)
 @pytest.mark.parametrize(("operation", "way"), WAYS)
 def test_the_call_of_the_client_exists(operation, way, tmp_path):
     client = EnterpriseClient(Service(), tmp_path)

@@ -67,7 +67,7 @@ bench: $(STAMP) ## compare with common alternatives: minutes, then half an hour 
 	@$(BIN)/python -m benchmarks growth
 
 docs: $(STAMP) ## generate the pictures and the generated pages again (needs chromium; about two minutes)
-	@$(BIN)/python -m tests.endpoints
+	@$(BIN)/python -m tests.generated
 	@$(BIN)/python docs/images/draw.py
 
 sandbox: $(STAMP) ## serve the local content service and say how to call it

@@ -1,4 +1,4 @@
-"""Generate the pages of the endpoints and of the assumptions about the service: `python -m tests.endpoints`.
+"""Generate the last tables of `docs/endpoints.md` and `docs/assumptions.md`.
 
 Paths come from the interface description, routes from the sandbox, assets from the declared datasets; what is declared
 here is the call of the client, the command and the test. A cell without a name begins with a dash and says why.
@@ -17,72 +17,13 @@ from resources.sandbox.api import streams
 from resources.sandbox.api.app import OPERATIONS as DATA
 from resources.sandbox.files import read_yaml
 from tests.contract.choices import CHOICES
+from tests.documents import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from resources.datasets import Dataset
 
-_ENDPOINTS = """\
-# Endpoints
-
-<<<<<<< HEAD
-Every endpoint of the [interface description](sandbox.md#what-it-serves), and where it is used, served and tested in
-this project. `python -m tests.generated` writes this page; a test notices when it differs from the description or the
-code.
-=======
-This page lists every endpoint of the [interface description](sandbox.md#what-it-serves), and where this project calls, serves and tests it.
-`make docs` generates the page.
->>>>>>> 0fe646b1 (Shorten the README, draw its pictures, and add the pages around it)
-
-- *client*: a method, starting from an `EnterpriseClient`
-- *command*: the command that calls the method
-- *assets*: the assets that send requests to the endpoint
-- *sandbox*: a module of `resources/sandbox/api`
-- *test*: a function below `tests`
-
-A cell that begins with a dash gives the reason why there is none.
-
-| endpoint | client | command | assets | sandbox | test |
-|---|---|---|---|---|---|
-"""
-_ASSUMPTIONS = """\
-# Assumptions about the service
-
-The real service could not be reached while this package was developed. Its behaviour was learnt from the public documentation, from the public source
-of August 2025, from the official clients, and from recorded responses. **None of the assumptions below is confirmed.** `make docs` generates this
-page from `resources/sandbox/data/choices.yaml`.
-
-To compare them with the service of your account:
-
-```sh
-make test-live                          # metadata, listings and lookups; a few units of lookup quota
-WME_LIVE_DOWNLOADS=1 make test-live     # two downloads besides
-```
-
-The command prints each assumption that it confirmed or refuted.
-
-## Effects on a mirror
-
-| assumption | source | if it is wrong |
-|---|---|---|
-| Hourly files exist for 48 hours. | documentation of the official clients | Hours expire sooner. `hours` reports them as `past_retention`. |
-| Hourly files need a paid account. A free one gets 403. | documentation | A free account can load hours too. |
-| Listing and downloading hourly files cost no quota. | public source | Runs spend quota that `wme auth status` shows. |
-| Each snapshot, each chunk and each lookup costs one unit. | public source | `wme run --dry-run` reports wrong costs. |
-| A refresh token lasts 90 days and 90 uses. | documentation | `wme` logs in again with the password. |
-| An hour's file is ready within some minutes after the hour. | recorded responses | Hours are loaded later. The sensor `discover_hours` finds them. |
-| Only projects and namespaces with changes are listed for an hour. | recorded responses | Hours are reported as absent although their file failed at the service. |
-| The MD5 in a listing is that of the file. | public source | Downloads fail their verification. Nothing unverified is loaded. |
-
-## Choices of the sandbox
-
-The documentation is silent or contradicts itself about these points. The sandbox behaves as the first column says. The last column names the check of
-`make test-live`, or the reason why no check exists.
-
-| assumption | alternative | made in | check |
-|---|---|---|---|
-"""
 _SANDBOX = "unit/sandbox/test_service_"
 
 
@@ -221,11 +162,14 @@ def assets(operation: Described) -> tuple[str, ...]:
 
 
 def pages() -> dict[str, str]:
-    """Return the text (Markdown) of each generated page, by its path below `docs`."""
-    return {
-        "endpoints.md": _ENDPOINTS + "\n".join(_rows()) + "\n",
-        "assumptions.md": _ASSUMPTIONS + "\n".join(_chosen()) + "\n",
-    }
+    """Return the text (Markdown) of each page, by its path; the rows of its last table are generated."""
+    rows = {"docs/endpoints.md": _rows(), "docs/assumptions.md": _chosen()}
+    return {name: _with_rows(ROOT / name, found) for name, found in rows.items()}
+
+
+def _with_rows(page: Path, rows: Iterator[str]) -> str:
+    before, line, _ = page.read_text().rpartition("|---|\n")
+    return before + line + "\n".join(rows) + "\n"
 
 
 def _rows() -> Iterator[str]:
@@ -261,11 +205,3 @@ def _chosen() -> Iterator[str]:
     for choice in CHOICES:
         cells = [choice.statement, choice.instead, choice.decided, choice.untried or f"`{choice.name}`"]
         yield f"| {' | '.join(cells)} |"
-<<<<<<< HEAD
-=======
-
-
-if __name__ == "__main__":
-    for name, text in pages().items():
-        (Path(__file__).resolve().parents[1] / "docs" / name).write_text(text)
->>>>>>> 0fe646b1 (Shorten the README, draw its pictures, and add the pages around it)

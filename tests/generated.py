@@ -1,4 +1,4 @@
-"""Write the generated pages of documentation: `python -m tests.generated`.
+"""Write the generated pages of documentation: `python -m tests.generated` (`make docs` also draws the pictures).
 
 The pages repeat declarations of the code. A test compares them with their renderers.
 """
@@ -15,7 +15,7 @@ def pages() -> dict[str, str]:
     tables = {f"docs/tables/{name}": text for name, text in dictionary.pages().items()}
     return {
         ".env.example": settings_page.render_example(),
-        "docs/endpoints.md": endpoints.render(),
+        **endpoints.pages(),
         "docs/settings.md": settings_page.render(),
         **tables,
     }

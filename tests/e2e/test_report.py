@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 import shutil
+from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -56,3 +58,10 @@ def test_it_is_readable_and_has_no_barriers(path, width, height, scheme):
     assert wrong == []
     assert {url.split(":")[0] for url in asked} <= {"file", "data"}
     assert asked[0] == path.as_uri()
+
+
+def test_the_screenshot_in_the_readme_shows_the_same_sections(path):
+    images = Path(__file__).resolve().parents[2] / "docs" / "images"
+    sections = runpy.run_path(str(images / "draw.py"))["sections"](path.read_text())
+    assert sections.startswith("Newest hours; ")
+    assert sections.encode("latin-1") in (images / "report.png").read_bytes(), "`make docs` takes it again"

@@ -24,10 +24,10 @@ from tests.documents import DECISIONS, DOCS, GUIDES, PAGES, ROOT, anchors, block
 
 MOST_LINES = 400
 #: Pages with a limit of their own.
-LIMITS = {"CHANGELOG.md": 60, **dict.fromkeys(map(name_of, DECISIONS), 60)}
+LIMITS = {"README.md": 150, "CHANGELOG.md": 60, **dict.fromkeys(map(name_of, DECISIONS), 60)}
 #: Pages that are being divided; each leaves this list with the change that divides it.
 TOO_LONG = {
-    "CHANGELOG.md",
+    "docs/operator.md",
 }
 TEXT = "\n".join(page.read_text() for page in GUIDES)
 
@@ -55,8 +55,6 @@ def test_links_lead_to_a_page_and_a_heading():
 
 def test_index_names_every_page():
     index = DOCS / "README.md"
-    if not index.exists():
-        pytest.skip("there is no index yet")
     linked = {(DOCS / target).resolve() for target in re.findall(r"\]\(([^)#]+)", index.read_text())}
     pages = {page for page in DOCS.glob("*.md") if page != index}
     assert sorted(page.name for page in pages - linked) == []
@@ -66,7 +64,7 @@ def test_generated_pages_repeat_the_code():
     written = {name_of(page): page.read_text() for page in [*(DOCS / "tables").glob("*.md")]}
     rendered = generated.pages()
     written |= {name: (ROOT / name).read_text() for name in rendered if (ROOT / name).exists()}
-    assert written == rendered, "python -m tests.generated writes the pages again"
+    assert written == rendered, "`make docs` writes the pages again"
 
 
 @pytest.mark.parametrize("page", DECISIONS, ids=name_of)

@@ -39,7 +39,7 @@ RETIRED = {
     r"\bin vain\b": "without success",
     r"\bis begun\b": "is started",
 }
-DOCUMENTS = [ROOT / "README.md", ROOT / ".env.example", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [*sorted(ROOT.glob("*.md")), ROOT / ".env.example", *sorted((ROOT / "docs").glob("*.md"))]
 MODULES = sorted(
     path
     for room in ("pipelines", "assets", "resources")
@@ -91,7 +91,7 @@ def messages(path):
             yield text
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_documents_have_no_retired_term(path):
     text = re.sub(r"```.*?```", "", path.read_text(), flags=re.DOTALL)
     assert not retired(text), "\n".join(retired(text))

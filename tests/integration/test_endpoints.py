@@ -29,8 +29,6 @@ def explained(cell):
     return cell.startswith("- ") and len(cell) > 5
 
 
-<<<<<<< HEAD
-=======
 @pytest.mark.parametrize(("operation", "way"), WAYS)
 def test_the_call_of_the_client_exists(operation, way, tmp_path):
     client = EnterpriseClient(Service(), tmp_path)

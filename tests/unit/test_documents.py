@@ -25,17 +25,12 @@ from tests.documents import DECISIONS, DOCS, GUIDES, PAGES, ROOT, anchors, block
 MOST_LINES = 400
 #: Pages with a limit of their own.
 LIMITS = {"README.md": 150, "CHANGELOG.md": 60, **dict.fromkeys(map(name_of, DECISIONS), 60)}
-#: Pages that are being divided; each leaves this list with the change that divides it.
-TOO_LONG = {
-    "docs/operator.md",
-}
 TEXT = "\n".join(page.read_text() for page in GUIDES)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_no_page_is_too_long(page):
-    if name_of(page) not in TOO_LONG:
-        assert len(page.read_text().splitlines()) <= LIMITS.get(name_of(page), MOST_LINES)
+    assert len(page.read_text().splitlines()) <= LIMITS.get(name_of(page), MOST_LINES)
 
 
 def test_links_lead_to_a_page_and_a_heading():

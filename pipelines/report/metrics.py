@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "wme"
 _PLACE: Final = ("dataset", "project", "namespace")
-#: Of each figure its metric and what it means. Base units, as Prometheus names them.
+#: The metric of each figure and its help text. Units are the base units of Prometheus.
 FIGURES: Final = {
-    "free_bytes": ("disk_free_bytes", "Free space of the disk that the data folder is on."),
-    "published_at": ("published_timestamp_seconds", "When the file for analysts was published."),
-    "published_bytes": ("published_bytes", "Size of the file for analysts."),
+    "free_bytes": ("disk_free_bytes", "Free space on the disk of the data folder."),
+    "published_at": ("published_timestamp_seconds", "Time of the last publication."),
+    "published_bytes": ("published_bytes", "Size of the published file."),
     "article_count": ("articles", "Current pages."),
-    "change_count": ("changes", "Changes that are loaded, each event once."),
-    "reject_count": ("rejected_lines", "Lines that could not be converted and are kept."),
-    "unapplied_file_count": ("unapplied_files", "Loaded files that the current pages do not include yet."),
+    "change_count": ("changes", "Loaded changes, each event once."),
+    "reject_count": ("rejected_lines", "Records that could not be converted, stored in `rejects`."),
+    "unapplied_file_count": ("unapplied_files", "Loaded files that are not applied to the current pages yet."),
     "missing_lake_file_count": (
         "missing_lake_files",
-        "Files of the lake that the published file names and that are gone or damaged.",
+        "Missing or damaged lake files that the published file names.",
     ),
 }
-#: The same of the stream.
+#: The same for the stream.
 STREAM: Final = {
-    "is_running": ("stream_running", "Whether a process reads the stream: 1 or 0."),
+    "is_running": ("stream_running", "1: a process reads the stream. 0: none does."),
     "newest_published_at": (
         "stream_newest_event_timestamp_seconds",
-        "When the newest kept event was published by the service.",
+        "Publication time of the newest stored event.",
     ),
-    "lag_seconds": ("stream_lag_seconds", "How long ago that was."),
-    "kept_until": ("stream_kept_until_timestamp_seconds", "Until when the service has the events that follow."),
-    "events_per_second": ("stream_events_per_second", "Pace of the newest run."),
+    "lag_seconds": ("stream_lag_seconds", "Age of the newest stored event."),
+    "kept_until": ("stream_kept_until_timestamp_seconds", "Time until which the service has the events that follow."),
+    "events_per_second": ("stream_events_per_second", "Rate of the newest run."),
 }
 
 
@@ -53,23 +53,21 @@ def text(status: Status, now: datetime) -> bytes:
     def gauge(name: str, meaning: str, labels: tuple[str, ...] = ()) -> Gauge:
         return Gauge(name, meaning, labels, namespace=_PREFIX, registry=registry)
 
-    gauge("status_timestamp_seconds", "When these figures were collected.").set(now.timestamp())
-    gauge("attention", "Sentences of `wme status` that begin with !.").set(len(status.troubles))
+    gauge("status_timestamp_seconds", "Time at which these figures were collected.").set(now.timestamp())
+    gauge("attention", "Lines of `wme status` that begin with !.").set(len(status.troubles))
     for named, figures in ((FIGURES, status.figures), (STREAM, status.stream or {})):
         for name, (metric, meaning) in named.items():
             if (value := figures.get(name)) is not None:
                 gauge(metric, meaning).set(_number(value))
     if status.places:
-        newest = gauge(
-            "newest_hour_timestamp_seconds", "Start of the newest hour of which nothing more is to come.", _PLACE
-        )
+        newest = gauge("newest_hour_timestamp_seconds", "Start of the newest hour that expects no more data.", _PLACE)
         gaps = gauge(
             "gap_hours",
             "Hours of the newest 48, unless asked otherwise, that are gaps: missing, lost, or never recorded between "
             "others.",
             _PLACE,
         )
-        older = gauge("older_gap_hours", "Hours before those that are missing or lost.", _PLACE)
+        older = gauge("older_gap_hours", "Earlier hours that are missing or lost.", _PLACE)
         snapshot = gauge("snapshot_loaded", f"1: a snapshot is loaded that the hours follow. 0: {NO_SNAPSHOT}.", _PLACE)
         lacking = gap_hours(status.gaps)
         for place in status.places:

@@ -13,6 +13,7 @@ import pytest
 
 from pipelines.definitions import build_defs
 from pipelines.process import interrupts
+from pipelines.report import metrics
 from resources.errors import MirrorError
 from resources.sandbox.process import SandboxConflictError, SandboxStartError
 from resources.settings import Settings
@@ -21,6 +22,7 @@ ROOT = Path(__file__).parents[3]
 #: Where sentences about hours and snapshots come from.
 HEALTH = ROOT / "resources" / "warehouse" / "read" / "coverage.py"
 GUIDE = (ROOT / "docs" / "troubleshooting.md").read_text()
+RUN = (ROOT / "docs" / "run.md").read_text()
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", GUIDE, re.MULTILINE | re.DOTALL))
 #: Errors of the sandbox, which shares no code with the mirror.
 SANDBOX = {(one.__name__, "no") for one in (SandboxConflictError, SandboxStartError)}
@@ -111,3 +113,20 @@ def test_each_exit_code_has_its_row():
     codes = {0, 1, click.UsageError.exit_code, *(128 + number for number in (*interrupts._SIGNALS, signal.SIGKILL))}
     rows = re.findall(r"^\| ([\d, ]+) \|", SECTIONS["Exit codes"], re.MULTILINE)
     assert sorted(int(code) for row in rows for code in row.split(",")) == sorted(codes)
+
+
+def test_each_automation_has_its_row():
+    defs = build_defs(Settings(wikidata=True))
+    table = re.findall(r"^\| (?:schedules?|sensors?) (.*?) \|", RUN, re.MULTILINE)
+    named = {name: "on by default" in row for row in table for name in re.findall(r"`([a-z_0-9]+)`", row)}
+    assert named == {one.name: one.default_status.value == "RUNNING" for one in (*defs.schedules, *defs.sensors)}
+
+
+def test_each_metric_has_its_row():
+    source = Path(metrics.__file__).read_text()
+    names = {
+        *re.findall(r'gauge\(\s*"(\w+)"', source),
+        *(name for name, _ in (metrics.FIGURES | metrics.STREAM).values()),
+    }
+    rows = re.findall(r"^\| (`wme_.*?) \|", RUN, re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`wme_(\w+)`", row)} == names

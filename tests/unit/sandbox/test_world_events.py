@@ -13,7 +13,7 @@ from resources.sandbox.world import scripts
 from resources.sandbox.world.pages import Kind
 from resources.sandbox.world.schedule import HOUR as HOUR_MICROS
 from resources.sandbox.world.schedule import Timetable
-from resources.sandbox.world.text.words import Lexicon, Titles
+from resources.sandbox.world.text.words import Lexicon, Titles, lexicon_of
 from resources.sandbox.world.wire import encode, instant
 from resources.sandbox.world.world import World
 
@@ -101,13 +101,13 @@ def test_every_kind_of_change_at_least_five_times_in_any_three_hours(tmp_path, r
 
 
 def test_the_default_world_has_pages_by_the_ten_thousands_and_big_worlds_by_the_hundred_thousands():
-    titles = Titles(Lexicon("en"))
+    titles = Titles(lexicon_of("en"))
     assert 30_000 < sum(cast.families for cast in Timetable(1, "enwiki", (0,), 2200, titles).casts) < 60_000
     assert sum(cast.families for cast in Timetable(1, "enwiki", (0,), 11_000, titles).casts) > 200_000
 
 
 def test_scripts_end_as_they_begin_and_touch_every_page():
-    timetable = Timetable(1, "frwiki", (0, 10, 14), 2200, Titles(Lexicon("fr")))
+    timetable = Timetable(1, "frwiki", (0, 10, 14), 2200, Titles(lexicon_of("fr")))
     for script in (*scripts.SPECIAL, *scripts.ORDINARY):
         cast = next(cast for cast in timetable.casts if cast.script is script)
         assert len(script.acts) == len(sorted(script.acts, key=lambda act: act.hour))
@@ -345,7 +345,7 @@ def test_instants_drop_trailing_zeros():
 
 
 def test_titles_never_repeat():
-    titles = Titles(Lexicon("fr"))
+    titles = Titles(lexicon_of("fr"))
     settled = {titles.settled(number) for number in range(60_000)}
     fresh = {titles.fresh(number) for number in range(140_000_000, 140_060_000)}
     assert len(settled) == len(fresh) == 60_000

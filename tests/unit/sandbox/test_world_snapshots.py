@@ -18,7 +18,7 @@ from resources.sandbox.store.archived_world import ArchivedWorld
 from resources.sandbox.store.snapshot_store import Export, SnapshotStore
 from resources.sandbox.world.census import Standing
 from resources.sandbox.world.schedule import Timetable, usual_articles
-from resources.sandbox.world.text.words import Lexicon, Titles
+from resources.sandbox.world.text.words import Titles, lexicon_of
 
 HOUR = timedelta(hours=1)
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
@@ -271,11 +271,11 @@ class TestPopulation:
     )
     def test_there_are_as_many_pages_as_asked_and_as_many_changes(self, rate, articles):
         casts = [
-            c for c in Timetable(1, "enwiki", (0,), rate, Titles(Lexicon("en")), articles).casts if not c.namespace
+            c for c in Timetable(1, "enwiki", (0,), rate, Titles(lexicon_of("en")), articles).casts if not c.namespace
         ]
         assert sum(cast.families * cast.script.pages for cast in casts) == pytest.approx(articles, rel=0.02)
         acts = sum(cast.count * len(cast.script.acts) for cast in casts)
-        usual = Timetable(1, "enwiki", (0,), rate, Titles(Lexicon("en"))).casts
+        usual = Timetable(1, "enwiki", (0,), rate, Titles(lexicon_of("en"))).casts
         assert acts == pytest.approx(
             sum(c.count * len(c.script.acts) for c in usual if not c.namespace), rel=0.1, abs=50
         )
@@ -284,7 +284,7 @@ class TestPopulation:
     def test_a_small_world_is_the_same_with_and_without_the_bound_on_first_runs(self, tmp_path):
         assert usual_articles(220) < 5_000
         assert ArchivedWorld(Settings(state=tmp_path, changes_per_hour=220))._wiki("enwiki").timetable.casts == (
-            Timetable(1, "enwiki", (0, 10, 14), 220, Titles(Lexicon("en"))).casts
+            Timetable(1, "enwiki", (0, 10, 14), 220, Titles(lexicon_of("en"))).casts
         )
 
     def test_the_default_world_has_some_thousands_of_articles(self, tmp_path):

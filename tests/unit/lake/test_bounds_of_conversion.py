@@ -135,16 +135,16 @@ BEFORE, BEHIND = line_of(1, b"")
 CASES = {
     # name: pieces, rows, rejects, MiB at the peak
     "short records, line feeds and tiny bad lines": (
-        [(SHORT, 60), (b"\n" * 1_000_000, 40), (b"{}\n[]\n1\n\xff\n" * 10_000, 40)],
-        300_000,
-        1_600_000,
+        [(SHORT, 40), (b"\n" * 1_000_000, 30), (b"{}\n[]\n1\n\xff\n" * 10_000, 25)],
+        200_000,
+        1_000_000,
         512,
     ),
     "bad lines of 250 MB": ([(b'{"name":"', 1), (LIGHT, 250), (b"\n", 1)], 0, 1, 512),
     "bad lines of 1 MB, and one of texts alone": (
-        [(b"x" + LIGHT + b"\n", 100), (b'{"x":[', 1), (b'"",' * 300_000, 25), (b'""]}\n', 1)],
+        [(b"x" + LIGHT + b"\n", 60), (b'{"x":[', 1), (b'"",' * 300_000, 18), (b'""]}\n', 1)],
         0,
-        101,
+        61,
         512,
     ),
     "records and bad lines of 60 MB": (

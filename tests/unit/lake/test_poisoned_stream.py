@@ -15,7 +15,7 @@ from resources.lake.stream_events import Continuity
 from tests.unit.lake.poisoned import NOW, ODD, REJECTED, Figures, event, line_of, play
 from tests.unit.lake.test_live import lake_of, stored
 
-SAMPLE, ALL = 4, 1_000
+SAMPLE, ALL = 3, 1_000
 
 
 @pytest.fixture

@@ -216,7 +216,7 @@ def too_dear(work: Callable[[str, bytes, int], float], good: bytes, every: dict[
 def measured(how: str) -> list[str]:
     """The kinds of lines that are measured, one of each verdict; the calls of the others are counted above."""
     some = ["nuls", "all sorts", "no end, different", "no date, different", "no name, different"]
-    return [*some, "empty objects", "all different", "another type, different"] if how == "native" else some
+    return [*some, "empty objects"] if how == "native" else some
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -234,7 +234,7 @@ def good_lines(lake: Any, size: int) -> bytes:
 
 @pytest.mark.usefixtures("untraced")
 def test_the_cost_per_byte_is_that_of_good_lines_within_a_factor(lake, how):
-    good = good_lines(lake, 1_000_000 if how == "native" else 500_000)
+    good = good_lines(lake, 800_000 if how == "native" else 300_000)
     every = {name: tiny(name, len(good)) for name in measured(how)} | {
         "good and bad in turn": good.replace(b"\n", b"\n{}\n"),
         "times without a zone": good.replace(b'11Z"', b'11"'),

@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING
 
 import duckdb
 
+from resources import datasets
 from resources.warehouse import Warehouse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from resources.datasets import Dataset
 
 #: Begins a program for `python -c` that asks DuckDB and prints the answers: where Python was started without a file, a
 #: bar is drawn among them as soon as a question takes two seconds.
@@ -27,7 +30,7 @@ NO_BAR = "__file__ = 'program'\n"
 
 
 @cache
-def _new() -> bytes:
+def _new(_of: tuple[Dataset, ...]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         made = Warehouse(Path(folder))
         made.publish()
@@ -39,7 +42,7 @@ def lay(data: Path) -> Path:
     path = data / "warehouse" / "build.duckdb"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(_new())
+        path.write_bytes(_new(datasets.datasets()))
     return data
 
 

@@ -173,7 +173,6 @@ def test_bodies_of_months_lie_in_larger_row_groups(mirror, again, monkeypatch):
     assert kept == before["article_bodies"]
 
 
-
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 20))])
 def test_whatever_is_loaded_again_dropped_or_compacted_the_pages_are_those_of_a_mirror_that_was_never_compacted(
     make, seed
@@ -358,7 +357,6 @@ def test_a_kill_between_a_file_and_its_bodies_leaves_what_was_and_the_next_compa
     [done] = compact(mirror)
     assert done.written_files == 1
     assert content(mirror.warehouse) == before
-
 
 
 def test_a_reader_keeps_its_files_for_the_grace_period(mirror, again):

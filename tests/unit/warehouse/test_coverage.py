@@ -180,9 +180,9 @@ def test_coverage_between_two_moments(lake, warehouse):
     assert [row.batch_hour for row in rows] == [lake.hour(1), lake.hour(2)]
 
 
-@pytest.mark.parametrize(
-    ("loaded", "statuses", "gap"),
-    [
+def test_without_a_snapshot_no_moment_is_exact_however_many_hours_follow_one_another(lake, warehouse, status):
+    """Each case is a project of one mirror: its loaded hours, statuses of others, and its first gap."""
+    cases = [
         ([0, 1, 2], {}, None),
         ([0, 1, 3], {}, 2),
         ([0, 1], {2: HourState.NOT_YET}, None),
@@ -197,19 +197,25 @@ def test_coverage_between_two_moments(lake, warehouse):
         ([], {0: HourState.ABSENT}, None),
         ([], {0: HourState.MISSING}, 0),
         ([], {0: HourState.NOT_YET}, None),
-    ],
-)
-def test_without_a_snapshot_no_moment_is_exact_however_many_hours_follow_one_another(
-    lake, warehouse, status, loaded, statuses, gap
-):
-    for hour in loaded:
-        load(lake, warehouse, hour)
-    warehouse.record_statuses([status(hour, state) for hour, state in statuses.items()])
-    (state,) = warehouse.project_states(published=False)
-    assert (state.project_id, state.namespace_id, state.base_snapshot) == ("enwiki", 0, None)
-    assert state.first_gap_at == (None if gap is None else lake.hour(gap))
-    assert (state.exact_from_at, state.exact_until_at, state.absent_count, state.reject_count) == (None,) * 4
-    assert state.reason == NO_SNAPSHOT
+    ]
+    for hour in range(4):
+        names = [f"{number}wiki" for number, (loaded, *_) in enumerate(cases) if hour in loaded]
+        files = [lake.file(hour, [lake.change(1, "A", 60 * hour)], name) for name in names]
+        warehouse.load_hour(lake.hour(hour), files)
+    warehouse.record_statuses(
+        [
+            status(hour, state, project=f"{number}wiki")
+            for number, (_, statuses, _) in enumerate(cases)
+            for hour, state in statuses.items()
+        ]
+    )
+    found = {state.project_id: state for state in warehouse.project_states(published=False)}
+    assert len(found) == len(cases)
+    for number, (loaded, statuses, gap) in enumerate(cases):
+        state = found[f"{number}wiki"]
+        assert state.first_gap_at == (None if gap is None else lake.hour(gap)), (loaded, statuses)
+        assert (state.namespace_id, state.base_snapshot, state.reason) == (0, None, NO_SNAPSHOT)
+        assert (state.exact_from_at, state.exact_until_at, state.absent_count, state.reject_count) == (None,) * 4
     assert "no snapshot: only changed pages are known. `wme run --snapshots`" in NO_SNAPSHOT
 
 

@@ -17,7 +17,8 @@ from resources import datasets
 from resources.datasets import Dataset, Family
 from resources.tables import REJECTED_LINES, Column, HourState, Table
 from resources.tables.declaration import BATCH_HOUR, INT, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION, TEXT
-from resources.warehouse import ConvertedFile, HourStatus, LakeFileError, Snapshot
+from resources.warehouse import ConvertedFile, HourStatus, LakeFileError, Snapshot, Warehouse
+from tests.builds import lay
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 THING = (Column("thing_id", INT, "Number of the thing.", "identifier", required=True), Column("label", TEXT, "Label."))
@@ -176,11 +177,12 @@ def test_a_snapshot_replaces_the_version_before(lake, warehouse):
     assert warehouse.sql("SELECT label FROM cards").rows == [("f",)]
 
 
-def test_tables_are_made_in_a_file_that_exists_stay_without_the_declaration_and_are_described(lake, warehouse, data):
+def test_tables_are_made_in_a_file_that_exists_stay_without_the_declaration_and_are_described(lake, data, clock):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             "resources.datasets.declaration._declared", [one for one in datasets.datasets() if one not in MORE]
         )
+        warehouse = Warehouse(lay(data), clock=clock)
         warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])])
     path = write(data / "lake/colours/colours.parquet", COLOURS.table, [{"thing_id": 1, "label": "red"}])
     assert warehouse.load_list(COLOURS, path) == 1

@@ -102,7 +102,10 @@ def test_published_file_takes_its_place(published, lake, damage, caplog):
     assert ("build.duckdb.damaged" in beside(published)) is (damage is not os.unlink)
     assert not published.is_published()
     assert published.unpublished_revision() is not None
-    # the damaged file is retained until the next publication
+
+
+def test_the_damaged_file_is_retained_until_the_next_publication(published, lake):
+    cut(published.build_path)
     load(published, lake, 1, "B")
     published.note_complete()
     assert published.publish().changed

@@ -35,22 +35,19 @@ def load(lake, warehouse, hours, pages=1):
         warehouse.apply_changes()
 
 
-def test_no_hour_merges_and_not_the_first_of_a_day_either(lake, warehouse):
-    load(lake, warehouse, range(22, 26))
-    assert [len(groups(warehouse, table)) for table in TABLES] == [4, 4]
-
-
 def test_small_groups_become_one_once_a_day_and_the_rows_stay(lake, warehouse):
     now = warehouse._clock()
     warehouse._clock = lambda: now
     for day in range(2):
-        load(lake, warehouse, range(4 * day, 4 * day + 4))
+        # no hour merges, and not the first of a day either
+        load(lake, warehouse, range(23 + 24 * day, 25 + 24 * day))
+        assert min(len(groups(warehouse, table)) for table in TABLES) >= 2
         before, revision = content(warehouse), look(warehouse, "SELECT revision FROM internal.meta")
         assert warehouse.merge_row_groups()
         assert [len(groups(warehouse, table)) for table in TABLES] == [1, 1]
         assert content(warehouse) == before
         assert look(warehouse, "SELECT revision FROM internal.meta") == revision, "nothing is to be published for it"
-        load(lake, warehouse, range(90 + day, 92 + day))
+        load(lake, warehouse, [90 + day])
         now += timedelta(hours=23)
         assert not warehouse.merge_row_groups(), "once a day is enough"
         assert len(groups(warehouse, "article_changes")) > 1
@@ -58,9 +55,9 @@ def test_small_groups_become_one_once_a_day_and_the_rows_stay(lake, warehouse):
 
 
 def test_hours_that_are_loaded_again_after_groups_were_merged(lake, warehouse):
-    load(lake, warehouse, range(5))
+    load(lake, warehouse, range(3))
     assert warehouse.merge_row_groups()
-    for hour in (1, 4, 2):
+    for hour in (2, 1):
         rows = [lake.change(number, f"Other {number}", hour * 60 + 1) for number in range(1, 5)]
         warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])
         warehouse.apply_changes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -114,9 +115,8 @@ def test_another_duckdb_answers_the_same(old, new, tmp_path):
         assert "we can only read versions between" in refused
 
 
-def test_raised_by_the_setting_kept_without_and_never_lowered(make_lake, tmp_path):
-    data = tmp_path / "data"
-    filled(data, make_lake)
+def test_raised_by_the_setting_kept_without_and_never_lowered(old, make_lake, tmp_path):
+    data = shutil.copytree(old.data, tmp_path / "data")
     raised = Warehouse(data, lock_timeout=5.0, storage_version="v2.0.0")
     raised.record_statuses([HourStatus(make_lake.hour(1), "enwiki", 0, HourState.NOT_YET)])
     assert raised.publish().changed

@@ -7,12 +7,12 @@ from resources.lake import errors
 from resources.lake.archive.buffers import RECORD_BYTES_MAX
 from resources.lake.archives import Archive, Layout, LookupArchive, SnapshotArchive
 from resources.lake.conversion import conversion_version, digest_of, drift_of, find_conversion
-from resources.lake.converter import Converter, convert, default_memory_bytes
+from resources.lake.converter import Converter, convert
 from resources.lake.errors import ArchiveError, ConversionError, DamagedFileError, DiskFull, LakeError, ListError
 from resources.lake.lists import ListConversion, convert_list, list_version
 from resources.lake.parquet.compaction import Compaction, CompactionJob, compact
 from resources.lake.parquet.writer import sweep
-from resources.lake_files import ConvertedFile, Drift
+from resources.lake_files import ConvertedFile
 
 __all__ = [
     "RECORD_BYTES_MAX",
@@ -25,7 +25,6 @@ __all__ = [
     "Converter",
     "DamagedFileError",
     "DiskFull",
-    "Drift",
     "LakeError",
     "Layout",
     "ListConversion",
@@ -36,7 +35,6 @@ __all__ = [
     "conversion_version",
     "convert",
     "convert_list",
-    "default_memory_bytes",
     "digest_of",
     "drift_of",
     "errors",

@@ -19,14 +19,13 @@ from resources import files
 from resources.enterprise import Service
 from resources.enterprise.errors import InvalidRequest
 from resources.settings.model import NAMES, Settings, sentence
-from resources.settings.types import BODIES, ENV_FILE, PROJECT, SANDBOX_PROJECTS, SettingsError, env_file
+from resources.settings.types import BODIES, ENV_FILE, PROJECT, SettingsError, env_file
 
 __all__ = [
     "BODIES",
     "ENV_FILE",
     "NAMES",
     "PROJECT",
-    "SANDBOX_PROJECTS",
     "Settings",
     "SettingsError",
     "load_env_file",

@@ -43,24 +43,18 @@ from resources.tables.ledger import (
 from resources.tables.reference import REFERENCE_TABLES
 from resources.tables.structured import INFOBOX_FIELDS, STRUCTURED_ARTICLES, STRUCTURED_BODIES, STRUCTURED_VIEWS
 from resources.tables.views import (
-    ARTICLES_LIVE,
-    CHANGES_LIVE,
-    LIVE_CHANGES,
     LIVE_VIEWS,
     MACROS,
     QUESTIONS,
     STREAM_RUNS,
-    STREAM_STATE,
     STREAM_VIEWS,
 )
 
 __all__ = [
     "ABOUT",
     "ARTICLES",
-    "ARTICLES_LIVE",
     "ARTICLE_BODIES",
     "ARTICLE_CHANGES",
-    "CHANGES_LIVE",
     "COMPACTED_FILES",
     "COVERED",
     "ENTITIES",
@@ -70,7 +64,6 @@ __all__ = [
     "ENTITY_VIEWS",
     "HOURS",
     "INFOBOX_FIELDS",
-    "LIVE_CHANGES",
     "LIVE_VIEWS",
     "LOADS",
     "LOOKUPS",
@@ -87,7 +80,6 @@ __all__ = [
     "SNAPSHOT_ARTICLES",
     "SNAPSHOT_ENTITIES",
     "STREAM_RUNS",
-    "STREAM_STATE",
     "STREAM_VIEWS",
     "STRUCTURED_ARTICLES",
     "STRUCTURED_BODIES",

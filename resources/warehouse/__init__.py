@@ -7,7 +7,7 @@ Fetching, converting and scheduling do not belong here. Lowest first: `database`
 from __future__ import annotations
 
 from resources.lake_files import ConvertedFile
-from resources.warehouse.compaction.commit import Committed, Prepared
+from resources.warehouse.compaction.commit import Prepared
 from resources.warehouse.compaction.plan import Merge
 from resources.warehouse.compaction.window import Moved
 from resources.warehouse.database.recovery import remove_code
@@ -22,29 +22,26 @@ from resources.warehouse.errors import (
     WarehouseVersionError,
 )
 from resources.warehouse.load.snapshots import KEEP_REPLACED
-from resources.warehouse.publisher import Publication, Published, next_text
+from resources.warehouse.publisher import Publication, next_text
 from resources.warehouse.read.comparison import Comparison
-from resources.warehouse.read.ledger import FaultyFile, Ledger, LoadedFile, Named, Part, named, named_in
+from resources.warehouse.read.ledger import FaultyFile, Ledger, Named, Part, named, named_in
 from resources.warehouse.records import (
     Applied,
     CoverageRow,
     HourAudit,
     HourLoad,
     HourStatus,
-    ProjectState,
     QueryResult,
     Snapshot,
     SnapshotLoad,
-    SummaryRow,
 )
-from resources.warehouse.state.auditor import Auditor, Findings, Overlooked, Repeated, SnapshotAudit
+from resources.warehouse.state.auditor import Auditor, Findings, Overlooked, SnapshotAudit
 from resources.warehouse.warehouse import Warehouse
 
 __all__ = [
     "KEEP_REPLACED",
     "Applied",
     "Auditor",
-    "Committed",
     "Comparison",
     "ConvertedFile",
     "CoverageRow",
@@ -55,7 +52,6 @@ __all__ = [
     "HourStatus",
     "LakeFileError",
     "Ledger",
-    "LoadedFile",
     "Merge",
     "Moved",
     "Named",
@@ -63,16 +59,12 @@ __all__ = [
     "Overlooked",
     "Part",
     "Prepared",
-    "ProjectState",
     "Publication",
-    "Published",
     "QueryError",
     "QueryResult",
-    "Repeated",
     "Snapshot",
     "SnapshotAudit",
     "SnapshotLoad",
-    "SummaryRow",
     "Warehouse",
     "WarehouseBusyError",
     "WarehouseDamagedError",

@@ -14,7 +14,7 @@ except ModuleNotFoundError as missing:
         "extra with `pip install -e '.[dask]'`, or set WME_ENGINE=threads."
     ) from None
 
-from resources.engine.dask.cluster import Cluster, Member, TimeLimits
+from resources.engine.dask.cluster import Cluster, TimeLimits
 from resources.engine.dask.worker import Call, Worker, portable, serve
 
 __all__ = ["Call", "Cluster", "Member", "TimeLimits", "Worker", "portable", "serve"]

@@ -142,9 +142,9 @@ def nulls(table: tables.Table) -> str:
     return ", ".join(f"CAST(NULL AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in table)
 
 
-def column_list(table: tables.Table, prefix: str = "") -> str:
+def column_list(table: tables.Table) -> str:
     """The table's columns, comma separated, as SQL."""
-    return ", ".join(prefix + identifier(column.name) for column in table)
+    return ", ".join(identifier(column.name) for column in table)
 
 
 @contextlib.contextmanager

@@ -17,3 +17,24 @@ SELECT
   CASE WHEN batch_hour < $kept_from THEN $past_reason ELSE $missing_reason END AS reason
 FROM wanted
 ANTI JOIN hours USING (table_name, batch_hour, project_id, namespace_id)
+-- name: cover
+-- The hours of the files that were just loaded. Content that differs from what was there counts as another load.
+CREATE OR REPLACE TEMP TABLE covered AS
+SELECT
+  table_name,
+  batch_hour,
+  project_id,
+  namespace_id,
+  CASE WHEN incoming.row_count + incoming.reject_count > 0 THEN 'loaded' ELSE 'empty' END AS state,
+  incoming.row_count - incoming.duplicate_count AS row_count,
+  incoming.reject_count,
+  greatest(coalesce(hours.load_count, 0) + CAST(redone AS INTEGER), 1) AS load_count,
+  loaded_at AS checked_at
+FROM incoming
+LEFT JOIN hours USING (table_name, batch_hour, project_id, namespace_id);
+
+DELETE FROM hours USING covered
+WHERE (hours.table_name, hours.batch_hour, hours.project_id, hours.namespace_id)
+  = (covered.table_name, covered.batch_hour, covered.project_id, covered.namespace_id);
+
+INSERT INTO hours BY NAME FROM covered

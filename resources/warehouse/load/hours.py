@@ -250,30 +250,6 @@ WHERE table_name = $table
       AND hours.batch_hour >= first_hour
   )
 """
-# The hours of the files that were just loaded. Content that differs from what was there counts as another load.
-_COVER = """
-CREATE OR REPLACE TEMP TABLE covered AS
-SELECT
-  table_name,
-  batch_hour,
-  project_id,
-  namespace_id,
-  CASE WHEN incoming.row_count + incoming.reject_count > 0 THEN 'loaded' ELSE 'empty' END AS state,
-  incoming.row_count - incoming.duplicate_count AS row_count,
-  incoming.reject_count,
-  greatest(coalesce(hours.load_count, 0) + CAST(redone AS INTEGER), 1) AS load_count,
-  loaded_at AS checked_at
-FROM incoming
-LEFT JOIN hours USING (table_name, batch_hour, project_id, namespace_id);
-
-DELETE FROM hours USING covered
-WHERE (hours.table_name, hours.batch_hour, hours.project_id, hours.namespace_id)
-  = (covered.table_name, covered.batch_hour, covered.project_id, covered.namespace_id);
-
-INSERT INTO hours BY NAME FROM covered
-"""
-
-
 #: What is reported of hours: the columns of `hours` that a status has.
 _TOLD = ("table_name", "batch_hour", "project_id", "namespace_id", "state", "reason", "row_count", "checked_at")
 _STATUSES = pa.schema([HOURS.schema.field(name) for name in _TOLD])
@@ -301,7 +277,7 @@ INSERT INTO hours BY NAME SELECT * EXCLUDE (is_known, is_new) FROM noted WHERE N
 
 def _record_loads(connection: duckdb.DuckDBPyConnection) -> None:
     """Note, inside a transaction, that the files of the table `incoming` were loaded."""
-    connection.execute(_COVER)
+    connection.execute(statement("load/cover"))
 
 
 def record_statuses(build: Build, statuses: Sequence[HourStatus], dataset: Dataset = ARTICLE_CHANGES) -> int:

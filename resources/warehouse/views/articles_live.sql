@@ -49,3 +49,33 @@ LEFT JOIN (
   WHERE is_update
 ) AS decided ON known.place = decided.place AND known.filename = decided.filename
 WHERE coalesce(is_living, known.filename = '')
+-- name: live_files
+-- A merged file counts a minute later than the files in it: a query lists the files more than once, and must not find it
+-- in one list alone. The files in it stay for an hour. A slow clock may have put events into the folder of the hour before.
+SELECT filename
+FROM (
+  SELECT *, lead(first_step) OVER of_steps >= first_step AND last_modified > now() - INTERVAL 1 MINUTE AS is_new
+  FROM (
+    SELECT
+      filename,
+      last_modified,
+      regexp_extract(filename, '(\d{12})(-\d{12})?[.]parquet$', 1) AS first_step,
+      regexp_extract(filename, '(\d{12})[.]parquet$', 1) AS last_step
+    FROM read_blob({files})
+    WHERE filename >= (
+      SELECT concat(
+        {folder}, strftime(make_timestamp(epoch_us(first_hour)) - INTERVAL 1 HOUR, '/date=%Y-%m-%d/hour=%H')
+      )
+      FROM internal.live_window
+    )
+  )
+  WHERE first_step <> ''
+  WINDOW of_steps AS (ORDER BY last_step DESC, first_step)
+)
+WHERE is_new IS NOT TRUE
+QUALIFY coalesce(
+  first_step < min(first_step) OVER (
+    ORDER BY last_step DESC, first_step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+  ),
+  true
+)

@@ -229,38 +229,6 @@ CROSS JOIN (
 )
 ANTI JOIN {_COVERED} AS covered USING (batch_hour, project_id, namespace_id)
 """  # noqa: S608  constant words
-# A merged file counts a minute later than the files in it: a query lists the files more than once, and must not find it
-# in one list alone. The files in it stay for an hour. A slow clock may have put events into the folder of the hour
-# before.
-_FILES = """
-SELECT filename
-FROM (
-  SELECT *, lead(first_step) OVER of_steps >= first_step AND last_modified > now() - INTERVAL 1 MINUTE AS is_new
-  FROM (
-    SELECT
-      filename,
-      last_modified,
-      regexp_extract(filename, '(\\d{12})(-\\d{12})?[.]parquet$', 1) AS first_step,
-      regexp_extract(filename, '(\\d{12})[.]parquet$', 1) AS last_step
-    FROM read_blob({files})
-    WHERE filename >= (
-      SELECT concat(
-        {folder}, strftime(make_timestamp(epoch_us(first_hour)) - INTERVAL 1 HOUR, '/date=%Y-%m-%d/hour=%H')
-      )
-      FROM internal.live_window
-    )
-  )
-  WHERE first_step <> ''
-  WINDOW of_steps AS (ORDER BY last_step DESC, first_step)
-)
-WHERE is_new IS NOT TRUE
-QUALIFY coalesce(
-  first_step < min(first_step) OVER (
-    ORDER BY last_step DESC, first_step ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-  ),
-  true
-)
-"""
 _ROWS = """
 SELECT *
 FROM read_parquet({files}, hive_partitioning = false, filename = true, file_row_number = true, union_by_name = {mixed})
@@ -327,7 +295,7 @@ def live_views(folder: str, *, is_mixed: bool = False) -> Iterator[tuple[str, st
     narrow = column_list(EVENTS.narrow)
     texts = {
         "live_window": _WINDOW,
-        "lake_live_files": _FILES,
+        "lake_live_files": statement("views/live_files"),
         "lake_live_rows": _ROWS,
         "live_events": _EVENTS,
         "live_states": _STATES.replace("{title_key}", FORMULAS["title_key"]).replace("{candidates}", candidates),

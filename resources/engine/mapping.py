@@ -112,14 +112,6 @@ class Outcome(Generic[Item, Result]):
         return self.result  # type: ignore[return-value]
 
 
-def _silent(_line: str) -> None:
-    """Discard a line of progress."""
-
-
-def _nobody(_amount: float) -> None:
-    """Progress of work that there is none of."""
-
-
 @dataclass(frozen=True)
 class Engine:
     """Runs functions over items on threads of this machine.
@@ -129,13 +121,13 @@ class Engine:
     """
 
     workers: int = 4
-    reporter: Reporter = field(default_factory=lambda: LineReporter(_silent))
+    reporter: Reporter = field(default_factory=lambda: LineReporter(lambda _line: None))
 
     @contextmanager
     def task(self, label: str, total: float, unit: str) -> Iterator[Callable[[float], None]]:
         """Report progress of work of `total` units, if any. Yields a function to call with each amount done."""
         if not total:
-            yield _nobody
+            yield lambda _amount: None
             return
         task = self.reporter.start(label, total, unit)
         try:

@@ -66,13 +66,10 @@ class Layout:
         """Folder of the compacted files of a table."""
         return self.lake / "compacted" / safe(table)
 
-    def snapshot_folder(self, table: str, snapshot: str, version: str) -> Path:
-        """Folder of the Parquet files of one table made from one version of a snapshot."""
-        return self.lake / safe(table) / safe(snapshot) / short(version)
-
     def snapshot_file(self, table: str, snapshot: str, version: str, identifier: str, digest: str) -> Path:
         """Parquet file of one table made from one archive of a snapshot's version."""
-        return self.snapshot_folder(table, snapshot, version) / name_of(identifier, digest, PARQUET)
+        folder = self.lake / safe(table) / safe(snapshot) / short(version)
+        return folder / name_of(identifier, digest, PARQUET)
 
     def list_file(self, table: str, digest: str) -> Path:
         """Parquet file of a table that a list became."""

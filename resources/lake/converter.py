@@ -23,18 +23,10 @@ from isal import igzip
 
 from resources import files, machine
 from resources.formatting import counted
+from resources.lake import conversion as conversions
 from resources.lake.archive.blocks import BLOCK_BYTES, read_blocks
 from resources.lake.archive.buffers import RECORD_BYTES_MAX, Buffers, LongLine
 from resources.lake.archives import Archive, Layout
-from resources.lake.conversion import (
-    CONVERTER_VERSION,
-    METADATA_KEY,
-    bodies_kept,
-    describe,
-    digest_of,
-    find_conversion,
-    targets,
-)
 from resources.lake.decode.native import trim
 from resources.lake.decode.record_schema import OF_ANOTHER
 from resources.lake.decode.records import RecordReader
@@ -151,7 +143,7 @@ class Converter:
             LakeError: The archive is missing, or the files could not be written (DiskFull among the reasons).
             ConversionError: The settings cannot be met, or the rows do not add up. In each case nothing was landed.
         """
-        known = find_conversion(archive, layout, bodies, self.record_bytes_max)
+        known = conversions.find_conversion(archive, layout, bodies, self.record_bytes_max)
         return known or self._converted(archive, layout, bodies, progress)
 
     def convert_again(
@@ -167,10 +159,10 @@ class Converter:
         A damaged file is replaced by a rename, so that readers always see a complete file. Return the conversion, and
         True if a damaged file was replaced: rows that were loaded from it may be damaged too, so load the new file.
         """
-        known = find_conversion(archive, layout, bodies, self.record_bytes_max)
+        known = conversions.find_conversion(archive, layout, bodies, self.record_bytes_max)
         if known is not None and _is_whole(known, layout):
             return known, False
-        paths = targets(archive, layout, digest_of(archive, bodies, self.record_bytes_max))
+        paths = conversions.targets(archive, layout, conversions.digest_of(archive, bodies, self.record_bytes_max))
         is_there = layout.storage.exists(paths[0])
         for path in (*paths, lines_file(paths[1])):
             if path.is_dir():
@@ -185,8 +177,11 @@ class Converter:
         progress: Callable[[int, int], None] | None,
     ) -> ConvertedFile:
         started = time.perf_counter()
-        kept, digest = bodies_kept(archive.table, bodies), digest_of(archive, bodies, self.record_bytes_max)
-        target, rejects_target = targets(archive, layout, digest)
+        kept, digest = (
+            conversions.bodies_kept(archive.table, bodies),
+            conversions.digest_of(archive, bodies, self.record_bytes_max),
+        )
+        target, rejects_target = conversions.targets(archive, layout, digest)
         archive_bytes = _size_of(archive.path)
         tally, contents = _Tally(), Contents()
         reader = RecordReader(archive.table, archive.given, kept, archive.latest)
@@ -235,7 +230,7 @@ class Converter:
                 "project_id": archive.project_id,
                 "namespace_id": archive.namespace_id,
                 "schema_version": version_of(archive.table, REJECTED_LINES),
-                "converter_version": CONVERTER_VERSION,
+                "converter_version": conversions.CONVERTER_VERSION,
                 "bodies": sorted(kept),
                 "digest": digest,
                 "archive_bytes": archive_bytes,
@@ -247,9 +242,9 @@ class Converter:
                 **tally.facts(),
             }
             # the rejects land first, so that visible rows can rely on their rejects
-            rejects_file.land({METADATA_KEY: json.dumps(facts)})
-            rows_file.finish({METADATA_KEY: json.dumps(facts)})
-        return describe(facts, archive, layout, seconds=time.perf_counter() - started)
+            rejects_file.land({conversions.METADATA_KEY: json.dumps(facts)})
+            rows_file.finish({conversions.METADATA_KEY: json.dumps(facts)})
+        return conversions.describe(facts, archive, layout, seconds=time.perf_counter() - started)
 
 
 def _is_whole(conversion: ConvertedFile, layout: Layout) -> bool:

@@ -99,7 +99,8 @@ class Journals:
 
     def _opened(self, identifier: str) -> io.BufferedWriter:
         micros = (self._source_at - _EPOCH) // _MICROSECOND
-        folder = self._layout.archive_hour(LOOKUPS, _hour_of(self._source_at))
+        hour = self._source_at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+        folder = self._layout.archive_hour(LOOKUPS, hour)
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / f"{safe(identifier)}.{micros:x}{_SUFFIX}").open("ab")
         files.sync(folder)
@@ -173,7 +174,3 @@ def _whole_lines(journal: Path) -> int:
                 return start + found + 1
             left = start
     return 0
-
-
-def _hour_of(moment: datetime) -> datetime:
-    return moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)

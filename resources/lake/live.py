@@ -24,22 +24,8 @@ import pyarrow.parquet as pq
 from resources import files
 from resources.data_folder import removing
 from resources.datasets import AHEAD
-from resources.datasets.live import (
-    COUNTS,
-    METADATA_KEY,
-    PAST,
-    LiveFile,
-    Run,
-    Step,
-    counting,
-    facts_of,
-    files_in,
-    files_of,
-    name_of,
-    path_of,
-    replaced,
-    step_of,
-)
+from resources.datasets import live as stream_files
+from resources.datasets.live import Run, Step
 from resources.datasets.paths import hour_folders
 from resources.errors import clause
 from resources.formatting import counted, legible
@@ -122,7 +108,7 @@ class LiveLake:
 
     def last(self) -> Step | None:
         """The newest file; None: nothing is kept so far. Raises LakeError: it cannot be read."""
-        if self._last is None and (files := files_of(self.folder)):
+        if self._last is None and (files := stream_files.files_of(self.folder)):
             self._last = _read(files[-1].last, files[-1].path)
         return self._last
 
@@ -160,7 +146,7 @@ class LiveLake:
         """
         before = self.begin(now, now)
         service_now = service_now or now
-        dates = min(now, service_now) - PAST, max(now, service_now) + AHEAD
+        dates = min(now, service_now) - stream_files.PAST, max(now, service_now) + AHEAD
         rejects = _Rejects()
         batches = []
         for piece in pieces(blocks):
@@ -201,11 +187,13 @@ class LiveLake:
         return {place: before.kept_since.get(place, reached) for place in self._scope or ()}
 
     def _path(self, now: datetime, first: int, last: int) -> Path:
-        return path_of(self.folder, now.astimezone(UTC).replace(minute=0, second=0, microsecond=0), first, last)
+        return stream_files.path_of(
+            self.folder, now.astimezone(UTC).replace(minute=0, second=0, microsecond=0), first, last
+        )
 
     def files(self) -> Iterator[Path]:
         """All files that count, the oldest first."""
-        return (file.path for file in files_of(self.folder))
+        return (file.path for file in stream_files.files_of(self.folder))
 
     def merge(self) -> Path | None:
         """Merge the newest files if several of equally many steps follow one another, else those of the hour before.
@@ -216,7 +204,7 @@ class LiveLake:
         """
         if (last := self.last()) is None:
             return None
-        newest = counting(files_in(last.path.parent))[-_MERGED:]
+        newest = stream_files.counting(stream_files.files_in(last.path.parent))[-_MERGED:]
         if len(newest) == _MERGED and len({file.last - file.first for file in newest}) == 1:
             if (step := self._merged(newest)) is not None:
                 self._last = step
@@ -226,11 +214,11 @@ class LiveLake:
             self._delete_replaced()
             self._closed = last.path.parent
             before = [folder for _, folder in hour_folders(self.folder) if folder != last.path.parent]
-            if before and (step := self._merged(counting(files_in(before[-1])))) is not None:
+            if before and (step := self._merged(stream_files.counting(stream_files.files_in(before[-1])))) is not None:
                 return step.path
         return None
 
-    def _merged(self, files: Sequence[LiveFile]) -> Step | None:
+    def _merged(self, files: Sequence[stream_files.LiveFile]) -> Step | None:
         """Write files as one; None where they do not belong together."""
         if len(files) < 2 or sum(one.path.stat().st_size for one in files) > _MERGED_BYTES:
             return None
@@ -239,15 +227,15 @@ class LiveLake:
         if not is_gapless or any(_columns(file.path) != self._table.schema.names for file in files):
             return None  # others were written before a column was declared
         steps = [_read(file.last, file.path) for file in files]
-        sums = {name: sum(getattr(step, name) for step in steps) for name in COUNTS}
-        target = files[0].path.with_name(name_of(files[0].first, files[-1].last))
+        sums = {name: sum(getattr(step, name) for step in steps) for name in stream_files.COUNTS}
+        target = files[0].path.with_name(stream_files.name_of(files[0].first, files[-1].last))
         step = replace(steps[-1], path=target, **sums)
         self._write(step, _rows_of([file.path for file in files], self._table))
         return step
 
     def _delete_replaced(self) -> None:
         with removing(self._root) as may_remove:
-            for path in replaced(self.folder, _KEEP_SECONDS) if may_remove else ():
+            for path in stream_files.replaced(self.folder, _KEEP_SECONDS) if may_remove else ():
                 path.unlink(missing_ok=True)
 
     def trim(self) -> None:
@@ -275,7 +263,7 @@ class LiveLake:
         with ParquetFile(step.path, self._table) as file:
             for rows in groups:
                 file.add(encode(rows, self._table, level=level))
-            file.finish({METADATA_KEY: facts_of(step)})
+            file.finish({stream_files.METADATA_KEY: stream_files.facts_of(step)})
         files.sync(step.path.parent)
 
 
@@ -297,7 +285,7 @@ def _runs(step: Step, before: Step, run: Run | None) -> tuple[Run, ...]:
     run = replace(
         run,
         event_count=so_far.event_count + step.row_count,
-        **{name: getattr(so_far, name) + getattr(step, name) for name in COUNTS if name != "row_count"},
+        **{name: getattr(so_far, name) + getattr(step, name) for name in stream_files.COUNTS if name != "row_count"},
     )
     return (*earlier[1 - _RUNS :], run)
 
@@ -353,7 +341,7 @@ def _is_of(rows: pa.Table, scope: Sequence[tuple[str, int]]) -> pa.ChunkedArray:
 def _read(number: int, path: Path) -> Step:
     """Read the step that a file's metadata describe. Raises LakeError if the file cannot be read or describes none."""
     try:
-        return step_of(number, path)
+        return stream_files.step_of(number, path)
     except (OSError, ValueError) as error:
         raise LakeError(
             f"The file {path} of the stream cannot be read ({clause(error)}). Nothing was changed. Remove it: if it is "

@@ -13,7 +13,7 @@ event, and far ahead only with the second of two consecutive ones.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,7 +40,9 @@ def events_in(
     rows = reader.read(piece, "stream", 1, 0)
     batch, rejects = rows.batch, rows.rejects
     if wrong := _faults(batch, earliest, latest):
-        lines = _lines_of_rows(bytes(piece), {*rejects.line_numbers.to_pylist()})
+        rejected, every = {*rejects.line_numbers.to_pylist()}, enumerate(bytes(piece).split(b"\n"), 1)
+        # those that became rows, with their numbers
+        lines = [(number, line) for number, line in every if number not in rejected and line.strip(b" \t\r")]
         more = [Reject("stream", lines[row][0], 0, reason, lines[row][1]) for row, reason in sorted(wrong.items())]
         rejects = merged([rejects, Rejects.of(more, "stream")])
         batch = batch.filter(pa.array([row not in wrong for row in range(len(batch))], pa.bool_()))
@@ -117,12 +119,6 @@ def _cut(lines: bytes) -> Iterator[memoryview]:
         )
         yield memoryview(lines)[begin:end]
         begin = end
-
-
-def _lines_of_rows(piece: bytes, rejected: Collection[int]) -> list[tuple[int, bytes]]:
-    """The lines that became rows, with their numbers: all but those that were rejected, and blank ones."""
-    lines = enumerate(piece.split(b"\n"), 1)
-    return [(number, line) for number, line in lines if number not in rejected and line.strip(b" \t\r")]
 
 
 _log = logging.getLogger(__name__)

@@ -24,27 +24,8 @@ from pydantic_core import ErrorDetails
 
 from resources.datasets import Dataset
 from resources.enterprise import Service
-from resources.settings.types import (
-    BODIES,
-    COUNT,
-    LARGEST,
-    SANDBOX_PROJECTS,
-    SLOWEST,
-    Flag,
-    Folder,
-    Gigabytes,
-    Hours,
-    SettingsError,
-    Url,
-    Write,
-    file,
-    hook,
-    hour,
-    known_host,
-    of_text,
-    publication,
-    split,
-)
+from resources.settings import types
+from resources.settings.types import SettingsError, Write
 
 #: Characters of a value that an error repeats.
 _SHOWN = 60
@@ -68,21 +49,21 @@ class Settings(BaseModel):
     password: SecretStr | None = Field(None, description="Password of the account.", examples=[""])
     projects: Annotated[
         tuple[Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")], ...],
-        of_text(split),
+        types.of_text(types.split),
         Write("database names such as enwiki or zh_yuewiki, separated by commas"),
     ] = Field(
-        SANDBOX_PROJECTS,
+        types.SANDBOX_PROJECTS,
         description="Projects to mirror, separated by commas. Required with an account. Default: the sandbox's three.",
         examples=["enwiki,frwiki"],
     )
     namespaces: Annotated[
-        tuple[NonNegativeInt, ...], of_text(split), Write("numbers of 0, 6, 10, 14, separated by commas")
+        tuple[NonNegativeInt, ...], types.of_text(types.split), Write("numbers of 0, 6, 10, 14, separated by commas")
     ] = Field(
         (0,),
         description="Namespaces to mirror: 0 article, 6 file, 10 template, 14 category. Default: `0`.",
         examples=["0"],
     )
-    wikidata: Flag = Field(
+    wikidata: types.Flag = Field(
         False,
         description="`1`: also mirror the items and properties of Wikidata, which are far more data than any other "
         "project. Default: `0`.",
@@ -90,14 +71,14 @@ class Settings(BaseModel):
     )
     bodies: Annotated[
         tuple[Literal["html", "wikitext"], ...],
-        of_text(lambda text: () if text == "none" else split(text)),
+        types.of_text(lambda text: () if text == "none" else types.split(text)),
         Write("html, wikitext, html,wikitext or none"),
     ] = Field(
-        BODIES,
+        types.BODIES,
         description="Page text to store: `html`, `wikitext`, both, or `none`. Default: `html,wikitext`.",
         examples=["html,wikitext"],
     )
-    data: Folder = Field(
+    data: types.Folder = Field(
         "data",  # type: ignore[assignment]  # made absolute when it is read
         description="Data folder, for everything that is downloaded and created. A relative path starts at the folder "
         "of `.env` (or `--env-file`). `~/` is the home folder. `*`, `?` and `[` are not allowed. Default: `data`.",
@@ -108,17 +89,17 @@ class Settings(BaseModel):
         description="Contact of the operator, sent to the service in the User-Agent. Default: none.",
         examples=["ops@example.org"],
     )
-    anonymous: Flag = Field(
+    anonymous: types.Flag = Field(
         False,
         description="`1`: send no token; for IP addresses that the service admits without a token. Default: `0`.",
         examples=["1"],
     )
-    sandbox: Flag = Field(
+    sandbox: types.Flag = Field(
         default_factory=lambda given: given.get("username") is None and not given.get("anonymous"),
         description="`1`: always use the sandbox; `0`: never. Default: use it when no account is configured.",
         examples=["1"],
     )
-    min_free_gb: Gigabytes = Field(
+    min_free_gb: types.Gigabytes = Field(
         1.0, description="Disk space (GB) that a run leaves free. Default: `1`.", examples=["1"]
     )
     max_record_mb: Annotated[
@@ -152,7 +133,7 @@ class Settings(BaseModel):
     )
     memory_mb: Annotated[
         int | None,
-        Field(ge=256, le=LARGEST),
+        Field(ge=256, le=types.LARGEST),
         Write("the MiB of memory that converting may take, a whole number from 256 (one worker), for example 2048"),
     ] = Field(
         None,
@@ -160,39 +141,41 @@ class Settings(BaseModel):
         "Default: a quarter of the memory that the process may use (machine, control groups), at least 512.",
         examples=["2048"],
     )
-    first_hour: Annotated[datetime | None, of_text(hour), Write("an hour in UTC, for example 2026-11-20T05")] = Field(
+    first_hour: Annotated[
+        datetime | None, types.of_text(types.hour), Write("an hour in UTC, for example 2026-11-20T05")
+    ] = Field(
         None,
         description="First hour (UTC) that the Dagster UI shows. Archived hours are always shown. Default: the oldest "
         "hour that the service had when the data folder was first used.",
         examples=["2026-11-20T05"],
     )
-    grace_hours: Hours = Field(
+    grace_hours: types.Hours = Field(
         24.0,
         description="Grace period (hours) of replaced files, for readers of an older published file. Default: `24`.",
         examples=["24"],
     )
     requests_per_second: Annotated[
         float | None,
-        Field(ge=SLOWEST, le=LARGEST, allow_inf_nan=False),
-        Write(f"a number of requests a second from {SLOWEST} to {LARGEST:,}, for example 10"),
+        Field(ge=types.SLOWEST, le=types.LARGEST, allow_inf_nan=False),
+        Write(f"a number of requests a second from {types.SLOWEST} to {types.LARGEST:,}, for example 10"),
     ] = Field(
         None,
         description="Limit of requests per second, if the vendor has stated one. Each process applies the limit "
         "separately. Default: adjusted to the service's refusals (429).",
         examples=["10"],
     )
-    watchlist: Annotated[Path | None, of_text(file)] = Field(
+    watchlist: Annotated[Path | None, types.of_text(types.file)] = Field(
         None,
         description="File of pages to look up when they change. Each line has a project, a space and a title. A "
         "relative path starts at the folder of `.env`. Default: none.",
         examples=["watchlist.txt"],
     )
-    lookups_per_day: Annotated[int, Field(ge=0, le=LARGEST), COUNT] = Field(
+    lookups_per_day: Annotated[int, Field(ge=0, le=types.LARGEST), types.COUNT] = Field(
         100,
         description="Limit of lookups per day (UTC) for the watch list, repairs and checks. Default: `100`.",
         examples=["100"],
     )
-    check_pages: Annotated[int | None, Field(ge=0, le=LARGEST), COUNT] = Field(
+    check_pages: Annotated[int | None, Field(ge=0, le=types.LARGEST), types.COUNT] = Field(
         None,
         description="Number of pages of `articles` that a check looks up and compares each day. Default: 10 with a "
         "paid account, otherwise none.",
@@ -200,8 +183,8 @@ class Settings(BaseModel):
     )
     publish_every: Annotated[
         timedelta | None,
-        of_text(publication),
-        Write(f"run (every run publishes), a number of minutes up to {LARGEST:,} (at most that often), or off"),
+        types.of_text(types.publication),
+        Write(f"run (every run publishes), a number of minutes up to {types.LARGEST:,} (at most that often), or off"),
     ] = Field(
         timedelta(0),
         validation_alias="WME_PUBLISH",
@@ -219,8 +202,8 @@ class Settings(BaseModel):
         examples=["v1.5.0"],
     )
     ui_hosts: Annotated[
-        tuple[Annotated[str, AfterValidator(known_host)], ...],
-        of_text(split),
+        tuple[Annotated[str, AfterValidator(types.known_host)], ...],
+        types.of_text(types.split),
         Write(
             "host names as a browser's address bar shows them, without https:// and without a path, separated by "
             "commas: mirror.example.org or mirror.example.org:8443"
@@ -232,7 +215,7 @@ class Settings(BaseModel):
         examples=["mirror.example.org"],
     )
     on_failure: Annotated[
-        Annotated[SecretStr, AfterValidator(hook)] | None,
+        Annotated[SecretStr, AfterValidator(types.hook)] | None,
         Write(
             "https://host/path, or a program with its arguments as in a shell: /usr/local/bin/notify --channel mirror",
             hidden=True,
@@ -243,14 +226,16 @@ class Settings(BaseModel):
         "POST, or a program, which receives it on standard input. Default: none.",
         examples=["https://ops.example.org/hooks/mirror"],
     )
-    auth_url: Url = Field(
+    auth_url: types.Url = Field(
         Service.auth_url, description="Address of the service's login. Default: the real one.", examples=[""]
     )
-    base_url: Url = Field(Service.base_url, description="Address of the service. Default: the real one.", examples=[""])
-    realtime_url: Url = Field(
+    base_url: types.Url = Field(
+        Service.base_url, description="Address of the service. Default: the real one.", examples=[""]
+    )
+    realtime_url: types.Url = Field(
         Service.realtime_url, description="Address of the service's streams. Default: the real one.", examples=[""]
     )
-    allow_http: Flag = Field(
+    allow_http: types.Flag = Field(
         False,
         description="`1`: allow `http://` addresses of other machines. Passwords and tokens can then be read on the "
         "network. Default: `0`; `http://` only to this machine.",

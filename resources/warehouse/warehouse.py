@@ -44,10 +44,6 @@ def _operation(
     return method
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class Warehouse(Publisher):
     """DuckDB under a data folder: `warehouse/build.duckdb` of the pipeline, `warehouse.duckdb` for analysts.
 
@@ -65,7 +61,7 @@ class Warehouse(Publisher):
         storage_version: str | None = None,
         lock_timeout: float = 600.0,
         memory_limit: str = "2GB",
-        clock: Callable[[], datetime] = _now,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self.data = data = Path(data)
         self._clock = clock

@@ -17,20 +17,8 @@ from typing import Any, Self
 import distributed
 from distributed.scheduler import KilledWorker
 
-from resources.engine.dask.worker import (
-    VERSIONS,
-    Answer,
-    Call,
-    Probe,
-    answer_probe,
-    own_versions,
-    quiet,
-    resource_of,
-    run,
-    short,
-    url,
-    visible,
-)
+from resources.engine.dask import worker as dask_worker
+from resources.engine.dask.worker import Answer, Call, Probe
 from resources.engine.mapping import (
     EngineError,
     EngineUnreachableError,
@@ -82,7 +70,7 @@ class Cluster:
         self, address: str, versions: Mapping[str, str], folder: Path, limits: TimeLimits | None = None
     ) -> None:
         self.address = address
-        self._versions, self._folder = {**versions, **own_versions()}, folder
+        self._versions, self._folder = {**versions, **dask_worker.own_versions()}, folder
         self._limits = limits or TimeLimits()
         self._client: distributed.Client | None = None
         self._probe: Probe | None = None
@@ -129,12 +117,12 @@ class Cluster:
                 while waiting and len(under_way) < _AHEAD * max(1, places):
                     call = waiting.popleft()
                     future = client.submit(
-                        run,
+                        dask_worker.run,
                         function,
                         call.arguments,
                         probe,
                         key=f"{call.key}-{attempts[call.key]}",
-                        resources={resource_of(self._versions, alone=call.alone): 1},
+                        resources={dask_worker.resource_of(self._versions, alone=call.alone): 1},
                         pure=False,
                     )
                     under_way[future] = call
@@ -208,10 +196,10 @@ class Cluster:
         return self._client, self._probe
 
     def _open(self) -> distributed.Client:
-        quiet()
+        dask_worker.quiet()
         try:
             client = distributed.Client(
-                url(self.address),
+                dask_worker.url(self.address),
                 timeout=self._limits.answer,
                 set_as_default=False,
                 security=distributed.Security(),
@@ -220,8 +208,8 @@ class Cluster:
         except (OSError, TimeoutError, ValueError, asyncio.CancelledError) as error:
             raise EngineUnreachableError(
                 f"Nobody answers at {self.address} within {self._limits.answer:g} s ({type(error).__name__}: "
-                f"{short(error)}). Nothing was converted; what is archived is kept. Start `dask scheduler` there (with "
-                "the same TLS settings), correct WME_ENGINE, or set WME_ENGINE=threads; then run again."
+                f"{dask_worker.short(error)}). Nothing was converted; what is archived is kept. Start `dask scheduler` "
+                "there (with the same TLS settings), correct WME_ENGINE, or set WME_ENGINE=threads; then run again."
             ) from None
         client.subscribe_topic("all", self._hear)
         return client
@@ -237,7 +225,7 @@ class Cluster:
                 host=str(facts.get("host", "")),
                 name=str(facts.get("name", "")),
                 threads=int(facts.get("nthreads", 1)),
-                versions=dict(facts.get(VERSIONS) or {}),
+                versions=dict(facts.get(dask_worker.VERSIONS) or {}),
             )
             for address, facts in known.items()
         ]
@@ -275,20 +263,20 @@ class Cluster:
         (self._folder / probe.name).write_text(probe.secret)
         self._probe = probe  # removed again whatever comes
         try:
-            told = client.run(answer_probe, probe, workers=[one.address for one in fit], on_error="return")
+            told = client.run(dask_worker.answer_probe, probe, workers=[one.address for one in fit], on_error="return")
         except (OSError, TimeoutError, RuntimeError, asyncio.CancelledError) as error:
             raise self._connection_lost() from error
         for member in fit:
             answer = told.get(member.address)
             if isinstance(answer, str):
-                visible(self._folder)
+                dask_worker.visible(self._folder)
                 path = self._folder / answer
                 if path.exists() and path.read_text() == probe.secret:
                     path.unlink()
                     continue
                 why = f"the file {answer} that it wrote there does not appear here"
             else:
-                why = short(answer) if isinstance(answer, Exception) else "it does not answer"
+                why = dask_worker.short(answer) if isinstance(answer, Exception) else "it does not answer"
             raise FolderNotSharedError(
                 f"The worker {member.name} on {member.host} does not share the folder {self._folder}: {why}. Nothing "
                 "was done; what is archived is kept. Mount the data folder of this machine there, name it with `wme "
@@ -313,7 +301,7 @@ class Cluster:
             cause = future.exception(timeout=self._limits.answer)
             if isinstance(cause, KilledWorker):
                 return Outcome(call, error=_lost(call, cause.allowed_failures + 1))
-            return Outcome(call, error=TaskError(f"{call.label}: {type(cause).__name__}: {short(cause)}"))
+            return Outcome(call, error=TaskError(f"{call.label}: {type(cause).__name__}: {dask_worker.short(cause)}"))
         self._still_there(client)
         raise self._connection_lost()
 

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from resources.lake.decode import strict
 from resources.lake.decode.native import Decoded, decoding
 from resources.lake.decode.record_schema import RecordSchema, Rules, record_schema_of
 from resources.lake.decode.rejected import (
@@ -29,15 +30,7 @@ from resources.lake.decode.rejected import (
     merged,
     reasons_of,
 )
-from resources.lake.decode.strict import (
-    NOTHING,
-    DriftCount,
-    declared,
-    extra_text,
-    json_texts,
-    nested_fields,
-    read_record,
-)
+from resources.lake.decode.strict import NOTHING, DriftCount
 from resources.lake.decode.strict_json import Bad
 from resources.lake_files import Drift
 from resources.tables import Column, Table
@@ -182,8 +175,8 @@ class RecordReader:
         again: list[tuple[int, int, int, int, int]] = []
         for fields in decoded.unknown:
             try:
-                extra = nested_fields(fields.fields)
-                texts[fields.row] = extra_text(extra)
+                extra = strict.nested_fields(fields.fields)
+                texts[fields.row] = strict.extra_text(extra)
             except Bad:
                 again.append((fields.line, fields.row, fields.start, fields.end, UNDECIDED))
             else:
@@ -220,9 +213,9 @@ class RecordReader:
     def _fault(self, raw: bytes) -> str:
         """Return the fault of a line that is no record."""
         try:
-            record = read_record(raw)
-            extra_text(declared(record, self.record_schema.root)[1])
-            json_texts(raw, record, self._json)
+            record = strict.read_record(raw)
+            strict.extra_text(strict.declared(record, self.record_schema.root)[1])
+            strict.json_texts(raw, record, self._json)
         except Bad as bad:
             return str(bad)
         return self._rules.lacking_in(record)
@@ -240,10 +233,12 @@ class RecordReader:
                 continue
             verdict = NO_OBJECT
             try:
-                record = read_record(raw)
+                record = strict.read_record(raw)
                 verdict = MISTYPED
-                values, extra = declared(record, self.record_schema.root)
-                good.append(_Line(place, values, extra, extra_text(extra), json_texts(raw, record, self._json)))
+                values, extra = strict.declared(record, self.record_schema.root)
+                good.append(
+                    _Line(place, values, extra, strict.extra_text(extra), strict.json_texts(raw, record, self._json))
+                )
             except Bad:
                 verdicts[raw] = verdict
                 bad.append((*place, verdict))

@@ -256,11 +256,7 @@ def _kind(value: Any) -> str:
         return "an object" if isinstance(value, dict) else "a list"
     if isinstance(value, str):
         return f"the text {shown(text_of(value[: SHOWN + 1]))}"
-    return f"the {_name(value)} {shown(text_of(value))}"
-
-
-def _name(value: Any) -> str:
-    return "truth value" if isinstance(value, bool) else "number"
+    return f"the {'truth value' if isinstance(value, bool) else 'number'} {shown(text_of(value))}"
 
 
 #: Paths that are counted separately, the first in alphabetical order. Identifiers as keys would give a path per record.

@@ -69,11 +69,7 @@ class Compaction:
     row_counts: dict[Part, int]
 
 
-def _nobody(_count: int) -> None:
-    """Ignore the progress."""
-
-
-def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] = _nobody) -> Compaction:
+def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] = lambda _count: None) -> Compaction:
     """Rewrite the files of a job in the lake of a data folder.
 
     `progress` is called with the bytes of each file after it was read. Memory is bounded by `memory_bytes` of the job,

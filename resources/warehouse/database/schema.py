@@ -26,13 +26,6 @@ INTERNAL_COLUMNS = {
 VIEWS = (tables.REDIRECTS, tables.PROJECT_STATE)
 
 
-def create_view(table: tables.Table) -> str:
-    """The `CREATE VIEW` of a declared view that is computed from other tables."""
-    return statement(
-        f"views/{table.name}", beginnings=statement("load/beginnings"), exact_bases=statement("views/exact_bases")
-    )
-
-
 def create_table(table: tables.Table) -> str:
     """The `CREATE TABLE` of a declared table."""
     columns = [
@@ -138,8 +131,9 @@ def _script(natives: tuple[tables.Table, ...]) -> str:
     state = ", ".join(f"{name} {kind} NOT NULL" for name, kind in STATE.items())
     candidates = statement("state/candidates", changes="article_changes", base="internal.bases", more="")
     statements.append(statement("database/internal", state=state, candidates=candidates, keys=quoted(KEYS_DIGEST)))
+    parts = {"beginnings": statement("load/beginnings"), "exact_bases": statement("views/exact_bases")}
     for view in VIEWS:
-        statements += [create_view(view), *comments(view, "VIEW")]
+        statements += [statement(f"views/{view.name}", **parts), *comments(view, "VIEW")]
     return ";\n".join(statements)
 
 

@@ -196,7 +196,7 @@ def _replace_rows(
         enter(connection)
     except duckdb.Error as error:
         raise unreadable(f"{dataset.name} {utc_text(hour)}", files, dataset.table, error) from error
-    _record_loads(connection)
+    connection.execute(statement("load/cover"))
     if dataset.body_of:
         hide_same_revisions(connection, lake_root, dataset, (hour, hour), sorted({file.project_id for file in files}))
     return inserted
@@ -273,11 +273,6 @@ WHERE (hours.table_name, hours.batch_hour, hours.project_id, hours.namespace_id)
 
 INSERT INTO hours BY NAME SELECT * EXCLUDE (is_known, is_new) FROM noted WHERE NOT is_known
 """
-
-
-def _record_loads(connection: duckdb.DuckDBPyConnection) -> None:
-    """Note, inside a transaction, that the files of the table `incoming` were loaded."""
-    connection.execute(statement("load/cover"))
 
 
 def record_statuses(build: Build, statuses: Sequence[HourStatus], dataset: Dataset = ARTICLE_CHANGES) -> int:

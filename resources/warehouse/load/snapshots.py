@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -36,7 +36,7 @@ from resources.warehouse.load.files import (
     retire,
     unreadable,
 )
-from resources.warehouse.read.lake_parts import LakePart
+from resources.warehouse.read.lake_parts import LakePart, derived
 from resources.warehouse.read.ledger import faulty
 from resources.warehouse.records import Snapshot, SnapshotLoad
 
@@ -68,7 +68,7 @@ def load_snapshot(
         known = answer(
             connection,
             f"SELECT boundary_at, row_count, duplicate_count, source_at FROM snapshots WHERE {_IS_VERSION}",  # noqa: S608  constant
-            _key(snapshot),
+            [snapshot.dataset.name, snapshot.snapshot_id, snapshot.snapshot_version],
         )
         held = dict(
             connection.execute(
@@ -87,9 +87,13 @@ def load_snapshot(
             if known:
                 released += _drop(connection, snapshot, snapshot.snapshot_version)
             boundary, row_count, duplicates = _take_in(connection, lake_root, snapshot, now)
-            for version in _too_many(connection, snapshot, keep_replaced):
+            versions = _newest_first(connection, snapshot)
+            if snapshot.dataset.state is not None:
+                dropped = versions[1 + keep_replaced :]
+            else:
+                dropped = [version for version in versions if version != snapshot.snapshot_version]
+            for version in dropped:
                 released += _drop(connection, snapshot, version)
-                dropped.append(version)
             retire(connection)
             named = "SELECT lake_path FROM loads UNION SELECT lake_path FROM compacted_files"
             kept = {path for (path,) in connection.execute(named).fetchall()}
@@ -208,7 +212,9 @@ def _insert_derived(
         place = [snapshot.project_id, snapshot.namespace_id]
         connection.execute(f"DELETE FROM {identifier(table.name)} WHERE (project_id, namespace_id) = (?, ?)", place)  # noqa: S608
         if paths:
-            connection.execute(part.insert_derived(table))
+            query = derived(table.name, f"({part.bodies()})")
+            columns = column_list(table)
+            connection.execute(f"INSERT INTO {identifier(table.name)} SELECT {columns} FROM ({query})")  # noqa: S608
 
 
 def _newest(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Sequence[str]) -> datetime | None:
@@ -244,20 +250,15 @@ def _source_at(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, moment
         f"{snapshot.snapshot_id}\n{snapshot.snapshot_version}".encode(), usedforsecurity=False
     ).digest()
     hour = moment + _MICROSECOND * (1 + int.from_bytes(digest[:8]) % _SPREAD)
-    taken = {
-        found
-        for (found,) in answer(
-            connection, "SELECT source_at FROM snapshots WHERE project_id = ?", [snapshot.project_id]
-        )
-    }
-    while hour in taken or (hour.minute, hour.second, hour.microsecond) == (0, 0, 0):
+    others = answer(connection, "SELECT source_at FROM snapshots WHERE project_id = ?", [snapshot.project_id])
+    while (hour,) in others or (hour.minute, hour.second, hour.microsecond) == (0, 0, 0):
         hour += _MICROSECOND
     return hour
 
 
 def _base(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> str | None:
     """The version underneath the current state of the snapshot's project and namespace."""
-    return next(_newest_first(connection, snapshot), None) if snapshot.dataset.state is not None else None
+    return next(iter(_newest_first(connection, snapshot)), None) if snapshot.dataset.state is not None else None
 
 
 def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str | None, now: datetime | None) -> None:
@@ -274,22 +275,14 @@ def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
         )
 
 
-def _too_many(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, keep_replaced: int) -> Iterator[str]:
-    """Return all but the newest version and `keep_replaced` older ones; without a state, all but the one loaded."""
-    versions = list(_newest_first(connection, snapshot))
-    if snapshot.dataset.state is not None:
-        return iter(versions[1 + keep_replaced :])
-    return (version for version in versions if version != snapshot.snapshot_version)
-
-
-def _newest_first(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> Iterator[str]:
+def _newest_first(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> list[str]:
     """Return the loaded versions of a snapshot, starting with the one underneath the current state."""
     found = connection.execute(
         f"SELECT snapshot_version FROM snapshots WHERE {_OF_SCOPE} "  # noqa: S608  constant words
         f"ORDER BY {FORMULAS['newest_snapshot_first']}",
         _scope(snapshot),
     ).fetchall()
-    return (version for (version,) in found)
+    return [version for (version,) in found]
 
 
 def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str) -> list[str]:
@@ -322,10 +315,6 @@ def _compacted(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, source
         [*_scope(snapshot), source_at],
     ).fetchall()
     return [path for (path,) in found]
-
-
-def _key(snapshot: Snapshot) -> list[str]:
-    return [snapshot.dataset.name, snapshot.snapshot_id, snapshot.snapshot_version]
 
 
 def _scope(snapshot: Snapshot) -> list[str | int]:

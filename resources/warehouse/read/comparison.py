@@ -23,17 +23,9 @@ from resources.datasets.live import EVENTS, LIVE_CHANGES, files_of, step_of
 from resources.errors import clause
 from resources.formatting import counted, hour_text
 from resources.tables import TIMESTAMP
+from resources.warehouse.database import sql
 from resources.warehouse.database.connect import Build, answer, raise_revision
-from resources.warehouse.database.sql import (
-    FORMULAS,
-    column_list,
-    identifier,
-    moment,
-    nulls,
-    quoted,
-    statement,
-    transaction,
-)
+from resources.warehouse.database.sql import transaction
 from resources.warehouse.database.workarounds import is_exhausted
 from resources.warehouse.errors import LakeFileError
 
@@ -62,7 +54,7 @@ _LOADED = f"""
 SELECT batch_hour, project_id, namespace_id, lake_path
 FROM hours
 LEFT JOIN loads USING (table_name, batch_hour, project_id, namespace_id)
-WHERE table_name = 'article_changes' AND state IN ({FORMULAS["covered"]}) AND list_contains($hours, batch_hour)
+WHERE table_name = 'article_changes' AND state IN ({sql.FORMULAS["covered"]}) AND list_contains($hours, batch_hour)
 ORDER BY ALL
 """  # noqa: S608  constant words
 
@@ -166,21 +158,21 @@ def _compare(
     schema = pa.schema([*types, ("compared_from", TIMESTAMP), ("compared_until", TIMESTAMP)])
     connection.register("compared", pa.Table.from_pylist([*scope], schema=schema))
     hashes = ", ".join(
-        f"CASE WHEN {identifier(one.name)} IS NOT NULL THEN hash({identifier(one.name)}) END"
+        f"CASE WHEN {sql.identifier(one.name)} IS NOT NULL THEN hash({sql.identifier(one.name)}) END"
         if one.body
-        else f"hash({identifier(one.name)})"
+        else f"hash({sql.identifier(one.name)})"
         for one in _COMPARED
     )
     differing = ", ".join(
-        f"CASE WHEN streamed.content[{number}] <> filed.content[{number}] THEN {quoted(column.name)} END"
+        f"CASE WHEN streamed.content[{number}] <> filed.content[{number}] THEN {sql.quoted(column.name)} END"
         for number, column in enumerate(_COMPARED, 1)
     )
     sides = {
-        side: _SIDE.format(rows=_rows(paths), hashes=hashes, hour=moment(hour))
+        side: _SIDE.format(rows=_rows(paths), hashes=hashes, hour=sql.moment(hour))
         for side, paths in (("streamed", streamed), ("filed", filed))
     }
     try:
-        query = statement("read/comparison", differing=f"[{differing}]", **sides)
+        query = sql.statement("read/comparison", differing=f"[{differing}]", **sides)
         rows = connection.execute(query).fetchall()
     finally:
         connection.unregister("compared")
@@ -206,18 +198,18 @@ def keep_visibility_changes(build: Build) -> int:
     same = " AND ".join(f"kept.{name} = filed.{name}" for name in key)
     kept = f"""
       INSERT INTO visibility_changes BY NAME
-      SELECT {column_list(EVENTS.narrow)}
+      SELECT {sql.column_list(EVENTS.narrow)}
       FROM {_rows(paths)} AS event
       SEMI JOIN (
-        FROM hours WHERE table_name = 'article_changes' AND state IN ({FORMULAS["covered"]})
+        FROM hours WHERE table_name = 'article_changes' AND state IN ({sql.FORMULAS["covered"]})
       ) AS covered USING (batch_hour, project_id, namespace_id)
       ANTI JOIN visibility_changes AS known USING ({", ".join(key)})
       WHERE change_type = 'visibility-change'
       QUALIFY row_number() OVER (PARTITION BY {", ".join(key)} ORDER BY event_offset) = 1
     """  # noqa: S608  declared names
     moved = (
-        "DELETE FROM visibility_changes AS kept USING article_changes AS filed "  # noqa: S608  declared names
-        f"WHERE filed.change_type = 'visibility-change' AND filed.batch_hour >= {moment(now - RETENTION)} AND {same}"
+        "DELETE FROM visibility_changes AS kept USING article_changes AS filed WHERE "  # noqa: S608  declared names
+        f"filed.change_type = 'visibility-change' AND filed.batch_hour >= {sql.moment(now - RETENTION)} AND {same}"
     )
     try:
         with transaction(connection):
@@ -234,10 +226,10 @@ def keep_visibility_changes(build: Build) -> int:
 
 def _rows(paths: Sequence[Path]) -> str:
     """The rows of some files with all columns of changes; a column that a file lacks is null."""
-    nothing = f"SELECT {nulls(EVENTS)} WHERE false"
+    nothing = f"SELECT {sql.nulls(EVENTS)} WHERE false"
     if not paths:
         return f"({nothing})"
-    listed = ", ".join(quoted(str(path)) for path in paths)
+    listed = ", ".join(sql.quoted(str(path)) for path in paths)
     options = "hive_partitioning := false, union_by_name := true"
     return f"({nothing} UNION ALL BY NAME SELECT * FROM read_parquet([{listed}], {options}))"  # noqa: S608  our own paths
 

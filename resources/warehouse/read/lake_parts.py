@@ -175,11 +175,6 @@ class LakePart:
         own = {} if self.source_at is None else {"batch_hour": "CAST(NULL AS TIMESTAMPTZ)"}
         return self.select(self.dataset.bodies, **own) + filtered
 
-    def insert_derived(self, table: Table) -> str:
-        """The statement that puts what follows from its bodies into a table."""
-        query = derived(table.name, f"({self.bodies()})")
-        return f"INSERT INTO {identifier(table.name)} SELECT {column_list(table)} FROM ({query})"  # noqa: S608  declared names
-
     def states(self) -> str:
         """A query for the pages of a snapshot as they compete for titles and pages.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
@@ -247,7 +247,8 @@ def faults(
     read.
     """
     root, looked = lake_root.resolve(), looked or Looked()
-    relative = {path: _name(root, path) for path in wanted}
+    # relative to the lake, or the full path outside it
+    relative = {path: path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path) for path in wanted}
     paths = sorted({with_rows(path) for path in relative.values()})
     known = {path: (size, count) for path, size, count in answer(connection, _EXPECTED, {"paths": paths})}
     notes = Damaged(lake_root.parent).read()
@@ -269,15 +270,12 @@ def faults(
         if (kind := files.not_a_file(status.st_mode)) is not None:
             found[path] = FaultyFile(name, f"cannot be read: {kind}", is_gone=False)
             continue
-        why = _noted(notes, name, status) or _fault(root, name, status, size, count, looked)
+        mark, noted = notes.get(name, ([], ""))
+        is_noted = mark == mark_of(status)
+        why = f"is damaged: {noted}" if is_noted else _fault(root, name, status, size, count, looked)
         if why is not None:
             found[path] = FaultyFile(name, why, is_gone=False)
     return found
-
-
-def _name(root: Path, path: Path) -> str:
-    """Return the name of a file in the ledger: relative to the lake, or the full path outside it."""
-    return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
 
 
 def faulty_files(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list[FaultyFile]:
@@ -297,11 +295,6 @@ def faulty(connection: duckdb.DuckDBPyConnection, lake_root: Path, lake_paths: I
     halves = {root / half for name in names for half in (name, with_bodies(name))}
     found = faults(connection, lake_root, halves) if halves else {}
     return {with_rows(file.lake_path): file for file in found.values()}
-
-
-def _noted(notes: Mapping[str, tuple[list[int], str]], name: str, status: os.stat_result) -> str | None:
-    mark, why = notes.get(name, ([], ""))
-    return f"is damaged: {why}" if mark == mark_of(status) else None
 
 
 def _fault(

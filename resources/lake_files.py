@@ -10,10 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from resources.tables.articles import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
+from resources.datasets import Family, datasets
 from resources.tables.declaration import INT, SNAPSHOT_VERSION, Column, Table
-from resources.tables.entities import ENTITY_CHANGES, SNAPSHOT_ENTITIES
-from resources.tables.structured import STRUCTURED_ARTICLES
 
 
 @dataclass(frozen=True)
@@ -101,10 +99,8 @@ def _of_versions(table: Table) -> Table:
 
 
 #: The form of compacted files, by the dataset whose rows they hold.
-COMPACTED = {
-    ARTICLE_CHANGES.name: _of_hours(ARTICLE_CHANGES, "article_id", "version_id"),
-    ENTITY_CHANGES.name: _of_hours(ENTITY_CHANGES, "entity_id", "event_at"),
-} | {table.name: _of_versions(table) for table in (SNAPSHOT_ARTICLES, STRUCTURED_ARTICLES, SNAPSHOT_ENTITIES)}
+COMPACTED = {one.name: _of_hours(one.table, *one.compacted_by) for one in datasets(Family.HOURLY)}
+COMPACTED |= {one.name: _of_versions(one.table) for one in datasets(Family.SNAPSHOT)}
 
 
 def _apart(table: Table, *by: str) -> tuple[Table, Table]:
@@ -115,7 +111,7 @@ def _apart(table: Table, *by: str) -> tuple[Table, Table]:
 
 
 #: Tables with a separate file of bodies: the forms of both files.
-APART = {name: _apart(COMPACTED[name], "change_type") for name in (ARTICLE_CHANGES.name, ENTITY_CHANGES.name)}
+APART = {one.name: _apart(COMPACTED[one.name], "change_type") for one in datasets(Family.HOURLY)}
 
 
 @dataclass(frozen=True)

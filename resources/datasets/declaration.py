@@ -96,6 +96,7 @@ class Dataset:
         unique: Rule by which rows are one, in an hour's file or in all files of a snapshot. None: the key of the table.
         body_of: Columns of which an hour has one body per project and value, in any of its files. Empty: each row has
             its own.
+        compacted_by: Hours only: columns, after the project, that order the rows of compacted files.
         places: The (project, namespace) pairs of the dataset, independent of the mirrored ones. The dataset is mirrored
             only on request. Empty: the mirrored pairs.
     """
@@ -117,6 +118,7 @@ class Dataset:
     leaves_warehouse: bool = False
     unique: Uniqueness | None = None
     body_of: tuple[str, ...] = ()
+    compacted_by: tuple[str, ...] = ()
     places: tuple[tuple[str, int], ...] = ()
 
     @property
@@ -201,6 +203,7 @@ ARTICLE_CHANGES = Dataset(
         newest_first=("event_at DESC", "version_id DESC", "change_type = 'update' DESC", "{row_digest} DESC"),
     ),
     body_of=("article_id", "version_id"),
+    compacted_by=("article_id", "version_id"),
     leaves_warehouse=True,
 )
 SNAPSHOT_ARTICLES = Dataset(
@@ -241,6 +244,7 @@ ENTITY_CHANGES = Dataset(
     bodies=declared.ENTITY_BODIES,
     state=declared.ENTITIES,
     places=WIKIDATA,
+    compacted_by=("entity_id", "event_at"),
 )
 SNAPSHOT_ENTITIES = Dataset(
     declared.SNAPSHOT_ENTITIES,

@@ -10,10 +10,12 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError
 
 from resources.datasets.paths import hour_folder, hour_folders
 from resources.storage import read_footer
@@ -62,6 +64,14 @@ class Run:
     reset_count: int = 0
 
 
+#: Moments by project and namespace; in JSON, whose keys are texts, a list of all three.
+_ByScope = Annotated[
+    Mapping[tuple[str, int], datetime],
+    BeforeValidator(lambda told: {(one[0], one[1]): one[2] for one in told} if isinstance(told, list) else told),
+    PlainSerializer(lambda kept: [(*scope, moment) for scope, moment in kept.items()]),
+]
+
+
 @dataclass(frozen=True)
 class Step:
     """A file of events, with its counts and the position of the stream after it.
@@ -92,7 +102,7 @@ class Step:
     offsets: Mapping[int, int] = field(default_factory=dict)
     highest: Mapping[int, tuple[int, datetime]] = field(default_factory=dict)
     published_at: Mapping[int, datetime] = field(default_factory=dict)
-    kept_since: Mapping[tuple[str, int], datetime] = field(default_factory=dict)
+    kept_since: _ByScope = field(default_factory=dict)
     event_counts: Mapping[int, int] = field(default_factory=dict)
     runs: tuple[Run, ...] = ()
 
@@ -109,51 +119,21 @@ class Step:
 COUNTS = ("row_count", "duplicate_count", "other_count", "reject_count", "reset_count")
 
 
+_STEP = TypeAdapter(Step)
+_FACTS = tuple(one.name for one in fields(Step) if one.name not in {"number", "path"})
+
+
 def facts_of(step: Step) -> str:
     """Return the metadata of a step's file (JSON)."""
-    facts = {
-        "since": step.since.isoformat(),
-        **{name: getattr(step, name) for name in COUNTS},
-        "offsets": step.offsets,
-        "highest": {partition: [offset, moment.isoformat()] for partition, (offset, moment) in step.highest.items()},
-        "published_at": {partition: moment.isoformat() for partition, moment in step.published_at.items()},
-        "kept_since": [[*place, moment.isoformat()] for place, moment in step.kept_since.items()],
-        "event_counts": step.event_counts,
-        "runs": [
-            vars(run) | {"began_at": run.began_at.isoformat(), "kept_at": run.kept_at.isoformat()} for run in step.runs
-        ],
-    }
-    return json.dumps(facts)
+    return _STEP.dump_json(step, include=set(_FACTS)).decode()
 
 
 def step_of(number: int, path: Path) -> Step:
     """The step of a file, by its own metadata. Raises ValueError: there are none, or OSError: it cannot be read."""
     try:
         facts = json.loads(read_footer(path).metadata[METADATA_KEY.encode()])
-        return Step(
-            number,
-            path,
-            datetime.fromisoformat(facts["since"]),
-            offsets={int(partition): offset for partition, offset in facts["offsets"].items()},
-            published_at={
-                int(partition): datetime.fromisoformat(moment) for partition, moment in facts["published_at"].items()
-            },
-            kept_since={
-                (project, namespace): datetime.fromisoformat(moment)
-                for project, namespace, moment in facts["kept_since"]
-            },
-            event_counts={int(partition): count for partition, count in facts["event_counts"].items()},
-            runs=tuple(
-                Run(**run | {name: datetime.fromisoformat(run[name]) for name in ("began_at", "kept_at")})
-                for run in facts["runs"]
-            ),
-            highest={
-                int(partition): (offset, datetime.fromisoformat(moment))
-                for partition, (offset, moment) in facts["highest"].items()
-            },
-            **{name: facts[name] for name in COUNTS},
-        )
-    except (KeyError, TypeError, AttributeError) as error:
+        return _STEP.validate_python({name: facts[name] for name in _FACTS} | {"number": number, "path": path})
+    except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"it does not say how far the stream is kept: {error!r}") from error
 
 

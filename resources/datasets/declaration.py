@@ -53,14 +53,10 @@ _GIVEN = {
 
 @dataclass(frozen=True)
 class Uniqueness:
-    """The rule by which several rows are one.
+    """The rule by which several rows are one, as SQL over columns, `title` (the name with spaces) and shared formulas.
 
-    It is SQL over the columns of the table, `title` (the name with spaces) and the warehouse's formulas.
-
-    Attributes:
-        key: Values that the rows share; none of them is null.
-        further: More such values, which take long to compute or may be null; compared where `key` is equal.
-        newest_first: Order of the rows of one key; the first one counts.
+    Rows with the same `key`, never null, are one, if also `further` is equal, which takes long to compute or may be
+    null. The first one in the order `newest_first` counts.
     """
 
     key: tuple[str, ...]

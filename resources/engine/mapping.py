@@ -50,35 +50,26 @@ class LineReporter:
     def __init__(
         self, say: Callable[[str], None], *, seconds: float = 5.0, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._say, self._seconds, self._clock = say, seconds, clock
+        self.say, self.seconds, self.clock = say, seconds, clock
 
     def start(self, label: str, total: float, unit: str) -> Task:
         """Begin a task; its first line names the total."""
-        self._say(f"{label}: {amount_text(total, unit)}")
-        return _LineTask(label, total, unit, self._say, self._seconds, self._clock)
+        self.say(f"{label}: {amount_text(total, unit)}")
+        return _LineTask(self, label, total, unit)
 
 
 class _LineTask:
-    def __init__(
-        self,
-        label: str,
-        total: float,
-        unit: str,
-        say: Callable[[str], None],
-        seconds: float,
-        clock: Callable[[], float],
-    ) -> None:
-        self._label, self._total, self._unit, self._say = label, total, unit, say
-        self._seconds, self._clock = seconds, clock
-        self._began = self._told = clock()
+    def __init__(self, reporter: LineReporter, label: str, total: float, unit: str) -> None:
+        self._reporter, self._label, self._total, self._unit = reporter, label, total, unit
+        self._began = self._told = reporter.clock()
         self._done = 0.0
         self._lock = threading.Lock()
 
     def advance(self, amount_done: float) -> None:
         with self._lock:
             self._done += amount_done
-            now = self._clock()
-            if now - self._told < self._seconds:
+            now = self._reporter.clock()
+            if now - self._told < self._reporter.seconds:
                 return
             self._told = now
             share = self._done / self._total if self._total else 1.0
@@ -86,11 +77,11 @@ class _LineTask:
                 f"{self._label}: {share:.0%}, {amount_text(self._done, self._unit)} of "
                 f"{amount_text(self._total, self._unit)}"
             )
-        self._say(line)
+        self._reporter.say(line)
 
     def finish(self) -> None:
-        elapsed = self._clock() - self._began
-        self._say(f"{self._label}: {amount_text(self._done, self._unit)} in {elapsed:.1f} s")
+        elapsed = self._reporter.clock() - self._began
+        self._reporter.say(f"{self._label}: {amount_text(self._done, self._unit)} in {elapsed:.1f} s")
 
 
 Item = TypeVar("Item")

@@ -67,10 +67,8 @@ class EncodedBlocks:
 
     `room` bounds the blocks of all archives, from reading a block until its row group is written. A reader without room
     first writes its own finished blocks, and waits for others only if it has none. So no reader holds a block that
-    another one waits for.
-
-    A line that is too long for a block is yielded separately, after all blocks before it, and must be read before the
-    next item. Leaving the context waits for running work and returns every buffer.
+    another one waits for. A line that is too long for a block is yielded after all blocks before it, and must be read
+    before the next item. Leaving the context waits for running work and returns every buffer.
     """
 
     blocks: Generator[Block | LongLine, None, None]

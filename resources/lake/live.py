@@ -1,11 +1,9 @@
 """The events of the stream as small files, each of which records the stream's position.
 
-A step lands one Parquet file. Its rows are the events, and its metadata has the next offset of every partition. So one
-rename makes both the events and the position durable. Each event is stored exactly once, even if the process is killed:
-events after the newest file are received again, and those that a file already has are skipped.
-
-Files are numbered, and the highest number is the newest, whatever the clock says. As the hour grows, files of equally
-many steps are merged into one that replaces them.
+A step lands one Parquet file: rows are the events, and metadata the next offset of every partition, so one rename makes
+both durable. Each event is stored exactly once, even if the process is killed: events after the newest file are
+received again, and those that a file already has are skipped. The highest number is the newest, whatever the clock
+says. As the hour grows, files of equally many steps are merged into one that replaces them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Publishing: the build file is copied, and the copy takes the place of the published file by one rename.
 
 Steps of a publication, under the lock of the warehouse: apply what is pending, let the views find the lake's files,
-write `about`, checkpoint, copy. Then, without the lock: sync the copy, make it read-only, rename it, sync the folder.
-
-A reader that has an old file open keeps it. A kill at any point leaves the published file complete; the next
-publication removes what is left over. After the data folder was moved, publishing again lets the views find the lake,
-and so does `relocate`, which needs neither the build file nor a run.
+write `about`, checkpoint, copy. Then, without the lock: sync the copy, make it read-only, rename it, sync the folder. A
+reader that has an old file open keeps it. A kill at any point leaves the published file complete; the next publication
+removes what is left over. After the data folder was moved, `relocate` lets the views find the lake, as publishing does.
 """
 
 from __future__ import annotations

@@ -47,11 +47,10 @@ def _operation(
 class Warehouse(Publisher):
     """DuckDB under a data folder: `warehouse/build.duckdb` of the pipeline, `warehouse.duckdb` for analysts.
 
-    Each writing method opens the build file under the lock `state/warehouse.lock`, does its work in one transaction and
-    closes it (`_operation`). `storage_version`: of DuckDB's files, for example v2.0.0; None: as they are, and v1.5.0
-    for new ones, which DuckDB 1.5 reads as well. It can be raised and never lowered. `lock_timeout`: seconds to wait
-    for another process. `memory_limit`: what DuckDB may hold in memory while it writes (`2GB`); more goes to disk for
-    the time being. `clock`: aware moments. Nothing is read, written or opened before a method is called.
+    Each writing method opens the build file under the lock `state/warehouse.lock` and does its work in one transaction.
+    `storage_version` of DuckDB's files, for example v2.0.0, can be raised and never lowered; None: as they are, and
+    v1.5.0 for new ones, which DuckDB 1.5 reads as well. `lock_timeout`: seconds to wait for another process.
+    `memory_limit`: for writing; more goes to disk. `clock`: aware moments. Nothing is opened before a method is called.
     """
 
     def __init__(

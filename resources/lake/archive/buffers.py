@@ -23,11 +23,10 @@ NOTHING = mmap.mmap(-1, 1)
 class Buffers:
     """A fixed number of buffers, lent and returned between threads: the reader waits for the converters.
 
-    A buffer is allocated at first use, and the system provides its memory pages at the first write: most archives of an
-    hour are much smaller than a buffer. The most recently used buffer is lent first, since its memory pages exist.
-
-    A line that is longer than a buffer gets separate memory, up to the longest record. All archives that share the
-    buffers have one such line at a time, from its reading until its last part is converted.
+    A buffer is allocated at first use; most archives of an hour are much smaller. The most recently used buffer is lent
+    first, since its memory pages exist. A line that is longer than a buffer gets separate memory, up to the longest
+    record. All archives that share the buffers have one such line at a time, from its reading until its last part is
+    converted.
     """
 
     def __init__(self, count: int, size: int, longest: int = RECORD_BYTES_MAX) -> None:

@@ -73,18 +73,11 @@ class _Given(ctypes.Structure):
 
 class _Result(ctypes.Structure):
     _fields_ = [
-        ("line_count", ctypes.c_int64),
-        ("row_count", ctypes.c_int64),
-        ("unknown_count", ctypes.c_int64),
-        ("unknown", ctypes.c_void_p),
-        ("row_lines_count", ctypes.c_int64),
-        ("row_lines", ctypes.c_void_p),
-        ("left_count", ctypes.c_int64),
-        ("left_lines", ctypes.c_void_p),
-        ("left_rows", ctypes.c_void_p),
-        ("left_starts", ctypes.c_void_p),
-        ("left_bounds", ctypes.c_void_p),
-        ("left_verdicts", ctypes.c_void_p),
+        (name, ctypes.c_int64 if name.endswith("_count") else ctypes.c_void_p)
+        for name in (
+            *("line_count", "row_count", "unknown_count", "unknown", "row_lines_count", "row_lines", "left_count"),
+            *("left_lines", "left_rows", "left_starts", "left_bounds", "left_verdicts"),
+        )
     ]
 
 

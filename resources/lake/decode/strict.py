@@ -56,11 +56,8 @@ def extra_text(extra: Any) -> str | None:
     """
     if extra is NOTHING:
         return None
-    text = text_of(extra)
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise Bad("Not valid JSON: half of a surrogate pair is in an unknown field.") from error
+    if not _is_unicode(text := text_of(extra)):
+        raise Bad("Not valid JSON: half of a surrogate pair is in an unknown field.")
     return text
 
 
@@ -75,10 +72,8 @@ def json_texts(line: bytes, record: dict[str, Any], wanted: Iterable[tuple[str, 
     for way in wanted:
         if (value := value_at(record, way)) is None:
             continue
-        try:
-            text_of(value).encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise Bad(f"Not valid JSON: half of a surrogate pair is in {'.'.join(way)}.") from error
+        if not _is_unicode(text_of(value)):
+            raise Bad(f"Not valid JSON: half of a surrogate pair is in {'.'.join(way)}.")
         found[way] = _members(line, objects, way[:-1])[way[-1]]
     return found
 

@@ -1,9 +1,8 @@
 """Compactions in the ledger: preparing and committing them.
 
-No lock is held while files are rewritten. The commit compares the inputs of the compaction with the loaded data. An
-hour that was loaded again in the meantime keeps its own file, and its rows in the compacted file are masked. A version
-of a snapshot is committed completely or not at all. Rows that are masked in it depend only on its files, so they are
-left out for good.
+No lock is held while files are rewritten, so the commit compares the inputs with the loaded data. An hour that was
+loaded again meanwhile keeps its own file, and its rows in the compacted file are masked. A version of a snapshot is
+committed completely or not at all, and rows that are masked in it are left out for good.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from resources.datasets import Dataset
 from resources.datasets.paths import with_bodies
 from resources.lake_files import COMPACTED, CompactedFile, CompactionSource
 from resources.storage import LOCAL
-from resources.tables import TIMESTAMP
+from resources.tables import LOADS
 from resources.tables.declaration import version_of
 from resources.warehouse.compaction.plan import Merge, VersionMerge
 from resources.warehouse.compaction.window import leave
@@ -99,16 +98,8 @@ LEFT JOIN (FROM loads WHERE table_name = $table) AS loaded USING (batch_hour, pr
 CROSS JOIN (SELECT unnest(CAST($paths AS VARCHAR[])) AS lake_path) AS new
 WHERE part.row_count > 0 AND loaded.compaction_id IS DISTINCT FROM $compaction_id
 """
-_PARTS = pa.schema(
-    [
-        ("batch_hour", TIMESTAMP),
-        ("project_id", pa.string()),
-        ("namespace_id", pa.int64()),
-        ("digest", pa.string()),
-        ("compaction_id", pa.string()),
-        ("row_count", pa.int64()),
-    ]
-)
+_PART = ("batch_hour", "project_id", "namespace_id", "digest", "compaction_id", "row_count")
+_PARTS = pa.schema([LOADS.schema.field(name) for name in _PART])
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,7 @@
 """The window: the months of changes that the build file holds itself.
 
-Changes of settled months leave the window once compacted files have them and `articles` has applied them. Each
-transaction removes a bounded number of rows and moves the window, so that each change is always found in exactly one
-place.
+Changes of settled months leave it once compacted files have them and `articles` has applied them. Each transaction
+removes a bounded number of rows and moves the window, so that each change is always found in exactly one place.
 """
 
 from __future__ import annotations

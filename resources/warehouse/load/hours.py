@@ -1,10 +1,8 @@
 """Loads hourly files: rows, rejects, ledger and coverage of an hour in one transaction.
 
-The rows of a project and namespace of the hour are replaced as a whole. Of the changes of articles each event and title
-of a file is loaded once, and what `article_bodies` passes over is noted.
-
-Coverage is what became of each hour of a dataset, per project and namespace, so that gaps are never silent. A loaded
-hour stays loaded, even if the service later reports another state.
+The rows of a project and namespace of the hour are replaced as a whole. Coverage is what became of each hour of a
+dataset, per project and namespace, so that gaps are never silent. A loaded hour stays loaded, even if the service later
+reports another state.
 """
 
 from __future__ import annotations
@@ -108,7 +106,7 @@ def load_hour(
             for place in ((file.project_id, file.namespace_id),)
             if reload or known.get(place) != file.digest or place in lost
         ]
-        rows = _replace_rows(connection, lake_root, dataset, hour, fresh, known, now) if fresh else 0
+        rows = _replace_rows(build, dataset, hour, fresh, known) if fresh else 0
         pairs = {(file.project_id, file.namespace_id) for file in files}
         others = [status for status in statuses if (status.project_id, status.namespace_id) not in pairs]
         noted = _record(connection, dataset, others, now)
@@ -160,19 +158,13 @@ def _check_arguments(hour: datetime, files: Sequence[ConvertedFile], statuses: S
 
 
 def _replace_rows(
-    connection: duckdb.DuckDBPyConnection,
-    lake_root: Path,
-    dataset: Dataset,
-    hour: datetime,
-    files: Sequence[ConvertedFile],
-    known: Mapping[tuple[str, int], str],
-    now: datetime,
+    build: Build, dataset: Dataset, hour: datetime, files: Sequence[ConvertedFile], known: Mapping[tuple[str, int], str]
 ) -> int:
     """Replace rows, rejects, ledger and coverage of an hour's files; return the rows inserted.
 
     All files go through each statement together: an hour has about 150, and a statement costs more than a small file.
     """
-    folder = f"{dataset.name}/{hour_folder(hour)}"
+    (connection, lake_root, now), folder = build, f"{dataset.name}/{hour_folder(hour)}"
     announced = []
     for file in files:
         check_counts(file, dataset.table)
@@ -198,23 +190,20 @@ def _replace_rows(
         raise unreadable(f"{dataset.name} {utc_text(hour)}", files, dataset.table, error) from error
     connection.execute(statement("load/cover"))
     if dataset.body_of:
-        hide_same_revisions(connection, lake_root, dataset, (hour, hour), sorted({file.project_id for file in files}))
+        hide_same_revisions(build, dataset, (hour, hour), sorted({file.project_id for file in files}))
     return inserted
 
 
 def hide_same_revisions(
-    connection: duckdb.DuckDBPyConnection,
-    lake_root: Path,
-    dataset: Dataset,
-    hours: tuple[datetime, datetime],
-    projects: Sequence[str],
+    build: Build, dataset: Dataset, hours: tuple[datetime, datetime], projects: Sequence[str]
 ) -> None:
     """Hide rows of some hours whose page text another row of the same hour shows, inside a transaction."""
-    known, changes = window(connection), dataset.name
+    connection, changes = build.connection, dataset.name
+    known = window(connection)
     values = {"first": hours[0], "last": hours[1], "projects": list(projects)}
     cold: dict[str, object] = {"table": dataset.name, "cold_until": hours[0], "gone": []}
     if known is not None and hours[0] < known.first_hour:
-        gone = make_all_changes(connection, lake_root, projects, partly=True)
+        gone = make_all_changes(connection, build.lake_root, projects, partly=True)
         changes, cold = "all_changes", cold | {"cold_until": known.first_hour, "gone": sorted(gone)}
     connection.execute(_SHOW_AGAIN, values | cold)
     body = ", ".join(dataset.body_of)

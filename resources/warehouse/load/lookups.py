@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
@@ -49,25 +48,22 @@ def load_lookups(build: Build, files: Sequence[ConvertedFile], *, reload: bool =
 
     Files that are loaded under the same digest are skipped unless `reload`. Two files together show that a title was
     not found twice; a third may show that it was found after all. So later files of the same project and namespace are
-    applied again, and so are earlier ones that did not find a title requested here. The result never depends on the
-    order in which files are loaded. Raises LakeFileError: a file is absent or does not hold what was announced; nothing
-    was changed.
+    applied again, and so are earlier ones that did not find a title requested here: the order of loading makes no
+    difference. Raises LakeFileError: a file is absent or does not hold what was announced; nothing was changed.
     """
-    connection, lake_root, now = build
+    connection = build.connection
     with transaction(connection):
         known = set(connection.execute("SELECT source_at, digest FROM loads WHERE table_name = 'lookups'").fetchall())
         fresh = [file for file in files if reload or (file.source_at, file.digest) not in known]
         if not fresh:
             return 0
-        _replace(connection, lake_root, fresh, now)
+        _replace(build, fresh)
         raise_revision(connection)
     return sum(file.row_count for file in fresh)
 
 
-def _replace(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, files: Sequence[ConvertedFile], now: datetime
-) -> None:
-    announced = []
+def _replace(build: Build, files: Sequence[ConvertedFile]) -> None:
+    (connection, lake_root, now), announced = build, []
     for file in files:
         check_counts(file, LOOKUPS.table)
         assert file.source_at is not None  # of lookups

@@ -1,14 +1,11 @@
 """Loads of snapshots: the files of one version, all or nothing, and removal of versions that are no longer kept.
 
-In most datasets a new version replaces the rows of the one before. Snapshots of articles are underneath the changes,
-and their rows stay in the lake. Each version holds every page of its project with all columns, several versions are
-kept, and `articles` holds the rows that count natively anyhow. For each version DuckDB stores its files, the repeated
-rows, and the boundary: the greatest `event_at` of its rows less ten minutes. The snapshot contains everything that
-happened before its boundary.
-
-All rows of a version have one `source_at`: the boundary plus a part of a second derived from the version. It is no full
-hour and differs from that of every other version. So `source_at` identifies one source, and the join of pages with
-their bodies is the same for all rows. The result never depends on the order in which versions were loaded.
+In most datasets a new version replaces the rows of the one before. Snapshots of articles are underneath the changes:
+their rows stay in the lake, several versions are kept, and `articles` holds the rows that count. For each version
+DuckDB stores its files, the repeated rows, and the boundary: the greatest `event_at` of its rows less ten minutes. The
+snapshot contains everything that happened before. All rows of a version have one `source_at`: the boundary plus a part
+of a second derived from the version. It is no full hour and differs from that of every other version, so it identifies
+one source. The result never depends on the order in which versions were loaded.
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ import hashlib
 import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import duckdb
 
@@ -86,7 +82,7 @@ def load_snapshot(
         if changed:
             if known:
                 released += _drop(connection, snapshot, snapshot.snapshot_version)
-            boundary, row_count, duplicates = _take_in(connection, lake_root, snapshot, now)
+            boundary, row_count, duplicates = _take_in(build, snapshot)
             versions = _newest_first(connection, snapshot)
             if snapshot.dataset.state is not None:
                 dropped = versions[1 + keep_replaced :]
@@ -137,11 +133,9 @@ def _check_arguments(snapshot: Snapshot, keep_replaced: int) -> None:
         )
 
 
-def _take_in(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, snapshot: Snapshot, now: datetime
-) -> tuple[datetime | None, int, int]:
+def _take_in(build: Build, snapshot: Snapshot) -> tuple[datetime | None, int, int]:
     """Rows or repeated rows, rejects and ledger of a version; returns its boundary, rows and duplicates."""
-    table = snapshot.dataset.table
+    (connection, lake_root, now), table = build, snapshot.dataset.table
     folder = f"{table.name}/{snapshot.snapshot_id}/{short(snapshot.snapshot_version)}"
     relatives = [lake_path(lake_root, folder, file.path) for file in snapshot.files]
     for file in snapshot.files:
@@ -172,7 +166,7 @@ def _take_in(
         duplicates = hide_repeated(connection, snapshot.dataset, full)
         if not snapshot.dataset.rows_stay_in_lake:
             insert_once(connection, snapshot.dataset, full)
-        _insert_derived(connection, lake_root, snapshot, source, full)
+        _insert_derived(build, snapshot, source, full)
         enter(connection)
     except duckdb.Error as error:
         raise unreadable(f"snapshot {snapshot.snapshot_id}", snapshot.files, table, error) from error
@@ -194,13 +188,11 @@ def _take_in(
     return boundary, row_count, duplicates
 
 
-def _insert_derived(
-    connection: duckdb.DuckDBPyConnection, lake_root: Path, snapshot: Snapshot, source: datetime, paths: Sequence[str]
-) -> None:
+def _insert_derived(build: Build, snapshot: Snapshot, source: datetime, paths: Sequence[str]) -> None:
     """Replace what follows from the bodies of the snapshots of a project and namespace."""
     part = LakePart(
         snapshot.dataset,
-        f"{lake_root.resolve()}/",
+        f"{build.lake_root.resolve()}/",
         tuple(paths),
         snapshot.project_id,
         snapshot.namespace_id,
@@ -208,13 +200,13 @@ def _insert_derived(
         snapshot.snapshot_version,
         source,
     )
+    scope = [snapshot.project_id, snapshot.namespace_id]
     for table in snapshot.dataset.native:
-        place = [snapshot.project_id, snapshot.namespace_id]
-        connection.execute(f"DELETE FROM {identifier(table.name)} WHERE (project_id, namespace_id) = (?, ?)", place)  # noqa: S608
+        name, columns = identifier(table.name), column_list(table)
+        build.connection.execute(f"DELETE FROM {name} WHERE (project_id, namespace_id) = (?, ?)", scope)  # noqa: S608
         if paths:
             query = derived(table.name, f"({part.bodies()})")
-            columns = column_list(table)
-            connection.execute(f"INSERT INTO {identifier(table.name)} SELECT {columns} FROM ({query})")  # noqa: S608
+            build.connection.execute(f"INSERT INTO {name} SELECT {columns} FROM ({query})")  # noqa: S608  declared names
 
 
 def _newest(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Sequence[str]) -> datetime | None:

@@ -297,15 +297,11 @@ def confine(connection: duckdb.DuckDBPyConnection, folders: Iterable[Path]) -> N
 
 
 def confined(connection: duckdb.DuckDBPyConnection, query: str) -> str:
-    """The query in the form in which it cannot write.
+    """The query in a form that cannot write. Raises QueryError: it is not one query, or duckdb.Error: it is no SQL.
 
     DuckDB's own settings do not distinguish reading from writing, and a `SELECT` of DuckDB 2 can write: in a `WITH`,
     and through table functions that run SQL from a text. So a query runs as a subquery, in which DuckDB itself refuses
     everything that writes, and only table functions that read are accepted.
-
-    Raises:
-        QueryError: It is not one query. Nothing was done.
-        duckdb.Error: It is not SQL.
     """
     statements = duckdb.extract_statements(query)
     text = statements[0].query.strip("; \t\r\n") if len(statements) == 1 else ""

@@ -19,10 +19,6 @@ is only in `articles`. Otherwise it is in `internal.titles` and `internal.pages`
 4. The newest row of each title and the newest update of each page are computed; a row that is both is winning.
 5. Rows of `articles` that are no longer winning are deleted, and maxima that are no row of `articles` are kept apart.
 6. Winning rows that are new are inserted, in full: from the changes, the lookups or the base snapshot.
-
-An hour that only adds rows moves the maxima up. An hour that was loaded again may have lost the row that decided: every
-title and page that was decided by a row of that file is looked up in all rows again. A new snapshot replaces nearly
-all rows of its project, so the project is rebuilt: neither titles nor pages reach over projects.
 """
 
 from __future__ import annotations
@@ -173,7 +169,7 @@ def drop_project(build: Build, project_id: str, namespace_id: int | None = None)
     A project that is only left out of the configuration stays as last known; `project_state` says until when it is
     exact. Its rows, hours and snapshots are removed in one transaction. Its lake files stay, so it can be loaded again.
     """
-    connection, lake_root, _ = build
+    connection = build.connection
     where = "project_id = $project AND ($namespace IS NULL OR namespace_id = $namespace)"
     key = {"project": project_id, "namespace": namespace_id}
     with transaction(connection):
@@ -192,7 +188,7 @@ def drop_project(build: Build, project_id: str, namespace_id: int | None = None)
         for dataset in (one for one in datasets() if one.body_of and namespace_id is not None):
             [(first, last)] = answer(connection, hours, [dataset.name, project_id])
             if first is not None:
-                hide_same_revisions(connection, lake_root, dataset, (first, last), [project_id])
+                hide_same_revisions(build, dataset, (first, last), [project_id])
         return RULE.apply(build, renewed=f"{RULE.renewed} UNION SELECT {quoted(project_id)}")
 
 

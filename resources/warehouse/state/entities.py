@@ -1,16 +1,13 @@
 """The current state of Wikidata: which entities there are, and with which row, kept up hour by hour.
 
 The rule. The newest update or delete of an entity decides: after an update the entity is there. `newer` is one total
-order: moment of the event, revision if the record has it, an update after a delete, event, the earlier source first. So
-the copies of one event in overlapping files are one state, in any order of loading. An item that is merged into another
-is deleted by the event of its redirect. `visibility-change` never decides. The entities of the newest snapshot of a
-namespace compete like updates. Updates older than the snapshot's boundary do not compete, because an entity that only
-they know ended in a gap.
-
-The identifier of an entity is its title and never moves, so one maximum is enough where pages need two. The maximum is
-a function of the loaded rows alone, never of their order. If an update decides, its row is in `entities`; if a delete
-decides, its row is in `internal.ended_entities`. So an hour is compared with the row that decided before. That row can
-be missing only if its file was loaded again; then the other rows of these entities are looked up again.
+order: moment of the event, revision if the record has it, an update after a delete, event, the earlier source first. An
+item that is merged into another is deleted by the event of its redirect. `visibility-change` never decides. The
+entities of the newest snapshot of a namespace compete like updates; updates older than its boundary do not, because an
+entity that only they know ended in a gap. The identifier of an entity is its title and never moves, so one maximum is
+enough where pages need two. If an update decides, its row is in `entities`, else in `internal.ended_entities`. So an
+hour is compared with the row that decided before. Only if its file was loaded again is that row missing; then the other
+rows of these entities are looked up again.
 """
 
 from __future__ import annotations

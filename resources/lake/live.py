@@ -111,10 +111,7 @@ class LiveLake:
         return self._last
 
     def begin(self, since: datetime, now: datetime) -> Step:
-        """Return the newest file; if there is none, write the first one, without events, as the starting point.
-
-        Raises LakeError: it could not be read or written.
-        """
+        """Return the newest file; if there is none, write the first, empty one. Raises LakeError: that failed."""
         if (last := self.last()) is not None:
             return last
         first = Step(1, self._path(now, 1, 1), since, kept_since=dict.fromkeys(self._scope or (), since))

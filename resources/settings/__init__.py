@@ -85,10 +85,7 @@ def load_env_file() -> None:
 
 
 def read_data(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the absolute data folder, for commands that need no other setting.
-
-    A relative path starts at the folder of the settings file. Raises SettingsError: it cannot be used.
-    """
+    """Return the absolute data folder, for commands without other settings. Raises SettingsError: it is unusable."""
     environ = os.environ if environ is None else environ
     return _validated({"WME_DATA": text} if (text := environ.get("WME_DATA", "").strip()) else {}).data
 

@@ -243,10 +243,7 @@ class Settings(BaseModel):
     )
 
     def check(self) -> None:
-        """Check the numbers that a run has set, in a copy of the settings.
-
-        Raises SettingsError: a number cannot be used; nothing was done.
-        """
+        """Raise SettingsError if a number that a run has set, in a copy of the settings, cannot be used."""
         try:
             type(self).model_validate(dict(self))
         except ValidationError as error:
@@ -273,10 +270,7 @@ _FIELDS = dict(zip(NAMES, Settings.model_fields, strict=True))
 
 
 def sentence(fault: ErrorDetails, *, by_field: bool = False) -> str:
-    """Return the sentence about an invalid value: its setting, the value, and a description of valid ones.
-
-    `by_field`: name the field, as the launchpad does, instead of the variable.
-    """
+    """Return the sentence about an invalid value of a setting, named by its variable or (`by_field`) its field."""
     name, *inner = map(str, fault["loc"])
     field = _FIELDS.get(name, name)
     said = next((one for one in Settings.model_fields[field].metadata if isinstance(one, Write)), None)

@@ -211,10 +211,7 @@ class Publisher(Reader):
 
     @contextlib.contextmanager
     def _replacing(self, purpose: str) -> Iterator[Path]:
-        """Yield the name of the file that is to replace the published one, under the lock of publishing.
-
-        One that a killed process or a failure has left is deleted: it would keep a full disk full.
-        """
+        """Yield the name of the file that replaces the published one, under a lock; delete one that is left over."""
         target = self._connector.published_path
         with locked(self.data / "state" / "publish.lock", self._connector.lock_timeout, purpose):
             _sweep(target)

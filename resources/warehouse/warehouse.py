@@ -112,10 +112,7 @@ class Warehouse(Publisher):
 
     @contextlib.contextmanager
     def compacting(self) -> Iterator[None]:
-        """Keep other processes from compacting the same files. Nobody else waits for this.
-
-        Raises WarehouseBusyError: another process is compacting.
-        """
+        """Keep other processes from compacting the same files. Raises WarehouseBusyError: another one does."""
         with locked(self.data / "state" / "compact.lock", 0.0, "compact the lake"):
             yield
 

@@ -167,10 +167,7 @@ class Worker:
 
 
 def run(function: Callable[..., Any], arguments: tuple[Any, ...], probe: Probe) -> Answer:
-    """Run a call on a worker and return its answer.
-
-    An error is returned as a value, so that it arrives complete and no worker logs it as its own.
-    """
+    """Run a call on a worker; an error is returned as a value, so that it arrives complete and no worker logs it."""
     try:
         _check_probe(probe)
         return Answer(value=function(*arguments))

@@ -28,10 +28,7 @@ _FROM_YEAR_0 = timedelta(days=5 * 146_097)
 
 
 def read_record(line: bytes) -> dict[str, Any]:
-    """The JSON object of one line, read strictly.
-
-    Raises Bad: the line is not one JSON object in valid UTF-8 with every key once.
-    """
+    """The JSON object of one line. Raises Bad: it is not one object in valid UTF-8 with every key once."""
     value = read_document(line)
     if not isinstance(value, dict):
         raise Bad(f"A JSON object was expected, not {_kind(value)}.")
@@ -50,10 +47,7 @@ def declared(record: dict[str, Any], root: Node) -> tuple[dict[str, Any], Any]:
 
 
 def extra_text(extra: Any) -> str | None:
-    """`extra` as JSON text; None where there is nothing.
-
-    Raises Bad: the text cannot be written as UTF-8 (half a surrogate pair).
-    """
+    """`extra` as JSON text; None where there is nothing. Raises Bad: half a surrogate pair is in it."""
     if extra is NOTHING:
         return None
     if not _is_unicode(text := text_of(extra)):
@@ -89,10 +83,7 @@ def _members(line: bytes, objects: dict[tuple[str, ...], dict[str, str]], way: t
 
 
 def nested_fields(fields: Iterable[tuple[tuple[str, ...], bytes, bytes]]) -> dict[str, Any]:
-    """Return the unknown fields of a row (object, name and value of each) as nested objects.
-
-    Raises Bad: they are not plainly JSON.
-    """
+    """Return unknown fields of a row (object, name and value) as nested objects. Raises Bad: they are no plain JSON."""
     extra: dict[str, Any] = {}
     for way, name, value in fields:
         place = extra

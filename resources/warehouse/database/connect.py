@@ -58,10 +58,7 @@ _BETWEEN_MERGES = timedelta(days=1)
 
 @contextlib.contextmanager
 def locked(lock_path: Path, timeout: float, purpose: str) -> Iterator[None]:
-    """Hold a lock file; waits up to `timeout` seconds and says so.
-
-    Raises WarehouseBusyError: somebody else held it all the time.
-    """
+    """Hold a lock file; waits up to `timeout` seconds, says so, and then raises WarehouseBusyError."""
     lock_path.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(lock_path)
     try:

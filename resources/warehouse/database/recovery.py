@@ -105,10 +105,7 @@ def _put_in_place(build: Path, published: Path | None, open_file: Open) -> bool:
 
 
 def read_metadata(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Read all metadata of the attached file, which DuckDB otherwise reads late. Returns the names of its tables.
-
-    Raises duckdb.Error: the metadata is damaged.
-    """
+    """Read all metadata of the attached file; return its tables. Raises duckdb.Error: the metadata is damaged."""
     query = (
         """SELECT concat_ws('.', database_name, '"' || schema_name || '"', '"' || table_name || '"') """
         "FROM duckdb_tables() WHERE database_name = current_database()"
@@ -155,10 +152,7 @@ _UNSUPPORTED: Final = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copy the bytes of a file, which a file system may share between both. `target` is replaced; nothing is synced.
-
-    Raises OSError: reading or writing failed, for example on a full disk.
-    """
+    """Replace `target` by a copy, whose bytes a file system may share; nothing is synced. Raises OSError."""
     if not (hasattr(os, "copy_file_range") and _copy_range(source, target)):
         shutil.copyfile(source, target)
 

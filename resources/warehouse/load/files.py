@@ -37,10 +37,7 @@ _SHOWN = 5
 
 
 def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> int:
-    """Rows of a Parquet file, after comparing its columns with the declaration; `besides` are not looked at.
-
-    Raises LakeFileError: it is gone, no Parquet, or of other columns.
-    """
+    """Rows of a Parquet file. Raises LakeFileError: it is gone, no Parquet, or of other columns (`besides` aside)."""
     try:
         metadata = read_footer(path)
         found = {field.name: field.type for field in metadata.schema.to_arrow_schema()}
@@ -63,10 +60,7 @@ def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> 
 
 
 def check_counts(file: ConvertedFile, table: Table) -> None:
-    """Compare the rows and the rejects of a file with what was announced.
-
-    Raises LakeFileError: they differ, or a file cannot be read.
-    """
+    """Raise LakeFileError where the rows or the rejects of a file are not as announced, or cannot be read."""
     row_count = checked_row_count(file.path, table)
     by_change = file.update_count + file.delete_count + file.visibility_change_count
     if "change_type" not in table.schema.names:
@@ -85,10 +79,7 @@ def check_counts(file: ConvertedFile, table: Table) -> None:
 
 
 def lake_path(lake_root: Path, folder: str, path: Path) -> str:
-    """The file's path relative to the lake.
-
-    Raises LakeFileError: it is not in the folder of its hour or version, by which its rows are found later.
-    """
+    """Path relative to the lake. Raises LakeFileError: it is not in the folder by which its rows are found later."""
     root = lake_root.resolve()
     found = path.resolve()
     if found.parent != root / folder:
@@ -219,10 +210,7 @@ def _fault(alone: duckdb.DuckDBPyConnection, path: Path, table: Table, besides: 
 
 
 def load_list(build: Build, dataset: Dataset, path: StrPath) -> int:
-    """Replace the table of a list by the rows of a lake file; return their number.
-
-    Raises LakeFileError: the file is absent or of other columns; the table is as it was.
-    """
+    """Replace the rows of a list by those of a lake file; return their number. Raises LakeFileError: it is unusable."""
     connection, table = build.connection, dataset.table
     row_count = checked_row_count(Path(path), table)
     name, columns = identifier(table.name), column_list(table.narrow)

@@ -276,10 +276,7 @@ def record_statuses(build: Build, statuses: Sequence[HourStatus], dataset: Datas
 def _record(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, statuses: Sequence[HourStatus], now: datetime
 ) -> int:
-    """Note, inside a transaction, what is known of hours without a file; return how many rows said something new.
-
-    Raises ValueError: an hour is said to be loaded, and no file of it is.
-    """
+    """Note states of hours without a file; return how many are new. Raises ValueError: one is said to be loaded."""
     if not statuses:
         return 0
     told = {

@@ -61,10 +61,7 @@ ORDER BY ALL
 
 @dataclass(frozen=True)
 class Comparison:
-    """The stream and the files of an hour, project and namespace, in the time of which the stream has all events.
-
-    `examples` has the first differences, each in a sentence.
-    """
+    """The stream and the files of an hour, project and namespace; `examples` names the first differences."""
 
     batch_hour: datetime
     project_id: str

@@ -207,10 +207,7 @@ def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list
 
 
 def _advance(build: Build) -> tuple[int, int, int]:
-    """Apply the pending files of the projects that are not rebuilt: the steps of this module's docstring.
-
-    Return the pages written, removed, and looked up again.
-    """
+    """Apply pending files of projects not rebuilt, in this module's steps; return written, removed, recomputed."""
     connection, lake_root, _ = build
     if not count_of(connection, "pending ANTI JOIN renewed USING (project_id)"):
         return 0, 0, 0

@@ -67,7 +67,7 @@ class Run:
 #: Moments by project and namespace; in JSON, whose keys are texts, a list of all three.
 _ByScope = Annotated[
     Mapping[tuple[str, int], datetime],
-    BeforeValidator(lambda told: {(one[0], one[1]): one[2] for one in told} if isinstance(told, list) else told),
+    BeforeValidator(lambda given: {(one[0], one[1]): one[2] for one in given} if isinstance(given, list) else given),
     PlainSerializer(lambda kept: [(*scope, moment) for scope, moment in kept.items()]),
 ]
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -119,20 +120,24 @@ class Step:
 COUNTS = ("row_count", "duplicate_count", "other_count", "reject_count", "reset_count")
 
 
-_STEP = TypeAdapter(Step)
 _FACTS = tuple(one.name for one in fields(Step) if one.name not in {"number", "path"})
+
+
+@cache
+def _adapter() -> TypeAdapter[Step]:
+    return TypeAdapter(Step)
 
 
 def facts_of(step: Step) -> str:
     """Return the metadata of a step's file (JSON)."""
-    return _STEP.dump_json(step, include=set(_FACTS)).decode()
+    return _adapter().dump_json(step, include=set(_FACTS)).decode()
 
 
 def step_of(number: int, path: Path) -> Step:
     """The step of a file, by its own metadata. Raises ValueError: there are none, or OSError: it cannot be read."""
     try:
         facts = json.loads(read_footer(path).metadata[METADATA_KEY.encode()])
-        return _STEP.validate_python({name: facts[name] for name in _FACTS} | {"number": number, "path": path})
+        return _adapter().validate_python({name: facts[name] for name in _FACTS} | {"number": number, "path": path})
     except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"it does not say how far the stream is kept: {error!r}") from error
 

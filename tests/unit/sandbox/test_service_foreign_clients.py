@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from urllib.parse import quote
 
 import jwt
 import pytest
+
+from resources.sandbox.api.stream_parameters import _beginning
 
 
 def test_a_query_of_255_filters_fits_into_the_address(client):
@@ -106,3 +108,10 @@ def test_the_address_of_an_account_can_be_changed(client):
         )
         assert answer.status_code == 200, answer.text
         assert client.sandbox.accounts.user("someone").email == email
+
+
+def test_what_is_given_for_other_parts_is_dropped_before_it_is_compared():
+    now, moment = datetime(2026, 11, 20, 5, tzinfo=UTC), "2026-11-20T04:00:00Z"
+    body = {"parts": [0], "offsets": {"1": 7, "30": 9}, "since_per_partition": {"2": moment, "30": moment}}
+    found = _beginning(body, now)
+    assert (found.offsets, list(found.moments)) == ({1: 7}, [2])

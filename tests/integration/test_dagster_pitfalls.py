@@ -86,14 +86,7 @@ def test_workspace_yaml_loads_from_any_folder_and_writes_nothing(daemon):
     assert not Path(os.environ["WME_DATA"]).exists()
 
 
-def test_a_backfill_of_assets_is_a_run_per_day(daemon):
-    keys = newest_keys(30)
-    tags = queued(daemon, assetSelection=[{"path": list(path)} for path in LAYERS], partitionNames=keys)
-    ranges = sorted((tag[ASSET_PARTITION_RANGE_START_TAG], tag[ASSET_PARTITION_RANGE_END_TAG]) for tag in tags)
-    assert ranges == [(keys[0], keys[23]), (keys[24], keys[29])]
-
-
-def test_of_the_runs_over_hours_one_is_started_at_a_time_and_a_snapshot_beside_it(daemon):
+def test_a_backfill_of_assets_is_a_run_per_day_one_at_a_time_and_a_snapshot_beside_it(daemon):
     # as the pages' instance is made: without this, the first look at the queue heeds no pool
     for pool in POOLS:
         daemon.instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
@@ -104,7 +97,10 @@ def test_of_the_runs_over_hours_one_is_started_at_a_time_and_a_snapshot_beside_i
         assetSelection=[{"path": key.split("/")} for key in snapshots],
         partitionNames=["enwiki_namespace_0", "frwiki_namespace_0"],
     )
-    queued(daemon, assetSelection=[{"path": list(path)} for path in LAYERS], partitionNames=newest_keys(30))
+    keys = newest_keys(30)
+    tags = queued(daemon, assetSelection=[{"path": list(path)} for path in LAYERS], partitionNames=keys)
+    ranges = sorted((tag[ASSET_PARTITION_RANGE_START_TAG], tag[ASSET_PARTITION_RANGE_END_TAG]) for tag in tags)
+    assert ranges == [(keys[0], keys[23]), (keys[24], keys[29])]
     waiting = daemon.instance.get_runs(dg.RunsFilter(statuses=[dg.DagsterRunStatus.QUEUED]))
     assert sum(LAYERS[0] in {tuple(key.path) for key in run.asset_selection} for run in waiting) >= 2
     list(QueuedRunCoordinatorDaemon(interval_seconds=1).run_iteration(daemon))

@@ -40,6 +40,7 @@ from resources.lake import Archive, ArchiveError, Converter, Layout, sweep
 from resources.remote import RemoteCompactor, RemoteConverter, versions
 from resources.settings import Settings
 from resources.warehouse import Warehouse
+from tests.builds import lay
 from tests.integration import tasks
 from tests.local_cluster import ROOT, LocalCluster, cluster, free_port
 from tests.unit.assets.conftest import archive_bytes, record
@@ -285,7 +286,7 @@ def test_a_worker_compacts_as_threads_do_and_one_that_is_killed_half_way_leaves_
     archives = archives_in(data, 5)
     with Converter(workers=2) as converter:
         made = convert_archives("them", archives, layout, bodies=["html"], converter=converter, engine=Engine())
-    Warehouse(data).load_hour(HOUR, made)
+    Warehouse(lay(data)).load_hour(HOUR, made)
     shutil.copytree(data, tmp_path / "threads")
     expected = compacted(tmp_path / "threads")
     assert expected[0] == [(5, 200, 5)]

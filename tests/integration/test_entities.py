@@ -112,7 +112,7 @@ def check(tmp_path, seed, *, hours, **options):
 
 
 def test_entities_are_the_truth(tmp_path):
-    check(tmp_path, 4, hours=3)
+    check(tmp_path, 4, hours=2)
 
 
 @pytest.mark.soak

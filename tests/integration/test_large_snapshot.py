@@ -73,12 +73,6 @@ def take(tmp_path, **world):
         return found
 
 
-def test_all_chunks_through_all_layers(tmp_path):
-    found = take(tmp_path, changes_per_hour=40, articles=400, body_bytes=20_000, chunk_bytes=1_000_000)
-    assert found["files"] > 5
-    assert found["peak"] < 512 << 20
-
-
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
 def test_two_gigabytes_in_twenty_chunks(tmp_path):

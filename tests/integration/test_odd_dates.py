@@ -12,7 +12,7 @@ import pytest
 
 from resources.lake import Layout, SnapshotArchive, convert
 from resources.warehouse import Snapshot, Warehouse
-from tests.builds import lay
+from tests.builds import lay, looking
 from tests.unit.lake.conftest import Lake
 
 if TYPE_CHECKING:
@@ -50,8 +50,12 @@ class Mirror:
     def pages(self) -> list[tuple[Any, ...]]:
         """The current pages: title, revision."""
         self.warehouse.apply_changes()
-        self.warehouse.publish()
-        return self.warehouse.sql("SELECT name, version_id FROM articles ORDER BY ALL").rows
+        return self.rows("SELECT name, version_id FROM articles ORDER BY ALL")
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        """Rows of the build file."""
+        with looking(self.warehouse) as connection:
+            return connection.execute(query).fetchall()
 
 
 def page(number: int, version: int, published: str) -> dict[str, Any]:
@@ -89,7 +93,7 @@ def test_a_page_of_the_future_hides_no_edit_and_a_mirror_that_has_it_is_mended_b
         assert older.pages() != mirror.pages()
     assert load(older) == 1
     assert older.pages() == mirror.pages()
-    [(reason,)] = older.warehouse.sql("SELECT reason FROM rejects").rows
+    [(reason,)] = older.rows("SELECT reason FROM rejects")
     assert "is after 2026-11-20 05:00:00 UTC" in reason
 
 
@@ -99,6 +103,7 @@ def test_dates_long_past_win_nothing_and_stop_nothing(tmp_path):
     assert mirror.hour(0, page(1, 2, stamp(0, 1)), page(2, 2, long_ago)) == 0
     assert mirror.hour(1, page(2, 5, stamp(1, 1)), page(1, 1, long_ago)) == 0
     assert mirror.pages() == [("Page 1", 2), ("Page 2", 5), ("Page 3", 3)]
+    mirror.warehouse.publish()
     states = mirror.warehouse.sql("SELECT count(*) FROM project_state").rows
     assert states == [(1,)]
     assert mirror.warehouse.audit([START, START + HOUR])[0].early_count == 1

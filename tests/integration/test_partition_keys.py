@@ -24,22 +24,17 @@ def run(mirror: Mirror, job: str, key: str | None = None) -> list[str]:
     return mirror._run(job, tags, None, {}).sentences
 
 
-@pytest.mark.parametrize(
-    ("key", "hint"),
-    [
+def test_a_key_that_the_service_does_not_know_is_explained_and_leaves_no_partition(mirror: Mirror) -> None:
+    for key, hint in (
         ("enwiki", "Did you mean enwiki_namespace_0"),
         ("enwikii_namespace_0", "Did you mean enwiki_namespace_0"),
         ("?", "was removed"),
-    ],
-)
-def test_a_key_that_the_service_does_not_know_is_explained_and_leaves_no_partition(
-    mirror: Mirror, key: str, hint: str
-) -> None:
-    (sentence,) = run(mirror, "snapshots", key)
-    assert sentence.startswith(f"There is no snapshot {key!r}. ")
-    assert hint in sentence
-    assert sentence.endswith(SNAPSHOT_KEYS)
-    assert mirror.instance.get_dynamic_partitions("snapshots") == []
+    ):
+        (sentence,) = run(mirror, "snapshots", key)
+        assert sentence.startswith(f"There is no snapshot {key!r}. ")
+        assert hint in sentence
+        assert sentence.endswith(SNAPSHOT_KEYS)
+        assert mirror.instance.get_dynamic_partitions("snapshots") == []
 
 
 def test_a_snapshot_that_is_archived_keeps_its_partition_when_the_service_drops_it(mirror: Mirror) -> None:
@@ -64,17 +59,11 @@ def test_a_slip_in_a_later_layer_leaves_no_partition_and_a_snapshot_that_is_not_
     assert mirror.instance.get_dynamic_partitions("snapshots") == ["enwiki_namespace_0"]
 
 
-@pytest.mark.parametrize(
-    ("job", "sentence"),
-    [
-        ("snapshots", "The run names no snapshot. Nothing was done. "),
-        ("hours", "The run names no hour. Nothing was done. "),
-    ],
-)
-def test_a_run_without_a_partition_says_what_to_do_instead(mirror: Mirror, job: str, sentence: str) -> None:
-    told = run(mirror, job)
-    assert told
-    assert all(one.startswith(sentence) for one in told)
+def test_a_run_without_a_partition_says_what_to_do_instead(mirror: Mirror) -> None:
+    for job, thing in (("snapshots", "snapshot"), ("hours", "hour")):
+        told = run(mirror, job)
+        assert told
+        assert all(one.startswith(f"The run names no {thing}. Nothing was done. ") for one in told)
 
 
 def test_the_keys_are_explained_at_each_asset_that_asks_for_one() -> None:

@@ -22,7 +22,7 @@ from tests.unit.enterprise.loopback import FakeService, Reply, error_reply
 from tests.unit.lake.poisoned import NOW, SCOPE, Service, event, line_of
 
 STREAM = "/v2/articles"
-SAMPLE, ALL = 2, 60
+SAMPLE, ALL = 1, 60
 #: Answers of a run, over all connections, and those at the end that bring the rest.
 ANSWERS, LAST = 18, 6
 #: A connection that ended waits long enough for a step, or the same events would come many times.

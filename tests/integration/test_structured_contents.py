@@ -35,6 +35,7 @@ class Library:
     def __init__(self, data: pathlib.Path) -> None:
         self.layout = Layout(data)
         self.warehouse = Warehouse(lay(data))
+        self.is_published = False
 
     def load(self, project: str, lines: list[bytes], minute: int = 0):
         """A snapshot of these lines, converted and loaded."""
@@ -55,14 +56,16 @@ class Library:
             snapshot_version=version,
         )
         made = convert(archive, self.layout)
-        exported = HOUR.replace(minute=minute)
+        exported, self.is_published = HOUR.replace(minute=minute), False
         return made, self.warehouse.load_snapshot(
             Snapshot(identifier, version, project, 0, (made,), 1, exported, STRUCTURED_ARTICLES)
         )
 
     def ask(self, query: str, *parameters: object) -> list[tuple]:
         """Rows of the published file."""
-        self.warehouse.publish()
+        if not self.is_published:
+            self.warehouse.publish()
+            self.is_published = True
         with duckdb.connect(str(self.warehouse.published_path), read_only=True) as found:
             return found.execute(query, list(parameters)).fetchall()
 

@@ -40,7 +40,7 @@ from tests.unit.enterprise.loopback import PASSWORD, USERNAME, FakeService
 
 NAME = "enwiki_namespace_0"
 FILE = f"/v2/batches/2026-11-01/05/{NAME}"
-SAMPLE = 120
+SAMPLE = 60
 CAMPAIGN = 5_000
 BLOCK = 500
 

@@ -18,16 +18,13 @@ import duckdb
 import pytest
 
 from assets.steps.compaction import compact_lake
-from assets.steps.stream import keep
 from resources.data_folder import claim
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, STRUCTURED_ARTICLES
-from resources.datasets.live import LIVE_CHANGES
 from resources.engine import Engine
-from resources.enterprise import StreamOptions
-from resources.lake.live import LiveLake
 from resources.sandbox import Settings, running
 from resources.warehouse import Warehouse
 from tests.asking_everything import queries
+from tests.integration.listening import listen
 from tests.integration.mirror import Mirror
 
 if TYPE_CHECKING:
@@ -72,7 +69,6 @@ def recorded(folder: Path, environment: pytest.MonkeyPatch) -> Iterator[Mirror]:
             Mirror(sandbox, folder / "data", environment, projects=PROJECTS, namespaces=NAMESPACES, wikidata=True)
         ) as mirror,
     ):
-        mirror.configure(realtime_url=sandbox.realtime_url)
         claim(mirror.data, sandbox.url)
         assert mirror.reference().success
         *hours, last = mirror.newest(4)
@@ -107,21 +103,8 @@ def _listen(mirror: Mirror, sandbox: Sandbox) -> None:
         for project in PROJECTS
         for event in sandbox.world.events(project, since, NOW)
     )
-    lake = LiveLake(mirror.layout, LIVE_CHANGES, ARTICLE_CHANGES.table, scope=scope)
-    kept: list[int] = []
-    with mirror.client() as client:
-        keep(
-            client,
-            lake,
-            mirror.data / "state",
-            since=since,
-            clock=lambda: NOW,
-            ended=lambda: sum(kept) >= wanted,
-            say=lambda one: kept.append(one.step.row_count),
-            warn=pytest.fail,
-            options=StreamOptions(connections=1),
-            step_seconds=0.05,
-        )
+    _, warned = listen(mirror, wanted, since, connections=1)
+    assert warned == []
 
 
 def digests(data: Path) -> dict[str, str]:

@@ -10,18 +10,15 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from assets.steps.compaction import compact_lake
-from assets.steps.stream import keep
 from pipelines.operations import backup as operations
 from pipelines.operations import restore as restoring
 from resources import backup as backups
 from resources.data_folder import claim
-from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, STRUCTURED_ARTICLES
-from resources.datasets.live import LIVE_CHANGES
+from resources.datasets import SNAPSHOT_ARTICLES, SNAPSHOT_ENTITIES, STRUCTURED_ARTICLES
 from resources.engine import Engine, LineReporter
-from resources.enterprise import StreamOptions
-from resources.lake.live import LiveLake
 from resources.sandbox import Settings, running
 from resources.warehouse import Warehouse
+from tests.integration.listening import listen
 from tests.integration.mirror import Mirror
 
 NOW = datetime(2026, 2, 3, 5, 40, tzinfo=UTC)
@@ -46,31 +43,6 @@ def digests(warehouse):
             for (name,) in names
             if name != "about"
         }
-
-
-def listen(mirror, do):
-    """Keep what the stream has of the present hour, and show it; `do` is called with the first events."""
-    lake = LiveLake(mirror.layout, LIVE_CHANGES, ARTICLE_CHANGES.table, scope=mirror.settings.scope_of(ARTICLE_CHANGES))
-    told, waiting = [], [do]
-
-    def say(kept):
-        told.append(kept)
-        if waiting:
-            waiting.pop()()
-
-    with mirror.client() as client:
-        keep(
-            client,
-            lake,
-            mirror.data / "state",
-            since=NOW - timedelta(minutes=30),
-            clock=lambda: NOW,
-            ended=lambda: sum(one.step.row_count for one in told) > 3,
-            say=say,
-            warn=told.append,
-            options=StreamOptions(connections=1),
-            step_seconds=0.05,
-        )
 
 
 def compact(mirror, do):
@@ -107,7 +79,6 @@ def test_what_was_backed_up_after_a_compaction_and_during_loads_answers_alike(tm
     ):
         for module in (operations, restoring):
             monkeypatch.setattr(module, "Warehouse", partial(Warehouse, clock=sandbox.clock.now))
-        mirror.configure(realtime_url=sandbox.realtime_url)
         claim(mirror.data, sandbox.url)
 
         def take():
@@ -127,7 +98,10 @@ def test_what_was_backed_up_after_a_compaction_and_during_loads_answers_alike(tm
             "entity_changes",
         }
         mirror.publish()
-        listen(mirror, take)
+        waiting = [take]
+        since = NOW - timedelta(minutes=30)
+        _, warned = listen(mirror, 4, since, connections=1, say=lambda: waiting and waiting.pop()())
+        assert warned == []
         known = digests(mirror.warehouse)
         # an hour is downloaded meanwhile, and not loaded so far
         of_articles = ("archive/batches", "lake/article_changes", "warehouse/article_changes")

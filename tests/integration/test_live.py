@@ -12,13 +12,10 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets.steps.stream import keep
 from pipelines.operations.rebuild import rebuild
 from resources.datasets.live import LIVE_CHANGES, files_of
-from resources.enterprise import EnterpriseClient, Service, StreamOptions
-from resources.lake.live import LiveLake
 from resources.sandbox import Settings, running
-from resources.tables import ARTICLE_CHANGES
+from tests.integration.listening import listen
 from tests.integration.mirror import Mirror
 from tests.truth import Published, Truth, assert_same
 
@@ -47,7 +44,7 @@ def test_pages_of_this_moment_are_the_truth_before_and_after_their_hour_is_loade
         truth = Truth(sandbox.world, PROJECTS, NAMESPACES).at(lambda _project: NOW, since=hours[0])
         assert mirror.materialize(hours).success
         mirror.publish()
-        step = listen(mirror, sandbox, since=hours[0] + timedelta(minutes=30))
+        step = keep_all(mirror, sandbox, since=hours[0] + timedelta(minutes=30))
         assert_found(mirror, truth)
         assert_told(mirror, step)
         lost = lose(mirror, last)
@@ -123,32 +120,16 @@ def assert_compared(mirror, sandbox, hours, lost):
     assert not wanted
 
 
-def listen(mirror, sandbox, since):
-    """Keep what the stream has since then, and show it."""
+def keep_all(mirror, sandbox, since):
+    """Keep what the stream has since then; returns the last step."""
     wanted = sum(
         event.title.namespace in NAMESPACES
         for project in PROJECTS
         for event in sandbox.world.events(project, since, NOW)
     )
-    scope = [(project, namespace) for project in PROJECTS for namespace in NAMESPACES]
-    lake = LiveLake(mirror.layout, LIVE_CHANGES, ARTICLE_CHANGES, scope=scope)
-    service = Service(sandbox.url, sandbox.url, sandbox.realtime_url, sandbox.username, sandbox.password)
-    told, warned = [], []
-    with EnterpriseClient(service, tmp := mirror.layout.root / "state") as client:
-        keep(
-            client,
-            lake,
-            tmp,
-            since=since,
-            clock=lambda: NOW,
-            ended=lambda: sum(one.step.row_count for one in told) >= wanted,
-            say=told.append,
-            warn=warned.append,
-            options=StreamOptions(connections=2),
-            step_seconds=0.05,
-        )
+    steps, warned = listen(mirror, wanted, since)
     assert warned == []
-    return told[-1].step
+    return steps[-1].step
 
 
 def assert_told(mirror, step):

@@ -74,3 +74,37 @@ def test_lookups_of_a_title(client, sandbox, method):
     assert set(record.model_extra) <= {"name", "version", "categories"}
     with pytest.raises(errors.NotFound, match="that passes the filters"):
         client.lookups.articles(name, Query(filters={"is_part_of.identifier": "enwiki"}, method=method))
+
+
+# --- the account ------------------------------------------------------------------------------------------------------
+
+
+def count(sandbox, path):
+    return sum(seen.path == path for seen in sandbox.requests)
+
+
+def test_admission_by_address_needs_no_token(make_client, sandbox):
+    hour = sandbox.clock.now().replace(minute=0) - timedelta(hours=1)
+    client = make_client(anonymous=True, username=None, password=None)
+    with pytest.raises(errors.AuthenticationError, match="does not admit"):
+        client.hours.listing(hour)
+    sandbox.accounts.admissions.admit("127.0.0.0/8")
+    try:
+        assert len(client.hours.listing(hour)) > 0
+    finally:
+        sandbox.accounts.admissions.withdraw()
+    assert count(sandbox, "/v1/login") == 0
+
+
+def test_a_day_later_the_token_is_refreshed_and_at_the_end_there_is_a_login(client, sandbox, account):
+    client.lists.reference("codes")
+    sandbox.clock.advance(timedelta(hours=23, minutes=55))
+    client.lists.reference("codes")
+    assert (count(sandbox, "/v1/login"), count(sandbox, "/v1/token-refresh")) == (1, 1)
+    sandbox.accounts.exhaust(account)
+    sandbox.clock.advance(timedelta(days=1))
+    client.lists.reference("codes")
+    assert (count(sandbox, "/v1/login"), count(sandbox, "/v1/token-refresh")) == (2, 2)
+    sandbox.clock.advance(timedelta(days=91))
+    client.lists.reference("codes")
+    assert (count(sandbox, "/v1/login"), count(sandbox, "/v1/token-refresh")) == (3, 2)

@@ -15,13 +15,10 @@ from functools import partial
 import pyarrow.dataset as ds
 import pytest
 
-from assets.steps.stream import keep, loaded_hours
-from resources.datasets.live import LIVE_CHANGES
-from resources.enterprise import StreamOptions
-from resources.lake.live import LiveLake
+from assets.steps.stream import loaded_hours
 from resources.sandbox import Settings, running
 from resources.sandbox.world.world import micros
-from resources.tables import ARTICLE_CHANGES
+from tests.integration import listening
 from tests.integration.mirror import Mirror
 from tests.truth import HOUR, Published, Truth, assert_same
 
@@ -50,7 +47,6 @@ def mirror(tmp_path, monkeypatch):
         running(settings) as sandbox,
         closing(Mirror(sandbox, tmp_path / "data", monkeypatch, projects=("enwiki",))) as made,
     ):
-        made.configure(realtime_url=sandbox.realtime_url)
         yield made
 
 
@@ -67,32 +63,13 @@ def published(mirror, since, until):
 
 
 def listen(mirror, wanted, since=None):
-    """Keep the stream as `wme stream` does until so many events came; returns the steps and what was warned of."""
-    clock, steps, warned = mirror.sandbox.clock.now, [], []
-    with mirror.client() as client:
-        keep(
-            client,
-            lake(mirror),
-            mirror.layout.root / "state",
-            since=since,
-            clock=clock,
-            ended=lambda: sum(one.step.row_count for one in steps) >= wanted,
-            say=steps.append,
-            warn=warned.append,
-            options=StreamOptions(connections=2),
-            step_seconds=0.05,
-            loaded=partial(loaded_hours, mirror.warehouse, SCOPE),
-        )
-    return steps, warned
-
-
-def lake(mirror):
-    return LiveLake(mirror.layout, LIVE_CHANGES, ARTICLE_CHANGES, scope=SCOPE)
+    """Keep the stream until so many events came, and know the hours that are loaded."""
+    return listening.listen(mirror, wanted, since, loaded=partial(loaded_hours, mirror.warehouse, SCOPE))
 
 
 def kept(mirror):
     """What the lake has, each event with how often."""
-    rows = ds.dataset([str(path) for path in lake(mirror).files()]).to_table()
+    rows = ds.dataset([str(path) for path in listening.live_lake(mirror).files()]).to_table()
     return Counter(
         zip(*(rows[name].to_pylist() for name in ("event_partition", "event_offset", "article_id")), strict=True)
     )

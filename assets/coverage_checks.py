@@ -11,10 +11,9 @@ from typing import Any
 
 import dagster as dg
 
-from assets import layers
+from assets import layers, lookups
 from assets.checks import NAMED, format_findings
 from assets.describe import sentence
-from assets.families import lookups
 from assets.layers import HOURS, key_of, recent_hours
 from resources import datasets
 from resources.adapters import EngineResource, EnterpriseResource, LakeResource, WarehouseResource

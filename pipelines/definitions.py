@@ -18,8 +18,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets import coverage_checks, current, layers, published
-from assets.families import hourly, lists, lookups, snapshots, streams
+from assets import coverage_checks, current, hourly, layers, lists, lookups, published, snapshots, streams
 from pipelines.automation.jobs import build_jobs, build_schedules, stream
 from pipelines.automation.sensors import build_sensors
 from pipelines.embedding import Prefix

@@ -9,8 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from assets import current, layers, published
-from assets.families import streams
+from assets import current, layers, published, streams
 from assets.layers import RunTag, key_of
 from assets.published import WHEN_DUE
 from pipelines.automation import discovery

@@ -1,6 +1,6 @@
 """`wme sandbox`, `ui`, `worker` and `stream`: processes that run in the foreground until Ctrl-C.
 
-The work is in `resources/sandbox`, `pipelines/process/instance.py`, `resources/engine/dask`, `resources/remote.py` and
+The work is in `resources/sandbox`, `pipelines/process/processes.py`, `resources/engine/dask`, `resources/remote.py` and
 `assets/steps/stream.py`.
 """
 
@@ -63,14 +63,14 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
 )
 def ui(*, port: int, prepare: bool) -> None:
     """Start the Dagster UI and daemon for this data folder."""
-    from pipelines.process import instance
+    from pipelines.process import processes
 
     settings = read_settings()
     if prepare:
-        with instance.opened(settings.dagster_home) as opened:
+        with processes.opened(settings.dagster_home) as opened:
             terminal.say(f"Dagster's instance: {opened.root_directory}")
         return
-    instance.unserved(settings.data)
+    processes.unserved(settings.data)
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -84,7 +84,7 @@ def ui(*, port: int, prepare: bool) -> None:
     terminal.ERR.print(
         f"The Dagster UI will be at http://127.0.0.1:{port} in a few seconds. Ctrl-C stops it.", markup=False
     )
-    instance.serve(settings.data, port)
+    processes.serve(settings.data, port)
 
 
 @click.command()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from pipelines.process import instance as instances
+from pipelines.process import processes as instances
 from resources import datasets
 from resources.data_folder import BackupUnderWayError, facts_of, removing
 from resources.datasets import Dataset, Family

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipelines.operations.backup import BUILD, is_known
-from pipelines.process.instance import FOLDER, TEMPLATE, WORKSPACE
+from pipelines.process.processes import FOLDER, TEMPLATE, WORKSPACE
 from resources import backup as store
 from resources import files
 from resources.backup import Backup, BackupError, Source

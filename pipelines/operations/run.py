@@ -25,7 +25,6 @@ from pipelines import gc_during_import
 from pipelines.automation import jobs
 from pipelines.definitions import build_defs, first_hour
 from pipelines.operations import pending
-from pipelines.process import instance as instances
 from pipelines.process import processes
 from resources import datasets
 from resources.adapters import EnterpriseResource, build_resources
@@ -309,7 +308,7 @@ class _Here:
 @contextmanager
 def _run_here(settings: Settings) -> Iterator[_Here]:
     """Jobs in the block are known to be this process's, so that nobody takes their runs for killed ones."""
-    with instances.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
+    with processes.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
         yield _Here(instance, mark)
 
 

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.families import snapshots
+from assets import snapshots
 from assets.steps import hourly_run
 from assets.steps import snapshot as snapshot_sets
 from pipelines.operations import run as runs
@@ -107,7 +107,7 @@ def run(request: dict[str, Any], pipe: int) -> None:
 
     watch(tell)
     if not request.get("history", True):
-        runs.instances.opened = _without_history
+        runs.processes.opened = _without_history
     if request.get("now"):
         stand_still(datetime.fromisoformat(request["now"]))
     hours = [datetime.fromisoformat(text) for text in request["hours"]]
@@ -185,7 +185,7 @@ def warm_up() -> None:
     def idle() -> None:
         nothing()
 
-    with tempfile.TemporaryDirectory() as folder, runs.instances.opened(Path(folder)) as instance:
+    with tempfile.TemporaryDirectory() as folder, runs.processes.opened(Path(folder)) as instance:
         idle.execute_in_process(
             instance=instance, run_config={"loggers": {"console": {"config": {"log_level": "ERROR"}}}}
         )

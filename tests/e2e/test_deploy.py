@@ -27,7 +27,7 @@ from packaging.utils import canonicalize_name
 from pip._internal.commands import create_command
 
 from pipelines import cli
-from pipelines.process import instance
+from pipelines.process import processes
 from resources.adapters import POOLS
 from tests import containerfile
 
@@ -52,7 +52,7 @@ def read(unit):
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)
 def test_what_a_unit_starts_exists_and_takes_its_words(unit, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # its working directory
-    instance.prepare(tmp_path / "data" / "dagster")
+    processes.prepare(tmp_path / "data" / "dagster")
     service = read(unit)["Service"]
     program, *words = shlex.split(service["ExecStart"])
     assert (Path(sys.executable).parent / Path(program).name).exists()
@@ -102,7 +102,7 @@ def test_what_services_need_is_written_once(tmp_path, monkeypatch):
         assert yaml.safe_load((home / "workspace.yaml").read_text())["load_from"]
         (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")  # the operator's own stays
     assert "pools" not in (home / "dagster.yaml").read_text()
-    with instance.opened(home) as opened:
+    with processes.opened(home) as opened:
         assert {pool.name for pool in opened.event_log_storage.get_pool_limits()} >= set(POOLS)
 
 
@@ -120,7 +120,7 @@ def compose():
 
 
 def test_what_containers_start_exists_and_takes_its_words(tmp_path):
-    instance.prepare(tmp_path / "dagster")
+    processes.prepare(tmp_path / "dagster")
     services = compose()["services"]
     last = [one for one in containerfile.instructions() if one.name == "CMD"][-1]
     assert "command" not in services["web"], "it is the image's own"
@@ -223,8 +223,8 @@ def test_linter_of_container_files_finds_nothing():
 
 
 def test_history_in_postgres_is_read_by_dagster(tmp_path):
-    text = instance.TEMPLATE.read_text()
-    before = InstanceRef.from_dir(str(instance.prepare(tmp_path / "before"))).storage_data
+    text = processes.TEMPLATE.read_text()
+    before = InstanceRef.from_dir(str(processes.prepare(tmp_path / "before"))).storage_data
     assert before.class_name == "DagsterSqliteStorage"
     (tmp_path / "dagster.yaml").write_text(re.sub(r"^#(?=storage:|  )", "", text, flags=re.MULTILINE))
     data = InstanceRef.from_dir(str(tmp_path)).storage_data

@@ -16,7 +16,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pipelines.process import instance
+from pipelines.process import processes
 from tests import sql_rows
 from tests.documents import DOCS, GUIDES, ROOT, blocks, commands, name_of, statements
 from tests.e2e.conftest import PATIENCE_SECONDS, bare
@@ -304,6 +304,6 @@ def test_lines_of_the_sandboxs_guide_answer_as_it_says(wme, tmp_path):
 
 
 def test_example_of_dagsters_settings_is_the_one_that_is_used(tmp_path):
-    assert instance.TEMPLATE.samefile(ROOT / "dagster.example.yaml")
-    home = instance.prepare(tmp_path / "dagster")
-    assert (home / "dagster.yaml").read_bytes() == instance.TEMPLATE.read_bytes()
+    assert processes.TEMPLATE.samefile(ROOT / "dagster.example.yaml")
+    home = processes.prepare(tmp_path / "dagster")
+    assert (home / "dagster.yaml").read_bytes() == processes.TEMPLATE.read_bytes()

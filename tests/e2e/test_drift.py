@@ -14,7 +14,7 @@ import dagster as dg
 from assets import layers
 from pipelines.automation import jobs
 from pipelines.operations import run
-from pipelines.process import instance
+from pipelines.process import processes
 from resources import datasets
 from resources.formatting import hour_text
 from resources.settings import read
@@ -99,7 +99,7 @@ def test_unknown_fields_are_kept_counted_and_told(
     assert [int(rank) for rank in answer["ranks"]] == [2, 3]
 
     key = dg.AssetCheckKey(LAKE, "fields_known")
-    with instance.opened(settings.dagster_home) as history:
+    with processes.opened(settings.dagster_home) as history:
         checked = history.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
     assert checked.event is not None
     evaluation = checked.event.dagster_event.asset_check_evaluation_data  # type: ignore[union-attr]

@@ -28,7 +28,7 @@ from playwright.sync_api import expect, sync_playwright
 
 from assets.describe import failed_hours, markdown, sentence
 from assets.layers import EARLIEST
-from pipelines.process.instance import opened
+from pipelines.process.processes import opened
 from resources.formatting import markdown_text
 from tests.e2e.test_backfill_in_browser import FLAGS, answered, post, process, until
 from tests.local_cluster import free_port

@@ -25,7 +25,6 @@ from dagster_graphql.test.utils import execute_dagster_graphql
 
 from assets import layers
 from assets.layers import HOUR, key_of
-from pipelines.process import instance as instances
 from pipelines.process import processes
 from resources import datasets
 from resources.warehouse import Warehouse
@@ -57,13 +56,13 @@ class Machine:
 
     def __init__(self, folder: Path, environ: dict[str, str]) -> None:
         self.data = Path(environ["WME_DATA"])
-        self.home = instances.prepare(self.data / instances.FOLDER)
+        self.home = processes.prepare(self.data / processes.FOLDER)
         self.workspace = folder / "workspace.yaml"
         self.workspace.write_text(WORKSPACE.format(root=ROOT))
         self.log = folder / "daemon.log"
         self._environ = os.environ | environ | {"DAGSTER_HOME": str(self.home)}
         self._daemon: subprocess.Popen[bytes] | None = None
-        settings = yaml.safe_load(instances.TEMPLATE.read_text())
+        settings = yaml.safe_load(processes.TEMPLATE.read_text())
         # what the monitor waits for before it gives up a run that was being started
         settings["run_monitoring"] |= {"start_timeout_seconds": 90, "poll_interval_seconds": 1}
         settings["run_coordinator"] = {

@@ -20,7 +20,7 @@ from pydantic import SecretStr
 from assets.layers import key_of, recent_hours
 from pipelines.automation.discovery import missing_hours
 from pipelines.definitions import build_defs
-from pipelines.process.instance import TEMPLATE
+from pipelines.process.processes import TEMPLATE
 from resources.adapters import build_resources
 from resources.settings import Settings
 from tests.integration.clients import PASSWORD

@@ -10,8 +10,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from assets import layers
-from assets.families import streams
+from assets import layers, streams
 from assets.layers import HOUR, key_of
 from assets.steps.hourly_run import HourlyRun
 from pipelines.automation import sensors

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from assets import layers
-from assets.families import streams
+from assets import layers, streams
 from assets.layers import EARLIEST
 from pipelines.definitions import build_defs
 from resources import datasets

@@ -24,7 +24,7 @@ from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import Queued
 from dagster_graphql.test.utils import execute_dagster_graphql
 
 from assets.layers import HOUR, key_of
-from pipelines.process import instance as instances
+from pipelines.process import processes
 from resources.adapters import HOURS_POOL, POOLS
 from resources.datasets import last_complete_hour
 
@@ -47,7 +47,7 @@ mutation ($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkspaceProcessContext]:
     """What the daemons work with, on an instance set up as the pages' own, but for runs that are started by nobody."""
-    settings = yaml.safe_load(instances.TEMPLATE.read_text())
+    settings = yaml.safe_load(processes.TEMPLATE.read_text())
     settings["run_launcher"] = {"module": "dagster._core.test_utils", "class": "MockedRunLauncher"}
     folder = tmp_path_factory.mktemp("elsewhere")
     with pytest.MonkeyPatch.context() as patch:
@@ -143,11 +143,11 @@ def test_an_hour_that_has_not_begun_fails_in_a_run_of_its_own(mirror):
 def test_the_instance_of_the_pages_knows_its_pools_sends_nothing_home_and_repeats_crashes_only(tmp_path, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "dagster"))
     monkeypatch.delenv("DAGSTER_DISABLE_TELEMETRY")
-    with instances.opened(tmp_path / "dagster") as instance:
+    with processes.opened(tmp_path / "dagster") as instance:
         pools = {pool.name: (pool.limit, pool.from_default) for pool in instance.event_log_storage.get_pool_limits()}
         assert pools == dict.fromkeys(POOLS, (1, True))
         instance.event_log_storage.set_concurrency_slots(HOURS_POOL, 2)
-    with instances.opened(tmp_path / "dagster") as instance:
+    with processes.opened(tmp_path / "dagster") as instance:
         limits = {pool.name: pool.limit for pool in instance.event_log_storage.get_pool_limits()}
         assert limits == dict.fromkeys(POOLS, 1) | {HOURS_POOL: 2}  # what an operator sets in the pages is left alone
         assert not instance.telemetry_enabled
@@ -161,7 +161,7 @@ def test_a_dagster_yaml_of_the_operator_is_kept(tmp_path):
     home = tmp_path / "dagster"
     home.mkdir()
     (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
-    assert instances.prepare(home) == home
+    assert processes.prepare(home) == home
     assert (home / "dagster.yaml").read_text() == "telemetry:\n  enabled: false\n"
 
 

@@ -14,8 +14,7 @@ from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 from filelock import FileLock
 
-from assets import current, layers
-from assets.families import hourly
+from assets import current, hourly, layers
 from assets.layers import EARLIEST, HOUR, hour_of, key_of
 from pipelines.automation import discovery
 from pipelines.automation.discovery import LAUNCHING, RECHECKS, WAITS, without_busy

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from assets.describe import sentence
-from assets.families.snapshots import SnapshotConfig
+from assets.snapshots import SnapshotConfig
 from pipelines.cli.snapshots import plan_snapshots
 from resources.enterprise import SnapshotOptions
 

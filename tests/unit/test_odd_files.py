@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from assets.steps import housekeeping
 from assets.steps.lookup import Budget, WatchlistError, read_watchlist
 from pipelines.operations import backup
-from pipelines.process import instance
+from pipelines.process import processes
 from resources import files, settings
 from resources.data_folder import OriginError, claim, origin_of, ready
 from resources.datasets import ARTICLE_CHANGES
@@ -235,10 +235,10 @@ YAML = {
 
 @pytest.mark.parametrize("content", YAML.values(), ids=YAML)
 def test_settings_of_dagster_that_cannot_be_read_are_named(tmp_path, content):
-    instance.prepare(tmp_path)
+    processes.prepare(tmp_path)
     (tmp_path / "dagster.yaml").write_bytes(content)
     told = r"dagster\.yaml cannot be used .* or move it away"
-    with pytest.raises(instance.InstanceError, match=told) as raised, instance.opened(tmp_path):
+    with pytest.raises(processes.InstanceError, match=told) as raised, processes.opened(tmp_path):
         pass
     assert "hidden" not in str(raised.value)
     assert (tmp_path / "dagster.yaml").read_bytes() == content
@@ -249,22 +249,22 @@ def test_settings_of_dagster_that_cannot_be_read_are_named(tmp_path, content):
 def test_settings_of_dagster_that_are_no_file_do_not_hang(tmp_path, name, make):
     lay(tmp_path / name, make)
     if make is KINDS["loop"]:  # it leads to nothing, as if there were no file
-        assert (instance.prepare(tmp_path) / name).read_bytes()
+        assert (processes.prepare(tmp_path) / name).read_bytes()
         return
     with pytest.raises(UnusableFileError, match=re.escape(name)):
-        instance.prepare(tmp_path)
+        processes.prepare(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["history/runs.db", "history/runs/index.db", "schedules/schedules.db"])
 def test_a_damaged_history_is_said_and_backed_up_as_it_is(tmp_path, name):
     home = tmp_path / "data/dagster"
-    with instance.opened(home):
+    with processes.opened(home):
         pass
     damaged = home / name
     whole = damaged.read_bytes()
     damaged.write_bytes(b"garbage" + whole[7:])
     told = r"The history of runs in .* is damaged .*Restore the folder"
-    with pytest.raises(instance.InstanceError, match=told), instance.opened(home) as opened:
+    with pytest.raises(processes.InstanceError, match=told), processes.opened(home) as opened:
         opened.all_instigator_state()
     (tmp_path / "data/archive").mkdir()
     taken = backup.take(tmp_path / "data", tmp_path / "to", LineReporter(lambda _: None), keep=1)
@@ -273,7 +273,7 @@ def test_a_damaged_history_is_said_and_backed_up_as_it_is(tmp_path, name):
     assert (taken.backup.path / "dagster" / name).read_bytes() == damaged.read_bytes()
     # what follows is what any error of SQLite's is, as long as nothing is damaged
     damaged.write_bytes(whole)
-    with instance.opened(home) as opened:
+    with processes.opened(home) as opened:
         assert not opened.get_runs(limit=1)
 
 

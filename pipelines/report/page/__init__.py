@@ -15,7 +15,7 @@ from pipelines.report import status as statuses
 from resources import files
 from resources.errors import MirrorError
 from resources.files import StrPath
-from resources.formatting import counted, hour_text, listed, moment_text
+from resources.formatting import counted, hour_text, listed, moment_text, size_text
 from resources.lake import Layout
 from resources.settings import Settings
 from resources.warehouse import Warehouse
@@ -87,7 +87,7 @@ def write(settings: Settings, output: StrPath | None = None, now: datetime | Non
     environment.filters |= {"cell": content.cell_text, "svg": Markup}
     environment.tests["link"] = lambda value: isinstance(value, content.Link)
     page = environment.get_template("page.html").render(
-        headline=list(content.headline(status)),
+        headline=list(headline(status)),
         facts=list(_facts(status)),
         cards=cards,
         troubles=(shown := _shown(lines)),
@@ -105,6 +105,24 @@ def write(settings: Settings, output: StrPath | None = None, now: datetime | Non
         picture_count=sum(card.picture is not None for card in cards),
         seconds=time.monotonic() - began,
     )
+
+
+def headline(status: statuses.Status) -> Iterator[tuple[str, str]]:
+    """The four figures that say how fresh the mirror is and whether it can go on, by name."""
+    newest = sorted(place.newest_hour for place in status.places if place.newest_hour is not None)
+    text = "none is loaded" if not newest else f"{hour_text(newest[-1])} UTC"
+    if newest and newest[0] < newest[-1]:
+        text += f" (furthest behind: {hour_text(newest[0])})"
+    yield "Newest hour", text
+    at = status.figures.get("published_at")
+    yield "Published", f"{moment_text(datetime.fromisoformat(at))} UTC" if at else "nothing yet"
+    stream = status.stream
+    text = "not kept"
+    if stream is not None:
+        text = f"{'read' if stream['is_running'] else 'not read now'}, {stream['lag_seconds']:,.0f} s behind"
+    yield "Stream", text
+    free = status.figures.get("free_bytes")
+    yield "Disk free", "unknown" if free is None else size_text(free)
 
 
 def _shown(lines: Sequence[Line]) -> list[str]:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
 
-from pipelines.report.page import figures, queries
+from pipelines.report.page import figures
 from pipelines.report.status import Status
 from resources.datasets import ARTICLE_CHANGES
 from resources.formatting import counted, hour_text, moment_text, size_text, value_text
@@ -21,6 +21,54 @@ from resources.tables import HourState
 from resources.warehouse.database.sql import filled, statement
 from resources.warehouse.read.coverage import OUTSIDE, Place, gap_hours
 from resources.warehouse.read.reading import Reader
+
+# From when on hours are here, and from when until when files were loaded.
+SPAN = """
+SELECT min(batch_hour), max(batch_hour), (SELECT min(loaded_at) FROM loads), (SELECT max(loaded_at) FROM loads)
+FROM hours WHERE table_name = 'article_changes' AND state IN ('loaded', 'empty')
+"""
+# What was loaded when, of the files that are in the warehouse now.
+LOADED = """
+SELECT time_bucket(CAST($1 AS INTERVAL), loaded_at) AS span_at, count(*) AS file_count,
+  CAST(sum(ndjson_bytes) AS BIGINT), CAST(sum(archive_bytes) AS BIGINT), CAST(sum(lake_bytes) AS BIGINT)
+FROM loads GROUP BY ALL ORDER BY ALL
+"""
+# Titles that went: by a deletion, or by a move, whose event is also the update of the title that the page has now.
+GONE = """
+SELECT project_id, name,
+  (project_id, event_id) IN (
+    SELECT (project_id, event_id) FROM article_changes
+    WHERE batch_hour >= $1 AND change_type = 'update' AND event_id IS NOT NULL
+  ) IS TRUE AS is_move,
+  min(event_at) AS event_at
+FROM article_changes
+WHERE batch_hour >= $1 AND change_type = 'delete'
+GROUP BY project_id, event_id, name
+"""
+GONE_SPANS = """
+SELECT time_bucket(CAST($2 AS INTERVAL), event_at) AS span_at,
+  count(*) FILTER (WHERE NOT is_move), count(*) FILTER (WHERE is_move)
+FROM ({gone}) GROUP BY ALL ORDER BY ALL
+"""
+GONE_NEWEST = """
+SELECT project_id, name, is_move, event_at FROM ({gone}) ORDER BY event_at DESC, project_id, name LIMIT $2
+"""
+REASONS = """
+SELECT reason, count(*) AS line_count, count(DISTINCT project_id) AS project_count, max(batch_hour) AS newest_hour
+FROM rejects GROUP BY reason ORDER BY line_count DESC, reason LIMIT $1
+"""
+# What costs quota, as far as it was loaded: each lookup and each file of a snapshot a unit.
+UNITS = """
+SELECT span_at, CAST(sum(lookup_count) AS BIGINT), CAST(sum(file_count) AS BIGINT)
+FROM (
+  SELECT time_bucket(CAST($1 AS INTERVAL), looked_up_at) AS span_at, count(*) AS lookup_count, 0 AS file_count
+  FROM lookups GROUP BY ALL
+  UNION ALL
+  SELECT time_bucket(CAST($1 AS INTERVAL), loaded_at), 0, sum(file_count) FROM snapshots GROUP BY ALL
+)
+GROUP BY span_at ORDER BY span_at
+"""
+
 
 _HOUR, _DAY, _WEEK = timedelta(hours=1), timedelta(days=1), timedelta(days=7)
 #: DuckDB's time_bucket counts from there, a Monday.
@@ -94,27 +142,9 @@ def _axis(first: datetime, last: datetime) -> _Axis:
     return _Axis(step, [begin + n * step for n in range((end - begin) // step + 2)])
 
 
-def headline(status: Status) -> Iterator[tuple[str, str]]:
-    """The four figures that say how fresh the mirror is and whether it can go on, by name."""
-    newest = sorted(place.newest_hour for place in status.places if place.newest_hour is not None)
-    text = "none is loaded" if not newest else f"{hour_text(newest[-1])} UTC"
-    if newest and newest[0] < newest[-1]:
-        text += f" (furthest behind: {hour_text(newest[0])})"
-    yield "Newest hour", text
-    at = status.figures.get("published_at")
-    yield "Published", f"{moment_text(datetime.fromisoformat(at))} UTC" if at else "nothing yet"
-    stream = status.stream
-    text = "not kept"
-    if stream is not None:
-        text = f"{'read' if stream['is_running'] else 'not read now'}, {stream['lag_seconds']:,.0f} s behind"
-    yield "Stream", text
-    free = status.figures.get("free_bytes")
-    yield "Disk free", "unknown" if free is None else size_text(free)
-
-
 def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]:
     """All of the page behind what needs attention, the most urgent first."""
-    [(first, last, first_load, last_load)] = published.sql(queries.SPAN).rows
+    [(first, last, first_load, last_load)] = published.sql(SPAN).rows
     places = [place for place in status.places if place.dataset == ARTICLE_CHANGES.name]
     yield _newest_hours(places, gap_hours(status.gaps))
     if first is None:
@@ -131,7 +161,7 @@ def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]
         yield _rejects(published, axis)
     if first_load is not None:
         loading = _axis(first_load, last_load)
-        rows = published.sql(queries.LOADED, [loading.interval]).rows
+        rows = published.sql(LOADED, [loading.interval]).rows
         yield _throughput(loading, rows)
         yield _units(published, loading)
         yield _storage(loading, rows, status, build_bytes)
@@ -252,8 +282,8 @@ def _edited(published: Reader, recent: datetime) -> Card:
 
 
 def _gone(published: Reader, first: datetime, last: datetime) -> Card:
-    axis, gone = _axis(first, last), queries.GONE
-    rows = published.sql(filled(queries.GONE_SPANS, gone=gone), [first, axis.interval]).rows
+    axis, gone = _axis(first, last), GONE
+    rows = published.sql(filled(GONE_SPANS, gone=gone), [first, axis.interval]).rows
     deleted, moved = (sum(row[n] for row in rows) for n in (1, 2))
     counts = f"{counted(deleted, 'deletion')}, {counted(moved, 'move')}"
     sentence = f"Of the seven days to the newest hour, by {axis.name}: {counts}."
@@ -261,7 +291,7 @@ def _gone(published: Reader, first: datetime, last: datetime) -> Card:
         return Card("Deletions and moves", sentence)
     newest = [
         (name, project, "moved away" if is_move else "deleted", at)
-        for project, name, is_move, at in published.sql(filled(queries.GONE_NEWEST, gone=gone), [first, _TITLES]).rows
+        for project, name, is_move, at in published.sql(filled(GONE_NEWEST, gone=gone), [first, _TITLES]).rows
     ]
     names, series = ("deletions", "moves"), [axis.values(rows, 1), axis.values(rows, 2)]
     tables = [Table("The newest", ("title", "project", "what", "when (UTC)"), newest), _over_time(axis, names, series)]
@@ -270,7 +300,7 @@ def _gone(published: Reader, first: datetime, last: datetime) -> Card:
 
 def _rejects(published: Reader, axis: _Axis) -> Card:
     values = axis.values(published.sql(statement("read/page/hours"), [axis.interval]).rows, 1)
-    reasons = published.sql(queries.REASONS, [_TITLES]).rows
+    reasons = published.sql(REASONS, [_TITLES]).rows
     if not sum(values) and not reasons:
         return Card("Rejects", "Every line that was loaded could be converted.")
     sentence = (
@@ -297,7 +327,7 @@ def _throughput(axis: _Axis, rows: Sequence[tuple[Any, ...]]) -> Card:
 
 def _units(published: Reader, axis: _Axis) -> Card:
     known = "The mirror keeps no history of the account's quota; `wme auth status` asks the service what is left."
-    rows = published.sql(queries.UNITS, [axis.interval]).rows
+    rows = published.sql(UNITS, [axis.interval]).rows
     rows = [row for row in rows if axis.edges[0] <= row[0] < axis.edges[-1]]
     if not rows:
         return Card("Quota", f"No lookup and no snapshot is loaded, and hourly files cost no unit. {known}")

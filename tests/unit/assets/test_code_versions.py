@@ -8,7 +8,7 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver, S
 from dagster._core.loader import LoadingContextForTest
 
 from assets import layers
-from assets.families.lists import list_assets
+from assets.lists import list_assets
 from pipelines.definitions import build_defs
 from resources.datasets import LISTS, named
 from resources.lake import lists

@@ -13,7 +13,7 @@ import pytest
 from dagster._core.storage.tags import ASSET_PARTITION_RANGE_END_TAG, ASSET_PARTITION_RANGE_START_TAG
 
 from assets import layers
-from assets.families.hourly import hourly_assets
+from assets.hourly import hourly_assets
 from assets.layers import HOURS, hour_of, key_of
 from assets.steps import hour as batches
 from resources import datasets

@@ -18,7 +18,7 @@ import pytest
 
 from pipelines.operations.backup import take
 from pipelines.operations.restore import restore
-from pipelines.process.instance import WORKSPACE
+from pipelines.process.processes import WORKSPACE
 from resources import backup as backups
 from resources import files
 from resources.backup import BackupError

@@ -13,7 +13,7 @@ from dagster_webserver import app
 
 from assets.layers import RunTag
 from pipelines import cli
-from pipelines.process import instance
+from pipelines.process import processes
 
 ROOT = Path(__file__).resolve().parents[3]
 #: Our names of tags, by Dagster's.
@@ -45,7 +45,7 @@ def test_tags_are_those_of_dagster():
 
 def test_an_instance_of_this_process_copies_no_output(tmp_path, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", "")
-    with instance.opened(tmp_path) as opened:
+    with processes.opened(tmp_path) as opened:
         assert type(opened.compute_log_manager).__name__ == "NoOpComputeLogManager"
         assert isinstance(opened, dg.DagsterInstance)
 
@@ -56,7 +56,7 @@ def test_the_web_server_still_takes_a_middleware():
 
 @pytest.mark.parametrize("what", ["disk I/O error", "unable to open database file"])
 def test_a_history_that_the_disk_refuses_is_a_sentence(tmp_path: Path, monkeypatch, capsys, what: str) -> None:
-    home = instance.prepare(tmp_path / "home")
+    home = processes.prepare(tmp_path / "home")
 
     def command(**_: object) -> None:
         soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -65,7 +65,7 @@ def test_a_history_that_the_disk_refuses_is_a_sentence(tmp_path: Path, monkeypat
         else:
             resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
         try:
-            with instance.opened(home):
+            with processes.opened(home):
                 pass
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

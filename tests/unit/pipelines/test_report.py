@@ -16,7 +16,7 @@ import pytest
 from assets import published
 from pipelines.definitions import build_defs
 from pipelines.report import status as statuses
-from pipelines.report.page import _facts, attention, content, write
+from pipelines.report.page import _facts, attention, headline, write
 from pipelines.report.page.content import PLACES
 from pipelines.report.page.figures import HEIGHTS, areas, coverage, lines
 from pipelines.report.status import Status, collect
@@ -223,15 +223,13 @@ def test_the_headline_comes_first_and_says_how_fresh_the_mirror_is(filled):
     published = filled.warehouse.publication().published_at
     names = ("Newest hour", "Published", "Stream", "Disk free")
     assert all(page.text.index(name) < page.text.index("What needs attention") for name in names)
-    head = dict(
-        content.headline(collect(Settings(data=filled.data, projects=("enwiki",)), 48, filled.lake.hour(4) + ONE))
-    )
+    head = dict(headline(collect(Settings(data=filled.data, projects=("enwiki",)), 48, filled.lake.hour(4) + ONE)))
     assert tuple(head) == names
     assert head["Newest hour"] == "2026-11-01 04:00 UTC"
     assert head["Published"] == f"{published:%Y-%m-%d %H:%M} UTC"
     assert head["Stream"] == "not kept"
     places = [Place("enwiki", 0, (), newest_hour=START), Place("frwiki", 0, (), newest_hour=START + ONE)]
-    assert dict(content.headline(Status(places=places)))["Newest hour"] == (
+    assert dict(headline(Status(places=places)))["Newest hour"] == (
         "2026-11-01 01:00 UTC (furthest behind: 2026-11-01 00:00)"
     )
 

@@ -1,1 +1,0 @@
-"""The families of datasets: for each a factory of its assets."""

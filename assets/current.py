@@ -20,7 +20,7 @@ import dagster as dg
 from assets import layers
 from assets.checks import NAMED, REBUILD, Check, Found, results
 from assets.describe import OWNERS, as_failure, table_metadata
-from assets.steps import repair
+from assets.steps import rebuilding
 from resources import datasets
 from resources.adapters import EngineResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset
@@ -131,7 +131,7 @@ def current_state(state: State) -> dg.AssetsDefinition:
                 except LakeFileError as error:
                     # it takes rows of older files: nothing else can go on without all of them
                     context.log.warning("%s", error)
-                    if not repair.repaired(lake, warehouse, engine, context.log.info, most=None).load_count:
+                    if not rebuilding.repaired(lake, warehouse, engine, context.log.info, most=None).load_count:
                         raise
                     applied = state.apply(store)
             context.log.info("%s", applied)

@@ -13,7 +13,7 @@ from assets import current, layers
 from assets.coverage_checks import failed_hours
 from assets.describe import OWNERS, PREVIEW, PREVIEW_ROWS, as_failure, lake_metadata, markdown, sized
 from assets.layers import HOUR
-from assets.steps import rebuilding, repair
+from assets.steps import rebuilding
 from assets.steps.compaction import Compacted, compact_lake
 from assets.steps.housekeeping import clean, is_due
 from resources import datasets
@@ -83,8 +83,8 @@ def published_warehouse() -> dg.AssetsDefinition:
             published = store.publish(facts_of(store.data))
             repaired = {}
             if published.faulty_lake_files:
-                done = repair.repaired(lake, warehouse, engine, context.log.info)
-                repaired = {REPAIRED: repair.format_repaired(done)}
+                done = rebuilding.repaired(lake, warehouse, engine, context.log.info)
+                repaired = {REPAIRED: rebuilding.format_repaired(done)}
                 if done.load_count:
                     published = store.publish(facts_of(store.data))
         context.log.info("%s", published)

@@ -22,7 +22,7 @@ from dagster._core.storage.tags import (
 from pydantic import SecretStr
 
 from assets.layers import EARLIEST, HOUR, hour_of, key_of
-from assets.steps.repair import Repair, Repaired
+from assets.steps.rebuilding import Repair, Repaired
 from pipelines.definitions import build_defs
 from resources.adapters import ConfiguredEngine, ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES

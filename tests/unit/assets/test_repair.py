@@ -10,7 +10,7 @@ import pytest
 from assets.published import published_warehouse
 from assets.steps.compaction import compact_lake
 from assets.steps.hour import load_hour
-from assets.steps.repair import Repair, format_repaired
+from assets.steps.rebuilding import Repair, format_repaired
 from resources import storage
 from resources.adapters import ConfiguredEngine
 from resources.datasets import ARTICLE_CHANGES

@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from assets.steps.repair import Repair
+from assets.steps.rebuilding import Repair
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.files import UnusableFileError
 from resources.lake import Layout

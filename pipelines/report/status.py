@@ -5,18 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from pipelines.report import stream as stream_
+from assets.steps.stream import is_kept
 from resources import connection, datasets
 from resources.data_folder import origin_of
-from resources.datasets import ARTICLE_CHANGES, Family
-from resources.errors import MirrorError
-from resources.formatting import counted, hour_text, listed, size_text, value_text
+from resources.datasets import ARTICLE_CHANGES, RETENTION, Family
+from resources.datasets.live import LIVE_CHANGES, Run, Step, files_of, step_of
+from resources.errors import MirrorError, clause
+from resources.formatting import counted, hour_text, listed, moment_text, size_text, value_text
 from resources.lake import Archive, Converter, Layout, drift_of, find_conversion
 from resources.remote import SCHEME, RemoteConverter
 from resources.settings import Settings
@@ -89,9 +90,7 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
         _tell_disk(report, settings)
     if origin is not None and not settings.sandbox:
         _tell_tokens(report, settings)
-    kept = stream_.kept(settings.data, now)
-    report.add(kept.facts, kept.troubles)
-    report.stream = kept.figures
+    _tell_stream(report, settings.data, now)
     warehouse = Warehouse(settings.data)
     try:
         with warehouse.open_published() as published:
@@ -311,3 +310,82 @@ def as_json(report: Status) -> dict[str, Any]:
     }
     plain: dict[str, Any] = TypeAdapter(dict[str, Any]).dump_python(document, mode="json")
     return plain
+
+
+#: A stream that nobody has read for so long needs attention; a run may end before the next one begins.
+_PAUSE = timedelta(minutes=10)
+
+
+def _tell_stream(report: Status, data: Path, now: datetime) -> None:
+    """Add the position of the stream and its reader; nothing if it was never read."""
+    if not (found := files_of(data / "lake" / LIVE_CHANGES)):
+        return
+    try:
+        step = step_of(found[-1].last, found[-1].path)
+    except (OSError, ValueError) as error:
+        report.troubles.append(
+            f"The newest file of the stream, {found[-1].path}, cannot be read ({clause(error)}). "
+            "`wme stream` says what to do."
+        )
+        return
+    figures = report.stream = _stream_figures(step, data, now)
+    newest, lag = max(step.published_at.values(), default=step.since), figures["lag_seconds"]
+    run = step.runs[-1] if step.runs else None
+    pace = "" if figures["events_per_second"] is None else f", {figures['events_per_second']:,.1f} a second"
+    counts = ""
+    if run is not None:
+        counts = (
+            f"; this run: {counted(run.event_count, 'event')}{pace}, {counted(run.reconnect_count, 'reconnect')}, "
+            f"{counted(run.duplicate_count, 'duplicate')} dropped{_odd(run)}"
+        )
+    if figures["is_running"]:
+        fact = f"running, {lag:,.0f} s behind, {counted(len(step.offsets), 'partition')}{counts}"
+    else:
+        fact = f"not running; last event {moment_text(newest)} UTC{counts.replace('this run', 'last run')}"
+    report.facts.append(("stream", fact))
+    if figures["is_running"] or now - newest <= _PAUSE:
+        return
+    report.troubles.append(
+        f"The stream was not read since {moment_text(newest)} UTC, which is longer than the service keeps events. "
+        "Events of that time come with the hourly files alone. `wme stream` reads on from what is left; if no stream "
+        "is wanted any more, remove lake/live_changes."
+        if now - newest > RETENTION
+        else f"Nobody has read the stream since {moment_text(newest)} UTC. The service has its events until "
+        f"{moment_text(newest + RETENTION)} UTC: `wme stream`, or the sensor keep_streaming, goes on there. If no "
+        "stream is wanted any more, remove lake/live_changes."
+    )
+
+
+def _odd(run: Run) -> str:
+    """Counts that are zero while the service sends what it should."""
+    counts = (
+        (run.reject_count, "rejected {}", "line"),
+        (run.too_long_count, "{} longer than WME_MAX_RECORD_MB", "event"),
+        (run.reset_count, "offsets went back {}", "time"),
+    )
+    return "".join(f", {sentence.format(counted(count, what))}" for count, sentence, what in counts if count)
+
+
+def _stream_figures(step: Step, data: Path, now: datetime) -> dict[str, Any]:
+    """The position of the stream in numbers; `partitions` by their number."""
+    newest = max(step.published_at.values(), default=None)
+    run = step.runs[-1] if step.runs else None
+    seconds = 0.0 if run is None else (run.kept_at - run.began_at) / timedelta(seconds=1)
+    return {
+        "is_running": is_kept(data / "state"),
+        "newest_published_at": None if newest is None else newest.isoformat(),
+        "lag_seconds": max(0.0, (now - (newest or step.since)) / timedelta(seconds=1)),
+        "kept_until": step.kept_until.isoformat(),
+        "events_per_second": run.event_count / seconds if run is not None and seconds > 0 else None,
+        "run": None
+        if run is None
+        else {name: value.isoformat() if hasattr(value, "isoformat") else value for name, value in vars(run).items()},
+        "partitions": {
+            partition: {
+                "next_offset": following,
+                "event_count": step.event_counts.get(partition, 0),
+                "newest_published_at": at.isoformat() if (at := step.published_at.get(partition)) else None,
+            }
+            for partition, following in sorted(step.offsets.items())
+        },
+    }

@@ -93,9 +93,7 @@ def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime
 def hourly_partitions(settings: settings_module.Settings, *asked: datetime) -> dg.HourlyPartitionsDefinition:
     """The partitions of the hourly assets, for assets of another project that follow them hour by hour.
 
-    Args:
-        settings: Settings of `build_defs`.
-        asked: Hours that are partitions in any case.
+    The hours `asked` are partitions in any case.
     """
     return layers.hours_since(first_hour(settings, *asked))
 

@@ -45,13 +45,9 @@ _PLAIN: dict[Any, Any] = {bool: dg.Bool, int: dg.Int, float: dg.Float, str: dg.S
 
 
 def run_fields(declared: Mapping[str, FieldInfo], values: Mapping[str, Any] | None = None) -> dict[str, dg.Field]:
-    """Pydantic fields as fields of a run's configuration, in Dagster's plain types.
+    """Pydantic fields as fields of a run's configuration, in Dagster's plain types, with defaults from `values`.
 
     Dagster's own translation accepts `{env: NAME}` for each value, which reads any variable of the process.
-
-    Args:
-        declared: The fields by name.
-        values: Defaults by name; default: those of the fields.
     """
     made = {}
     for name, field in declared.items():

@@ -60,10 +60,7 @@ def found_sandbox(settings: Settings) -> sandbox.Record | None:
 def service(settings: Settings, *, writes: bool = True) -> Service:
     """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it.
 
-    Args:
-        settings: Settings.
-        writes: Files will be written into the data folder. Without it the folder may be full or read-only, and is not
-            bound.
+    Without `writes`, the folder may be full or read-only, and is not bound.
 
     Raises:
         FolderError: Files cannot be written there.
@@ -109,10 +106,8 @@ def service(settings: Settings, *, writes: bool = True) -> Service:
 def client(settings: Settings, seconds: float | None = None, *, writes: bool = True) -> Iterator[EnterpriseClient]:
     """A client of the service, closed at the end. Tokens are shared with every process of this data folder.
 
-    Args:
-        settings: Settings.
-        seconds: Time limit of a response, without retries, for callers that cannot wait. Default: with retries.
-        writes: As for `service`. A token that is stored and valid is used without writing; a new one is stored.
+    `seconds` limits a response, without retries, for callers that cannot wait. Without `writes`, a stored token that is
+    valid is used without writing; a new one is stored.
     """
     limits = Limits(keep_free_bytes=int(settings.min_free_gb * 1e9))
     retry = RetryPolicy(requests_per_second=settings.requests_per_second)
@@ -152,13 +147,7 @@ def check_names(
     """See that the service has these projects and namespaces.
 
     The archived lists decide where they know all the names; else the service is asked once, since a name may be new.
-
-    Args:
-        client: Asked only where the archived lists do not know a name, or are not there.
-        layout: Where the lists are archived.
-        projects: Projects, for example enwiki.
-        namespaces: Namespaces, for example 0.
-        correct: Where the names come from, for the message.
+    `correct` is the source of the names, for the message.
 
     Raises:
         UnknownNameError: The service does not have one of them; nothing was fetched.

@@ -130,12 +130,7 @@ def facts_of(data: Path) -> dict[str, str]:
 
 
 def claim(data: Path, service: str, *, writes: bool = True) -> None:
-    """Bind a data folder to `service`, or see that it is bound to it already.
-
-    Args:
-        data: The data folder.
-        service: Address of the real service, or `sandbox <identity>`.
-        writes: Bind a folder that is not bound yet.
+    """Bind a data folder to `service` (its address, or `sandbox <identity>`), or see that it is bound to it already.
 
     Raises:
         OriginError: The folder was filled from another service; nothing was changed.

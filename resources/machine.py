@@ -19,11 +19,7 @@ _NO_LIMIT = 1 << 60
 
 
 def cores(root: Path = _ROOT) -> int:
-    """Cores that this process may keep busy: its affinity, and the quota of its control groups, rounded up.
-
-    Args:
-        root: Folder in which `proc` and `sys` are.
-    """
+    """Cores that this process may keep busy: its affinity, and the quota of its control groups, rounded up."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = [
         quota / period
@@ -35,11 +31,7 @@ def cores(root: Path = _ROOT) -> int:
 
 
 def memory_bytes(root: Path = _ROOT) -> int:
-    """Return the bytes of memory that this process and its siblings may use, by the machine or the control groups.
-
-    Args:
-        root: Folder in which `proc` and `sys` are.
-    """
+    """Return the bytes of memory that this process and its siblings may use, by the machine or the control groups."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [
         limit

@@ -90,10 +90,7 @@ class RemoteConverter(_Remote):
     ) -> list[Outcome[Archive, ConvertedFile]]:
         """Convert archives; outcomes come in their order. Existing conversions are returned without any request.
 
-        Args:
-            archives: Archives of this data folder.
-            bodies: Body columns to keep.
-            advance: Called with the bytes of each archive that is done.
+        `advance` is called with the bytes of each archive that is done.
 
         Raises:
             EngineError: The cluster cannot be used or was lost; converted archives are kept.

@@ -60,17 +60,8 @@ def attempts(
 ) -> list[Outcome[Archive, ConvertedFile]]:
     """Return the result of each archive, in order: a Parquet file, or the error that stopped the conversion.
 
-    Finished conversions are retained.
-
-    Args:
-        name: The name of the work, for progress reports.
-        archives: The archives.
-        layout: Of the data folder.
-        bodies: Body columns to keep.
-        converter: Threads and memory, shared by all archives in progress; or remote workers.
-        engine: Runs as many archives at once as keep the converter busy, and reports the progress.
-        again: Read each file that is there and compare it with its checksums; one that is damaged is replaced and
-            counts as `converted`.
+    Finished conversions are retained. `name` is that of the work, for progress reports. With `again`, each file that is
+    there is compared with its checksums; one that is damaged is replaced and counts as `converted`.
 
     Raises:
         EngineError: The remote workers cannot be used.

@@ -112,13 +112,8 @@ def load_archived(
 ) -> Rebuilt:
     """Convert and load everything that is archived and not loaded. One failure does not stop the rest.
 
-    Args:
-        lake: Names the archives.
-        warehouse: Is loaded.
-        engine: Converts.
-        enterprise: Names what is mirrored; it is not contacted.
-        only: Hours and snapshots, each with its projects and namespaces; nothing else is made. Default: everything.
-        skip: Hours that are left out.
+    `only` limits it to hours and snapshots, each with its projects and namespaces; the hours in `skip` are left out.
+    `enterprise` names what is mirrored; it is not contacted.
 
     Raises:
         MirrorError: What would stop everything else as well: the disk is full, another process holds the warehouse.

@@ -109,20 +109,20 @@ def keep(
     step_seconds: float = STEP_SECONDS,
     loaded: Callable[[list[datetime]], Collection[datetime]] = lambda _hours: (),
 ) -> None:
-    """Read a stream and keep its events until it is to end; then what has come is kept first.
+    """Read a stream and keep its events until `ended()`; then what has come is kept first.
 
     Args:
         client: Of the service.
-        lake: Where the files go.
+        lake: Destination of the files.
         state: Folder of the lock by which one process keeps a stream.
-        since: Where the stream begins the first time; None: now. Later it goes on where it was.
-        clock: Gives the moment, aware.
-        ended: Whether to end.
-        say: Receives a sentence for each step.
+        since: Start of a stream that was never read; None: now.
+        clock: Returns the present moment, aware.
+        ended: Returns True once reading should end.
+        say: Receives each step.
         warn: Receives a sentence about what may be missing.
-        options: How the stream is read.
-        step_seconds: How long events are held before they are kept.
-        loaded: Those of some hours whose files are loaded, by which it is said what a gap is.
+        options: Options of the stream.
+        step_seconds: Seconds that events are held before they are kept.
+        loaded: Returns those of some hours whose files are loaded, for the report of a gap.
 
     Raises:
         StreamBusyError: Another process keeps it.

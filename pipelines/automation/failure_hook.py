@@ -50,15 +50,10 @@ def document(
     hours: tuple[str | None, str | None],
     failed_at: datetime,
 ) -> dict[str, Any]:
-    """Return the document for the hook, without secrets.
+    """Return the document for the hook, without the secrets of the settings.
 
-    Args:
-        settings: Names the data folder, and the secrets that must not be in the document.
-        run: The failed run.
-        message: Dagster's sentence about the run.
-        steps: Each failed step and its sentence.
-        hours: First and last partition of the run, which are the same for one; None where it has none.
-        failed_at: The time of the failure.
+    `steps` are the failed steps, each with its sentence; `hours` are the first and last partition, None where there is
+    none.
     """
     redactor = Redactor()
     for secret in (settings.password, settings.on_failure):

@@ -73,10 +73,6 @@ class Unargued(click.Command):
 def secrets(*wanted: Wanted, stdin: bool) -> list[str]:
     """Passwords and codes in the order of their prompts, before anything is sent.
 
-    Args:
-        wanted: The secrets that a command needs.
-        stdin: Read those that no variable has from standard input: exactly one line for each.
-
     Raises:
         UsageError: A secret is missing and there is no terminal, or standard input has another number of lines.
     """

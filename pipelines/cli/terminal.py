@@ -54,11 +54,7 @@ def echo(text: str, *, nl: bool = True, err: bool = False) -> None:
 
 
 def read(most: int = -1, *, line_count: int | None = None) -> str:
-    """Standard input to its end.
-
-    Args:
-        most: Characters after which reading stops; below 0, nowhere.
-        line_count: Lines after which reading stops at a terminal. None: people end the input.
+    """Standard input to its end, at most `most` characters, at a terminal at most `line_count` lines.
 
     Raises:
         UsageError: It is not text.
@@ -185,11 +181,8 @@ def show(
 ) -> None:
     """Rows on standard output: as a table where it fits, else one below the other, a line per column.
 
-    Args:
-        columns: Their names.
-        rows: Their values.
-        spare: Columns that may be left out, in this order, until the table fits.
-        varying: Columns that are left out where every row says the same.
+    Columns in `spare` are left out, in this order, until the table fits; those in `varying`, where every row says the
+    same.
     """
     same = {columns.index(name) for name in varying if len({row[columns.index(name)] for row in rows}) < 2}
     places = [place for place in range(len(columns)) if place not in same]

@@ -77,10 +77,8 @@ def verify(warehouse: Warehouse, reporter: Reporter) -> str:
 def rebuild(settings: Settings, only: Only | None = None, **overrides: Any) -> Rebuilt:
     """Convert and load everything that is archived and not loaded, and publish. One failure does not stop the rest.
 
-    Args:
-        settings: The settings. Projects that they do not name are loaded as well if they are archived.
-        only: Hours and snapshots, each with its projects and namespaces; nothing else is made. Default: everything.
-        overrides: Resources in place of the settings' own, for example `engine`.
+    Projects that the settings do not name are loaded as well if they are archived. `only` limits the rebuild to hours
+    and snapshots, each with its projects and namespaces; `overrides` are resources in place of the settings' own.
 
     Raises:
         MirrorError: What would stop everything else as well: the disk is full, another process holds the warehouse.

@@ -315,13 +315,10 @@ def _run_here(settings: Settings) -> Iterator[_Here]:
 def outlast(
     attempt: Callable[[], RunReport], answers: Callable[[], bool], minutes: float, say: Callable[[str], None]
 ) -> RunReport:
-    """Run again and again until no host is out of reach, and return the report of the last run.
+    """Run `attempt` again and again until no host is out of reach; return the report of the last run.
 
-    Args:
-        attempt: A run. What an earlier one has done costs it nothing.
-        answers: Whether the service can be reached now; one attempt.
-        minutes: Longest wait, in all.
-        say: Hears one line when a wait begins, and one when it is over.
+    What an earlier run has done costs a later one nothing. `answers` tries once to reach the service; all waits
+    together last at most `minutes`; `say` hears one line when a wait begins, and one when it is over.
     """
     left, pause = minutes * 60, WAIT_SECONDS[0]
     while (report := attempt()).unreachable and left > 0:

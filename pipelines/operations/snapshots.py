@@ -100,12 +100,7 @@ def plan(
 ) -> CombinedPlan:
     """Plan the download of snapshots into the archive. A dry run: costs no quota and changes nothing.
 
-    Args:
-        client: Of the service.
-        settings: Name the data folder.
-        identifiers: The service's names of the snapshots, for example enwiki_namespace_0.
-        options: See `snapshot.fetch_options`.
-        dataset: The dataset of the snapshots.
+    `identifiers` are the service's names, for example enwiki_namespace_0.
 
     Raises:
         NotFound: One of them does not exist.

@@ -46,11 +46,9 @@ _MARKS: Final = {
 
 
 def lines(places: Sequence[Place], width: int) -> Iterator[Text]:
-    """The map and its legend, line by line; as many hours beside one another as the width holds, the rest below.
+    """The map and its legend, line by line, within `width` characters: as many hours beside one another as fit.
 
-    Args:
-        places: Of the same hours each, at least one.
-        width: Characters of a line.
+    All places have the same hours, at least one.
     """
     names = [place.name.replace(" namespace", "") for place in places]
     margin = max(map(len, names)) + 2

@@ -53,14 +53,10 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
 def read_archive(
     archive: str | os.PathLike[str] | BinaryIO, model: Any = None, *, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> Iterator[Any]:
-    """Read the records of an archive (`.tar.gz` of NDJSON), in order. Needs no account and no network.
+    """Read the records of an archive (`.tar.gz` of NDJSON; a path, or an open binary file, which stays open), in order.
 
-    Memory holds one record at a time: about five times the bytes of its line.
-
-    Args:
-        archive: A file by its path, or an open binary file, which stays open.
-        model: A model of the records, as of `record_model`; without it each record is a dict.
-        record_bytes_max: Longer lines are not read.
+    Needs no account and no network. Memory holds one record at a time: about five times the bytes of its line. Records
+    are dicts, or of the `model` from `record_model`; lines longer than `record_bytes_max` are not read.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -297,10 +293,6 @@ class ServiceFiles:
         A text that begins with `/v2/` is the path of a record of the service: its file is read while it is fetched,
         without a disk, and each call costs a unit of quota where the product has one. A local file needs no account:
         `read_archive` is the same without a client.
-
-        Args:
-            archive: The archive to read.
-            model: The model of the records, from `record_model`; without it each record is a dict.
 
         Raises:
             IntegrityError: After the last good record: the archive is damaged or truncated, lines are no records, or

@@ -166,12 +166,8 @@ class Lookups:
         return self._titled(name, endpoints.structured, query, Kind.STRUCTURED)
 
     def entity(self, kind: str, identifier: str, query: Query | None = None) -> Listing[models.Record]:
-        """Look up an entity of Wikidata (`/v2/wikidata/{kind}/{identifier}`).
-
-        Args:
-            kind: `items`, `properties` or `labels`.
-            identifier: For example `Q42` or `P31`.
-            query: Its `fields`.
+        """Look up an entity of Wikidata (`/v2/wikidata/{kind}/{identifier}`): an `items`, `properties` or `labels`
+        record.
 
         Raises:
             EnterpriseError: As for `articles`.
@@ -288,14 +284,8 @@ class Hours:
         A file that is there in this version is not fetched again. A partial download beside it (`.part`) is resumed. If
         the service has replaced the file meanwhile, the new version is downloaded, and where the name of `target` holds
         the first eight characters of the old version the new one's take their place: `Download.path` and
-        `Download.version` say which.
-
-        Args:
-            hour: The hour.
-            record: The record of the file.
-            target: The file to write; its folder is created.
-            progress: Called with the number of bytes that arrived since its last call, from one thread at a time.
-            dataset: The dataset of the batch.
+        `Download.version` say which. `progress` is called with the bytes that arrived since its last call, from one
+        thread at a time.
 
         Raises:
             IntegrityError: Wrong bytes twice; nothing was landed.

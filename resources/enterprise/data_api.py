@@ -153,13 +153,7 @@ class DataApi:
     ) -> Source:
         """Return the archive of a record as the downloader needs it.
 
-        Args:
-            path: Path of the record.
-            record: The record.
-            quota: Counter that the download draws on.
-            again: Reads the record again, and counts its requests.
-            name: Name of the file in messages; default: its identifier.
-            pinned: True if only this version is wanted.
+        `again` reads the record again and counts its requests; `pinned`: only this version is wanted.
         """
         address, name = endpoints.download(path), name or record.identifier
         doing = f"get the address of {name}"
@@ -199,18 +193,9 @@ class DataApi:
     ) -> tuple[_T, int]:
         """Ask and understand the answer; rate limits and broken answers are waited out, within bounds.
 
-        Args:
-            path: Below the data host.
-            doing: Purpose, as it follows "Could not" in a message.
-            understand: Reads the answer.
-            longest: Bytes that the answer may have; without it those of a record.
-            quota: Counter of `get-user` that the request draws on.
-            query: Sent along, once it was checked for the `kind` of endpoint.
-            kind: The parts of a query that the endpoint understands.
-            plain: Method of a request without a query.
-
-        Returns:
-            The result of `understand`, and the number of requests.
+        `doing` is the purpose, as it follows "Could not" in a message; `longest` are the bytes that the answer may
+        have; `quota` is the counter of `get-user` that the request draws on; `plain` is the method of a request without
+        a query. Returns the result of `understand`, and the number of requests.
 
         Raises:
             InvalidRequest: The query is not one for this kind of endpoint; nothing was sent.

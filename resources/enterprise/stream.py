@@ -92,10 +92,8 @@ class Positions:
     def body(self, parts: Sequence[int], latest: datetime | None = None, *, by_moment: bool = False) -> dict[str, Any]:
         """Return the parameters that request some parts from here on.
 
-        Args:
-            parts: Of the stream.
-            latest: No moment is later: the service refuses those of the future.
-            by_moment: True to request events by time since the last ones instead of by offsets.
+        No moment is later than `latest`: the service refuses those of the future. With `by_moment`, events are
+        requested by time since the last ones instead of by offsets.
         """
         with self._lock:
             known = (

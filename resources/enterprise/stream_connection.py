@@ -191,14 +191,6 @@ def listen(
 ) -> Iterator[bytes]:
     """Ask for a stream. Status and headers come with the first event, so an answer may begin whenever it likes.
 
-    Args:
-        transport: Sends the request.
-        url: Address of the stream.
-        body: Sent as JSON.
-        doing: Purpose, as it follows "Could not" in a message.
-        auth: Adds the token.
-        deadline: Ends the answer.
-
     Raises:
         BrokenAnswer: No connection, or the answer broke off.
         EnterpriseError: The service refused the request.

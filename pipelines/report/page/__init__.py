@@ -48,12 +48,7 @@ class Report(NamedTuple):
 
 
 def write(settings: Settings, output: StrPath | None = None, now: datetime | None = None) -> Report:
-    """Write the page of a data folder, whole or not at all.
-
-    Args:
-        settings: Its settings.
-        output: Where; default: `report.html` in the data folder.
-        now: The moment it is about; default: this one.
+    """Write the page of a data folder to `output` (default: `report.html` in the folder), complete or not at all.
 
     Raises:
         MirrorError: Nothing is published yet; nothing was written.

@@ -55,13 +55,10 @@ _SVG: Final = "http://www.w3.org/2000/svg"
 
 
 def areas(edges: Sequence[datetime], series: Sequence[Sequence[float]], unit: str, label: str) -> str:
-    """Quantities over spans of time, stacked on one another.
+    """Quantities over spans of time, stacked on one another from the bottom up.
 
-    Args:
-        edges: Where spans begin, and where the last one ends.
-        series: A value per span each, from the bottom up.
-        unit: `B` for bytes, `h` for hours, or empty.
-        label: What the picture shows, for those who do not see it.
+    `edges` are the beginnings of the spans and the end of the last one; `unit` is `B` for bytes, `h` for hours, or
+    empty; `label` is for readers who do not see the picture.
     """
     rows = [
         {"at": at.isoformat(), "value": value, "series": number}

@@ -114,13 +114,8 @@ class Transport:
     ) -> Answer:
         """Send one request to the service and read the answer, whatever its status. Redirects are not followed.
 
-        Args:
-            method: HTTP method.
-            url: Address at the service.
-            doing: Purpose, as it follows "Could not" in a message.
-            auth: Adds the token; none is sent without it.
-            body: Sent as JSON where given.
-            longest: Bytes that the body may have; without it those of a record.
+        `doing` is the purpose, as it follows "Could not" in a message; `auth` adds the token, none is sent without it;
+        `body` is sent as JSON; `longest` are the bytes that the answer may have (default: those of a record).
 
         Raises:
             UnreachableError: No connection after all retries.

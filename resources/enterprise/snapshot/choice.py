@@ -42,15 +42,7 @@ def plan_snapshot(
 ) -> SnapshotPlan:
     """Decide how to fetch a snapshot. Pure: nothing is asked and nothing is touched.
 
-    Args:
-        snapshot: The service's record of it.
-        chunks: The service's records of its chunks, in any order.
-        folder: Target folder of the files.
-        quotas: The account's counters; one that is absent has no limit.
-        disk: Files in that folder.
-        cores: Cores that will read the files.
-        options: The fetch options.
-        dataset: Dataset of the snapshot.
+    `chunks` are in any order; a counter that is absent from `quotas` has no limit; `cores` will read the files.
 
     Raises:
         InvalidRequest: Chunks are asked for, and the service has none that fit the snapshot's record.

@@ -53,13 +53,9 @@ def format_findings(found: Sequence[str], what_to_do: str, count: int | None = N
 
 @dataclass(frozen=True)
 class Found:
-    """The findings of a check.
+    """The findings of a check as sentences, and the number of items that were checked.
 
-    Attributes:
-        wrong: The findings, as sentences; the first of them is enough.
-        looked_at: The number of items that were checked.
-        count: The number of wrong items; None: one for each sentence.
-        metadata: More metadata to show with the result.
+    `count` is the number of wrong items; None: one for each sentence. `metadata` is shown with the result.
     """
 
     wrong: Sequence[str]
@@ -70,11 +66,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Check(Generic[_Made]):
-    """A check of an asset, and what finds out what is wrong with the results of a step.
-
-    Attributes:
-        what_to_do: The way out, as `docs/troubleshooting.md` has it at more length.
-    """
+    """A check of an asset; `find` finds what is wrong with the results of a step, `what_to_do` is the way out."""
 
     name: str
     asset: dg.AssetKey

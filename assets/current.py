@@ -33,15 +33,13 @@ CHECKED_HOURS = 24
 
 @dataclass(frozen=True)
 class State:
-    """One table of the current state.
+    """One table of the current state. The datasets that declare it as their state, and those in `also`, come before it.
 
     Attributes:
-        table: The table. The datasets that declare it as their state come before it.
-        pending: How it learns what is pending, for people; follows the table's own description.
-        apply: Advances it by everything pending, in one transaction. What that did prints as a sentence.
+        pending: The way to learn what is pending, for people; follows the table's own description.
+        apply: Advances it by everything pending, in one transaction; returns what prints as a sentence.
         metadata: The metadata of the materialization, from what applying did.
-        noun: What a row is, for people.
-        also: Further datasets that come before it.
+        noun: The word for a row.
     """
 
     table: Table

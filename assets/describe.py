@@ -101,10 +101,7 @@ def markdown(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> dg
 
 
 def sized(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Add a readable copy of each byte count to the metadata.
-
-    The Dagster UI plots numbers, but shows them without a unit.
-    """
+    """Add a readable copy of each byte count to the metadata: the Dagster UI shows numbers without a unit."""
     return metadata | {
         name.replace("bytes", "size"): size_text(value)
         for name, value in metadata.items()
@@ -138,8 +135,7 @@ def earlier_materialization(
 def work_of(record: dg.EventLogRecord | None) -> dict[str, Any]:
     """The metadata about the work that made a partition, for a run that found it done; empty: it is not known.
 
-    A run without work would otherwise show zeros in the plots, in place of those of the run that fetched and converted
-    the files.
+    Without it, the plots would show zeros in place of the run that fetched and converted the files.
     """
     if record is None or (before := record.asset_materialization) is None:
         return {}
@@ -197,10 +193,7 @@ def failure(error: Exception) -> dg.Failure:
 
 
 def _unavailable(errors: Iterable[Exception]) -> dict[str, Any]:
-    """Return the unavailable component (`service`, `warehouse`), which other runs need not try either.
-
-    It is for readers that see only the events of this run.
-    """
+    """Return the unavailable component (`service`, `warehouse`), for readers that see only the events of this run."""
     ending = next((error for error in errors if unavailable(error)), None)
     return {} if ending is None else {"unavailable": unavailable(ending), "retryable": retryable(ending)}
 
@@ -230,8 +223,7 @@ class RunConfig(BaseModel):
 def as_failure(context: dg.AssetExecutionContext | None = None, keys: Iterable[dg.AssetKey] = ()) -> Iterator[None]:
     """Turn whatever goes wrong within into a Dagster failure with a sentence.
 
-    With a context, the sentence is shown with the partition of the assets `keys` as well, where Dagster only names the
-    run.
+    With a context, the sentence is shown with the partition of the assets `keys` too, where Dagster only names the run.
     """
     try:
         yield

@@ -106,10 +106,7 @@ def keys(dataset: Dataset) -> tuple[dg.AssetKey, dg.AssetKey, dg.AssetKey]:
 
 
 def own(keys: Iterable[dg.AssetKey]) -> dict[dg.AssetKey, dg.AssetKey]:
-    """Keys of our assets in a project, by those in this module.
-
-    In another project they have a prefix (`pipelines.embedding`).
-    """
+    """Keys of our assets in a project, where they may have a prefix (`pipelines.embedding`), by those in here."""
     return {unprefixed(key): key for key in keys}
 
 

@@ -34,10 +34,7 @@ _Loaded = tuple[list[tuple[Any, ...]], EnterpriseResource]
 
 
 def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
-    """Return the assets of all lists.
-
-    One asset of the archive is shared by all lists; each list has one asset of the lake and one of the warehouse.
-    """
+    """Return the assets of all lists: one of the archive for all, one of the lake and one of the warehouse for each."""
 
     @dg.multi_asset(name="archive_reference", specs=layers.specs(lists[0])[:1])
     def archive(

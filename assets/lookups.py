@@ -93,10 +93,7 @@ def lookups(
 
 @dataclass(frozen=True)
 class Reconciled:
-    """The result of comparing a sample of `articles` with the service.
-
-    It has the number of compared pages, the titles that the service does not have, and the differences.
-    """
+    """A sample of `articles` compared with the service: compared pages, titles that it does not have, differences."""
 
     compared_count: int = 0
     missing_count: int = 0

@@ -114,10 +114,7 @@ def fill_coverage(enterprise: EnterpriseResource, store: Warehouse) -> None:
 
 
 def _note_failed(context: dg.AssetExecutionContext, enterprise: EnterpriseResource, store: Warehouse) -> None:
-    """Record the hours of a run that failed before it could record anything.
-
-    They are missing as well.
-    """
+    """Record the hours of a run that failed before it could record anything: they are missing as well."""
     now = datetime.now(UTC)
     for dataset in datasets.datasets(Family.HOURLY):
         scope = enterprise.scope_of(dataset)

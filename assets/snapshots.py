@@ -29,10 +29,7 @@ _IDENTIFIER = re.compile(r".+_namespace_\d+")
 
 
 class SnapshotConfig(RunConfig, SnapshotOptions):
-    """Options for fetching the snapshot.
-
-    By default it is fetched as one file or in chunks, depending on the quota, the disk and the machine.
-    """
+    """Options for fetching the snapshot; by default, its form depends on the quota, the disk and the machine."""
 
 
 def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
@@ -189,10 +186,7 @@ def _archived(
 
 
 def _refused(context: dg.AssetExecutionContext, known: Iterable[str] = ()) -> dg.Failure:
-    """Return the failure of a partition that the service does not know, and remove it.
-
-    A misspelled partition would otherwise be shown as failed for ever.
-    """
+    """Return the failure of a partition that the service does not know, and remove it."""
     identifier, known = context.partition_key, sorted(known)
     near = [name for name in known if name.startswith(f"{identifier}_")] or get_close_matches(identifier, known, 3)
     hint = f"Did you mean {listed(near, 3)}? " if near else ""

@@ -98,10 +98,7 @@ LIVE = dg.AssetSpec(
 def read_stream(
     context: dg.OpExecutionContext, enterprise: EnterpriseResource, lake: LakeResource, warehouse: WarehouseResource
 ) -> None:
-    """Store the stream's events until the time is over.
-
-    A run that is terminated or killed loses no stored event.
-    """
+    """Store the stream's events until the time is over. A run that is terminated or killed loses no stored event."""
     config, now = StreamConfig.read(context), datetime.now(UTC)
     prefix = context.op_def.name.removesuffix(_STEP).removesuffix("_")  # of another project
     key = KEY.with_prefix(prefix) if prefix else KEY

@@ -151,7 +151,7 @@ ALONE: Final = Prefix()
 def deferred(
     decorator: Callable[[Prefix], Callable[[Callable[..., Any]], _Made]],
 ) -> Callable[[Callable[..., Any]], Callable[[Prefix], _Made]]:
-    """Apply one of Dagster's decorators when the prefix is known: the name of the function becomes that of a factory."""
+    """Apply one of Dagster's decorators when the prefix is known: the function becomes a factory."""
 
     def declare(function: Callable[..., Any]) -> Callable[[Prefix], _Made]:
         return lambda prefix: decorator(prefix)(prefix.adapted(function))

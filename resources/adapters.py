@@ -79,10 +79,7 @@ class _Configured:
         self.settings.check()
 
     def definition(self, description: str | None = None) -> dg.ResourceDefinition:
-        """The resource for Dagster: this object, with the numbers that a run sets.
-
-        The description is on its page and in the launchpad.
-        """
+        """The resource for Dagster: this object, with the numbers that a run sets. Its page has the description."""
         text = description or type(self).__doc__
         declared = {name: Settings.model_fields[name] for name in self.numbers}
         numbers = run_fields(declared, {name: getattr(self.settings, name) for name in declared})

@@ -64,11 +64,7 @@ class _Facts(BaseModel):
 
 
 class Backup(_Facts):
-    """A complete backup: the service that it came from, number and bytes of its files, and the MD5 of their list.
-
-    Attributes:
-        path: Its folder, named by the time (UTC) at which it was taken.
-    """
+    """A complete backup: its folder (named by its time, in UTC), its service, and number and bytes of its files."""
 
     path: Path
 
@@ -186,14 +182,10 @@ def _read(folder: Path) -> Backup | None:
 
 @dataclass(frozen=True)
 class Source:
-    """A file to copy.
+    """A file to copy: its path below the data folder (with `/`), itself, and its size.
 
-    Attributes:
-        name: Its path below the data folder, with `/`.
-        path: The file.
-        size_bytes: Its size.
-        mtime_ns: Time of its last change; a file of this time and size is the same. None: it is copied each time.
-        write: Writes a copy, for a file that cannot be copied byte by byte.
+    `mtime_ns`: a file of this time and size is the same; None: it is copied each time. `write` writes a copy, for a
+    file that cannot be copied byte by byte.
     """
 
     name: str
@@ -299,10 +291,7 @@ def link(existing: Path, target: Path) -> bool:
 
 
 def irregular(folder: Path) -> Iterator[Path]:
-    """Yield everything below a folder that is neither file nor folder.
-
-    Writing through a link, for example, would change files elsewhere.
-    """
+    """Yield all below a folder that is neither file nor folder: writing through a link would change other files."""
     for place, folders, names in os.walk(folder):
         for path in (folder / place / name for name in (*folders, *names)):
             if stat.S_IFMT(path.lstat().st_mode) not in {stat.S_IFREG, stat.S_IFDIR}:

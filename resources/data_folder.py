@@ -152,10 +152,7 @@ def claim(data: Path, service: str, *, writes: bool = True) -> None:
 
 @contextlib.contextmanager
 def removing(data: Path) -> Iterator[bool]:
-    """Yield True if files of the archive and the lake may be removed now.
-
-    No copy of these files begins within the context if it does.
-    """
+    """Yield True if files of archive and lake may be removed now; no copy of them begins within the context then."""
     with _flock(data) as descriptor:
         yield _taken(descriptor, fcntl.LOCK_SH)
 

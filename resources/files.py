@@ -62,8 +62,7 @@ class BusyError(MirrorError):
 class UnusableFileError(MirrorError, ValueError):
     """A file that is not regular, too long, or not what its name says, or a name that leaves its folder.
 
-    Attributes:
-        what: The message without its advice.
+    `what` is the message without its advice.
     """
 
     def __init__(self, message: str, what: str | None = None) -> None:

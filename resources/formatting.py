@@ -89,10 +89,7 @@ def printable(text: str) -> str:
 
 
 def legible(text: str, limit: int) -> str:
-    """Return text from outside in at most `limit` characters, with escapes for those that cannot be printed or encoded.
-
-    A text that was cut ends with `…`.
-    """
+    """Return text from outside in at most `limit` characters (then `…`), with escapes for unprintable ones."""
     shown = text[:limit]
     if not shown.isprintable():
         shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)

@@ -124,10 +124,7 @@ class _Run:
     def prepared(
         self, plan: deque[tuple[Dataset, Merge | VersionMerge]], most: int, min_free_gb: float
     ) -> list[CompactionJob]:
-        """The next steps that the disk can hold at once, taken from the plan.
-
-        A step that it cannot hold alone has failed.
-        """
+        """The next steps that the disk can hold at once, taken from the plan; one too large alone has failed."""
         jobs: list[CompactionJob] = []
         room = shutil.disk_usage(self.layout.root).free - int(min_free_gb * 1e9)
         while plan and len(jobs) < most:

@@ -38,14 +38,10 @@ DISK_FACTOR = 3.0
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan for fetching an hour.
+    """The plan for fetching an hour: the listing, its `wanted` records, and those `missing` from the archive.
 
-    Attributes:
-        listing: The service's batch listing, as served.
-        wanted: Its records within the mirrored projects and namespaces.
-        absent: Mirrored (project, namespace) pairs that the list does not name.
-        missing: Those of the wanted records whose archives are not there yet.
-        odd: Mirrored pairs whose record in the list cannot be used, each with the reason.
+    `absent` are mirrored (project, namespace) pairs that the list does not name; `odd` are those whose record cannot be
+    used, each with the reason.
     """
 
     dataset: Dataset
@@ -62,11 +58,7 @@ class Plan:
 
 
 class PartialHourError(MirrorError):
-    """Some projects of an hour could not be loaded, because of their own files or records; the others were.
-
-    Attributes:
-        reasons: Why, by their (project, namespace) pairs.
-    """
+    """Some projects of an hour could not be loaded, because of their own files or records; the others were."""
 
     retryable = True
 
@@ -101,10 +93,8 @@ class PartialHourError(MirrorError):
 class ArchivedHour:
     """An hour whose wanted archives all lie verified in the archive; `odd` as of its plan.
 
-    Attributes:
-        damaged: (Project, namespace) pairs whose archive could not be fetched or converted, each with the error: none
-            of `archives` is theirs.
-        listed_at: When the service was asked for the batch listing; None: now.
+    `damaged` are pairs whose archive could not be fetched or converted, each with the error: none of `archives` is
+    theirs. `listed_at` is when the service was asked for the listing; None: now.
     """
 
     dataset: Dataset
@@ -145,10 +135,7 @@ class ArchivedHour:
 
 
 def check_alone(errors: Iterable[Exception], total: int) -> None:
-    """Raise the first error if it affects more than single files of an hour.
-
-    `total` is the number of the hour's files.
-    """
+    """Raise the first error if it affects more than single files of an hour, which has `total` files."""
     found = list(errors)
     for error in found:
         if len(found) == total or not isinstance(error, MirrorError) or ends_run(error):
@@ -293,10 +280,7 @@ def archived_hour(
 def load_hour(
     archived: ArchivedHour, conversions: Sequence[ConvertedFile], warehouse: Warehouse, *, reload: bool = False
 ) -> HourLoad:
-    """Load the hour's rows into DuckDB, in one transaction with the ledger and the coverage.
-
-    `reload`: load also files that are loaded already.
-    """
+    """Load the hour's rows, ledger and coverage in one transaction; with `reload`, files that are loaded too."""
     reason = "The batch listing does not name it: nothing changed, or its export failed."
     statuses = [
         HourStatus(archived.hour, project, ns, HourState.ABSENT, reason, archived.listed_at)

@@ -42,10 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class Layer(NamedTuple):
-    """One materialized layer of one hour.
-
-    It has its asset, its metadata, the version of the data, and True if this run changed it.
-    """
+    """One materialized layer of one hour: its asset, metadata and data version; `is_new` if this run changed it."""
 
     key: dg.AssetKey
     metadata: dict[str, Any]
@@ -58,10 +55,9 @@ class HourlyRun:
     """One run over some hours: what it works with, and what it has made so far.
 
     Attributes:
-        lost: Why nothing more is asked of the service: a host could not be reached. What is archived is loaded all the
-            same.
+        lost: Reason to ask nothing more of the service: a host could not be reached. Archived hours are still loaded.
         again: Convert each archive also where its file is there, and replace files that are damaged.
-        stopped: Why nothing more is fetched, for another reason. Hours that are archived are loaded all the same.
+        stopped: Reason to fetch nothing more, another one. Archived hours are still loaded.
         gone: Hours that nobody can bring in any more: the service keeps two days, and they are not archived.
     """
 
@@ -84,10 +80,7 @@ class HourlyRun:
 
     @property
     def scope(self) -> Scope:
-        """Return the scope of the run.
-
-        It is the mirrored scope, or all of a dataset that is not mirrored but was started by hand.
-        """
+        """Return the mirrored scope, or all of a dataset that is not mirrored but was started by hand."""
         return self.enterprise.scope_of(self.dataset) or self.dataset.places
 
     def plan(self, hours: Collection[datetime], client: EnterpriseClient) -> None:
@@ -184,10 +177,7 @@ class HourlyRun:
             yield _warehouse_layer(warehouse, conversions, load)
 
     def _keep_visibility_changes(self) -> None:
-        """Store the changes of visibility that only the stream has.
-
-        A failure fails no hour: the next load tries again.
-        """
+        """Store the changes of visibility that only the stream has; if that fails, the next load tries again."""
         if self.dataset.stream is not None:
             try:
                 self.warehouse.warehouse.keep_visibility_changes()

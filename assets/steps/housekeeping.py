@@ -47,13 +47,7 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Replaced:
-    """A file that nobody needs.
-
-    Attributes:
-        path: Relative to the data folder, with `/`.
-        why: What took its place.
-        due_at: From when on it may be removed.
-    """
+    """A file that nobody needs: its path in the data folder, the reason, and the time from which it may be removed."""
 
     path: str
     size_bytes: int
@@ -220,10 +214,7 @@ def _of_hour(
 
 
 def _compacted(layout: Layout, dataset: Dataset, ledger: Ledger) -> Iterator[tuple[Path, str]]:
-    """Compacted files that are obsolete.
-
-    They were compacted again, belong to a version that is no longer retained, or were never applied.
-    """
+    """Compacted files that were compacted again, belong to a version that is not retained, or were never applied."""
     named = ledger.compacted(dataset)
     for path in layout.storage.list(layout.compacted_folder(dataset.name), f"*.{paths.PARQUET}"):
         if path.relative_to(layout.lake).as_posix() not in named:

@@ -77,14 +77,9 @@ _SPENT = TypeAdapter(_Spent)
 
 
 class Budget:
-    """The lookups of a day (UTC) of this data folder.
+    """The lookups of a day (UTC) of this data folder, `per_day` at most.
 
     Each is recorded before it is sent, so that no kill exceeds the budget.
-
-    Args:
-        folder: The data folder.
-        per_day: Lookups of a day.
-        now: Gives the moment, aware.
     """
 
     def __init__(self, folder: Path, per_day: int, now: Callable[[], datetime]) -> None:

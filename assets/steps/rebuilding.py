@@ -353,10 +353,7 @@ def repaired(
     say: Callable[[str], None],
     most: int | None = MOST,
 ) -> Repaired:
-    """Make missing or damaged lake files of the build file's ledger again (`Repair.run`).
-
-    Files without an archive cannot be made again.
-    """
+    """Make missing or damaged lake files of the build file's ledger again (`Repair.run`), if they have an archive."""
     store = warehouse.warehouse
     faulty = store.faulty_lake_files()
     with engine.converter(lake) as converter:

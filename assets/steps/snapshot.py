@@ -41,14 +41,7 @@ DISK_FACTOR = 2.5
 
 @dataclass(frozen=True)
 class ArchivedSnapshot:
-    """One version of a snapshot as it is in the archive, complete.
-
-    Attributes:
-        identifier: The service's identifier.
-        version: Version of the whole.
-        exported_at: When the service made it.
-        archives: Its files: one, or one for each chunk.
-    """
+    """One version of a snapshot as it is in the archive, complete: one file, or one for each chunk."""
 
     dataset: Dataset
     identifier: str
@@ -75,10 +68,7 @@ def odd(listing: Listing[SnapshotRecord], scope: Scope) -> dict[str, str]:
 
 
 def is_archived(record: SnapshotRecord, layout: Layout, dataset: Dataset) -> bool:
-    """Return True if this version of a snapshot is archived, complete.
-
-    Versions have no order: a different one is newer.
-    """
+    """Return True if this version of a snapshot is archived, complete. A different version is a newer one."""
     try:
         archived_snapshot(record.identifier, layout, dataset, record.version)
     except NotArchivedError:
@@ -87,10 +77,7 @@ def is_archived(record: SnapshotRecord, layout: Layout, dataset: Dataset) -> boo
 
 
 def fetch_options(min_free_gb: float, options: SnapshotOptions | None = None) -> FetchOptions:
-    """Return the options for the planner: the form, the quota, and the disk that must remain free.
-
-    Disk is counted for all results of the files, since their rows are loaded next.
-    """
+    """Return the options for the planner; disk is counted for all results of the files, whose rows are loaded next."""
     options = options or SnapshotOptions()
     return FetchOptions(
         form=options.form,
@@ -205,10 +192,7 @@ def all_conversions(
 def load_snapshot(
     archived: ArchivedSnapshot, conversions: Sequence[ConvertedFile], warehouse: Warehouse, *, reload: bool = False
 ) -> SnapshotLoad:
-    """Load the version into DuckDB.
-
-    It counts as loaded once all of it is there. `reload`: load also a version that is loaded already.
-    """
+    """Load the version into DuckDB, all of it or nothing; with `reload`, also a version that is loaded already."""
     first = archived.archives[0]
     return warehouse.load_snapshot(
         Snapshot(

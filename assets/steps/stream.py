@@ -86,10 +86,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Kept:
-    """The result of one step.
-
-    It has the file, and the seconds between the publication of its newest event and now (None: it has none).
-    """
+    """The file of one step, and the seconds between its newest event and now (None: it has none)."""
 
     step: Step
     lag_seconds: float | None
@@ -213,10 +210,7 @@ def missed(last: Step, now: datetime) -> Gap | None:
 
 
 def _backward(before: Step, step: Step) -> dict[int, datetime]:
-    """Return the partitions whose offsets moved back in a step, and when their last events before it were published.
-
-    Later events of these partitions are read again.
-    """
+    """Return the partitions whose offsets moved back in a step, and when their last events were published."""
     moments = before.published_at
     return {one: moments.get(one, before.since) for one, at in before.offsets.items() if step.offsets.get(one, at) < at}
 

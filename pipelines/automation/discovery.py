@@ -126,10 +126,8 @@ def due_again(listing: Path, hour: datetime, now: datetime, scope: Collection[tu
 class Open(NamedTuple):
     """Missing hours by what is done about them.
 
-    Attributes:
-        wanted: No run is under way for them, and none failed so lately that they are left alone.
-        busy: Hours of a run that is under way, or all of them while a backfill is launched.
-        waiting: Hours that are left alone after failures, each with the moment until then.
+    `wanted` can be requested, `busy` have a run under way (or a backfill is being launched), `waiting` failed lately
+    and are left alone, each until a moment.
     """
 
     wanted: list[datetime]
@@ -297,10 +295,7 @@ def hindrance(
 
 
 def waiting(cursor: str | None, now: datetime) -> str | None:
-    """Return why the service, which refused the account, is left alone now; None: it may be asked.
-
-    `cursor` is the cursor of a sensor (`noted`).
-    """
+    """Return why the service, which refused the account, is left alone now, by a sensor's cursor (`noted`), or None."""
     refused_at, count = _refused(cursor)
     if not count or now >= (again := refused_at + WAITS[min(count, len(WAITS)) - 1]):
         return None
@@ -323,10 +318,7 @@ def _refused(cursor: str | None) -> tuple[datetime, int]:
 
 
 def refusal_of(instance: dg.DagsterInstance, run: dg.DagsterRun, ended_at: datetime) -> str | None:
-    """Return the sentence of a failed run whose account was refused.
-
-    None: it failed otherwise, or the definitions were loaded since.
-    """
+    """Return the sentence of a failed run whose account was refused since the definitions were loaded, or None."""
     if ended_at < LOADED_AT:
         return None
     for record in instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records:

@@ -46,10 +46,7 @@ _SCHEDULES = (
 
 
 def of_snapshots(dataset: Dataset) -> str:
-    """The name of the job over a dataset of snapshots.
-
-    Each has one of its own, because each has partitions of its own.
-    """
+    """The name of the job over a dataset of snapshots: each has one, because each has partitions of its own."""
     return dataset.archive
 
 

@@ -202,10 +202,7 @@ def publish_pending(
 
 
 def _brings_hours(run: dg.DagsterRun, prefix: Prefix = ALONE) -> bool:
-    """Return True if publishing waits for a run.
-
-    It does not wait for a run over snapshots, whoever launched it: that may take hours.
-    """
+    """Return True if publishing waits for a run. It does not wait for a run over snapshots, which may take hours."""
     of_snapshots = datasets(Family.SNAPSHOT)
     if run.asset_selection:  # runs of commands have an empty one, which is all of their job
         others = {key for dataset in of_snapshots for key in layers.keys(dataset)}

@@ -27,13 +27,7 @@ _LONGEST = 4_096
 
 
 class Wanted(NamedTuple):
-    """A secret that a command needs.
-
-    Attributes:
-        name: Its name for people.
-        variable: Variable of the environment that may hold it.
-        is_new: On a terminal, it is typed twice.
-    """
+    """A secret that a command needs, and the variable that may hold it; on a terminal, a new one is typed twice."""
 
     name: str
     variable: str

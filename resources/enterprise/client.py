@@ -44,7 +44,8 @@ class EnterpriseClient:
     """A client for one service and one account.
 
     Nothing is sent before a method is called. One instance may be used by several threads; instances in several
-    processes share the tokens in the state folder, so that together they log in once.
+    processes share the tokens in the folder `state`, so that together they log in once. `clock` returns the present
+    moment, aware; ages of tokens and of hours are measured with it.
 
     Attributes:
         account: The operations on the account and its tokens.
@@ -53,14 +54,6 @@ class EnterpriseClient:
         snapshots: Snapshots and their chunks.
         lookups: Lookups on demand.
         files: Single files by their path, and the records of archives.
-
-    Args:
-        service: The hosts and the account.
-        state: Folder for the tokens; made when needed.
-        clock: Gives the moment, aware; ages of tokens and of hours are measured with it.
-        retry: Timeouts, retries and waits.
-        ranges: Division of large downloads.
-        limits: Limits on the size and duration of a response.
     """
 
     def __init__(
@@ -110,12 +103,8 @@ class EnterpriseClient:
     ) -> Stream:
         """Open a realtime stream, for `with`: every event of the service, seconds after it happened. Costs no quota.
 
-        Args:
-            path: `/v2/articles`, or that of Wikidata.
-            since: Start of partitions that are not in `offsets`; default: now. The service keeps 48 hours.
-            offsets: By partition the offset that comes next: that of the last event that was kept, and one more.
-            query: `fields` and `filters`.
-            options: Connections, form, and what may wait in memory.
+        `path` is `/v2/articles` or that of Wikidata. Partitions that are not in `offsets` (the offset that comes next,
+        by partition) begin at `since`, by default now; the service keeps 48 hours. A query has `fields` and `filters`.
 
         Raises:
             InvalidRequest: The request is invalid; nothing was sent.
@@ -156,21 +145,16 @@ class Lookups:
         return self._titled(name, endpoints.article, query, Kind.ARTICLES)
 
     def structured(self, name: str, query: Query | None = None) -> Listing[models.Record]:
-        """Look up the structured contents of that title (`/v2/structured-contents/{name}`).
+        """Look up the structured contents of that title (`/v2/structured-contents/{name}`). Raises as `articles`.
 
         A record has the form of an article (`article_body`) where the service could not parse its page.
-
-        Raises:
-            EnterpriseError: As for `articles`.
         """
         return self._titled(name, endpoints.structured, query, Kind.STRUCTURED)
 
     def entity(self, kind: str, identifier: str, query: Query | None = None) -> Listing[models.Record]:
-        """Look up an entity of Wikidata (`/v2/wikidata/{kind}/{identifier}`): an `items`, `properties` or `labels`
-        record.
+        """Look up an entity of Wikidata (`/v2/wikidata/{kind}/{identifier}`). Raises as `articles`.
 
-        Raises:
-            EnterpriseError: As for `articles`.
+        `kind` is `items`, `properties` or `labels`.
         """
         if kind not in _ENTITY:
             raise errors.InvalidRequest(

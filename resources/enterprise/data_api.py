@@ -43,11 +43,7 @@ _MARGIN: Final = 1.05
 
 
 class Pace:
-    """Gives each request its turn, over all threads of a client.
-
-    Args:
-        per_second: Requests a second that are allowed; None: not known.
-    """
+    """Gives each request its turn, over all threads of a client; `per_second`: requests allowed (None: not known)."""
 
     def __init__(self, per_second: float | None) -> None:
         self._highest = math.inf if per_second is None else per_second / _MARGIN
@@ -66,10 +62,7 @@ class Pace:
         return begins
 
     def refused(self, began: float) -> None:
-        """Slow down: the request of that turn was one too many.
-
-        Refusals of requests sent before the last slowing are ignored.
-        """
+        """Slow down: the request of that turn was one too many. Those from before the last slowing are ignored."""
         with self._lock:
             if began >= self._slowed_at:
                 self._slowed_at = time.monotonic()
@@ -290,10 +283,7 @@ class DataApi:
 
 @guarded
 class Lists:
-    """Reference lists, and any list or record by its path from `endpoints`.
-
-    Costs no quota. Safe for several threads.
-    """
+    """Reference lists, and any list or record by its path from `endpoints`. Free of quota, safe for threads."""
 
     def __init__(self, api: DataApi) -> None:
         self._api = api

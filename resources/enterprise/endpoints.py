@@ -37,9 +37,8 @@ class Service:
         username: Account name; kept in lower case, because the service's user pool is.
         password: Password, or None where stored tokens shall do; never shown in a repr.
         contact: Operator of this client (mail address or page); sent in the User-Agent.
-        anonymous: Send no token at all: for address ranges that the service admits without an account.
-        allow_http: Send passwords and tokens to other machines over `http://` as well, where anyone on the way reads
-            them.
+        anonymous: Send no token: for address ranges that the service admits without an account.
+        allow_http: Send passwords and tokens to other machines over `http://` as well, where anyone can read them.
 
     Raises:
         InvalidRequest: An address is not an http(s) address, or is one of another machine over `http://`.
@@ -137,12 +136,9 @@ class Endpoint:
     """An endpoint that answers with records.
 
     Attributes:
-        role: Content of its response: all records of a list, one record, the chunks of a snapshot, one chunk, a
-            lookup, a stream.
-        path: Its path with placeholders, for example `/v2/snapshots/{identifier}/chunks`. `{hour}` stands for a date
-            and an hour.
-        kind: Parts of a query that it understands: `fields` (all), `filters` (`kind.has_filters`) and `limit`
-            (`kind.has_limit`).
+        role: Content of its response, by the name of what it lists or returns.
+        path: Path with placeholders, for example `/v2/snapshots/{identifier}/chunks`; `{hour}`: a date and an hour.
+        kind: Parts of a query that it understands.
         dataset: The dataset of its records, None where there is none.
         quota: Counter of `get-user` that one request draws on; None: it is free.
         has_file: True if the record describes a file, at `/download` below its path.
@@ -233,10 +229,7 @@ def record(listing: str, identifier: str | int) -> str:
 
 
 def article(name: str) -> str:
-    """Return the path of the lookup of articles by title.
-
-    A slash of the title is escaped like all that is no letter.
-    """
+    """Return the path of the lookup of articles by title; a slash of the title is escaped."""
     return f"/v2/articles/{quote(name, safe='')}"
 
 

@@ -64,13 +64,7 @@ LONGEST_MESSAGE: Final = 2_000
 
 
 class EnterpriseError(errors.MirrorError):
-    """Any failure of the client.
-
-    Attributes:
-        message: The sentence to show.
-        status: The HTTP status behind it, where there was one.
-        retry_after: Seconds that the service asks to wait, where it says so.
-    """
+    """Any failure of the client: its sentence, the HTTP status, and the seconds that the service asks to wait."""
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
         self.message = legible(without_queries(message), LONGEST_MESSAGE)
@@ -139,10 +133,7 @@ class ServiceUnavailable(EnterpriseError):
 
 
 class UnreachableError(ServiceUnavailable):
-    """No connection to a host, or none that it could prove (TLS), after all attempts.
-
-    Other requests to it would fail as slowly.
-    """
+    """No connection to a host, or none that it could prove (TLS), after all attempts; others would fail as slowly."""
 
     ends_run = True
     unavailable = "service"

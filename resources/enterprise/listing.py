@@ -36,12 +36,9 @@ _SHOWN: Final = 3
 
 @dataclass(frozen=True)
 class OddRecord:
-    """A record of a list that is not used.
+    """A record of a list that is not used, by its identifier or number, and the reason without a full stop.
 
-    Attributes:
-        name: Its identifier where that can be shown, else its number in the list.
-        problem: Reason for which it is not used, without a full stop.
-        places: The (project, namespace) pairs that it may be of; None: not known. Empty: another record replaces it.
+    `places` are the (project, namespace) pairs that it may be of; None: not known. Empty: another record replaces it.
     """
 
     name: str
@@ -54,15 +51,9 @@ class OddRecord:
 
 @dataclass(frozen=True)
 class Listing(Generic[RecordT]):
-    """A list as the service sent it.
+    """A list as the service sent it: its bytes (`raw`), and the same as typed records in the service's order.
 
-    Attributes:
-        raw: The bytes of the answer, to be archived as they are.
-        records: The same as typed records, in the service's order, without those that are odd.
-        url_path: Path it came from.
-        fetched_at: Time at which it was fetched, in UTC.
-        request_count: Requests it took.
-        odd: The records that are not used.
+    Records that cannot be used are in `odd` instead.
     """
 
     raw: bytes = field(repr=False)

@@ -217,10 +217,9 @@ _SCALARS: Final[dict[pa.DataType, Any]] = {
 
 @cache
 def record_model(dataset: Dataset) -> Any:
-    """The model of a dataset's records: a subclass of `models.Record` with a field for each declared place of a value.
+    """The model of a dataset's records: a subclass of `Record` with a field for each declared value, made on first use.
 
-    `ARTICLE_CHANGES` is for articles of all kinds: hourly files, snapshots, lookups and the stream. It is made on the
-    first call.
+    `ARTICLE_CHANGES` is for articles of all kinds: hourly files, snapshots, lookups and the stream.
     """
     tree: dict[str, Any] = {}
     for column in dataset.table:

@@ -94,11 +94,7 @@ class Query:
         return not (self.fields or self.filters or self.limit is not None)
 
     def check(self, kind: Kind) -> None:
-        """Refuse what this kind of endpoint does not understand.
-
-        Raises:
-            InvalidRequest: The message says how it is written.
-        """
+        """Refuse what this kind of endpoint does not understand (InvalidRequest); the message has the right form."""
         self._check_limit(kind)
         if self.filters and not kind.has_filters:
             _refuse(f"{kind.value} has no `filters`; the service would ignore them", "Leave them out")

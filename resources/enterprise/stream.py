@@ -53,12 +53,7 @@ def shares(connections: int) -> list[tuple[int, ...]]:
 
 
 class Positions:
-    """The next offset of each partition, as far as one is committed. Safe for threads.
-
-    Args:
-        since: Start of partitions without an offset, aware.
-        offsets: By partition the offset that comes next.
-    """
+    """The next offset of each partition; partitions without one begin at `since` (aware). Safe for threads."""
 
     def __init__(self, since: datetime, offsets: Mapping[int, int]) -> None:
         if since.tzinfo is None:
@@ -143,16 +138,8 @@ class Stream:
     """Reads a stream over several connections, each of which is opened again wherever it ends.
 
     Nothing is lost and little comes twice: a connection goes on behind what was `committed`, so what was taken and not
-    committed by then comes again, with the same partitions and offsets. Leaving the context ends it.
-
-    Args:
-        transport: Sends the requests.
-        auth: Adds the token.
-        service: Its `realtime_url`.
-        path: Of the stream, for example `/v2/articles`.
-        positions: Start positions.
-        query: `fields` and `filters`; the event is always asked for.
-        options: Options of reading.
+    committed by then comes again, with the same partitions and offsets. Leaving the context ends it. The `query` has
+    `fields` and `filters`; the event is always asked for.
 
     Raises:
         InvalidRequest: The query is none for a stream; nothing was sent.
@@ -221,10 +208,7 @@ class Stream:
                 connection.join(max(0.0, until - time.monotonic()))
 
     def read_again(self, moments: Mapping[int, datetime]) -> None:
-        """Read partitions again from given moments, so that no event is missed when the service renumbers offsets.
-
-        Events that are stored already arrive again.
-        """
+        """Read partitions again from given moments, so that no event is missed when the service renumbers offsets."""
         self.positions.committed({}, moments)
         for connection in self.connections:
             if not moments.keys().isdisjoint(partitions_of(connection.parts)):
@@ -305,10 +289,7 @@ class Stream:
 
 
 def _place(record: Any) -> tuple[int, int, Any]:
-    """Partition, offset and identifier of an event; the service leaves out what is zero.
-
-    Raises ValueError where it is none.
-    """
+    """Partition, offset and identifier of an event; zeros are left out by the service. Raises ValueError for others."""
     event = record.get("event") if isinstance(record, dict) else None
     if not isinstance(event, dict):
         raise ValueError("it has no event.")  # noqa: TRY004  of the content, like the errors of JSON

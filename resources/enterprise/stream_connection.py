@@ -35,13 +35,7 @@ class EndlessRecord(UnexpectedAnswer):
 
 
 class Records:
-    """Assembles records, one a line.
-
-    A record longer than `longest` bytes is left out with a warning, and is never in memory as a whole.
-
-    Attributes:
-        left_out: Number of records left out.
-    """
+    """Assembles records, one a line; `left_out` counts those longer than `longest` bytes, which are never in memory."""
 
     def __init__(self, longest: int) -> None:
         self.left_out = 0
@@ -52,10 +46,7 @@ class Records:
 
     @property
     def size(self) -> int:
-        """Bytes of the record that has begun and not ended.
-
-        Those that are more than the longest record has are not in memory.
-        """
+        """Bytes of the record that has begun and not ended; the excess over the longest record is not in memory."""
         return self._size
 
     def feed(self, piece: bytes) -> bytes:
@@ -122,9 +113,7 @@ class Block:
 class Inbox:
     """Records of all connections. They are let in while fewer than `room` bytes wait.
 
-    Attributes:
-        long: Held by the connection that puts a long record together. There is one at a time: all connections together
-            hold one such record and what waits here, and not one each.
+    `long` is held by the one connection that puts a long record together, so that memory holds one such record.
     """
 
     def __init__(self, room: int) -> None:
@@ -296,10 +285,7 @@ class Connection(threading.Thread):
         self._cut()
 
     def is_failing(self, now: float) -> bool:
-        """Return whether it failed and nothing has come since.
-
-        An open connection that is silent does not fail: headers come with the first event.
-        """
+        """Return whether it failed and nothing has come since. An open connection that is silent does not fail."""
         return self.failing_since is not None and (self._is_waiting or now - self.heard_at < _SILENT_SECONDS)
 
     def read_again(self) -> None:
@@ -374,10 +360,7 @@ class Connection(threading.Thread):
                 deadline.restart()
 
     def _wait_for_turn(self) -> bool:
-        """Wait until no other connection puts a long record together; False: the stream ends.
-
-        More has come, so this is no silence.
-        """
+        """Wait until no other connection puts a long record together; False: the stream ends. This is no silence."""
         while not self._inbox.long.acquire(timeout=_LOOK_SECONDS):
             self.heard_at = time.monotonic()
             if self._ended.is_set():

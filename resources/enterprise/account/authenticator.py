@@ -89,11 +89,7 @@ class Authenticator:
             return tokens.access_token
 
     def renew(self, refused: str) -> str:
-        """A token other than the one that the service refused.
-
-        Raises:
-            AuthenticationError: As for `access_token`.
-        """
+        """A token other than the one that the service refused. Raises as `access_token`."""
         with self._mutex, self._store.locked():
             tokens = self._read()
             if tokens is None or tokens.access_token == refused or not tokens.is_valid(self._clock()):

@@ -193,10 +193,7 @@ class AuthService:
         return self._learned(found)
 
     def get_user(self, access_token: str) -> User:
-        """`POST /v1/get-user`: groups and counters of the account. The token is in the body and in the header.
-
-        The operation is undocumented: its source of 2025 reads the header, clients of 2026 send the body alone.
-        """
+        """`POST /v1/get-user`: groups and counters of the account (undocumented). Body and header carry the token."""
         doing = "read the account's quotas"
         answer = self._post(endpoints.GET_USER, {"access_token": access_token}, access_token)
         self._check(answer, doing)

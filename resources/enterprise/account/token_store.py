@@ -52,15 +52,9 @@ _LOCK_SECONDS = 300.0
 
 
 class Tokens(BaseModel):
-    """An access token and the refresh token it came with.
+    """An access token and the refresh token it came with, whose 90 days count from `refresh_obtained_at`, the login.
 
-    Attributes:
-        access_token: Bearer token of the data paths.
-        access_obtained_at: Time at which it was issued.
-        access_expires_at: Time at which it expires.
-        refresh_token: Buys further access tokens.
-        refresh_obtained_at: The login; the refresh token's 90 days count from here.
-        refresh_count: Access tokens it has bought so far.
+    `refresh_count`: access tokens that the refresh token has bought so far.
     """
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
@@ -99,17 +93,8 @@ class Tokens(BaseModel):
 class TokenStatus:
     """The state of the account's tokens; nothing of it is secret.
 
-    Attributes:
-        auth_url: The authentication host.
-        username: The account, None where none is configured.
-        logged_in: True if there are tokens at all.
-        access_expires_at: End of the access token (renewed with margin).
-        refresh_obtained_at: The login.
-        refresh_expires_at: End of the refresh token, 90 days after the login.
-        refreshes_used: Access tokens bought with it.
-        refreshes_left: Number of refreshes left, of 90.
-        new_password_required: The last login was met with the challenge to set a new password, which is not answered
-            yet.
+    The access token is renewed before it expires. `refreshes_left` counts down from 90; `new_password_required` is True
+    after a login that was met with that challenge, until it is answered.
     """
 
     auth_url: str
@@ -181,10 +166,7 @@ class TokenStore:
         return None if fields.keys() <= {"challenge"} else self._parsed(fields, Tokens.model_validate)
 
     def read_session(self) -> str | None:
-        """The session of the challenge that the last login was answered with, until it is answered.
-
-        It lives for minutes.
-        """
+        """The session of the challenge that the last login was answered with, which lives for minutes."""
         challenge = self._fields().get("challenge")
         return None if challenge is None else self._parsed(challenge, _TOKEN.validate_python)
 
@@ -235,11 +217,7 @@ class TokenStore:
         self._store(tokens.model_dump(mode="json"))
 
     def write_session(self, session: str) -> None:
-        """Store the session of a challenge; stored tokens remain. Call with the lock held.
-
-        Raises:
-            StateError: As for `write`.
-        """
+        """Store the session of a challenge; stored tokens remain. Call with the lock held. Raises as `write`."""
         self._store(self._fields() | {"challenge": session})
 
     def clear(self) -> None:

@@ -26,15 +26,7 @@ _SIDECAR_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Sidecar:
-    """The description of an archived file.
-
-    Attributes:
-        identifier: The service's identifier of it.
-        version: MD5 of the bytes, lower-case hex.
-        size_bytes: Size in bytes.
-        url_path: Path of the service it came from (never a signed URL).
-        fetched_at: Time at which it was complete, in UTC.
-    """
+    """The description of an archived file; `version` is the MD5 of its bytes, `url_path` never a signed URL."""
 
     identifier: str
     version: str
@@ -127,13 +119,7 @@ def is_intact(target: files.StrPath) -> bool:
 
 
 class SetFile(BaseModel):
-    """One file of a set.
-
-    Attributes:
-        name: Name of the file, in the folder of the manifest.
-        identifier: The service's name of the snapshot or chunk.
-        version: MD5 of its bytes.
-    """
+    """One file of a set: its name in the folder of the manifest, the snapshot or chunk, and the MD5 of its bytes."""
 
     name: Annotated[str, Field(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\z", max_length=255)]
     identifier: Identifier
@@ -152,11 +138,8 @@ _CONTENT = TypeAdapter(_Content)
 class SnapshotSet:
     """A snapshot whose files were all fetched and belonged together. They may have been removed since.
 
-    Attributes:
-        path: The manifest.
-        snapshot: The service's record of the snapshot.
-        files: Its files: one, or one for each chunk.
-        exported_at: Time at which the service made the snapshot, or else the set was complete (UTC).
+    `path` is the manifest; `exported_at` (UTC) is when the service made the snapshot, or else when the set was
+    complete.
     """
 
     path: Path

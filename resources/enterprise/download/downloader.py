@@ -34,14 +34,12 @@ _WRONG_ALLOWED = 1
 class Download:
     """A file that is there, verified.
 
+    `version` differs from the one asked for when the service replaced the file meanwhile; `fetched` is False when the
+    file was there and nothing was requested.
+
     Attributes:
-        path: Path of the file.
-        identifier: The record's identifier.
-        version: MD5 of the file; differs from the version asked for when the service replaced the file meanwhile.
-        size_bytes: Its size.
         request_count: Requests to the service (those to the object store are not counted).
         resumed_bytes: Bytes that an earlier, unfinished download had left and that were not fetched again.
-        fetched: False when it was there already and nothing was requested.
         unit_count: Requests for signed URLs: what the account's quota was charged, where the product has one.
     """
 
@@ -56,11 +54,7 @@ class Download:
 
 
 class ReplacedError(Exception):
-    """The service replaced an archive of which only the pinned version is wanted. Nothing was landed.
-
-    Attributes:
-        version: The version it has now.
-    """
+    """The service replaced an archive of which only the pinned version is wanted, by `version`. Nothing was landed."""
 
     def __init__(self, version: str) -> None:
         super().__init__(version)

@@ -34,14 +34,9 @@ Progress = Callable[[int], None]
 class Source:
     """The archive to download.
 
-    Attributes:
-        identifier: The record's identifier.
-        version: The record's version: MD5 of the archive.
-        size_hint: About how many bytes, None where the record does not say.
-        url_path: Path of the download at the service.
-        resolve: Asks the service for a signed URL; gives it with the number of requests it took.
-        read_again: Reads the record again; gives the source it names now with the number of requests it took.
-        pinned: True if a newer version is not worth a request.
+    `version` is its MD5; `size_hint` its bytes, about (None: unknown). `resolve` returns a signed URL, `read_again` the
+    source that the record names now, each with the number of requests it took. `pinned`: a newer version is not worth a
+    request.
     """
 
     identifier: str
@@ -54,14 +49,10 @@ class Source:
 
 
 class Address:
-    """Signed URL of one download, requested when needed and again when the store refuses it.
+    """Signed URL of one download, requested when needed and again when the store refuses it. Shared by threads.
 
-    Shared by the threads of the download. `request_count`: requests to the service so far.
-
-    Args:
-        source: Source of the download.
-        limit: Maximum number of signed URLs requested (each may cost a unit of quota).
-        kept: A sentence for messages: what becomes of the bytes that came before a failure.
+    At most `limit` URLs are requested: each may cost a unit of quota. `kept` is a sentence for messages: what becomes
+    of the bytes that came before a failure.
     """
 
     def __init__(self, source: Source, limit: int, kept: str = "What was fetched is kept.") -> None:
@@ -150,11 +141,7 @@ class ChangedError(Exception):
 
 
 class OversizeError(ChangedError):
-    """The object is larger than its record allows.
-
-    Attributes:
-        largest: Bytes that are taken.
-    """
+    """The object is larger than its record allows (`largest` bytes)."""
 
     def __init__(self, largest: int) -> None:
         super().__init__(largest)

@@ -143,10 +143,7 @@ class Transfer(ObjectReader):
             self._on_progress(self._part.done)
 
     def _need_room(self, missing: int) -> None:
-        """Raise if the disk cannot hold so many more bytes and leave the floor free.
-
-        Called before the first byte and during the download.
-        """
+        """Raise if the disk cannot hold so many more bytes and leave the floor free; also called meanwhile."""
         free = shutil.disk_usage(self._part.folder).free
         if (floor := self._limits.keep_free_bytes) and missing + floor > free:
             raise OSError(

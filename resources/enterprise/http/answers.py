@@ -38,11 +38,7 @@ class NoConnection(BrokenAnswer):
 
 
 class TooLongError(Exception):
-    """An answer is longer than any of its kind may be.
-
-    Attributes:
-        limit: Bytes that are taken.
-    """
+    """An answer is longer than any of its kind may be (`limit` bytes)."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
@@ -51,13 +47,9 @@ class TooLongError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """A complete answer of the service.
+    """A complete answer of the service: its body without transfer compression, of a refusal only the beginning.
 
-    Attributes:
-        status: HTTP status.
-        body: The body, with any transfer compression removed; of a refusal only its beginning (`Limits.refusal_bytes`).
-        headers: Headers, names case-insensitive.
-        request_count: Requests it took, retries included.
+    Names of headers are case-insensitive; `request_count` includes retries.
     """
 
     status: int
@@ -67,10 +59,7 @@ class Answer:
 
     @property
     def message(self) -> str | None:
-        """The message of the service's error body as it was sent, or a short text alone.
-
-        None where the body is neither.
-        """
+        """The message of the service's error body as it was sent, or a short text alone; None: neither."""
         try:
             found = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -162,11 +151,7 @@ _OLDEST: Final = 86_400
 
 
 class ServiceClock:
-    """The local clock, compared with the `Date` of every answer. Safe for several threads.
-
-    Args:
-        local: Gives the moment, aware, by the clock of this machine.
-    """
+    """The `local` clock (aware), compared with the `Date` of every answer. Safe for several threads."""
 
     _logged: Final[set[str]] = set()  # by this process: each command has several clients
 

@@ -101,9 +101,8 @@ class TooSlowError(TimeoutError):
 class Deadline:
     """The moment until which bytes are waited for; it may be moved.
 
-    Attributes:
-        meet: Called with the address of every host that a connection is opened to, before anything is sent over it; an
-            exception closes the connection.
+    `meet` is called with the address of every host that a connection is opened to, before anything is sent over it; an
+    exception closes the connection.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -119,11 +118,7 @@ class Deadline:
         self._at += seconds
 
     def left(self) -> float:
-        """Seconds that are left.
-
-        Raises:
-            TooSlowError: None.
-        """
+        """Seconds that are left. Raises TooSlowError if none are."""
         left = self._at - time.monotonic()
         if left <= 0:
             raise TooSlowError("The answer was not complete in time.")
@@ -183,10 +178,7 @@ PUBLIC: Final = "public"
 
 
 def network_of(address: str) -> str:
-    """The kind of network of an IP address.
-
-    `public`, `loopback`, `link-local`, or `private` for all else that is not public.
-    """
+    """The kind of network of an IP address: `public`, `loopback`, `link-local`, or `private` for all others."""
     found = ip_address(address)
     if isinstance(found, IPv6Address):
         found = found.ipv4_mapped or found.sixtofour or (_embedded(found) if found in _NAT64 else found)

@@ -278,10 +278,7 @@ class Transport:
         )
 
     def said(self, answer: Answer) -> str:
-        """The service's own message for the middle of a sentence: without secrets and control characters, cut.
-
-        "" for none.
-        """
+        """The service's message for the middle of a sentence: without secrets and control characters; "" for none."""
         message = " ".join(self.redactor.clean(answer.message or "").split())
         return legible(message.removesuffix("."), _LONGEST_SAID)
 

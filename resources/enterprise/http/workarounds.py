@@ -287,11 +287,7 @@ def reason(error: BaseException) -> str:
 
 
 def guarded(kind: type[_C]) -> type[_C]:
-    """Make every public method of a class end in a result or in one of our errors.
-
-    The class has a `redactor`; a failure that was foreseen nowhere is described by its kind and its text without
-    secrets.
-    """
+    """Make every public method of a class (with a `redactor`) end in a result or in one of our errors."""
     for name, member in vars(kind).copy().items():
         if callable(member) and not name.startswith("_"):
             setattr(kind, name, _guard(member))

@@ -57,8 +57,7 @@ class FetchOptions:
 
     Attributes:
         form: As one file or in chunks; None: whatever is better.
-        beyond_quota: Begin although too few units are left: what fits is fetched and kept, the rest
-            after the vendor has reset the counters.
+        beyond_quota: Begin although too few units are left: what fits is fetched and kept.
         most_units: Begin only if it takes at most so many units, however many are left; None: no limit.
         keep_free_bytes: Disk space to leave untouched.
         disk_factor: Disk that a byte of archive takes in the end, itself included.
@@ -73,13 +72,7 @@ class FetchOptions:
 
 @dataclass(frozen=True)
 class Disk:
-    """The contents of the folder.
-
-    Attributes:
-        free_bytes: Free space.
-        landed: Bytes of each complete file, by name.
-        left: Bytes of each unfinished file, by the name it will have.
-    """
+    """The contents of the folder: free bytes, and the bytes of each complete and of each unfinished file, by name."""
 
     free_bytes: int
     landed: Mapping[str, int] = field(default_factory=dict)
@@ -90,12 +83,7 @@ class Disk:
 class PlannedFile:
     """One file of a plan: the whole snapshot or one of its chunks, in the version that the plan pins.
 
-    Attributes:
-        record: Record of the service.
-        target: The file; its name holds the first eight digits of the version.
-        size_bytes: About how large it is; exact where it is there.
-        there_bytes: Bytes that are there already.
-        is_landed: True if the file is there, complete.
+    The name of `target` holds the first eight digits of the version. `size_bytes` is exact if the file is there.
     """
 
     record: Snapshot | Chunk
@@ -125,18 +113,10 @@ class PlannedFile:
 
 @dataclass(frozen=True)
 class SnapshotPlan:
-    """The files to fetch, and their cost.
+    """The files to fetch, in the order of their numbers and with pinned versions, and their cost.
 
-    Attributes:
-        dataset: Dataset of the snapshot.
-        snapshot: Its record; its version is pinned.
-        form: One file, or chunks.
-        files: The files, in the order of their numbers, with pinned versions.
-        folder: Folder of the files.
-        reason: Reason for this form, as it follows "because".
-        quota: The counter it draws on, None where the account states none.
-        free_bytes: Free disk space when it was planned.
-        options: The fetch options.
+    `reason` is that for the form, as it follows "because"; `quota` is the counter it draws on, None where the account
+    states none; `free_bytes` is the disk when it was planned.
     """
 
     dataset: Dataset = field(compare=False)

@@ -49,13 +49,7 @@ _CHUNK: Final = TypeAdapter(Chunk)
 
 @guarded
 class Snapshots:
-    """Snapshots and their chunks: listed, planned, and downloaded as one set. Safe for several threads.
-
-    Args:
-        api: Asks the service.
-        downloader: Fetches files.
-        remaining: Gives the account's counters.
-    """
+    """Snapshots and their chunks: listed, planned, and downloaded as one set. Safe for several threads."""
 
     def __init__(
         self, api: DataApi, downloader: Downloader, remaining: Callable[[], Mapping[str, models.Quota]]
@@ -68,10 +62,7 @@ class Snapshots:
     # --- records -----------------------------------------------------------------------------------------------------
 
     def listing(self, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[Snapshot]:
-        """List all snapshots the account may have (`GET /v2/snapshots`): one per project and namespace.
-
-        Costs no quota.
-        """
+        """List all snapshots the account may have (`GET /v2/snapshots`), by project and namespace. Costs no quota."""
         return self._api.listing(endpoints.records(dataset), _SNAPSHOTS, f"list the {dataset.endpoint}")
 
     def record(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Snapshot:
@@ -167,13 +158,9 @@ class Snapshots:
         raise _ReplacedSetError(changes)
 
     def confirm(self, plan: SnapshotPlan) -> Path:
-        """Check that all files of a plan are there and still belong together, and write down which they are.
+        """Check that all files of a plan are there and belong together; write and return the manifest of them.
 
         To be called when every file was fetched. Reads the versions once more; costs no quota.
-
-        Returns:
-            The manifest (`plan.manifest`): JSON with the record of the snapshot and of each file. It is there only for
-            a set that is complete.
 
         Raises:
             StaleSnapshot: The service has replaced the snapshot or a chunk meanwhile.

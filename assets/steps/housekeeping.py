@@ -30,7 +30,7 @@ from resources.datasets.live import LIVE_CHANGES, files_of
 from resources.enterprise import read_listing
 from resources.lake import Layout
 from resources.lake.rejects import lines_file
-from resources.lake_files import LOCAL, Storage
+from resources.storage import LOCAL, Storage
 from resources.tables import REJECTS
 from resources.warehouse import Ledger, Named, Warehouse, WarehouseBusyError
 from resources.warehouse.read.ledger import LoadedFile

@@ -20,7 +20,7 @@ from typing import Any
 
 from assets.published import fill_coverage
 from assets.steps.rebuilding import Only, Part, Rebuilt, kept_versions, load_archived
-from resources import lake_files, machine
+from resources import machine, storage
 from resources.adapters import build_resources
 from resources.data_folder import facts_of
 from resources.datasets import Family, datasets, named
@@ -57,9 +57,9 @@ def verify(warehouse: Warehouse, reporter: Reporter) -> str:
 
     def read(path: str) -> str | None:
         try:
-            lake_files.verify(lake / path)
-        except lake_files.UNREADABLE as error:
-            return clause(error) if lake_files.is_damage(error) else None
+            storage.verify(lake / path)
+        except storage.UNREADABLE as error:
+            return clause(error) if storage.is_damage(error) else None
         finally:
             advance(sizes[path])
         return None

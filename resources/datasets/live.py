@@ -19,7 +19,7 @@ from typing import Annotated, NamedTuple
 from pydantic import BeforeValidator, PlainSerializer, TypeAdapter, ValidationError
 
 from resources.datasets.paths import hour_folder, hour_folders
-from resources.lake_files import read_footer
+from resources.storage import read_footer
 from resources.tables import ARTICLE_CHANGES
 
 #: Folder below the lake: events of articles, with the columns of this table.

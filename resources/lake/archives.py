@@ -9,7 +9,7 @@ from pathlib import Path
 from resources import data_folder
 from resources.datasets import AHEAD, ARTICLE_CHANGES, LOOKUPS, SNAPSHOT_ARTICLES, Dataset
 from resources.datasets.paths import PARQUET, hour_folder, name_of, safe, short
-from resources.lake_files import LOCAL, Storage
+from resources.storage import LOCAL, Storage
 from resources.tables import Table
 
 

@@ -14,7 +14,8 @@ from resources.lake.archive.buffers import RECORD_BYTES_MAX
 from resources.lake.archives import Archive, Layout, SnapshotArchive
 from resources.lake.errors import ConversionError
 from resources.lake.rejects import lines_file
-from resources.lake_files import UNREADABLE, ConvertedFile, Drift, read_footer
+from resources.lake_files import ConvertedFile, Drift
+from resources.storage import UNREADABLE, read_footer
 from resources.tables import REJECTED_LINES, Table, version_of
 
 #: Raised by one whenever the same archive would give other rows: part of every file's digest, so that files made by an

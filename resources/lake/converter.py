@@ -35,7 +35,8 @@ from resources.lake.encoded_blocks import BlockEncoder, EncodedBlock, EncodedBlo
 from resources.lake.errors import ArchiveError, ConversionError, LakeError
 from resources.lake.parquet.writer import COMPRESSION_LEVEL, ParquetFile
 from resources.lake.rejects import RejectsFile, RejectTable, lines_file
-from resources.lake_files import UNREADABLE, ConvertedFile, verify
+from resources.lake_files import ConvertedFile
+from resources.storage import UNREADABLE, verify
 from resources.tables import REJECTED_LINES, ChangeType, version_of
 from resources.tar import Contents
 

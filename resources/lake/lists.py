@@ -20,7 +20,7 @@ from resources.lake.decode.records import RecordReader, Rows
 from resources.lake.decode.strict_json import Bad, read_document, text_of
 from resources.lake.errors import ListError
 from resources.lake.parquet.writer import ParquetFile, encode
-from resources.lake_files import UNREADABLE, read_footer, verify
+from resources.storage import UNREADABLE, read_footer, verify
 from resources.tables import Table, version_of
 
 #: Raised by one whenever the same list would give other rows.

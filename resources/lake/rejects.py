@@ -25,7 +25,7 @@ from resources.lake.archive.buffers import Block, LongLine, repeated
 from resources.lake.archives import Archive, Layout
 from resources.lake.decode.rejected import Rejects, reasons_of
 from resources.lake.parquet.writer import ParquetFile, Unfinished, encode
-from resources.lake_files import Storage
+from resources.storage import Storage
 from resources.tables import REJECTED_LINES
 
 #: A rejected line of more bytes is in the file of long lines, and only its beginning in its row.

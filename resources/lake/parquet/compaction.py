@@ -27,17 +27,8 @@ from resources.lake.errors import DamagedFileError, LakeError
 from resources.lake.parquet import footer
 from resources.lake.parquet.sorting import GROUP_ROWS, in_order, joined, row_groups
 from resources.lake.parquet.writer import ParquetFile, encode
-from resources.lake_files import (
-    APART,
-    COMPACTED,
-    FILE_ROW,
-    UNREADABLE,
-    CompactedFile,
-    CompactionSource,
-    Storage,
-    is_damage,
-    rows_at_once,
-)
+from resources.lake_files import APART, COMPACTED, FILE_ROW, CompactedFile, CompactionSource
+from resources.storage import UNREADABLE, Storage, is_damage, rows_at_once
 from resources.tables import Table
 
 #: Values of the columns that an archive knows (`Dataset.given`): an hour, project and namespace, or a snapshot's

@@ -23,7 +23,7 @@ from resources import files
 from resources.lake.archives import Layout
 from resources.lake.errors import landing_failed
 from resources.lake.parquet import footer
-from resources.lake_files import LOCAL, Storage
+from resources.storage import LOCAL, Storage
 from resources.tables import Table
 
 COMPRESSION_LEVEL = 3

@@ -18,14 +18,9 @@ import pyarrow as pa
 
 from resources.datasets import Dataset
 from resources.datasets.paths import with_bodies
-<<<<<<< HEAD
 from resources.lake_files import COMPACTED, CompactedFile, CompactionSource
 from resources.storage import LOCAL
 from resources.tables import LOADS
-=======
-from resources.lake_files import COMPACTED, LOCAL, CompactedFile, CompactionSource
-from resources.tables import TIMESTAMP
->>>>>>> 0d88a7d9 (Tell the stream's part of the status and the lake's files in one module each)
 from resources.tables.declaration import version_of
 from resources.warehouse.compaction.plan import Merge, VersionMerge
 from resources.warehouse.compaction.window import leave

@@ -16,7 +16,7 @@ import duckdb
 
 from resources.errors import clause
 from resources.formatting import hour_text
-from resources.lake_files import UNREADABLE, read_footer
+from resources.storage import UNREADABLE, read_footer
 from resources.warehouse.compaction.plan import SETTLED, Merge, planned
 from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import transaction

@@ -12,7 +12,8 @@ import pyarrow as pa
 from resources.datasets import Dataset, Family
 from resources.errors import clause
 from resources.files import StrPath
-from resources.lake_files import UNREADABLE, ConvertedFile, read_footer
+from resources.lake_files import ConvertedFile
+from resources.storage import UNREADABLE, read_footer
 from resources.tables import LOADS, REJECTED_LINES, Table
 from resources.warehouse.database.connect import Build, raise_revision
 from resources.warehouse.database.schema import INTERNAL_COLUMNS

@@ -22,7 +22,7 @@ from resources.datasets import Dataset
 from resources.datasets.paths import with_bodies, with_rows
 from resources.errors import clause
 from resources.formatting import counted
-from resources.lake_files import UNREADABLE, is_damage, read_footer, verify
+from resources.storage import UNREADABLE, is_damage, read_footer, verify
 from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.database.sql import statement
 from resources.warehouse.errors import WarehouseDamagedError

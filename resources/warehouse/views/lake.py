@@ -31,7 +31,7 @@ from resources.datasets import Family, datasets
 from resources.datasets.live import EVENTS, METADATA_KEY
 from resources.datasets.paths import with_rows
 from resources.files import set_aside
-from resources.lake_files import UNREADABLE, is_damage, read_footer
+from resources.storage import UNREADABLE, is_damage, read_footer
 from resources.tables import (
     ARTICLE_BODIES,
     ARTICLES,

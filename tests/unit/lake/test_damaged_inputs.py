@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from resources import lake_files
+from resources import storage
 from resources.lake import CompactionJob, DamagedFileError, LakeError, Layout, compact
 from resources.lake.parquet.writer import ParquetFile, encode
 from resources.lake_files import CompactionSource
@@ -140,14 +140,14 @@ def test_duckdb_compares_no_checksum_and_a_verification_does(layout):
         wanted = connection.execute(query, [str(path)]).fetchall()
     for place in range(column.data_page_offset + 60, column.data_page_offset + column.total_compressed_size, 997):
         flipped(path, place, 0)
-        with pytest.raises(lake_files.UNREADABLE) as told:
-            lake_files.verify(path)
-        assert lake_files.is_damage(told.value)
+        with pytest.raises(storage.UNREADABLE) as told:
+            storage.verify(path)
+        assert storage.is_damage(told.value)
         with duckdb.connect() as connection, contextlib.suppress(duckdb.Error):
             silent += connection.execute(query, [str(path)]).fetchall() != wanted
         path.write_bytes(whole)
     assert silent
-    lake_files.verify(path)
+    storage.verify(path)
 
 
 def leaves(path):
@@ -164,8 +164,8 @@ def test_every_writer_gives_all_pages_checksums(layout):
         for leaf in leaves(one)[::5]:
             start = leaf.dictionary_page_offset or leaf.data_page_offset
             flipped(one, start + leaf.total_compressed_size - 1, 3)
-            with pytest.raises(lake_files.UNREADABLE):
-                lake_files.verify(one)
+            with pytest.raises(storage.UNREADABLE):
+                storage.verify(one)
             one.write_bytes(content)
 
 

@@ -13,7 +13,7 @@ from assets.steps.rebuilding import Repair
 from resources.datasets import SNAPSHOT_ARTICLES
 from resources.files import UnusableFileError
 from resources.lake import Layout
-from resources.lake_files import read_footer
+from resources.storage import read_footer
 from resources.warehouse import LakeFileError, QueryError, named
 from resources.warehouse.read import ledger as faults_
 from resources.warehouse.read.ledger import Looked, faults

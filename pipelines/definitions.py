@@ -162,11 +162,7 @@ def _defined(resources: dict[str, Any], settings: settings_module.Settings) -> d
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """The code location.
-
-    Raises:
-        SettingsError: The environment or `.env` holds a value that cannot be used.
-    """
+    """The code location. Raises SettingsError if the environment or `.env` holds a value that cannot be used."""
     gc_during_import.keep()
     settings_module.load_env_file()
     return build_defs(settings_module.read())

@@ -24,11 +24,7 @@ _Made = TypeVar("_Made")
 
 @dataclass(frozen=True)
 class Prefix:
-    """A prefix; the empty one leaves every name as it is.
-
-    Raises:
-        ValueError: The text cannot begin the name of a parameter.
-    """
+    """A prefix; the empty one leaves every name as it is. Raises ValueError if it cannot begin a parameter."""
 
     text: str = ""
 

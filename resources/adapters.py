@@ -71,11 +71,7 @@ class _Configured:
     numbers: ClassVar[tuple[str, ...]] = ()
 
     def check(self) -> None:
-        """Check the numbers when a step uses them: Dagster repeats a run that fails before its first step.
-
-        Raises:
-            SettingsError: One cannot be used; nothing was done.
-        """
+        """Check the numbers (SettingsError) when a step uses them: Dagster repeats a run that fails before it."""
         self.settings.check()
 
     def definition(self, description: str | None = None) -> dg.ResourceDefinition:

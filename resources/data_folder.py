@@ -107,11 +107,7 @@ def advice(error: OSError) -> str:
 
 
 def origin_of(data: Path) -> str | None:
-    """Return the service that a data folder was filled from; None while the folder is empty.
-
-    Raises:
-        OriginError: The note is damaged. Only the operator knows its content.
-    """
+    """Return the service that a data folder was filled from (None: it is empty); OriginError if its note is damaged."""
     try:
         return files.read_json(_note(data), _NOTE).service
     except FileNotFoundError:

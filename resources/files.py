@@ -92,11 +92,7 @@ def read(path: Path, *, most: int = _MOST_BYTES) -> bytes:
 
 
 def read_json(path: Path, form: TypeAdapter[_T], *, most: int = _MOST_BYTES) -> _T:
-    """Read a JSON file of a declared form.
-
-    Raises:
-        UnusableFileError: As for `read`, or it has another form.
-    """
+    """Read a JSON file of a declared form. Raises as `read`, and UnusableFileError for another form."""
     try:
         return form.validate_json(read(path, most=most))
     except ValidationError as error:

@@ -100,11 +100,7 @@ def attempts(
 def known_conversions(
     archives: Iterable[Archive], layout: Layout, bodies: Iterable[str], record_bytes_max: int
 ) -> list[ConvertedFile]:
-    """The conversions of the archives that were made before.
-
-    Raises:
-        LakeError: A file of one is there and cannot be read.
-    """
+    """The conversions of the archives that were made before. Raises LakeError for a file that cannot be read."""
     kept, known = frozenset(bodies), []
     for archive in archives:
         conversion = find_conversion(archive, layout, kept, record_bytes_max)

@@ -167,11 +167,7 @@ def _within(listing: Listing[Batch], scope: Scope) -> tuple[tuple[Batch, ...], t
 
 
 def check_disk(plans: Collection[Plan], folder: Path, min_free_gb: float) -> None:
-    """See that the disk holds what the plans will make, and the floor that is left untouched.
-
-    Raises:
-        DiskFull: It does not; nothing was fetched.
-    """
+    """See that the disk holds what the plans will make, and the floor; else DiskFull, and nothing was fetched."""
     needed = int(sum(plan.missing_bytes for plan in plans) * DISK_FACTOR)
     folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder).free

@@ -119,11 +119,7 @@ class Budget:
 
 @contextmanager
 def alone(layout: Layout) -> Iterator[None]:
-    """Be the only one who looks pages up in this data folder, so that none is asked for twice.
-
-    Raises:
-        LookupsBusyError: Another process does.
-    """
+    """Be the only one who looks pages up in this data folder (LookupsBusyError), so that none is asked for twice."""
     path = layout.root / "state" / "lookups.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

@@ -96,11 +96,7 @@ def plan_snapshot(
     dataset: Dataset,
     options: SnapshotOptions | None = None,
 ) -> SnapshotPlan:
-    """Plan how to fetch the snapshot, and its cost. Planning costs no quota.
-
-    Raises:
-        NotFound: The service has no such snapshot.
-    """
+    """Plan how to fetch the snapshot, and its cost, without quota. Raises NotFound if the service has none."""
     folder = layout.snapshot_archive(dataset, identifier)
     return client.snapshots.plan(identifier, folder, fetch_options(min_free_gb, options), dataset)
 
@@ -125,11 +121,7 @@ def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout,
 def archived_snapshot(
     identifier: str, layout: Layout, dataset: Dataset, version: str | None = None
 ) -> ArchivedSnapshot:
-    """A version as it is in the archive, the newest unless one is named. No network.
-
-    Raises:
-        NotArchivedError: There is no complete set.
-    """
+    """A version as it is in the archive, the newest unless one is named; NotArchivedError if no set is complete."""
     sets = archived_sets(layout.snapshot_archive(dataset, identifier), dataset).values()
     found = [one for one in sets if version in (None, one.version)]
     if not found:
@@ -175,11 +167,7 @@ def _archived(found: SnapshotSet, dataset: Dataset) -> ArchivedSnapshot:
 def all_conversions(
     archived: ArchivedSnapshot, layout: Layout, bodies: Iterable[str], record_bytes_max: int
 ) -> list[ConvertedFile]:
-    """The conversions of all of its archives, which were made before.
-
-    Raises:
-        NotArchivedError: One of them was not converted.
-    """
+    """The conversions of all of its archives, which were made before; NotArchivedError if one was not."""
     found = known_conversions(archived.archives, layout, bodies, record_bytes_max)
     if missing := len(archived.archives) - len(found):
         raise NotArchivedError(

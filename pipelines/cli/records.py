@@ -103,11 +103,7 @@ def answered(kind: Kind) -> Callable[[Callable[..., Listing[Record] | Record]], 
 
 
 def path_of(dataset: Dataset, role: str, **values: str) -> str:
-    """Return the path of an endpoint of a dataset, by its role in the registry.
-
-    Raises:
-        UsageError: The dataset has no such endpoint.
-    """
+    """Return the path of an endpoint of a dataset, by its role in the registry; UsageError if it has none."""
     for endpoint in endpoints.endpoints_of(dataset):
         if endpoint.role == role:
             return endpoint.at(**values)

@@ -291,11 +291,7 @@ _SANDBOX = "the built-in sandbox (synthetic pages; WME_USERNAME and WME_PASSWORD
 
 
 class Writing(click.Command):
-    """A command that writes into the data folder. It first says, on standard error, which service and folder that is.
-
-    Args:
-        only: Option without which the command writes nothing.
-    """
+    """A command that first says, on standard error, to which service and folder it writes (with the option `only`)."""
 
     def __init__(self, *arguments: Any, only: str | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)

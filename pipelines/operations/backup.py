@@ -66,10 +66,8 @@ class Plan:
 class Taken:
     """A backup that was taken.
 
-    Attributes:
-        gone: Files of the previous backup that the data folder lacks now, by the first folder of their paths.
-        removed: Older backups that were removed.
-        problems: Sentences about files that the backup should have and lacks.
+    `gone` counts files of the previous backup that the data folder lacks now, by the first folder of their paths;
+    `removed` are older backups; `problems` name files that the backup should have and lacks.
     """
 
     backup: Backup
@@ -118,12 +116,8 @@ def take(
 ) -> Taken:
     """Take a backup, or continue the one that was killed. Loads, compactions, publications and the stream go on.
 
-    Args:
-        data: The data folder.
-        destination: Folder of the backups, outside of the data folder. It holds backups of one service.
-        reporter: Shows the progress of the copying.
-        keep: Number of complete backups to keep, this one included, if it lacks nothing. Default: all.
-        now: The moment that names the backup. Default: the present.
+    The destination is outside of the data folder, and holds backups of one service. `keep` complete backups stay, this
+    one included, if it lacks nothing (default: all). `now` names the backup.
 
     Raises:
         BackupError: It could not be taken; complete backups are as they were, and what was copied is kept.

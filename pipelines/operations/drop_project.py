@@ -26,18 +26,10 @@ from resources.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class Remains:
-    """The data of a project.
+    """The data of a project: rows by table of the warehouse, and files of the lake and the archive in order of removal.
 
-    Attributes:
-        project_id: The project, for example enwiki.
-        row_counts: Rows by table of the warehouse, of those tables that have some.
-        lake: Its files in the lake, rejects included.
-        archive: Its files in the archive, and the listings of hours without other projects, in the order of removal.
-        lake_bytes: Bytes of those in the lake.
-        archive_bytes: Bytes of those in the archive.
-        partitions: Its snapshots among Dagster's partitions: the name of these, and of it.
-        dropped_in: Compacted files of several projects that hold rows of it, dropped before. The next compaction
-            removes these rows.
+    `partitions` are its snapshots among Dagster's partitions; `dropped_in` are compacted files of several projects that
+    hold rows of it, dropped before, until the next compaction.
     """
 
     project_id: str

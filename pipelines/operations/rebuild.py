@@ -140,11 +140,7 @@ class Selection:
 
 
 def by_reason(warehouse: Warehouse, selection: Selection) -> QueryResult:
-    """Count lines by reason, the most frequent first, with the first hour and place, and the beginning of that line.
-
-    Raises:
-        NotPublishedError: Nothing was published yet.
-    """
+    """Count lines by reason, the most frequent first, with the first hour and place, and the beginning of that line."""
     where, parameters = selection.where()
     # equal reasons of a member first: there may be millions of lines
     return warehouse.sql(
@@ -158,11 +154,7 @@ def by_reason(warehouse: Warehouse, selection: Selection) -> QueryResult:
 
 
 def places(warehouse: Warehouse, selection: Selection, limit: int) -> QueryResult:
-    """List the locations of lines and the reasons, newest hour first.
-
-    Raises:
-        NotPublishedError: Nothing was published yet.
-    """
+    """List the locations of lines and the reasons, newest hour first."""
     where, parameters = selection.where()
     return warehouse.sql(
         "SELECT batch_hour, archive, member, line_number, byte_offset, reason, raw_bytes AS bytes "  # noqa: S608
@@ -193,11 +185,7 @@ def lines(
 
 
 def as_json(line: dict[str, Any], layout: Layout) -> Iterator[str]:
-    """Yield a row of `lines` as JSON, part by part: times in ISO 8601, the complete line in base64 as `raw_base64`.
-
-    Raises:
-        OSError: The file with the line was removed.
-    """
+    """Yield a row of `lines` as JSON, part by part: times in ISO 8601, the complete line in base64 as `raw_base64`."""
     plain: dict[str, Any] = {
         name: value.isoformat() if isinstance(value, datetime) else value for name, value in line.items()
     }
@@ -222,11 +210,9 @@ class Retry:
 
     Attributes:
         parts: Hours and snapshots to convert again, each with its projects and namespaces.
-        archives: Archives of these parts.
-        line_count: Rejected lines of these archives.
+        archives: Archives of these parts, with `line_count` rejected lines.
         current_count: Rejected lines of archives that today's converter has read; it would reject them again.
-        unavailable: Archives that cannot be converted again, because a file is not on disk.
-        unavailable_count: Rejected lines of these archives.
+        unavailable: Archives with a file that is not on disk, with `unavailable_count` rejected lines.
     """
 
     parts: dict[Part, set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))
@@ -272,11 +258,7 @@ def _part_text(part: datetime | str) -> str:
 
 
 def plan_retry(settings: Settings, selection: Selection) -> Retry:
-    """List the archives with rejected lines that today's converter has not read. Nothing is changed.
-
-    Raises:
-        NotPublishedError: Nothing was published yet.
-    """
+    """List the archives with rejected lines that today's converter has not read. Nothing is changed."""
     lake = build_resources(settings)["lake"]
     layout: Layout = lake.layout
     where, parameters = selection.where()

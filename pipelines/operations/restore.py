@@ -27,12 +27,7 @@ _KEPT = "What was copied is kept. Make room and run the same command again."
 
 @dataclass
 class Restored:
-    """Outcome of a restore.
-
-    Attributes:
-        damaged: Files left out, because their bytes are not those that were backed up.
-        renamed: Settings that have another name now, because they would run whatever they name.
-    """
+    """Outcome of a restore: files left out as damaged, and settings renamed because they would run what they name."""
 
     backup: Backup
     file_count: int = 0

@@ -48,10 +48,10 @@ class RunReport:
 
     Attributes:
         failures: A sentence for each failure, in the order they happened.
-        hours: The hours that the run was about, in order; without those that were loaded from the archive alone.
-        seconds: Fetching and converting by (table, hour, archive); next to nothing where it was there already.
+        hours: The hours of the run, in order; without those that were loaded from the archive alone.
+        seconds: Seconds of fetching and converting by (table, hour, archive).
         unavailable: `service` or `warehouse`, if it failed; no job that needs it was run afterwards.
-        unreachable: The service is what was not available, and may be so later: a host could not be reached.
+        unreachable: A host of the service could not be reached, and may be reachable later.
         repaired: Sentences about lake files that the publication found gone or damaged.
     """
 
@@ -127,16 +127,10 @@ def run(
     """Run the jobs: reference lists if they are due, snapshots, hours, the current articles, publish where that is due.
 
     Snapshots and hours that are archived and not loaded are loaded as well. If an hour or a snapshot fails, the rest is
-    published, and the failure is in the report.
-
-    Args:
-        settings: Settings.
-        hours: Hours, consecutive.
-        snapshots: Identifiers of snapshots to have in their newest version, by dataset.
-        refresh_reference: Pull the reference lists, or not; None: when they are due.
-        with_lacking: Fetch also the hours before these that the mirror lacks and the service still keeps.
-        say: Hears a line before each job.
-        overrides: Resources in place of the settings' own.
+    published, and the failure is in the report. `hours` are consecutive; `snapshots` are identifiers by dataset, to
+    have in their newest version. `refresh_reference` pulls the reference lists, or not (None: when they are due).
+    `with_lacking` fetches also the hours before these that the mirror lacks and the service still keeps. `say` hears a
+    line before each job.
 
     Raises:
         SettingsError: The hours lie before any that the mirror could have.
@@ -225,12 +219,7 @@ def _defs(settings: Settings, hours: Sequence[datetime] = (), **overrides: Any) 
 
 
 class _Here:
-    """Runs jobs in this process, one after the other, and reports on all of them.
-
-    Attributes:
-        instance: Dagster's instance of the data folder.
-        report: What happened so far.
-    """
+    """Runs jobs in this process, one after the other, and reports on all of them."""
 
     def __init__(self, instance: dg.DagsterInstance, mark: Mapping[str, str]) -> None:
         self.instance = instance

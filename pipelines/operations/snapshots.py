@@ -32,11 +32,7 @@ _IDENTIFIER = re.compile(r"(\w+)_namespace_(\d+)")
 def listed(
     client: EnterpriseClient, scope: Iterable[tuple[str, int]] | None = None, dataset: Dataset = SNAPSHOT_ARTICLES
 ) -> list[Snapshot]:
-    """The service's snapshots of some (project, namespace) pairs, or all, by project and namespace. No quota.
-
-    Raises:
-        EnterpriseError: The service does not answer, or refuses the account.
-    """
+    """The service's snapshots of some (project, namespace) pairs, or all, by project and namespace. No quota."""
     wanted = None if scope is None else set(scope)
     found = [s for s in client.snapshots.listing(dataset) if wanted is None or (s.project_id, s.namespace_id) in wanted]
     return sorted(found, key=lambda s: (s.project_id, s.namespace_id, s.identifier))

@@ -76,10 +76,7 @@ def _tidy(code: int) -> None:
 
 
 class _Screen:
-    """The output for the sentence, and the terminal's initial state.
-
-    A password prompt may have switched its echo off.
-    """
+    """The output for the sentence, and the terminal's initial state: a password prompt may switch its echo off."""
 
     def __init__(self) -> None:
         self._error: int | None = None

@@ -125,12 +125,9 @@ def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginn
     """End the runs whose process is gone. They would be shown as under way for ever, and keep their place in a pool.
 
     Runs of which this cannot be said for certain are left alone: those of other machines, whose locks are not here, and
-    those that are still being started, which Dagster's monitor ends by its timeout.
-
-    Args:
-        instance: Its folder holds the locks.
-        location: Code location whose runs take locks; of these, runs that began and have said nothing are ended too.
-        beginning: The names of its jobs whose runs take locks begin so.
+    those that are still being started, which Dagster's monitor ends by its timeout. Runs of the code location
+    `location` take locks, if the names of their jobs begin with `beginning`: those that began and have said nothing are
+    ended too.
     """
     home = Path(instance.root_directory)
     ended = []
@@ -324,11 +321,7 @@ def _damage_named(home: Path) -> Iterator[None]:
 
 
 def unserved(data: Path) -> None:
-    """See that no `wme ui` serves a data folder.
-
-    Raises:
-        InstanceError: One does; nothing was started.
-    """
+    """See that no `wme ui` serves a data folder: raises InstanceError, and nothing was started."""
     lock = ui_lock(data)
     if lock.exists():
         if (taken := supervisor.hold(lock)) is None:

@@ -46,9 +46,7 @@ _LINKS: Final = b"""<nav aria-label="Dagster UI">
 class Guard:
     """ASGI middleware that refuses requests of other websites, before anything is done.
 
-    Args:
-        app: The server.
-        hosts: Public names of the server besides those of this machine (WME_UI_HOSTS).
+    `hosts` are public names of the server besides those of this machine (WME_UI_HOSTS).
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
@@ -104,12 +102,7 @@ class Guard:
 
 
 class WithReport:
-    """ASGI middleware that serves the report, with links to the UI, which a file has no address for.
-
-    Args:
-        app: The server.
-        page: File of the report, which may not be there yet.
-    """
+    """ASGI middleware that serves the report, if there is one, with links to the UI (a file has no address for it)."""
 
     def __init__(self, app: ASGIApp, page: Path) -> None:
         self._app = app

@@ -49,12 +49,11 @@ class Status:
 
     Attributes:
         facts: Names and values; a name may come again.
-        columns: Names of what a row of `coverage` holds.
-        coverage: A row per project and namespace.
+        columns: Columns of `coverage`, which has a row per project and namespace.
         places: The same hour by hour.
         gaps: Hours that are not there; each is a sentence of `troubles` too.
-        troubles: What needs attention, in sentences; behind the gaps, the command that closes them.
-        stream: How far the stream is kept, in figures; None: none ever was.
+        troubles: Sentences about what needs attention; behind the gaps, the command that closes them.
+        stream: The position of the stream in figures; None: it was never read.
         figures: The numbers among the facts, for scripts; those of the published file only where there is one.
     """
 

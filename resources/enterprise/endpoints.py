@@ -158,11 +158,7 @@ class Endpoint:
         return tuple(_PLACEHOLDER.findall(self.path))
 
     def at(self, **values: str | int | datetime) -> str:
-        """Return the path with these values in place of the placeholders.
-
-        Raises:
-            InvalidRequest: A value would lead to another path, or cannot be sent.
-        """
+        """Return the path with these values in place of the placeholders; InvalidRequest if one cannot be."""
         return _PLACEHOLDER.sub(lambda found: _written(values[found[1]]), self.path)
 
     def matches(self, path: str) -> bool:
@@ -220,11 +216,7 @@ def hourly(dataset: Dataset, hour: datetime) -> str:
 
 
 def record(listing: str, identifier: str | int) -> str:
-    """Return the path of one record, given the path of the list that it is in.
-
-    Raises:
-        InvalidRequest: The identifier would lead to another path, or cannot be sent.
-    """
+    """Return the path of one record in the list of this path; InvalidRequest for an identifier that cannot be sent."""
     return f"{listing}/{_written(identifier)}"
 
 

@@ -39,11 +39,7 @@ def partitions_of(parts: Iterable[int]) -> tuple[int, ...]:
 
 
 def shares(connections: int) -> list[tuple[int, ...]]:
-    """The ten parts, dealt to so many connections.
-
-    Raises:
-        InvalidRequest: There cannot be so many.
-    """
+    """The ten parts, dealt to so many connections; InvalidRequest if there cannot be so many."""
     if not 1 <= connections <= PARTS:
         raise InvalidRequest(
             f"A stream cannot be read over {connections} connections: it has {PARTS} parts, one of which is the least "

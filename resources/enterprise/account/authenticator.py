@@ -178,20 +178,12 @@ class Authenticator:
         self._calls.forgot_password(self._need_username())
 
     def confirm_password(self, code: str, password: str) -> None:
-        """Set a new password with the code that was sent. Stored tokens are valid on, and stay.
-
-        Raises:
-            AuthenticationError: The code is wrong or has expired, or the password is against the rules.
-        """
+        """Set a new password with the code that was sent; AuthenticationError if one of them is refused."""
         self._calls.forgot_password_confirm(self._need_username(), code, password)
         self._password = password
 
     def change_password(self, previous: str, proposed: str) -> None:
-        """Replace the password. Stored tokens are valid on, and stay.
-
-        Raises:
-            AuthenticationError: The previous password is wrong, or the new one is against the rules.
-        """
+        """Replace the password; AuthenticationError if one is refused. Stored tokens are valid on, and stay."""
         configured = self._password
         self._password = configured or previous  # where no token is stored, it logs in
         try:

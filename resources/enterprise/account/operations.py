@@ -85,11 +85,7 @@ class AuthService:
         self._url = auth_url
 
     def login(self, username: str, password: str) -> Grant | Challenge:
-        """`POST /v1/login`: tokens, or the challenge to answer before them.
-
-        Raises:
-            AuthenticationError: Wrong user or password (the service does not say which).
-        """
+        """`POST /v1/login`: tokens, or the challenge to answer before them; AuthenticationError: refused."""
         doing = f"log in as {username}"
         self._transport.redactor.learn(password)
         answer = self._post(endpoints.LOGIN, {"username": username, "password": password})
@@ -139,11 +135,7 @@ class AuthService:
         self._check(answer, f"have a code sent to {username}", refused="Check the spelling of the user name.")
 
     def forgot_password_confirm(self, username: str, code: str, password: str) -> None:
-        """`POST /v1/forgot-password-confirm`: set a new password with the code.
-
-        Raises:
-            AuthenticationError: Wrong or expired code, or a password against the rules.
-        """
+        """`POST /v1/forgot-password-confirm`: set a new password with the code, or raise AuthenticationError."""
         self._transport.redactor.learn(password, code)
         answer = self._post(
             endpoints.FORGOT_PASSWORD_CONFIRM, {"username": username, "password": password, "confirmation_code": code}

@@ -66,11 +66,7 @@ class Address:
         self.request_count = 0
 
     def get(self) -> str:
-        """The address to use now.
-
-        Raises:
-            ServiceUnavailable: It was asked for too often.
-        """
+        """The address to use now; ServiceUnavailable if it was asked for too often."""
         with self._lock:
             if self._current is None:
                 if self.asked >= self._limit:
@@ -89,11 +85,7 @@ class Address:
             self._refusals = 0
 
     def refused(self, address: str, status: int) -> None:
-        """The store does not take it (any more).
-
-        Raises:
-            ServiceUnavailable: It refused the one before too.
-        """
+        """The store does not take it (any more); raises ServiceUnavailable if it refused the one before too."""
         with self._lock:
             if address != self._current:
                 return  # another range noticed first

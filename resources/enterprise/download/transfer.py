@@ -53,11 +53,7 @@ class Transfer(ObjectReader):
         self._reporting = threading.Lock()
 
     def run(self) -> None:
-        """Fetch what is missing.
-
-        Raises:
-            ChangedError: The object at the store changed, or is too large (`OversizeError`).
-        """
+        """Fetch what is missing. Raises ChangedError if the object changed, or is too large (`OversizeError`)."""
         restarts = 0
         while not self._part.is_complete:
             try:

@@ -66,7 +66,7 @@ def bring_in(pipe: int, request: dict[str, Any]) -> None:
 def publish(pipe: int, environ: dict[str, str], now: str) -> None:
     """Run `wme publish`."""
     _publications(pipe)
-    forkserver.runs.processes.opened = forkserver._without_history
+    forkserver.runs.processes.opened = forkserver.without_history
     forkserver.stand_still(datetime.fromisoformat(now))
     forkserver.watch(functools.partial(_tell, pipe))
     _command(pipe, environ, maintenance.publish)

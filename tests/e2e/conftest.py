@@ -12,6 +12,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import socket
 import subprocess
@@ -24,9 +25,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from filelock import FileLock
 
 from pipelines import cli
+from pipelines.process import processes
 from resources.sandbox import Settings, running
+from tests.e2e.forkserver import without_history
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -271,16 +275,17 @@ class Runner:
             os.close(descriptor)
         return Run(int(self._answers.readline()), reading, asking=asking[1] if asked else None)
 
-    def program(self, text: str, *arguments: str, environ: dict[str, str]) -> Program:
+    def program(self, text: str, *arguments: str, environ: dict[str, str], terminal: int | None = None) -> Program:
         """Start a program as `python -c TEXT ARGUMENTS` would, but with everything imported already.
 
         For what is not about starting, nor about Dagster's definitions, which have the settings of those who import
-        them. `environ` is all of its environment.
+        them. `environ` is all of its environment; `terminal` takes the place of the pipes.
         """
         ours, theirs = zip(*(os.pipe() for _ in range(3)), strict=True)
         nothing = os.open(os.devnull, os.O_RDONLY)
         request = json.dumps({"program": text, "arguments": arguments, "environ": environ})
-        socket.send_fds(self._socket, [request.encode()], [nothing, *theirs])
+        streams = [nothing, *theirs[:2]] if terminal is None else [terminal] * 3
+        socket.send_fds(self._socket, [request.encode()], [*streams, theirs[2]])
         for descriptor in (nothing, *theirs):
             os.close(descriptor)
         self._answers.readline()  # of the process that waits for it
@@ -313,31 +318,33 @@ def bare() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER_HOME"))}
 
 
-def _start(arguments: Sequence[str], environ: dict[str, str], **pipes: Any) -> subprocess.Popen[str]:
-    # and not `-c`: where Python was started without a file, DuckDB draws a bar into the answer to a question that takes
-    # two seconds
-    command = [sys.executable, "-m", "pipelines", *arguments]
-    return subprocess.Popen(command, cwd=ROOT, env=bare() | environ, text=True, **pipes)
-
-
 @pytest.fixture
 def wme() -> Callable[..., subprocess.Popen[str]]:
     """Starts `wme` with arguments and an environment; standard output and error are pipes."""
 
     def start(*arguments: str, environ: dict[str, str]) -> subprocess.Popen[str]:
-        return _start(arguments, environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        # and not `-c`: where Python was started without a file, DuckDB draws a bar into the answer to a question that
+        # takes two seconds
+        return subprocess.Popen(
+            [sys.executable, "-m", "pipelines", *arguments],
+            cwd=ROOT,
+            env=bare() | environ,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
 
     return start
 
 
 @pytest.fixture
-def on_terminal() -> Callable[..., str]:
+def on_terminal(runner: Runner) -> Callable[..., str]:
     """Runs `wme` on a terminal of so many columns, to a good end, and returns what it showed."""
 
     def run(*arguments: str, environ: dict[str, str], columns: int) -> str:
         ours, theirs = pty.openpty()
-        environ = {**environ, "TERM": "xterm", "COLUMNS": str(columns), "PYTHONIOENCODING": "utf-8"}
-        process = _start(arguments, environ, stdin=theirs, stdout=theirs, stderr=theirs)
+        environ = bare() | environ | {"TERM": "xterm", "COLUMNS": str(columns), "PYTHONIOENCODING": "utf-8"}
+        process = runner.program(WME, *arguments, environ=environ, terminal=theirs)
         os.close(theirs)
         shown = b""
         # reading from a terminal whose other end was closed is an error
@@ -346,7 +353,8 @@ def on_terminal() -> Callable[..., str]:
                 shown += piece
         os.close(ours)
         text = shown.decode()
-        assert process.wait(timeout=PATIENCE_SECONDS) == 0, text
+        process.communicate(timeout=PATIENCE_SECONDS)
+        assert process.returncode == 0, text
         return text
 
     return run
@@ -413,9 +421,12 @@ class Told(NamedTuple):
 
 @pytest.fixture(scope="session")
 def call() -> Callable[..., Told]:
-    """Calls `wme` in this process, with an environment of its own: `call("status", environ=...)`."""
+    """Calls `wme` in this process, with an environment of its own: `call("status", environ=...)`.
 
-    def run(*arguments: str, environ: dict[str, str], stdin: str = "") -> Told:
+    Dagster's history is in memory, unless it is asked for: it costs a third of a run.
+    """
+
+    def run(*arguments: str, environ: dict[str, str], stdin: str = "", history: bool = False) -> Told:
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch:
             for name in [name for name in os.environ if name.startswith("WME_")]:
@@ -425,6 +436,8 @@ def call() -> Callable[..., Told]:
             # an instance puts its folder there; taken back with the rest
             patch.setenv("DAGSTER_HOME", "")
             patch.delenv("DAGSTER_HOME")
+            if not history:
+                patch.setattr(processes, "opened", without_history)
             patch.setattr(sys, "argv", ["wme", *arguments])
             patch.setattr(sys, "stdin", io.StringIO(stdin))
             code: Any = 0
@@ -442,13 +455,26 @@ def call() -> Callable[..., Told]:
 
 @pytest.fixture(scope="session")
 def filled(
-    service: Sandbox,
-    call: Callable[..., Told],
-    hours: list[datetime],
-    tmp_path_factory: pytest.TempPathFactory,
+    service: Sandbox, call: Callable[..., Told], hours: list[datetime], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[dict[str, str], Told]:
-    """A data folder with the two older of the hours, brought in by `wme run`: its environment, and what was told."""
-    filler = Account(service, "filler", f"Passw0rd-{os.urandom(8).hex()}")
+    """A data folder with the two older of the hours, loaded by `wme run`: its environment, and the run's output.
+
+    One worker makes it, and each has a copy that belongs to the worker's own sandbox: their worlds are the same.
+    """
+    base = tmp_path_factory.getbasetemp()
+    made = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"filled-{hours[0]:%dT%H}"
+    filler = Account(service, "filler", "Passw0rd-of-the-filler")
     service.accounts.create(filler.username, filler.password, groups=["group_3"])
-    environ = filler.environ(tmp_path_factory.mktemp("filled") / "data")
-    return environ, call("run", "--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[1]:%Y-%m-%dT%H}", environ=environ)
+    with FileLock(f"{made}.lock"):
+        if not (ended := made / "ended.json").exists():
+            first, last = (f"{hour:%Y-%m-%dT%H}" for hour in hours[:2])
+            told = call("run", "--from", first, "--to", last, environ=filler.environ(made / "data"), history=True)
+            ended.write_text(json.dumps([service.url, *told]))
+    url, code, *texts = json.loads(ended.read_text())
+    data = shutil.copytree(made / "data", tmp_path_factory.mktemp("filled") / "data")
+    note = data / "state" / "service.json"
+    note.write_text(note.read_text().replace(url, service.url))
+    (data / "state" / "tokens.json").unlink()
+    for words in (("auth", "login"), ("relocate",)):
+        assert call(*words, environ=filler.environ(data)).code == 0
+    return filler.environ(data), Told(code, *(text.replace(str(made / "data"), str(data)) for text in texts))

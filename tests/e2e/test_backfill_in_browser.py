@@ -1,6 +1,6 @@
 """A backfill as an operator runs it: the Dagster UI in a real browser, the sandbox as the service.
 
-Each is a separate process. A day and a few hours are launched by clicking, one after the other; one of the hours has a
+Each is a separate process. Two backfills are launched by clicking, one after the other; one hour of the second has a
 damaged file.
 """
 
@@ -48,9 +48,9 @@ PROJECTS = ("enwiki", "frwiki")
 
 #: The newest hour that any service has published by now.
 NEWEST = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - 2 * HOUR
-#: A day, and the hours until now, some of which are in both.
-WHOLE = [NEWEST - back * HOUR for back in range(27, 3, -1)]
-BROKEN = [NEWEST - back * HOUR for back in range(6, -1, -1)]
+#: Two spans until now, which share an hour.
+WHOLE = [NEWEST - back * HOUR for back in range(11, 3, -1)]
+BROKEN = [NEWEST - back * HOUR for back in range(4, -1, -1)]
 DAMAGED = NEWEST - 2 * HOUR
 
 pytestmark = [
@@ -279,7 +279,7 @@ def ended(mirror: Mirror, identifier: str) -> Backfill | None:
 # --- what must come of it --------------------------------------------------------------------------------------------
 
 
-def test_a_day_of_all_layers_is_one_run_and_24_partitions_with_their_rows(backfills, mirror, page):
+def test_a_backfill_of_all_layers_is_one_run_and_each_partition_has_its_rows(backfills, mirror, page):
     run = backfills["whole"].run
     assert run["status"] == "SUCCESS", mirror.log.read_text()[-4000:]
     assert {"/".join(key["path"]) for key in run["assetSelection"]} == set(LAYERS)
@@ -300,7 +300,7 @@ def test_a_day_of_all_layers_is_one_run_and_24_partitions_with_their_rows(backfi
 
     for layer in LAYERS[1:]:
         show_partitions(page, mirror, layer, WHOLE, WHOLE[5])
-        expect(page.get_by_text("Materialized (24)")).to_be_visible()
+        expect(page.get_by_text("Materialized (8)")).to_be_visible()
         expect(page.get_by_text("Failed (0)")).to_be_visible()
         row = page.get_by_role("row").filter(has_text="dagster/partition_row_count")
         expect(row).to_contain_text(str(told[layer][key_of(WHOLE[5])]["dagster/partition_row_count"]))
@@ -325,14 +325,14 @@ def test_a_damaged_hour_is_red_with_its_sentence_and_the_others_are_loaded(backf
 
     for layer in LAYERS:
         show_partitions(page, mirror, layer, BROKEN, DAMAGED)
-        expect(page.get_by_text("Materialized (6)")).to_be_visible()
+        expect(page.get_by_text("Materialized (4)")).to_be_visible()
         expect(page.get_by_text("Failed (1)")).to_be_visible()
         expect(page.get_by_text("failed, and did not materialize this asset")).to_be_visible()
         page.get_by_role("button", name="View all historical events").click()
         page.get_by_role("row").filter(has_text="Observation").get_by_text(key_of(DAMAGED)).click()
         expect(page.get_by_text(reason)).to_be_visible()
     page.goto(f"{mirror.url}/runs/{run['runId']}")
-    expect(page.get_by_text("1 of 7 hours failed. The other 6 are loaded and stay.").first).to_be_visible()
+    expect(page.get_by_text("1 of 5 hours failed. The other 4 are loaded and stay.").first).to_be_visible()
     expect(page.get_by_text(reason).first).to_be_visible()
 
 
@@ -451,7 +451,7 @@ def test_a_failed_hour_is_whole_after_its_cause_is_gone_and_its_run_is_repeated(
     assert {"key": "dagster/parent_run_id", "value": backfills["broken"].run["runId"]} in run["tags"]
     for layer in LAYERS:
         show_partitions(page, mirror, layer, BROKEN, DAMAGED)
-        expect(page.get_by_text("Materialized (7)")).to_be_visible()
+        expect(page.get_by_text("Materialized (5)")).to_be_visible()
         expect(page.get_by_text("Failed (0)")).to_be_visible()
     (held,) = Warehouse(mirror.data).audit([DAMAGED])
     assert held.row_count > 0

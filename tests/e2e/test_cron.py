@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from resources.warehouse import Warehouse
 from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, bare
-
-HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
@@ -27,11 +24,23 @@ def lines(tmp_path):
     return [line.replace("/srv/mirror", str(project)).replace("/mnt/backup/mirror", str(backups)) for line in commands]
 
 
-def test_the_lines_for_cron_keep_a_mirror_whole_and_silent(lines, account, service, hours, tmp_path):
+def test_the_lines_for_cron_keep_a_mirror_whole_and_silent(lines, account, service, call, hours, tmp_path):
     environ = account.environ(tmp_path / "data")
     warehouse = Warehouse(Path(environ["WME_DATA"]))
 
-    def run_all(lines):
+    def snapshots():
+        (loaded,) = warehouse.sql(
+            "SELECT list(snapshot_version) FROM snapshots WHERE table_name = 'snapshot_articles'"
+        ).rows
+        assert warehouse.sql("SELECT DISTINCT state FROM hours WHERE state NOT IN ('loaded', 'empty')").rows == []
+        return set(loaded[0])
+
+    try:
+        # a snapshot from before the newest hours: a run fetches all hours since
+        service.clock.set(hours[0])
+        for project in ("enwiki", "frwiki"):
+            service.exports.export(f"{project}_namespace_0")
+        service.clock.release()
         for line in lines:
             done = subprocess.run(
                 ["/bin/sh", "-c", line],
@@ -42,25 +51,17 @@ def test_the_lines_for_cron_keep_a_mirror_whole_and_silent(lines, account, servi
                 check=False,
             )
             assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), line
-        (loaded,) = warehouse.sql(
-            "SELECT list(snapshot_version) FROM snapshots WHERE table_name = 'snapshot_articles'"
-        ).rows
-        assert warehouse.sql("SELECT DISTINCT state FROM hours WHERE state NOT IN ('loaded', 'empty')").rows == []
-        return set(loaded[0])
 
-    try:
-        # a snapshot from before the newest hours: a run fetches all hours since
-        service.clock.set(hours[0] - 2 * HOUR)
-        for project in ("enwiki", "frwiki"):
-            service.exports.export(f"{project}_namespace_0")
-        service.clock.release()
-        first, states = run_all(lines), warehouse.project_states()
+        first, states = snapshots(), warehouse.project_states()
         assert len(first) == 2
         assert all(state.exact_from_at < state.exact_until_at for state in states), states
         service.exports.export("enwiki_namespace_0")
         # the first line again, and the backup: nothing else depends on what was there before
-        again = [line for line in lines if "--snapshots" in line or "backup" in line]
-        assert len(run_all(again) - first) == 1, "the newer snapshot was fetched and loaded"
+        for words in (
+            line.partition("/wme ")[2].split() for line in lines if "--snapshots" in line or "backup" in line
+        ):
+            assert call(*words, environ=environ, history=True) == (0, "", "")
+        assert len(snapshots() - first) == 1, "the newer snapshot was fetched and loaded"
         later = {state.project_id: state.base_boundary_at for state in warehouse.project_states()}
         assert [later[state.project_id] > state.base_boundary_at for state in states] == [True, False]
     finally:

@@ -48,24 +48,27 @@ def told(project, words, folder, **environ):
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("folder", ["project", "elsewhere"])
-@pytest.mark.parametrize("way", ["wme", "notebook"])
-def test_a_missing_file_is_named_where_every_way_looks_for_it(project, way, folder):
+def test_a_missing_file_is_named_where_every_way_looks_for_it(project, tmp_path):
+    (project / ".env").write_text("WME_DATA=~/mirror\nWME_SANDBOX=1\n")
+    where, home = project.parent / "elsewhere", tmp_path / "home"
+    home.mkdir()
+    assert f"There is no published file {home}/mirror/warehouse.duckdb" in told(
+        project, WAYS["wme"], where, HOME=str(home)
+    )
     (project / ".env").write_text("WME_DATA=mirror\nWME_SANDBOX=1\n")
-    where = project.parent / folder
-    assert f"There is no published file {project}/mirror/warehouse.duckdb" in told(project, WAYS[way], where)
-    other = told(project, WAYS[way], where, WME_DATA=str(project.parent / "other"))
+    for way, folder in (("wme", where), ("notebook", where), ("notebook", project)):
+        assert f"There is no published file {project}/mirror/warehouse.duckdb" in told(project, WAYS[way], folder)
+    other = told(project, WAYS["notebook"], where, WME_DATA=str(project.parent / "other"))
     assert f"There is no published file {project.parent}/other/warehouse.duckdb" in other
     assert not (project.parent / "other").exists()
-    assert list((project.parent / "elsewhere").iterdir()) == []
+    assert list(where.iterdir()) == []
 
 
-@pytest.mark.parametrize("way", ["wme", "notebook"])
-def test_another_settings_file_takes_the_place_of_the_projects(project, way):
+def test_another_settings_file_takes_the_place_of_the_projects(project):
     (project / ".env").write_text("WME_DATA=mirror\nWME_USERNAME=somebody\nWME_PASSWORD=x\nWME_PROJECTS=enwiki\n")
     named = project.parent / "elsewhere" / "other.env"
     named.write_text("WME_NAMESPACES=14\n")
-    for name in (str(named), "../elsewhere/other.env"):
+    for way, name in (("notebook", str(named)), ("wme", "../elsewhere/other.env")):
         where = f"There is no published file {named.parent}/data/warehouse.duckdb"
         assert where in told(project, WAYS[way], project, WME_ENV_FILE=name)
     # children of Dagster's, which run in other folders, are named the same file
@@ -155,9 +158,3 @@ def test_importing_and_calling_build_defs_reads_neither_the_environment_nor_the_
     # the code location is what reads them
     loading = ["-c", "from pipelines.definitions import defs; defs()"]
     assert "SettingsError: The settings file" in told(project, loading, project.parent / "elsewhere", **nonsense)
-
-
-def test_home_is_known_in_the_env_file(project, tmp_path):
-    (project / ".env").write_text("WME_DATA=~/mirror\n")
-    (home := tmp_path / "home").mkdir()
-    assert f"{home}/mirror/warehouse.duckdb" in told(project, WAYS["wme"], project, HOME=str(home))

@@ -158,7 +158,7 @@ def test_kills_leave_no_trace(
 ) -> None:
     _campaigns(
         range(12),
-        2,
+        1,
         1,
         tmp_path,
         account,

@@ -1,16 +1,16 @@
-"""Attacks of other websites on a real UI.
+"""`wme ui` as a script starts it: attacks of other websites on it, runs that say what is wrong, and its end.
 
-They come from a browser's pages, and in forms that browsers do not send. None starts anything.
-
-The service is a listener that records logins, in place of a real one: nothing may lead the password to it, or to the
-attacker's.
+The attacks come from a browser's pages, and in forms that browsers do not send. None starts anything, and nothing leads
+the password to the attacker. The end leaves nothing.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
+import os
+import signal
 import socket
+import subprocess
 import sys
 import threading
 import urllib.error
@@ -28,17 +28,22 @@ from playwright.sync_api import expect, sync_playwright
 
 from assets.describe import failed_hours, markdown, sentence
 from assets.layers import EARLIEST
+from pipelines.process.interrupts import SENTENCE
 from pipelines.process.processes import opened
 from resources.formatting import markdown_text
-from tests.e2e.test_backfill_in_browser import FLAGS, answered, post, process, until
+from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, bare
+from tests.e2e.test_backfill_in_browser import CHROMIUM, FLAGS, answered, left, post, until
 from tests.local_cluster import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-SELECTOR = (
-    '{repositoryLocationName: "enterprise-content-mirror", repositoryName: "__repository__", jobName: "reference"}'
+UI = Path(sys.executable).with_name("wme")
+SELECTOR = 'repositoryLocationName: "enterprise-content-mirror", repositoryName: "__repository__"'
+LAUNCH = (
+    "mutation { launchRun(executionParams: {selector: {%s}, runConfigData: %s}) { __typename "
+    "... on LaunchRunSuccess { run { runId } } ... on PythonError { message } ... on RunConfigValidationInvalid "
+    "{ errors { message } } } }"
 )
 
 pytestmark = pytest.mark.timeout(600)
@@ -85,12 +90,14 @@ def listening() -> Iterator[Listener]:
 
 @dataclass
 class Ui:
-    """The UI, the service that it is configured for, and another website."""
+    """The UI on a port, by GraphQL, and another website."""
 
     data: Path
     port: int
-    service: Listener
     evil: Listener
+    process: subprocess.Popen[bytes]
+    environ: dict[str, str]
+    log: Path
 
     @property
     def url(self) -> str:
@@ -104,43 +111,74 @@ class Ui:
         stolen = (
             config or f'{{resources: {{enterprise: {{config: {{auth_url: "http://127.0.0.1:{self.evil.port}"}}}}}}}}'
         )
-        return (
-            f"mutation {{ launchRun(executionParams: {{selector: {SELECTOR}, runConfigData: {json.dumps(stolen)}}}) {{ "
-            "__typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } ... on "
-            "RunConfigValidationInvalid { errors { message } } } }"
-        )
+        return LAUNCH % (f'{SELECTOR}, jobName: "reference"', json.dumps(stolen))
 
     def untouched(self) -> None:
         """Nothing was started or recorded, and nobody got the password."""
         runs = self.ask("{ runsOrError { ... on Runs { results { runId } } } }")["runsOrError"]["results"]
         assert runs == []
-        assert not [path for _, path, _ in self.service.seen if path.startswith("/v1/login")]
         assert not [path for method, path, _ in self.evil.seen if method == "POST"]
         keys = self.ask("{ assetsOrError { ... on AssetConnection { nodes { key { path } } } } }")["assetsOrError"][
             "nodes"
         ]
         assert ["forged"] not in [node["key"]["path"] for node in keys]
 
+    def run(self, job: str, status: str, partition: str = "") -> dict[str, Any]:
+        """A run of a job that is launched, once it has a status."""
+        tags = f'{{tags: [{{key: "dagster/partition", value: "{partition}"}}]}}' if partition else "{}"
+        selector = f'{SELECTOR}, jobName: "{job}"'
+        launched = self.ask(
+            (LAUNCH % (selector, "{}")).replace("runConfigData", f"executionMetadata: {tags}, runConfigData")
+        )
+        identifier = launched["launchRun"]["run"]["runId"]
+
+        def look() -> dict[str, Any] | None:
+            found: dict[str, Any] = self.ask(
+                f'{{ runOrError(runId: "{identifier}") {{ ... on Run {{ status tags {{ key }} '
+                "eventConnection { events { "
+                "... on ExecutionStepFailureEvent { failureMetadata { description } } } } } } }"
+            )["runOrError"]
+            return found if found["status"] == status else None
+
+        made: dict[str, Any] = until(look, PATIENCE_SECONDS, f"The run is {status}", self.log)
+        return made
+
+    def failure(self, job: str, partition: str = "") -> str:
+        """The sentence of a run that fails."""
+        events = self.run(job, "FAILURE", partition)["eventConnection"]["events"]
+        return next(event["failureMetadata"]["description"] for event in events if event.get("failureMetadata"))
+
 
 @pytest.fixture(scope="module")
 def ui(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ui]:
-    folder = tmp_path_factory.mktemp("websites")
-    port = free_port()
-    with listening() as service, listening() as evil:
-        environ = {
-            "WME_DATA": str(folder / "data"),
-            "WME_USERNAME": "operator",
-            "WME_PASSWORD": "Passw0rd-of-the-operator",
-            "WME_PROJECTS": "enwiki",
-            "WME_UI_HOSTS": "mirror.example.org",
-            **{f"WME_{name}_URL": f"http://127.0.0.1:{service.port}" for name in ("AUTH", "BASE", "REALTIME")},
-        }
-        log = folder / "dagster.log"
-        wme = Path(sys.executable).with_name("wme")
-        with process([str(wme), "ui", "--port", str(port)], environ, log):
-            found = Ui(folder / "data", port, service, evil)
-            until(lambda: answered(f"{found.url}/server_info"), 120, "Dagster answers", log)
+    folder, port = tmp_path_factory.mktemp("websites"), free_port()
+    environ = bare() | {
+        "WME_DATA": str(folder / "data"),
+        "WME_SANDBOX": "1",
+        "WME_PASSWORD": "Passw0rd-of-the-operator",
+        "WME_UI_HOSTS": "mirror.example.org",
+        "DAGSTER_DISABLE_TELEMETRY": "1",
+    }
+    log = folder / "ui.log"
+    with listening() as evil, log.open("wb") as out:
+        process = subprocess.Popen(
+            [UI, "ui", "--port", str(port)],
+            cwd=ROOT,
+            env=environ,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+            # as a shell does for what a script starts with &
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),  # noqa: PLW1509
+        )
+        found = Ui(folder / "data", port, evil, process, environ, log)
+        try:
+            until(lambda: answered(f"{found.url}/server_info"), 240, "Dagster answers", log)
             yield found
+        finally:
+            for pid in left(process.pid):
+                os.kill(pid, signal.SIGKILL)
+            process.wait()
 
 
 def test_forms_that_no_browser_sends_start_nothing(ui):
@@ -179,81 +217,26 @@ def test_forms_that_no_browser_sends_start_nothing(ui):
     ui.untouched()
 
 
-@pytest.mark.parametrize(
-    ("config", "sentence"),
-    [
+def test_a_run_of_an_allowed_program_sets_no_address_and_reads_no_variable(ui):
+    for config, said in (
         ("{auth_url: 'http://127.0.0.1:9'}", 'unexpected config entry "auth_url"'),
         ("{base_url: x, data: /tmp}", "unexpected config entries \"['base_url', 'data']\""),
         ("{contact: {env: HOME}}", 'unexpected config entry "contact"'),
         ("{password: {env: WME_PASSWORD}}", 'unexpected config entry "password"'),
         ("{lookups_per_day: {env: WME_PASSWORD}}", "is not valid for expected type"),
-    ],
-)
-def test_a_run_of_an_allowed_program_sets_no_address_and_reads_no_variable(ui, config, sentence):
-    launched = ui.ask(ui.mutation(f"{{resources: {{enterprise: {{config: {config}}}}}}}"))["launchRun"]
-    assert launched["__typename"] == "RunConfigValidationInvalid"
-    (error,) = launched["errors"]
-    assert sentence in error["message"]
-    assert "Passw0rd" not in error["message"]
+    ):
+        launched = ui.ask(ui.mutation(f"{{resources: {{enterprise: {{config: {config}}}}}}}"))["launchRun"]
+        assert launched["__typename"] == "RunConfigValidationInvalid"
+        (error,) = launched["errors"]
+        assert said in error["message"]
+        assert "Passw0rd" not in error["message"]
     ui.untouched()
-
-
-ATTACKS = """<!doctype html><title>waiting</title><body><script>
-const ui = UI, mutation = MUTATION, target = ui + "/graphql", query = target + "?query=" + encodeURIComponent(mutation);
-const body = JSON.stringify({query: mutation}), opened = [];
-const ended = (what, ...events) => new Promise(done => events.forEach(e => what.addEventListener(e, () => done(e))));
-const element = (name, values) => {
-  const made = Object.assign(document.createElement(name), values), end = ended(made, "load", "error");
-  document.body.append(made);
-  return end;
-};
-const form = (kind, action, name) => {
-  const end = element("iframe", {name}), made = document.createElement("form");
-  Object.assign(made, {method: "POST", action, enctype: kind, target: name});
-  made.append(Object.assign(document.createElement("input"), {name: "query", value: mutation}));
-  document.body.append(made);
-  const sent = ended(document.querySelector(`iframe[name=${name}]`), "load");
-  made.submit();
-  return sent;
-};
-const socket = () => {
-  const made = new WebSocket(target.replace("http", "ws"), "graphql-ws"), end = ended(made, "open", "error");
-  made.addEventListener("open", () => made.send(JSON.stringify({type: "start", id: "1", payload: {query: mutation}})));
-  return end;
-};
-const sandboxed = () => element("iframe", {sandbox: "allow-scripts", srcdoc:
-  `<script>fetch(${JSON.stringify(target)}, {method: "POST", mode: "no-cors", body: ${JSON.stringify(body)}})<` +
-  `/script>`});
-const tries = {
-  image: element("img", {src: query}),
-  script: element("script", {src: query}),
-  style: element("link", {rel: "stylesheet", href: query}),
-  frame: element("iframe", {src: query}),
-  simple: fetch(query, {mode: "no-cors", headers: {Accept: "text/html"}}),
-  plain: fetch(target, {method: "POST", mode: "no-cors", body}),
-  disguised: fetch(target, {method: "POST", mode: "no-cors", body,
-    headers: {"Content-Type": "text/plain; a=application/json"}}),
-  empty: fetch(query, {method: "POST", mode: "no-cors"}),
-  preflight: fetch(target, {method: "POST", body, headers: {"Content-Type": "application/json"}}),
-  put: fetch(target, {method: "PUT", body, headers: {"Content-Type": "application/json"}}),
-  report: fetch(ui + "/report_asset_materialization/forged", {method: "POST", mode: "no-cors"}),
-  urlencoded: form("application/x-www-form-urlencoded", query, "a"),
-  text: form("text/plain", query, "b"),
-  multipart: form("multipart/form-data", query, "c"),
-  reported: form("text/plain", ui + "/report_asset_materialization/forged", "d"),
-  null: sandboxed(),
-  socket: socket(),
-};
-navigator.sendBeacon(query, body);
-Promise.all(Object.entries(tries).map(async ([name, end]) =>
-  [name, await Promise.resolve(end).then(e => e.type || e, e => e.name)]))
-  .then(found => { window.found = Object.fromEntries(found); document.title = "done"; });
-</script>"""
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="No chromium here; on Debian: apt-get install chromium.")
 def test_pages_of_other_websites_start_nothing_and_the_uis_own_page_works(ui):
-    ui.evil.page = ATTACKS.replace("UI,", f"{json.dumps(ui.url)},", 1).replace(
+    attacks = Path(__file__).with_name("attacks.html").read_text()
+    ui.evil.page = attacks.replace("UI,", f"{json.dumps(ui.url)},", 1).replace(
         "MUTATION,", f"{json.dumps(ui.mutation())},", 1
     )
     names = f"MAP rebound.example 127.0.0.1, MAP mirror.example.org:80 127.0.0.1:{ui.port}"
@@ -342,3 +325,54 @@ def _names_in_markdown_are_text(ui: Ui, page: Any) -> None:
         )
         == []
     )
+
+
+def test_a_ui_in_the_background_of_a_script_serves_alone_and_leaves_nothing(ui):
+    """The last of this module: it ends the UI."""
+    second = subprocess.run(
+        [UI, "ui", "--port", str(free_port())],
+        cwd=ROOT,
+        env=ui.environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (second.returncode, second.stdout) == (1, "")
+    service, refusal = second.stderr.split("\n", 1)
+    assert service.startswith("Service: the built-in sandbox")
+    assert refusal.startswith(f"Another `wme ui` serves {ui.data} already")
+
+    with pytest.raises(urllib.error.HTTPError) as none, urllib.request.urlopen(f"{ui.url}/report", timeout=60):
+        pass
+    assert (none.value.code, none.value.read()[:25]) == (404, b"There is no report yet. M")
+    # behind the guard, as everything else
+    evil = urllib.request.Request(f"{ui.url}/report", headers={"Host": "evil.example"})
+    with pytest.raises(urllib.error.HTTPError, match="403"), urllib.request.urlopen(evil, timeout=60):
+        pass
+
+    assert ui.failure("snapshots").startswith("The run names no snapshot. Nothing was done.")
+    added = ui.ask(
+        f"mutation {{ addDynamicPartition(repositorySelector: {{{SELECTOR}}}, partitionsDefName: "
+        '"snapshots", partitionKey: "enwiki") { __typename } }'
+    )
+    assert added == {"addDynamicPartition": {"__typename": "AddDynamicPartitionSuccess"}}
+    assert "Did you mean enwiki_namespace_0" in ui.failure("snapshots", "enwiki")
+    node = ui.ask(
+        '{ assetNodeOrError(assetKey: {path: ["archive", "snapshots"]}) { ... on AssetNode { partitionKeys } } }'
+    )
+    assert node == {"assetNodeOrError": {"partitionKeys": []}}  # nothing is left to be red
+
+    run = ui.run("stream", "STARTED")
+    assert not [tag["key"] for tag in run["tags"] if "wme" in tag["key"]]
+    sandbox = json.loads((ui.data / "sandbox" / "sandbox.json").read_text())["pid"]
+    ui.process.send_signal(signal.SIGTERM)
+    assert ui.process.wait(timeout=PATIENCE_SECONDS) == 128 + signal.SIGTERM
+    assert left(ui.process.pid) == []
+    until(lambda: None if Path(f"/proc/{sandbox}").exists() else True, PATIENCE_SECONDS, "The sandbox ends")
+    shown = ui.log.read_text()
+    assert shown.endswith(f"{SENTENCE}\n")
+    # the stack of the run's interrupt would be below the last event
+    assert "DagsterExecutionInterruptedError" not in shown
+    assert "KeyboardInterrupt" not in shown
+    assert " DEBUG " not in shown

@@ -29,7 +29,7 @@ from pipelines.process import processes
 from resources import datasets
 from resources.warehouse import Warehouse
 from tests.e2e.test_backfill_in_browser import left
-from tests.e2e.test_materialize_all import LAUNCH
+from tests.e2e.test_backfill_on_dask import LAUNCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -17,7 +17,7 @@ from resources.sandbox import Settings, running
 from resources.sandbox.store.topics import hour_of
 from resources.sandbox.world.world import micros
 from resources.tables import ARTICLE_CHANGES
-from tests.e2e.conftest import PATIENCE_SECONDS, Account
+from tests.e2e.conftest import PATIENCE_SECONDS, WME, Account, bare
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +33,12 @@ def account(tmp_path_factory):
     with running(Settings(state=state, stream_rate=150, **small)) as sandbox:
         sandbox.accounts.create("listener", "Passw0rd-listener", groups=["group_3"])
         yield Account(sandbox, "listener", "Passw0rd-listener")
+
+
+@pytest.fixture
+def wme(runner):
+    """Starts `wme` from a process that has everything imported."""
+    return lambda *words, environ: runner.program(WME, *words, environ=bare() | environ)
 
 
 def truth(sandbox, since, offsets, project, namespace):

@@ -108,35 +108,6 @@ def test_a_password_by_standard_input(auth, account):
     assert "Logged in" in told.out
 
 
-def test_a_revoked_token_is_replaced_where_there_is_a_password(auth, account, service, environ):
-    auth("login")
-    before = stored(environ)["refresh_token"]
-    service.accounts.revoke_all(account.username)
-    fails(auth("refresh", WME_PASSWORD=""), "was refused (expired, revoked or used up)", "Run `wme auth login`")
-    told = auth("refresh")
-    assert "90 of its 90 uses are left" in told.out
-    assert stored(environ)["refresh_token"] != before
-
-
-def test_an_exhausted_token_is_replaced_where_there_is_a_password(auth, account, service):
-    auth("login")
-    assert service.accounts.exhaust(account.username) == 1
-    fails(auth("refresh", WME_PASSWORD=""), "used up", "Run `wme auth login`, or set WME_PASSWORD.")
-    assert "90 of its 90 uses are left" in auth("refresh").out
-    status = json.loads(auth("status", "--json").out)
-    assert status["refresh_token"]["uses_left"] == 90
-
-
-def test_ninety_uses_are_counted(auth, environ, service, account):
-    auth("login")
-    path = Path(environ["WME_DATA"]) / "state" / "tokens.json"
-    path.write_text(json.dumps(stored(environ) | {"refresh_count": 89}))
-    assert "0 of its 90 uses are left" in auth("refresh").out
-    service.requests.clear()
-    fails(auth("refresh", WME_PASSWORD=""), "The refresh token is used up or expired")
-    assert [seen.path for seen in service.requests] == []
-
-
 # --- passwords --------------------------------------------------------------------------------------------------------
 
 

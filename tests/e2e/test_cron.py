@@ -6,27 +6,26 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from resources.warehouse import Warehouse
 from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, bare
 
 
-@pytest.fixture
-def lines(tmp_path):
-    """The recipe's commands, each as cron would give it to a shell; only the two paths are those of this test."""
+def test_the_lines_for_cron_keep_a_mirror_whole_and_silent(account, service, call, hours, tmp_path):
+    """The first line as cron gives it to a shell, and those after it in this process: they begin alike."""
     text = (ROOT / "docs" / "run.md").read_text()
     [recipe] = re.findall(r"^```cron\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     project, backups = tmp_path / "srv", tmp_path / "backups"
     project.mkdir()
     (project / ".venv").symlink_to(ROOT / ".venv")
+    beginning = f"cd {project} && .venv/bin/wme "
     commands = [re.fullmatch(r"(?:[\d*]+ +){5}(.+)", line)[1] for line in recipe.splitlines()]
-    return [line.replace("/srv/mirror", str(project)).replace("/mnt/backup/mirror", str(backups)) for line in commands]
-
-
-def test_the_lines_for_cron_keep_a_mirror_whole_and_silent(lines, account, service, call, hours, tmp_path):
+    lines = [line.replace("/srv/mirror", str(project)).replace("/mnt/backup/mirror", str(backups)) for line in commands]
+    assert all(line.startswith(beginning) for line in lines)
     environ = account.environ(tmp_path / "data")
     warehouse = Warehouse(Path(environ["WME_DATA"]))
+
+    def run(line):
+        assert call(*line.removeprefix(beginning).split(), environ=environ, history=True) == (0, "", "")
 
     def snapshots():
         (loaded,) = warehouse.sql(
@@ -38,33 +37,32 @@ def test_the_lines_for_cron_keep_a_mirror_whole_and_silent(lines, account, servi
     try:
         # a snapshot from before the newest hours: a run fetches all hours since
         service.clock.set(hours[0])
-        for project in ("enwiki", "frwiki"):
-            service.exports.export(f"{project}_namespace_0")
+        for name in ("enwiki_namespace_0", "frwiki_namespace_0"):
+            service.exports.export(name)
         service.clock.release()
-        for line in lines:
-            done = subprocess.run(
-                ["/bin/sh", "-c", line],
-                env=bare() | environ,
-                capture_output=True,
-                text=True,
-                timeout=PATIENCE_SECONDS,
-                check=False,
-            )
-            assert (done.returncode, done.stdout, done.stderr) == (0, "", ""), line
-
+        done = subprocess.run(
+            ["/bin/sh", "-c", lines[0]],
+            env=bare() | environ,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+        for line in lines[1:]:
+            run(line)
         first, states = snapshots(), warehouse.project_states()
         assert len(first) == 2
         assert all(state.exact_from_at < state.exact_until_at for state in states), states
         service.exports.export("enwiki_namespace_0")
         # the first line again, and the backup: nothing else depends on what was there before
-        for words in (
-            line.partition("/wme ")[2].split() for line in lines if "--snapshots" in line or "backup" in line
-        ):
-            assert call(*words, environ=environ, history=True) == (0, "", "")
+        for line in lines:
+            if "--snapshots" in line or "backup" in line:
+                run(line)
         assert len(snapshots() - first) == 1, "the newer snapshot was fetched and loaded"
         later = {state.project_id: state.base_boundary_at for state in warehouse.project_states()}
         assert [later[state.project_id] > state.base_boundary_at for state in states] == [True, False]
     finally:
         service.clock.release()
         service.exports.clear()
-    assert len(list((tmp_path / "backups").glob("*/MD5SUMS"))) == 2
+    assert len(list(backups.glob("*/MD5SUMS"))) == 2

@@ -23,7 +23,7 @@ COMMANDS = [("run", "--hours", "1"), ("publish",), ("auth", "login")]
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
 def test_a_full_disk_is_said_before_anything_is_made(account: Any, call: Any, mounted: Any, words: Any) -> None:
     disk = mounted("size=4m")
-    told = call(*words, environ=account.environ(disk / "data"))
+    told = call(*words, environ=account.environ(disk / "data"), history=True)
     assert told.code == 1
     assert "is full: 4.2 MB are free, and any run needs 8. Nothing was changed. Make room, or set WME_DATA" in told.err
     assert told.err.splitlines()[-1].startswith(f"The disk of the folder {disk}/data")
@@ -33,7 +33,7 @@ def test_a_full_disk_is_said_before_anything_is_made(account: Any, call: Any, mo
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
 def test_a_disk_mounted_for_reading_is_called_so(account: Any, call: Any, mounted: Any, words: Any) -> None:
     disk = mounted("ro")
-    told = call(*words, environ=account.environ(disk / "data"))
+    told = call(*words, environ=account.environ(disk / "data"), history=True)
     assert told.code == 1
     assert told.err.splitlines()[-1] == (
         f"The folder {disk}/data{'/dagster' if words[0] == 'publish' else ''} cannot be written (Read-only file "

@@ -1,8 +1,7 @@
-"""The way to the service is lost in the middle of a run: said once, tried once, and what was fetched is published."""
+"""The service is out of reach: a run that waits for it ends as any other (without waiting: tests/integration)."""
 
 from __future__ import annotations
 
-import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -75,35 +74,6 @@ def loaded(data: Path) -> list[Any]:
 
 def naive(hours: list[Any]) -> list[Any]:
     return [hour.replace(tzinfo=None) for hour in hours]
-
-
-def test_a_lost_host_is_said_once_and_what_was_fetched_is_published(
-    account: Any, relay: Relay, runner: Any, hours: list[Any], tmp_path: Path
-) -> None:
-    data = tmp_path / "data"
-    before: list[int] = []
-    first = threading.Lock()
-
-    def is_last(path: str) -> bool:
-        # the files of the second hour: the first is complete by then, and all three are listed
-        if f"/{hours[1]:%Y-%m-%d}/{hours[1]:%H}/" not in path or not path.endswith("/download"):
-            return False
-        with first:
-            # both files are asked for at the same time: connections are counted from the first request on
-            if not before:
-                before.append(command.connects())
-        return True
-
-    relay.is_last = is_last
-    command = Command(runner, relay, account, data, "run", "--no-reference", *span(hours))
-    err = command.finish()
-    assert command.process.returncode == 1
-    assert err.count("the connection was refused (127.0.0.1)") == err.count("Could not ") == 1, err
-    assert f"- {hours[1]:%Y-%m-%d %H:00} to {hours[2]:%Y-%m-%d %H:00}: Could not " in err
-    assert "Retrying" not in err
-    # the two files of the second hour are asked for at the same time, and the third hour is not tried
-    assert ATTEMPTS <= command.connects() <= 2 * ATTEMPTS
-    assert loaded(data) == naive(hours[:1])
 
 
 def test_waiting_for_a_host_takes_the_run_to_its_end(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from resources.sandbox import Settings, running
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
+from tests.e2e.test_backfill_in_browser import CHROMIUM, FLAGS
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="No chromium here; on Debian: apt-get install chromium.")
 

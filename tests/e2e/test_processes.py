@@ -1,17 +1,16 @@
 """Several processes over one data folder.
 
-They share tokens, wait for each other where they must, and readers never do.
+They wait for each other where they must, and readers never do.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import dagster as dg
 import duckdb
 
 from resources.warehouse import Warehouse
@@ -19,35 +18,7 @@ from tests.builds import NO_BAR
 from tests.e2e.conftest import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-ROOT = Path(__file__).resolve().parents[2]
-
-#: Forks ten processes that all list an hour at the same moment; told are their results, one line each.
-TEN_CLIENTS = """
-import json, os, sys, time
-from datetime import datetime
-from pathlib import Path
-from resources.enterprise import EnterpriseClient, Service, errors
-
-url, username, password, state, hour = sys.argv[1:]
-service = Service(url, url, url, username, password or None)
-start_reading, start_writing = os.pipe()
-for number in range(10):
-    if os.fork() == 0:
-        os.close(start_writing)
-        os.read(start_reading, 1)  # until all are there: the end of the pipe
-        try:
-            with EnterpriseClient(service, Path(state)) as client:
-                told = str(len(client.hours.listing(datetime.fromisoformat(hour)).records))
-        except errors.EnterpriseError as error:
-            told = type(error).__name__
-        os.write(1, f"{told}\\n".encode())
-        os._exit(0)
-os.close(start_writing)
-for number in range(10):
-    os.wait()
-"""
+    from pathlib import Path
 
 #: Opens the published file again and again, read-only, and tells what it sees whenever that is new.
 READER = """
@@ -88,46 +59,6 @@ print(json.dumps(looks), flush=True)
 
 def requests_of(account: Any, ending: str, status: int | None = None) -> int:
     return sum(seen.path.endswith(ending) and status in (None, seen.status) for seen in list(account.sandbox.requests))
-
-
-def ten_clients(account: Any, state: Path, hour: datetime, password: str) -> list[str]:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            TEN_CLIENTS,
-            account.sandbox.url,
-            account.username,
-            password,
-            str(state),
-            hour.isoformat(),
-        ],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-        check=True,
-    )
-    return done.stdout.split()
-
-
-def test_ten_processes_log_in_once_and_answer_one_revocation_once(account: Any, hours: Any, tmp_path: Path) -> None:
-    def ask(password: str = account.password) -> tuple[list[str], int, int]:
-        account.sandbox.requests.clear()
-        told = ten_clients(account, tmp_path, hours[0], password)
-        return told, requests_of(account, "/v1/login"), requests_of(account, "/v1/token-refresh")
-
-    # the hour's files, of which a quiet hour has fewer
-    listed = [str(len(account.sandbox.world.batches(hours[0])))] * 10
-    assert ask() == (listed, 1, 0)
-    account.sandbox.accounts.revoke_access(account.username)
-    assert ask() == (listed, 0, 1)
-    account.sandbox.accounts.revoke_all(account.username)
-    assert ask() == (listed, 1, 1)
-    account.sandbox.accounts.revoke_all(account.username)
-    told, logins, _ = ask("")
-    assert (told, logins) == (["TokenSpent"] * 10, 0)
 
 
 def test_two_runs_at_once_end_alike_and_fetch_everything_once(
@@ -187,3 +118,26 @@ def test_a_reader_sees_whole_hours_only_while_hours_come_in(
         assert len(counts) % 2 == 0
         assert {(hour, project) for hour, project, _ in loads} == set(counts)
         assert 0 < articles <= bodies
+
+
+def test_a_killed_run_is_ended_in_the_history_and_blocks_nobody(
+    account: Any, runner: Any, hours: Any, tmp_path: Path
+) -> None:
+    for phase in ("load", "apply"):
+        run = runner.start(account.environ(tmp_path), hours[1:])
+        assert run.wait_for(f"> {phase}")
+        run.kill()
+    assert runner.start(account.environ(tmp_path), hours[1:]).finish() == []
+    with duckdb.connect(str(tmp_path / "warehouse.duckdb"), read_only=True) as connection:
+        assert connection.execute("SELECT count(*), count(DISTINCT batch_hour) FROM loads").fetchall() == [(4, 2)]
+    home = tmp_path / "dagster"
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        found = [(run.job_name, run.status.value) for run in instance.get_runs()]
+    assert found == [
+        ("publish", "SUCCESS"),
+        ("hours", "SUCCESS"),
+        ("publish", "FAILURE"),
+        ("hours", "SUCCESS"),
+        ("hours", "FAILURE"),
+    ]
+    assert list((home / "processes").iterdir()) == []

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import runpy
-import shutil
 from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
+from tests.e2e.test_backfill_in_browser import CHROMIUM, FLAGS
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="No chromium here; on Debian: apt-get install chromium.")
 
@@ -27,8 +25,9 @@ def path(filled, call, tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(("width", "height"), [(375, 800), (1440, 900)], ids=["phone", "desktop"])
+@pytest.mark.parametrize(
+    ("width", "height", "scheme"), [(375, 800, "dark"), (1440, 900, "light")], ids=["phone", "desktop"]
+)
 def test_it_is_readable_and_has_no_barriers(path, width, height, scheme):
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)

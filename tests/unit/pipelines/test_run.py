@@ -22,6 +22,7 @@ from resources.lake import Layout
 from resources.settings import Settings
 from resources.tables import REFERENCE_TABLES, HourState
 from resources.warehouse import HourStatus, Warehouse
+from tests.e2e.forkserver import without_history
 from tests.unit.enterprise.conftest import HOUR, QUICK, Clock
 from tests.unit.enterprise.loopback import FakeService, json_reply
 from tests.unit.warehouse.conftest import Clock as Late
@@ -196,7 +197,8 @@ def test_a_snapshot_whose_record_is_odd_is_asked_for_by_itself_and_the_others_as
 
 
 @pytest.fixture
-def settings(bench):
+def settings(bench, monkeypatch):
+    monkeypatch.setattr(runs.instances, "opened", without_history)
     return Settings(data=bench.data, projects=("enwiki",), sandbox=False, first_hour=HOUR)
 
 

@@ -29,7 +29,6 @@ from pipelines.process import processes
 from resources import datasets
 from resources.warehouse import Warehouse
 from tests.e2e.test_backfill_in_browser import left
-from tests.e2e.test_backfill_on_dask import LAUNCH
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,6 +47,12 @@ load_from:
       module_name: tests.e2e.quick_location
       working_directory: {root}
       location_name: enterprise-content-mirror
+"""
+
+
+LAUNCH = """
+mutation ($p: LaunchBackfillParams!) { launchPartitionBackfill(backfillParams: $p) { __typename
+  ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }
 """
 
 

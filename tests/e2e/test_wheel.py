@@ -96,8 +96,8 @@ def test_the_main_job_runs_from_a_wheel_in_any_folder(place):
 def test_dagster_finds_the_code_location_of_a_wheel(place):
     """The files that `wme ui` and services start from are in the package."""
     program = (
-        "from pathlib import Path; from pipelines.process import instance; from resources.settings import PROJECT; "
-        "print(instance.prepare(Path('mirror/dagster')), PROJECT)"
+        "from pathlib import Path; from pipelines.process import processes; from resources.settings import PROJECT; "
+        "print(processes.prepare(Path('mirror/dagster')), PROJECT)"
     )
     told = call(place, "python", "-c", program)
     assert told.stdout.split() == [str(place / "mirror" / "dagster"), str(place)], told.stderr

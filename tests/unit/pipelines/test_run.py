@@ -198,7 +198,7 @@ def test_a_snapshot_whose_record_is_odd_is_asked_for_by_itself_and_the_others_as
 
 @pytest.fixture
 def settings(bench, monkeypatch):
-    monkeypatch.setattr(runs.instances, "opened", without_history)
+    monkeypatch.setattr(runs.processes, "opened", without_history)
     return Settings(data=bench.data, projects=("enwiki",), sandbox=False, first_hour=HOUR)
 
 

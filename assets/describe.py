@@ -251,6 +251,7 @@ def failed_hours(failed: Mapping[datetime, Exception], total: int, what: str = "
     for hour, error in sorted(failed.items()):
         alike.setdefault(sentence(error), []).append(hour)
     listed = "\n".join(f"- {_span(hours)}: {text}" for text, hours in alike.items())
+    bullets = "\n".join(f"- {_span(hours)}: {markdown_text(text)}" for text, hours in alike.items())
     good = total - len(failed)
     rest = {0: " What was loaded before stays.", 1: " The other one is loaded and stays."}.get(
         good, f" The other {good} are loaded and stay."
@@ -258,13 +259,9 @@ def failed_hours(failed: Mapping[datetime, Exception], total: int, what: str = "
     return dg.Failure(
         description=f"{what}{len(failed)} of {counted(total, 'hour')} failed.{rest}\n{listed}",
         metadata=_unavailable(failed.values())
-        | {"failed_hours": dg.MetadataValue.md(_bullets(alike)), "failed_count": len(failed)},
+        | {"failed_hours": dg.MetadataValue.md(bullets), "failed_count": len(failed)},
         allow_retries=any(retryable(error) for error in failed.values()),
     )
-
-
-def _bullets(alike: Mapping[str, Sequence[datetime]]) -> str:
-    return "\n".join(f"- {_span(hours)}: {markdown_text(text)}" for text, hours in alike.items())
 
 
 def _span(hours: Sequence[datetime]) -> str:

@@ -126,7 +126,9 @@ def build_defs(
     hours = hourly_partitions(settings, *asked)
     mirrored = tuple(one for one in datasets.datasets() if settings.scope_of(one))
     offered = datasets.datasets() if all_datasets else mirrored
-    resources = _defined(build_resources(settings) | overrides, settings)
+    texts = {"enterprise": connection.description(settings)}
+    objects = build_resources(settings) | overrides
+    resources: dict[str, Any] = {name: one.definition(texts.get(name)) for name, one in objects.items()}
     if not prefix:
         # of no asset's, and without a choice: Dagster's own reads and writes wherever a run says
         resources["io_manager"] = dg.IOManagerDefinition(lambda _: dg.InMemoryIOManager(), config_schema={})  # type: ignore[no-untyped-call]
@@ -153,11 +155,6 @@ def build_defs(
         executor=None if prefix else executor,
         loggers=loggers,
     )
-
-
-def _defined(resources: dict[str, Any], settings: settings_module.Settings) -> dict[str, dg.ResourceDefinition]:
-    texts = {"enterprise": connection.description(settings)}
-    return {name: one.definition(texts.get(name)) for name, one in resources.items()}
 
 
 @dg.definitions

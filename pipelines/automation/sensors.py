@@ -280,7 +280,11 @@ def end_killed_runs(context: dg.SensorEvaluationContext, prefix: Prefix) -> dg.S
         for run in processes.wanted_again(context.instance)
         if repository is not None and repository.has_job(run.job_name)
     ]
-    again = [request for request in again if not _was_asked_for(context.instance, request)]
+    again = [
+        request
+        for request in again
+        if not context.instance.get_runs(dg.RunsFilter(tags={RunTag.RUN_KEY: str(request.run_key)}), limit=1)
+    ]
     if again:
         return dg.SensorResult(run_requests=again)
     if ended:
@@ -297,10 +301,6 @@ def _again(run: dg.DagsterRun, job: dg.JobDefinition) -> dg.RunRequest:
         # runs of commands have an empty selection, which is all of their job
         asset_selection=sorted(run.asset_selection or job.asset_layer.executable_asset_keys),
     )
-
-
-def _was_asked_for(instance: dg.DagsterInstance, request: dg.RunRequest) -> bool:
-    return bool(instance.get_runs(dg.RunsFilter(tags={RunTag.RUN_KEY: str(request.run_key)}), limit=1))
 
 
 def report_failures(settings: Settings, prefix: Prefix = ALONE) -> dg.SensorDefinition:

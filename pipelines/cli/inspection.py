@@ -243,7 +243,10 @@ def rejects(
             terminal.OUT.print(f"{place}: {value_text(line['reason'])}", markup=False, style="bold", soft_wrap=True)
             terminal.say(value_text(line["raw"]))
             if line["raw_path"] is not None:
-                terminal.say(_rest(line))
+                terminal.say(
+                    f"… {line['bytes']:,} bytes in all; the whole line is in lake/{line['raw_path']}, gzip from byte "
+                    f"{line['raw_offset']:,} on (`wme rejects --raw --json` gives it)."
+                )
     else:
         terminal.show(reasons.columns, reasons.rows, spare=("begins", "first_hour"))
         terminal.OUT.print()
@@ -252,13 +255,6 @@ def rejects(
     terminal.say(
         f"{counted(count, 'rejected line')}{f', {shown:,} shown' if count > shown else ''}; the bytes are in the table "
         "`rejects`."
-    )
-
-
-def _rest(line: dict[str, Any]) -> str:
-    return (
-        f"… {line['bytes']:,} bytes in all; the whole line is in lake/{line['raw_path']}, gzip from byte "
-        f"{line['raw_offset']:,} on (`wme rejects --raw --json` gives it)."
     )
 
 

@@ -53,7 +53,8 @@ def survey(settings: Settings, project: str) -> Remains:
     """
     layout, warehouse = Layout(settings.data), _warehouse(settings)
     built = warehouse.build_path.exists()
-    its = _pattern(project)
+    # its identifiers, with what follows them; hidden ones are unfinished
+    its = re.compile(rf"\.?{re.escape(project)}_namespace_\d+([._].*)?")
     lake = tuple(path for path in _files(layout.lake) if _is_of(path, layout.lake, its))
     lists = [
         path
@@ -126,11 +127,6 @@ def drop_project(settings: Settings, project: str) -> Remains:
 
 def _warehouse(settings: Settings) -> Warehouse:
     return Warehouse(settings.data, storage_version=settings.storage_version)
-
-
-def _pattern(project: str) -> re.Pattern[str]:
-    """Names of files and folders of a project: its identifiers, with what follows them; hidden ones are unfinished."""
-    return re.compile(rf"\.?{re.escape(project)}_namespace_\d+([._].*)?")
 
 
 def _files(root: Path) -> Iterator[Path]:

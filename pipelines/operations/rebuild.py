@@ -237,10 +237,10 @@ class Retry:
             f"{counted(self.line_count, 'rejected line')} of {counted(len(self.archives), 'archive')} "
             f"{'was' if self.line_count == 1 else 'were'} read by another converter, or with other settings."
         )
-        for kind, ends in ((datetime, " (UTC)"), (str, "")):
-            names = sorted({_part_text(part) for _, part in self.parts if isinstance(part, kind)})
+        hours = sorted({hour_text(part) for _, part in self.parts if isinstance(part, datetime)})
+        others = sorted({part for _, part in self.parts if isinstance(part, str)})
+        for what, names, ends in (("hour", hours, " (UTC)"), ("snapshot", others, "")):
             if names:
-                what = "hour" if kind is datetime else "snapshot"
                 found.append(f"To be converted again, by {what}: {listed(names, _SHOWN)}{ends}.")
         return found
 
@@ -251,10 +251,6 @@ class Retry:
             "unmodified, and what is loaded stays. Restore the file from a backup, then try again."
         )
         return [sentence] if self.unavailable else []
-
-
-def _part_text(part: datetime | str) -> str:
-    return hour_text(part) if isinstance(part, datetime) else part
 
 
 def plan_retry(settings: Settings, selection: Selection) -> Retry:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
@@ -58,7 +58,8 @@ def text(status: Status, now: datetime) -> bytes:
     for named, figures in ((FIGURES, status.figures), (STREAM, status.stream or {})):
         for name, (metric, meaning) in named.items():
             if (value := figures.get(name)) is not None:
-                gauge(metric, meaning).set(_number(value))
+                is_moment = isinstance(value, str)
+                gauge(metric, meaning).set(datetime.fromisoformat(value).timestamp() if is_moment else float(value))
     if status.places:
         newest = gauge("newest_hour_timestamp_seconds", "Start of the newest hour that expects no more data.", _PLACE)
         gaps = gauge(
@@ -90,7 +91,3 @@ def _by_state(status: Status) -> Iterator[tuple[str, str, int]]:
         counts = [place.counts() for place in status.places if place.dataset == dataset]
         for state in HourState:
             yield dataset, state.value, sum(one[state.value] for one in counts)
-
-
-def _number(value: Any) -> float:
-    return datetime.fromisoformat(value).timestamp() if isinstance(value, str) else float(value)

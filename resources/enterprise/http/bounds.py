@@ -181,17 +181,13 @@ def network_of(address: str) -> str:
     """The kind of network of an IP address: `public`, `loopback`, `link-local`, or `private` for all others."""
     found = ip_address(address)
     if isinstance(found, IPv6Address):
-        found = found.ipv4_mapped or found.sixtofour or (_embedded(found) if found in _NAT64 else found)
+        found = found.ipv4_mapped or found.sixtofour or (IPv4Address(found.packed[-4:]) if found in _NAT64 else found)
     if found.is_loopback:
         return "loopback"
     if found.is_link_local:
         return "link-local"
     is_inner = found.is_multicast or (isinstance(found, IPv6Address) and found.is_site_local)
     return PUBLIC if found.is_global and not is_inner else "private"
-
-
-def _embedded(address: IPv6Address) -> IPv4Address:
-    return IPv4Address(address.packed[-4:])
 
 
 def addresses_of(url: str) -> frozenset[str]:

@@ -336,17 +336,13 @@ def look(folder: Path, records: Iterable[Snapshot | Chunk]) -> Disk:
             landed[name] = (folder / name).stat().st_size
         elif there := Part.left_bytes(folder / name, record.version):
             left[name] = there
-    return Disk(shutil.disk_usage(_existing(folder)).free, landed, left)
+    existing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
+    return Disk(shutil.disk_usage(existing).free, landed, left)
 
 
 def _path(dataset: Dataset, identifier: str, chunk: str | int | None = None) -> str:
     snapshot = endpoints.record(endpoints.records(dataset), identifier)
     return snapshot if chunk is None else endpoints.record(endpoints.chunks(snapshot), chunk)
-
-
-def _existing(folder: Path) -> Path:
-    folder = folder.absolute()
-    return next(place for place in (folder, *folder.parents) if place.exists())
 
 
 def _version_of(record: PlannedFile | Snapshot | Chunk, version: str) -> str:

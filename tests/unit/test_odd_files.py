@@ -25,8 +25,7 @@ from resources.datasets import ARTICLE_CHANGES
 from resources.engine import LineReporter, Outcome
 from resources.enterprise import read_listing, read_set
 from resources.enterprise.account.token_store import TokenStore
-from resources.enterprise.download.archived import Sidecar, is_intact, is_landed
-from resources.enterprise.download.partial_file import Part
+from resources.enterprise.download.archived import Part, Sidecar, is_intact, is_landed
 from resources.enterprise.errors import IntegrityError, StateError
 from resources.files import UnusableFileError
 from resources.lake import CompactionJob, LakeError, Layout, compact

@@ -18,9 +18,8 @@ from typing import NoReturn
 from resources import files
 from resources.datasets.paths import short
 from resources.enterprise import errors
-from resources.enterprise.download.archived import Sidecar, is_landed
+from resources.enterprise.download.archived import Part, Sidecar, is_landed
 from resources.enterprise.download.object_reader import ChangedError, OversizeError, Progress, Ranges, Source
-from resources.enterprise.download.partial_file import Part
 from resources.enterprise.download.transfer import SequentialTransfer, Transfer
 from resources.enterprise.http.transport import Transport
 

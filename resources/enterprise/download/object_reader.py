@@ -20,7 +20,7 @@ import requests
 import urllib3
 
 from resources.enterprise import errors
-from resources.enterprise.download.partial_file import ObjectState, Segment
+from resources.enterprise.download.archived import ObjectState, Segment
 from resources.enterprise.http.answers import BrokenAnswer, NoConnection, etag_in, number_in
 from resources.enterprise.http.bounds import CancellableDeadline, TooSlowError
 from resources.enterprise.http.transport import Transport

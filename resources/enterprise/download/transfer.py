@@ -16,6 +16,7 @@ from typing import ClassVar
 
 from resources import files
 from resources.enterprise import errors
+from resources.enterprise.download.archived import ObjectState, Part, Segment, divide
 from resources.enterprise.download.object_reader import (
     ChangedError,
     ObjectReader,
@@ -26,7 +27,6 @@ from resources.enterprise.download.object_reader import (
     Source,
     content_range,
 )
-from resources.enterprise.download.partial_file import ObjectState, Part, Segment, divide
 from resources.enterprise.http.answers import etag_in, number_in
 from resources.enterprise.http.transport import Transport
 

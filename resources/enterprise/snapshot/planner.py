@@ -26,10 +26,9 @@ from resources.datasets import SNAPSHOT_ARTICLES, Dataset
 from resources.datasets.paths import short
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.data_api import DataApi
-from resources.enterprise.download.archived import is_landed
+from resources.enterprise.download.archived import Part, is_landed
 from resources.enterprise.download.downloader import Download, Downloader, ReplacedError
 from resources.enterprise.download.object_reader import Progress, Source
-from resources.enterprise.download.partial_file import Part
 from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import Listing, list_of
 from resources.enterprise.models import Chunk, Snapshot

@@ -558,7 +558,7 @@ def test_threads_that_want_the_same_file_fetch_it_once(split, fake, published, t
 
 
 def test_a_file_that_another_process_holds_is_not_waited_for_without_end(make_client, fake, published, target, hour):
-    from resources.enterprise.download.partial_file import Part
+    from resources.enterprise.download.archived import Part
 
     client = make_client(ranges=Ranges(wait_seconds=0.05))
     with Part.held(target, wait_seconds=120), pytest.raises(errors.StateBusy, match="Another process") as caught:

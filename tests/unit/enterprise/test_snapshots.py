@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from resources.enterprise import Disk, FetchOptions, Sidecar, models, plan_snapshot, superseded
-from resources.enterprise.download.partial_file import Part
+from resources.enterprise.download.archived import Part
 from resources.enterprise.snapshot.planner import look
 
 NAME = "enwiki_namespace_0"

@@ -107,7 +107,7 @@ def clean(
     if not warehouse.build_path.exists() or not warehouse.is_complete():
         return Cleaning((), ())
     with warehouse.ledger() as ledger, removing(layout.root) as may_remove:
-        since: dict[str, datetime] = files.read_cache(journal, _SEEN) or {}
+        since = _read(journal)
         found = []
         for path, why in _replaced(layout, ledger, now, compacts=_compacts(warehouse)):
             with contextlib.suppress(FileNotFoundError):  # its note went with it
@@ -134,6 +134,10 @@ def clean(
 
 def _journal(layout: Layout) -> Path:
     return layout.root / "state" / "replaced.json"
+
+
+def _read(journal: Path) -> dict[str, datetime]:
+    return files.read_cache(journal, _SEEN) or {}
 
 
 def _compacts(warehouse: Warehouse) -> bool:

@@ -76,7 +76,7 @@ def load(made, *editions, keep_replaced=2, hours=(1,)):
 def published(warehouse):
     """What analysts see, and what `articles` is made of."""
     warehouse.publish()
-    with warehouse.connect_published() as connection:
+    with warehouse._connector.published() as connection:
         return {what: answer(connection, f"SELECT * FROM {what} ORDER BY ALL") for what in (*VIEWS, *OTHERS)}
 
 

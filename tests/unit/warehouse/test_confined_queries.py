@@ -101,8 +101,9 @@ def mirror(data, lake, warehouse):
     warehouse.load_hour(
         lake.hour(0), [lake.file(0, [lake.change(n, f"Page {n}", n, html=f"<p>{n}") for n in (1, 2, 3)])]
     )
-    warehouse.apply_changes()
     warehouse.publish()
+    # an instance of its own for each query, as users have
+    del warehouse._asking
     return warehouse
 
 

@@ -99,7 +99,6 @@ def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_k
     assert warehouse.record_statuses([missing], EVENTS) == 1
     exact = warehouse.project_states(published=False)
     assert warehouse.fill_coverage(["enwiki", "frwiki"], [0], lake.hour(4), dataset=EVENTS) == 3
-    warehouse.apply_changes()
     warehouse.publish()
     assert warehouse.project_states() == exact
     assert warehouse.sql("SELECT project_id, thing_id, label FROM events ORDER BY ALL").rows == [
@@ -221,7 +220,6 @@ def test_an_entity_and_a_page_of_one_hour_and_place_hide_nothing_of_each_other(l
     both = [([entities], told), ([pages], datasets.ARTICLE_CHANGES)]
     for files, dataset in both if entities_first else reversed(both):
         warehouse.load_hour(hour, files, dataset=dataset)
-    warehouse.apply_changes()
     warehouse.publish()
     assert warehouse.sql("SELECT count(*) FROM entity_bodies").rows == [(1,)]
     assert warehouse.sql("SELECT count(*) FROM article_bodies").rows == [(2,)]

@@ -65,13 +65,13 @@ def rows(connection, query):
 
 def live(mirror):
     """All that analysts find of changes and pages with the stream."""
-    with mirror.warehouse.connect_published() as connection:
+    with mirror.warehouse._connector.published() as connection:
         return rows(connection, "FROM changes_live"), rows(connection, "FROM articles_live")
 
 
 def settled(mirror):
     """All that they find without it."""
-    with mirror.warehouse.connect_published() as connection:
+    with mirror.warehouse._connector.published() as connection:
         return rows(connection, "FROM article_changes"), rows(connection, "FROM articles")
 
 

@@ -39,7 +39,6 @@ def fill(lake, warehouse):
     warehouse.load_list(
         lake.dataset("projects"), lake.reference("projects", [{"project_id": "enwiki", "name": "Wikipedia"}])
     )
-    warehouse.apply_changes()
     warehouse.publish({"service": "sandbox"})
     return warehouse
 
@@ -358,7 +357,6 @@ def test_moved_data_folder_is_mended_without_a_run(lake, warehouse, tmp_path):
     """Neither the build file nor the state is needed: a copy of what analysts open and of the lake is enough."""
     fill(lake, warehouse)
     warehouse.load_snapshot(lake.snapshot([[lake.change(5, "E", 10, html="e")]], "frwiki"))
-    warehouse.apply_changes()
     warehouse.publish({"service": "sandbox"})
     assert warehouse.relocate() is None
     moved = tmp_path / "else where"

@@ -21,7 +21,6 @@ def ask(lake, warehouse):
             warehouse.load_hour(lake.hour(number), [lake.file(number, rows)])
         for rows in snapshots:
             warehouse.load_snapshot(lake.snapshot([rows]))
-        warehouse.apply_changes()
         warehouse.publish()
         return warehouse.sql(query, parameters).rows
 

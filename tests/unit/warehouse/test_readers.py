@@ -36,7 +36,6 @@ while True:
 def reader(warehouse, lake):
     """The reader's lines, as they come."""
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(n, f"T{n}", n) for n in range(ROWS)])])
-    warehouse.apply_changes()
     warehouse.publish()
     process = subprocess.Popen(
         [sys.executable, "-c", NO_BAR + READER, str(warehouse.published_path)],
@@ -60,7 +59,6 @@ def test_reader_sees_each_publication_whole(lake, warehouse, reader):
     for hour in (1, 2):
         rows = [lake.change(1000 * hour + n, f"T{hour}-{n}", 60 * hour + n) for n in range(ROWS)]
         warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])
-        warehouse.apply_changes()
         warehouse.publish()
         whole = [str(number) for number in (ROWS, hour + 1, hour + 1, ROWS * (hour + 1), ROWS * (hour + 1))]
         assert reader.get(timeout=120) == whole

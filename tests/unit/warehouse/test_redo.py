@@ -125,8 +125,7 @@ def test_bodies_of_an_hour_that_had_repeated_rows_are_all_there_when_it_is_done_
     assert warehouse.sql(bodies).rows == [(0, "<p>0"), (1, "<p>1"), (2, "<p>2")]
 
 
-@pytest.mark.parametrize("order", [("first", "hours", "second"), ("hours", "second", "first")], ids=" ".join)
-def test_a_snapshot_replaced_while_hours_are_pending(make, order):
+def test_a_snapshot_replaced_while_hours_are_pending(make):
     """With repeated rows and rejects in all of them; whatever is done again on top changes nothing."""
 
     def load(made, name):
@@ -145,16 +144,19 @@ def test_a_snapshot_replaced_while_hours_are_pending(make, order):
         with looking(made.warehouse) as connection:
             return content(connection)
 
-    plain, here = make(), make()
+    plain = make()
     for name in ("first", "second", "hours"):
         load(plain, name)
         plain.warehouse.apply_changes()
-    for _ in range(2):
-        for name in order:
-            load(here, name)
-        assert applied(here) == applied(plain)
-    here.warehouse.rebuild_articles()
-    assert applied(here) == applied(plain)
+    wanted = applied(plain)
+    for order in (("first", "hours", "second"), ("hours", "second", "first")):
+        here = make()
+        for _ in range(2):
+            for name in order:
+                load(here, name)
+            assert applied(here) == wanted, order
+        here.warehouse.rebuild_articles()
+        assert applied(here) == wanted, order
 
 
 def test_an_update_exactly_at_the_boundary_of_a_snapshot_counts(lake, warehouse, state):
@@ -162,7 +164,6 @@ def test_an_update_exactly_at_the_boundary_of_a_snapshot_counts(lake, warehouse,
     warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 100), lake.change(2, "B", 10)]]))
     rows = [lake.change(3, "At", 90), lake.change(2, "Moved", 90), lake.change(4, "Before", 89)]
     warehouse.load_hour(lake.hour(1), [lake.file(1, rows)])
-    warehouse.apply_changes()
     warehouse.publish()
     for pages in ("articles", "articles_at('2026-11-02', inexact := true)"):
         found = warehouse.sql(f"SELECT article_id, name FROM {pages} ORDER BY ALL").rows
@@ -183,7 +184,6 @@ def test_of_copies_of_one_event_the_newest_is_kept(lake, warehouse, newest):
     copies.insert(newest, event)
     warehouse.load_hour(lake.hour(0), [lake.file(0, copies)])
     warehouse.load_hour(lake.hour(1), [lake.file(1, [older, older])])
-    warehouse.apply_changes()
     warehouse.publish()
     query = "SELECT version_id, change_type, event_at FROM {} ORDER BY ALL"
     kept = (5, "update", event["event_at"])

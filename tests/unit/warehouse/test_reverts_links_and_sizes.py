@@ -75,14 +75,12 @@ def test_the_size_of_a_project_is_that_of_its_pages_at_the_end_of_each_hour(lake
         files = [lake.file(hour, some, namespace=namespace) for namespace, some in made.items()]
         warehouse.load_hour(lake.hour(hour), files)
     if seed % 2:  # a newer snapshot, which is not underneath
-        warehouse.apply_changes()
         warehouse.publish()
         columns = "article_id, name, change_type, event_at, version_id, event_id, size_bytes, character_count"
         found = warehouse.sql(f"SELECT {columns} FROM articles_at(?) WHERE namespace_id = 0", [lake.hour(2)])
         warehouse.load_snapshot(
             lake.snapshot([[dict(zip(columns.split(", "), row, strict=True)) for row in found.rows]])
         )
-    warehouse.apply_changes()
     warehouse.publish()
     sizes = warehouse.sql(
         "SELECT namespace_id, hour_at, article_count, size_bytes, character_count FROM project_size('enwiki')"
@@ -127,7 +125,6 @@ def mirror(data):
         lines = [Raw(encode(usual | own | record)) for own, record in zip(named, records, strict=True)]
         known = {"snapshot_id": f"{project}_namespace_0", "snapshot_version": "abcdef01"}
         made.bring(dataset, (project, 0), lines, HOUR, **known)
-        made.warehouse.apply_changes()
         made.warehouse.publish()
 
     made.bring_records = bring

@@ -289,7 +289,6 @@ def test_bodies_of_snapshots_and_hours_are_one_join_away(lake, warehouse):
     warehouse.load_snapshot(replace(again, exported_at=again.exported_at + timedelta(days=1)))
     warehouse.load_hour(lake.hour(1), [lake.file(1, [base[2], lake.change(1, "A", 110, html="a1")], rejects=[b"x"])])
     warehouse.load_snapshot(lake.snapshot([[lake.change(4, "F", 1, html="f0")]], "frwiki"))
-    warehouse.apply_changes()
     made = warehouse.publish()
     assert made.lake_file_count == 5
     joined = (
@@ -315,7 +314,6 @@ def test_question_for_one_version_opens_its_files_only(lake, warehouse):
     for snapshot in (old, new, lake.snapshot([[lake.change(1, "F", 100, html="f")]], "frwiki")):
         warehouse.load_snapshot(snapshot)
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1, html="hour")])])
-    warehouse.apply_changes()
     warehouse.publish()
     for path in (warehouse.data / "lake").rglob("*.parquet"):
         if path != new.files[0].path:

@@ -58,7 +58,6 @@ def filled(data, make_lake, **options):
     rows = [lake.change(1, "A", 1, html="h", wikitext="t"), lake.change(2, "B", 2, html="h")]
     warehouse.load_hour(lake.hour(0), [lake.file(0, rows)])
     warehouse.load_snapshot(lake.snapshot([[lake.change(5, "E", 10, html="e")]], "frwiki"))
-    warehouse.apply_changes()
     warehouse.publish()
     return warehouse
 

@@ -101,7 +101,7 @@ def content(warehouse, asked=ASKED[:2]):
     """What analysts see."""
     warehouse.publish()
     found = {}
-    with warehouse.connect_published() as connection:
+    with warehouse._connector.published() as connection:
         for what in asked:
             with contextlib.suppress(duckdb.InvalidInputException):  # a project of which nothing is left
                 found[what] = connection.sql(f"SELECT * FROM {what} ORDER BY ALL").to_arrow_table()

@@ -136,7 +136,7 @@ def campaign(
         number = chance.choice((signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
         interrupted(span(hours), environ, moment, chance.random() * 0.1, number, bound)
         tidy(data / str(part))
-        assert runner.start(environ, hours).finish() == []
+        assert runner.start(environ, hours, history=False).finish() == []
         assert unfinished(data / str(part)) == []
         with duckdb.connect(str(data / str(part) / "warehouse.duckdb"), read_only=True) as connection:
             assert connection.execute("SELECT count(*), count(DISTINCT batch_hour) FROM loads").fetchall() == [(2, 1)]

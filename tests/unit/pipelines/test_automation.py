@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import dagster as dg
+
 import pipelines
 from pipelines.automation.jobs import build_jobs
 from pipelines.automation.sensors import build_sensors
@@ -41,6 +43,12 @@ def test_a_declared_dataset_is_in_the_jobs_and_sensors_of_its_family():
     assert keys(defs, "snapshots") == {"archive/snapshots", "lake/snapshot_articles", "warehouse/snapshot_articles"}
     assert sensors["discover_kept_pages"] == {"kept_pages"}
     assert not any("kept" in job.name for job in build_jobs())
+
+
+def test_a_backfill_has_a_run_for_each_day():
+    layer = build_defs(Settings()).resolve_job_def("hours").asset_layer
+    policies = {layer.get(key).backfill_policy for key in layer.executable_asset_keys}
+    assert policies == {dg.BackfillPolicy.multi_run(max_partitions_per_run=24)}
 
 
 def test_a_sensor_is_shown_at_no_job_but_those_that_it_starts():

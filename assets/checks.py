@@ -105,10 +105,7 @@ def results(
 
 @dataclass(frozen=True)
 class Made:
-    """The archives, Parquet files and loaded rows of hours or snapshots, each by its name for people.
-
-    `audit` is called when all of them are loaded; `compare` compares hours with the realtime stream.
-    """
+    """The archives, Parquet files and loaded rows of hours or snapshots; `audit` is called when all are loaded."""
 
     archives: Mapping[str, Sequence[Archive]]
     conversions: Mapping[str, Sequence[ConvertedFile]]

@@ -68,10 +68,7 @@ def lake_metadata(table: Table) -> dict[str, Any]:
 
 
 def table_metadata(table: Table) -> dict[str, Any]:
-    """Metadata of an asset that is a DuckDB table: its schema, and its full name in the published file.
-
-    Only these have a table name: Dagster takes assets of one name for the same table.
-    """
+    """Metadata of a DuckDB table: its schema and full name. Dagster takes assets of one name for the same table."""
     return lake_metadata(table) | {"dagster/table_name": f"warehouse.main.{table.name}"}
 
 
@@ -133,10 +130,7 @@ def earlier_materialization(
 
 
 def work_of(record: dg.EventLogRecord | None) -> dict[str, Any]:
-    """The metadata about the work that made a partition, for a run that found it done; empty: it is not known.
-
-    Without it, the plots would show zeros in place of the run that fetched and converted the files.
-    """
+    """The metadata about the work that made a partition, for the plots of a run that found it done; else empty."""
     if record is None or (before := record.asset_materialization) is None:
         return {}
     work = {name: value for name, value in before.metadata.items() if name in _WORK}

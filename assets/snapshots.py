@@ -55,10 +55,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         warehouse: WarehouseResource,
         engine: EngineResource,
     ) -> Iterator[Any]:
-        """Archive and convert one snapshot in the version that the service has now.
-
-        One snapshot at a time: several would take every place that Dagster has for runs, and keep the hours waiting.
-        """
+        """Archive and convert one snapshot in its present version; one at a time, or the hours would wait."""
         config, selected = SnapshotConfig.read(context), layers.own(context.selected_asset_keys)
         if not selected:
             yield from _recalled(context, dataset, lake, warehouse)

@@ -37,10 +37,7 @@ gc_during_import.done()
 def build_assets(
     hours: dg.HourlyPartitionsDefinition, offered: tuple[Dataset, ...]
 ) -> tuple[dg.AssetsDefinition | dg.AssetSpec, ...]:
-    """The assets of every declared dataset, then what is made of all of them.
-
-    Hours and snapshots can be materialized of those `offered` alone.
-    """
+    """The assets of every declared dataset (only those `offered` can be materialized), then what is made of them."""
     # no setting is in them but the first hour and the choice of datasets: a command that builds definitions of its own
     # mostly finds these made
     of_snapshots, of_hours = datasets.datasets(Family.SNAPSHOT), datasets.datasets(Family.HOURLY)

@@ -77,10 +77,7 @@ def value_text(value: Any, column: str = "") -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text with escapes for all characters that a terminal would obey or hide.
-
-    These are control characters, overrides of direction and lone surrogates.
-    """
+    """Return the text with escapes for control characters, overrides of direction and lone surrogates."""
     if text.isprintable():
         return text
     return "".join(

@@ -68,10 +68,7 @@ class PartialHourError(MirrorError):
 
     @classmethod
     def of(cls, odd: Mapping[Place, str], damaged: Mapping[Place, Exception]) -> PartialHourError:
-        """The error of an hour, from pairs with an odd record or a damaged archive, each with its reason.
-
-        It does not name the hour, so that hours that fail alike are reported together.
-        """
+        """The error of an hour, which it does not name, so that hours that fail alike are reported together."""
         names = listed([f"{project} namespace {namespace}" for project, namespace in (*odd, *damaged)], 3)
         words = [f"Nothing was loaded for {names}. The other projects of the hour are loaded."]
         if odd:

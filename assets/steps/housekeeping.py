@@ -57,10 +57,7 @@ class Replaced:
 
 @dataclass(frozen=True)
 class Cleaning:
-    """The removed files, or those that would be removed, and those whose grace period has not ended.
-
-    `is_held`: all files wait, because a backup is in progress.
-    """
+    """The files that are or would be removed, and those that still wait; `is_held`: all wait for a backup."""
 
     freed: tuple[Replaced, ...]
     waiting: tuple[Replaced, ...]

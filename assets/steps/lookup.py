@@ -77,10 +77,7 @@ _SPENT = TypeAdapter(_Spent)
 
 
 class Budget:
-    """The lookups of a day (UTC) of this data folder, `per_day` at most.
-
-    Each is recorded before it is sent, so that no kill exceeds the budget.
-    """
+    """The lookups of a day (UTC), `per_day` at most, each recorded before it is sent: no kill exceeds the budget."""
 
     def __init__(self, folder: Path, per_day: int, now: Callable[[], datetime]) -> None:
         self._path, self._per_day, self._now = folder / "state" / "lookups.json", per_day, now
@@ -194,10 +191,7 @@ def ask(
     engine: Engine,
     now: Callable[[], datetime],
 ) -> Looked:
-    """Look pages up, several at once; an answer is on disk before its thread asks for the next.
-
-    The client must not try a request twice by itself, because that may cost a unit more.
-    """
+    """Look pages up, several at once, each once (it costs a unit); an answer is on disk before the next request."""
     counts = {True: 0, False: 0}
     counting = threading.Lock()
     # a clock that was put back gives a moment twice

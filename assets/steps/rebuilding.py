@@ -81,10 +81,7 @@ def complete(
 
 
 def _loaded_hours(layout: Layout, store: Warehouse) -> set[Part]:
-    """Return the hours of which the ledger names all files of the lake.
-
-    An hour with files that were replaced and not removed yet is loaded again, without effect.
-    """
+    """Return the hours of which the ledger names all files of the lake; the others are loaded again."""
     found: set[Part] = set()
     with store.ledger() as ledger:
         for dataset in datasets.datasets(Family.HOURLY):

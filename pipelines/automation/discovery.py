@@ -76,11 +76,7 @@ def missing_hours(
     scope: Collection[tuple[str, int]],
     dataset: Dataset = ARTICLE_CHANGES,
 ) -> list[datetime]:
-    """The hours of the last two days that are to be loaded (again), oldest first.
-
-    They are those of which a mirrored project is not loaded, and those whose list lacked one and whose time to look
-    again has come.
-    """
+    """The hours of the last two days to load, oldest first: a mirrored project is not loaded, or is due again."""
     done: dict[datetime, set[tuple[str, int]]] = {}
     for row in rows:
         if row.state in DONE:
@@ -187,10 +183,7 @@ def have_failed(
 def _requested_failures(
     instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey]
 ) -> list[tuple[Span, datetime]]:
-    """The hours of each run that a sensor or a schedule requested and that failed, and when it first did.
-
-    A re-execution is the same request, and what people start by hand is none: neither makes the waiting longer.
-    """
+    """The hours of each failed request of a sensor or schedule, and its first failure. Re-executions do not count."""
     first: dict[str, tuple[Span, datetime]] = {}
     for run, span, end in _failed_runs(instance, now, layers):
         if run.tags.keys() & {RunTag.SENSOR, RunTag.SCHEDULE}:
@@ -253,10 +246,7 @@ def published(
 
 
 def spans(hours: Iterable[datetime]) -> list[Span]:
-    """The hours in as few runs as can be: first those that are lost next, then the newest, then what lies between.
-
-    An hour between two that are missing is in their run: where it is loaded, that costs a request.
-    """
+    """The hours in few runs: first those that are lost next, then the newest, then the rest. Gaps are filled."""
     rest, found = sorted(hours), []
     while rest:
         within = [hour for hour in rest if hour < rest[0] + SPAN * HOUR]

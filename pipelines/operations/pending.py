@@ -62,10 +62,7 @@ def snapshots_to_fetch(
 def lacking_hours(
     enterprise: EnterpriseResource, warehouse: Warehouse, layout: Layout, newest: datetime, now: datetime
 ) -> list[datetime]:
-    """Return the hours of the mirror up to `newest` that the service still keeps and a run can complete, in order.
-
-    They are those of which a mirrored project is not loaded, and those whose listing lacked one and is due again.
-    """
+    """Return the hours up to `newest` that the mirror lacks, the service keeps and a run can complete, in order."""
     recent = [hour for hour in recent_hours(now) if hour <= newest]
     lacking: set[datetime] = set()
     for dataset in datasets.datasets(Family.HOURLY) if recent and warehouse.build_path.exists() else ():

@@ -57,10 +57,7 @@ _held: dict[tuple[int, Path], FileLock] = {}
 
 @contextmanager
 def under_way(instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
-    """Tags for the runs that this process executes itself, by which others see whether it still lives.
-
-    Runs that are under way when the process is asked to end are noted as canceled.
-    """
+    """Tags for the runs of this process, by which others see that it lives; at its end, they are noted as canceled."""
     lock = _take(Path(instance.root_directory))
     tags = {_PROCESS_TAG: _name(lock)}
 

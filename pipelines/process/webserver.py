@@ -44,10 +44,7 @@ _LINKS: Final = b"""<nav aria-label="Dagster UI">
 
 
 class Guard:
-    """ASGI middleware that refuses requests of other websites, before anything is done.
-
-    `hosts` are public names of the server besides those of this machine (WME_UI_HOSTS).
-    """
+    """ASGI middleware that refuses requests of other websites; `hosts` are further public names (WME_UI_HOSTS)."""
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
         self._app = app

@@ -46,10 +46,7 @@ _MARKS: Final = {
 
 
 def lines(places: Sequence[Place], width: int) -> Iterator[Text]:
-    """The map and its legend, line by line, within `width` characters: as many hours beside one another as fit.
-
-    All places have the same hours, at least one.
-    """
+    """The map and its legend, line by line, within `width` characters. All places have the same hours, at least one."""
     names = [place.name.replace(" namespace", "") for place in places]
     margin = max(map(len, names)) + 2
     fitting = max(_LEAST_CELLS, min(width - margin, _MOST_CELLS))

@@ -237,10 +237,7 @@ class FileHead:
 
 @guarded
 class ServiceFiles:
-    """Single files by the path of their record (from `endpoints`), and the records of archives.
-
-    Safe for several threads.
-    """
+    """Single files by the path of their record (from `endpoints`), and the records of archives. Safe for threads."""
 
     def __init__(self, api: DataApi, downloader: Downloader) -> None:
         self._api = api

@@ -220,10 +220,7 @@ _BATCH: Final = TypeAdapter(models.Batch)
 
 @guarded
 class Hours:
-    """Hourly batches: the batch listing, its records, its downloads. Costs no quota. Safe for several threads.
-
-    An hour is the aware moment at which it starts.
-    """
+    """Hourly batches, by the aware moment at which the hour starts. Costs no quota. Safe for several threads."""
 
     def __init__(self, api: DataApi, downloader: Downloader, clock: ServiceClock) -> None:
         self._api = api

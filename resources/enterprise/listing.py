@@ -51,10 +51,7 @@ class OddRecord:
 
 @dataclass(frozen=True)
 class Listing(Generic[RecordT]):
-    """A list as the service sent it: its bytes (`raw`), and the same as typed records in the service's order.
-
-    Records that cannot be used are in `odd` instead.
-    """
+    """A list as the service sent it: its bytes (`raw`), typed records in its order, and the `odd` ones, not used."""
 
     raw: bytes = field(repr=False)
     records: tuple[RecordT, ...] = field(repr=False)

@@ -96,10 +96,7 @@ class Size(Record):
 
 
 class ArchiveRecord(Record):
-    """A file of one project and namespace that can be downloaded.
-
-    `version` is the MD5 of the archive, in lower-case hex: it changes with every export and has no order.
-    """
+    """A file of one project and namespace; `version` is the MD5 of the archive and has no order."""
 
     identifier: Identifier
     version: Version

@@ -111,10 +111,7 @@ class Block:
 
 
 class Inbox:
-    """Records of all connections. They are let in while fewer than `room` bytes wait.
-
-    `long` is held by the one connection that puts a long record together, so that memory holds one such record.
-    """
+    """Records of all connections, let in while fewer than `room` bytes wait; `long` is held for the one long record."""
 
     def __init__(self, room: int) -> None:
         self._room = room

@@ -55,11 +55,7 @@ _SVG: Final = "http://www.w3.org/2000/svg"
 
 
 def areas(edges: Sequence[datetime], series: Sequence[Sequence[float]], unit: str, label: str) -> str:
-    """Quantities over spans of time, stacked on one another from the bottom up.
-
-    `edges` are the beginnings of the spans and the end of the last one; `unit` is `B` for bytes, `h` for hours, or
-    empty; `label` is for readers who do not see the picture.
-    """
+    """Quantities between `edges`, stacked from the bottom up; `unit`: `B`, `h` or empty; `label`: for readers."""
     rows = [
         {"at": at.isoformat(), "value": value, "series": number}
         for number, values in enumerate(series)

@@ -52,10 +52,7 @@ _LOCK_SECONDS = 300.0
 
 
 class Tokens(BaseModel):
-    """An access token and the refresh token it came with, whose 90 days count from `refresh_obtained_at`, the login.
-
-    `refresh_count`: access tokens that the refresh token has bought so far.
-    """
+    """An access token and the refresh token it came with, which has bought `refresh_count` of them so far."""
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
@@ -124,10 +121,7 @@ class TokenStatus:
 
 
 class TokenStore:
-    """The file that holds the tokens of one account at one authentication host.
-
-    Tokens of another account or host in the file are not used, and are replaced by the next login.
-    """
+    """The file that holds the tokens of one account at one host; those of another are not used, and are replaced."""
 
     def __init__(self, path: Path, auth_url: str, username: str | None) -> None:
         self._path = path

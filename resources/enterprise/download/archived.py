@@ -373,10 +373,7 @@ def _part_json(target: Path) -> Path:
 
 
 def divide(segments: Sequence[Segment], pieces: int, smallest: int) -> list[Segment]:
-    """Return the segments of the same file, with the missing bytes divided into about `pieces` segments.
-
-    The new segments have at least `smallest` bytes. Bytes that are there become complete segments.
-    """
+    """Return the segments, with the missing bytes divided into about `pieces` of at least `smallest` bytes."""
     there: list[Segment] = []
     missing: list[Segment] = []
     for segment in segments:

@@ -47,10 +47,7 @@ class TooLongError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """A complete answer of the service: its body without transfer compression, of a refusal only the beginning.
-
-    Names of headers are case-insensitive; `request_count` includes retries.
-    """
+    """A complete answer of the service: its decompressed body (of a refusal only the beginning) and headers."""
 
     status: int
     body: bytes = field(repr=False)
@@ -75,10 +72,7 @@ class Answer:
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds to wait, from the header `Retry-After`; None: the service states none.
-
-        A date in the header is compared with the clock of the service.
-        """
+        """Seconds to wait, from `Retry-After` (a date is compared with the service's clock); None: it states none."""
         try:
             asked = float(self.headers["Retry-After"])
         except KeyError:

@@ -204,10 +204,7 @@ _FILTER = _QueriesHidden()
 
 
 def hide_queries_in_http_log() -> None:
-    """Make the HTTP library's log show addresses without their query: the query of a signed URL is a key.
-
-    Safe to call often; the filter is attached once per logger and also holds for log levels switched on later.
-    """
+    """Make the HTTP library's log show addresses without their query, a signed URL's key. Safe to call often."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_FILTER)
 

@@ -281,10 +281,7 @@ def write_set(plan: SnapshotPlan) -> None:
 
 
 def superseded(plan: SnapshotPlan) -> tuple[Path, ...]:
-    """Files of the same snapshot in the plan's folder that belong to another version or form, unfinished ones too.
-
-    They may be removed once the plan's set is confirmed and nothing reads the other one any more.
-    """
+    """Files of the snapshot in another version or form, removable once the plan's set is confirmed."""
     endings = ("", ".json", ".part", ".part.json")
     kept = {file.target.name + ending for file in plan.files for ending in endings}
     kept.add(plan.manifest.name)

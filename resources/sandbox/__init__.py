@@ -1,10 +1,10 @@
-"""The sandbox: a local content service with a deterministic world behind it.
+"""Sandbox: a local content service with deterministic wikis.
 
     with running(Settings(state=folder)) as sandbox:   # in this process, for tests
         ...
-    endpoint = attach(Settings(state=folder))          # in a process of its own, shared by all that attach
+    endpoint = attach(Settings(state=folder))          # in a separate process, shared by all clients
 
-It imports none of the project's other parts: shared code would hide shared mistakes.
+It imports no other part of the project: shared code would hide shared mistakes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    # the server takes a fifth of a second to import, and finding a sandbox does without it
+    # importing the server takes 0.2 seconds, and `find` does not need it
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = next((module for module, names in _MODULES.items() if name in names), "process")

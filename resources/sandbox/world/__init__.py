@@ -1,5 +1,4 @@
-"""A deterministic world: what every wiki holds and what happens in it, at any moment, from a seed alone.
+"""Deterministic wikis derived from a seed: pages and their history, records, texts, reference lists, snapshot contents.
 
-Belongs here: pages and their history, records, texts, reference lists, what a snapshot holds. Does not belong here:
-archives and the clock (`store`), HTTP (`api`). It imports none of the other rooms.
+Archives and the clock belong to `store`, HTTP to `api`. This package imports neither.
 """

@@ -1,7 +1,7 @@
-"""Article records in the service's wire form: all fields in their order, empty ones left out.
+"""Article records in the service's wire form.
 
 Source: the service's data dictionary (articles, versions, editors, scores, events). Keys are in the order of the
-service's structures; a key is left out when its value is empty, zero or false.
+service's structures; a key is omitted if its value is empty, zero or false.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ _ENTITY = "https://www.wikidata.org/entity/"
 _COMMONS = "https://upload.wikimedia.org/wikipedia/commons"
 _ASPECTS, _TAGS, _COMMENTS = (_WORDS[name] for name in ("aspects", "tags", "comments"))
 _EDITORS = 6_000
-#: Pages whose shared parts (the same in all revisions) are kept in memory, in each process: about 30 kB of each.
+#: Number of pages whose revision-independent parts are cached in each process, about 30 kB each.
 _PAGES_IN_MEMORY = 512
 _GROUPS = ("extendedconfirmed", "*", "user", "autoconfirmed")
 
 
 class _Around(NamedTuple):
-    """The parts of a page next to its text, which all its revisions share."""
+    """Parts of a page other than its text, shared by all its revisions."""
 
     fields: dict[str, Fragment]  # by key, encoded
-    redirects: list[dict[str, str]]  # those that no move left
+    redirects: list[dict[str, str]]  # without redirects left by moves
     categories: tuple[str, ...]  # full titles
 
 
 class Writer(MessageWriter):
-    """Writes the records of one project."""
+    """Writer of one project's records."""
 
     def __init__(
         self, seed: int, project: Project, direction: str, lexicon: Lexicon, texts: Library | Corpus, items: int = 0
     ) -> None:
-        """Write for `project`, with texts from `texts`; `items`: items of Wikidata that there are for articles."""
+        """Use texts from `texts`; `items` is the number of Wikidata items available to articles."""
         super().__init__(salt("records", seed, project.identifier))
         self._items = items
         self._project = project
@@ -59,19 +59,19 @@ class Writer(MessageWriter):
         self._is_part_of = fragment({"identifier": project.identifier, "url": project.url})
         self._host = project.url.removeprefix("https://")
         self._editor_base = lru_cache(maxsize=None)(self._editor_of)
-        #: A category or template, by namespace and number.
+        #: Link to a category or template, by namespace and number.
         self._subject = lru_cache(maxsize=None)(
             lambda of, number: self._link(self.name(Title(of, self._phrase(number))))
         )
         self._around = lru_cache(maxsize=_PAGES_IN_MEMORY)(self._around_of)
 
     def name(self, title: Title) -> str:
-        """A title with the local prefix of its namespace."""
+        """Return a title with the local prefix of its namespace."""
         prefix = self._project.prefixes.get(title.namespace)
         return title.text if prefix is None else f"{prefix}:{title.text}"
 
     def title(self, name: str) -> Title:
-        """The title that `name` gives; `_` is a space."""
+        """Parse a prefixed name; `_` is a space."""
         text = name.replace("_", " ")
         prefix, colon, rest = text.partition(":")
         namespace = {known: number for number, known in self._project.prefixes.items()}.get(prefix) if colon else None
@@ -119,7 +119,7 @@ class Writer(MessageWriter):
         return record
 
     def _slim(self, event: Event) -> dict[str, Any]:
-        """The record of a deleted page, of the old title of a move, and of a change of visibility."""
+        """Return the record of a deletion, of a move's old title or of a visibility change."""
         state = event.state
         revision, parent = state.revision, state.revision.parent
         around = self._around(state.identifier, state.created, state.title.namespace == 0)
@@ -168,7 +168,7 @@ class Writer(MessageWriter):
     def _around_of(self, page: int, created: int, article: bool) -> _Around:
         invented = self._invented(page, created, article=article)
         redirects = invented.pop("redirects", [])
-        # of a page that borrows, nothing of its own is used but its redirects
+        # a page with borrowed fields keeps only its own redirects
         fields = self._texts.lent(self._project.language, self._host, page) or invented
         categories = tuple(category["name"] for category in fields.get("categories", ()))
         return _Around({key: fragment(value) for key, value in fields.items()}, redirects, categories)
@@ -249,7 +249,7 @@ class Writer(MessageWriter):
         return version
 
     def _editor(self, number: int, moment: int) -> dict[str, Any]:
-        """Return the editor of the revision or change of that number, with the count of edits at `moment`."""
+        """Return the editor of a revision or change, with their edit count at `moment`."""
         lot = mix(number ^ self._salt)
         if lot % 7 == 0:
             return {
@@ -257,7 +257,7 @@ class Writer(MessageWriter):
                 "groups": ["*"],
                 "is_anonymous": True,
             }
-        # the product of two draws makes a few editors make many of the edits
+        # with the product of two draws, a few editors make most of the edits
         which = (lot >> 16) % _EDITORS * ((lot >> 40) % _EDITORS) // _EDITORS
         base, pace = self._editor_base(which)
         editor = dict(base)

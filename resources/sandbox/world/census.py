@@ -1,12 +1,11 @@
-"""Contents of a snapshot: the pages that exist when its export starts, and the extra lines that an export contains.
+"""Contents of a snapshot: the pages that exist at the start of its export, and the extra lines of an export.
 
-Source: the service's documentation of snapshots. An export reads the topics up to the moment it starts. Topics are
-compacted while they are read, so a few pages appear twice, the second time as they are or as they were an edit
-earlier; and a page that was deleted or renamed just before may still appear under its old title. Partitions are read
-side by side, so there is no order by title, page or time.
+Source: the service's documentation of snapshots. An export reads the topics up to the time of its start. Topics are
+compacted during the export, so a few pages appear twice, the second time in the same or the previous version. A page
+that was deleted or renamed shortly before may still appear under its old title. Partitions are read in parallel, so
+lines are not ordered by title, page or time.
 
-The pages come from the page table (`Timetable.play`), one family at a time: memory holds only a few lines that are
-due later.
+The pages are read from the page table (`Timetable.play`), one family at a time.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ if TYPE_CHECKING:
     from resources.sandbox.world.pages import Event, Family
     from resources.sandbox.world.schedule import Cast, Timetable
 
-#: Every page of this number appears twice: fewer than one in a hundred.
+#: One in this many pages appears twice.
 _REPEATED = 140
 _FIRST_REPEATED = 110
-#: How many families further on the second copy appears, at most.
+#: Maximum distance, in families, between a page and its second copy.
 _LONGEST_WAIT = 40
-#: Titles that ended this long before the export may linger.
+#: Titles deleted or renamed this long before the export may still appear.
 _LINGERING = HOUR // 3
-#: The overlap that a mirror allows for between a snapshot and the hours after it.
+#: Overlap that a mirror expects between a snapshot and the hourly batches after it.
 _ALLOWANCE = HOUR // 6
 _MOST_LINGERING = 5
 
 
 class Standing(enum.StrEnum):
-    """The reason for which an article is in a snapshot."""
+    """Reason for the presence of an article in a snapshot."""
 
     LIVE = "live"
     REPEATED = "repeated"
@@ -49,17 +48,17 @@ class Standing(enum.StrEnum):
 
 
 class Entry(NamedTuple):
-    """An article in a snapshot: its `update`, and why it is there."""
+    """Article in a snapshot: its `update`, and the reason for its presence."""
 
     event: Event
     standing: Standing
 
 
 class Census:
-    """The contents of one snapshot. Iterating over it gives the same entries in the same order every time."""
+    """Contents of one snapshot. Every iteration yields the same entries in the same order."""
 
     def __init__(self, timetable: Timetable, namespace: int, moment: int, serial: int) -> None:
-        """Count the articles of a namespace at `moment` (microseconds since 1970)."""
+        """Select the articles of a namespace at `moment` (microseconds since 1970)."""
         self._timetable = timetable
         self._namespace = namespace
         self._moment = moment
@@ -68,7 +67,7 @@ class Census:
         self._ends = list(accumulate(cast.families for cast in self._casts))
 
     def __iter__(self) -> Iterator[Entry]:
-        """The entries, in the order of the snapshot."""
+        """Yield the entries in the order of the snapshot."""
         count = self._ends[-1] if self._ends else 0
         waiting: list[tuple[int, int, Entry]] = []
         for number, entry in enumerate(self._lingering()):
@@ -86,7 +85,7 @@ class Census:
                     later = turn + 1 + (lot >> 20) % _LONGEST_WAIT
                     older = self._older(cast, family, event) if lot >> 40 & 1 else None
                     again = Entry(event, Standing.REPEATED) if older is None else Entry(older, Standing.OLDER)
-                    # the older copy comes before the newer one as often as after it
+                    # either copy may come first, with equal probability
                     entry, again = (again, entry) if lot >> 41 & 1 else (entry, again)
                     heapq.heappush(waiting, (later, event.ordinal, again))
                 yield entry
@@ -94,7 +93,7 @@ class Census:
             yield heapq.heappop(waiting)[2]
 
     def _families(self, count: int) -> Iterator[tuple[Cast, int]]:
-        """All families, each once, scattered."""
+        """Yield each family once, in scattered order."""
         step = max(1, int(count * 0.618_034))
         while math.gcd(step, count) > 1:
             step += 1
@@ -109,12 +108,12 @@ class Census:
 
     def _live(self, table: Family) -> Iterator[Event]:
         for page in table.live(self._namespace):
-            # scripts see to it that no page is live without an update in one of the last cycles
+            # scripts guarantee that every live page has an update in the last cycles
             assert page.event is not None
             yield page.event._replace(state=page.state, title=page.title)
 
     def _older(self, cast: Cast, family: int, newer: Event) -> Event | None:
-        """The page one `update` earlier, under the same title and with a lower revision; None when there is none."""
+        """Return the page's previous `update` with the same title and a lower revision, or None."""
         table = self._timetable.play(cast, family, newer.published)[0]
         for event in self._live(table):
             if (
@@ -126,8 +125,8 @@ class Census:
         return None
 
     def _lingering(self) -> list[Entry]:
-        """Articles whose title ended shortly before the export and that appear as they were before."""
-        # no earlier than the hour that a mirror must have beside the snapshot: it learns the end from that hour's file
+        """Return the last version of articles deleted or renamed shortly before the export."""
+        # not before the first hour that a mirror applies to the snapshot: its batch contains the deletion
         first = max(self._moment - _LINGERING, (self._moment - _ALLOWANCE) // HOUR * HOUR)
         found: list[tuple[int, Entry]] = []
         for cast in self._casts:
@@ -146,8 +145,8 @@ class Census:
         return [entry for _, entry in found[:_MOST_LINGERING]]
 
     def _before(self, cast: Cast, family: int, end: Event, events: list[Event]) -> Event | None:
-        """The page that had a title just before it ended."""
-        # the halves of a move are published one after the other, but the page moved with the first
+        """Return the page that had a title just before its deletion or move."""
+        # the halves of a move are published one after the other, but the first already moves the page
         moment = min(event.published for event in events if event.ordinal == end.ordinal)
         table = self._timetable.play(cast, family, moment)[0]
         return next((event for event in self._live(table) if event.title == end.title), None)

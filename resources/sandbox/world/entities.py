@@ -1,13 +1,14 @@
-"""Wikidata's entities: their timetable, whose pages never move, and their records in the service's wire form.
+"""Wikidata entities: their timetable and their records in the service's wire form.
 
-Items are edited, made, deleted, restored (in part, too), merged into others, which leaves a redirect, and taken apart
-again; properties are edited. The first items, by number, are the main entities of the first articles of each project.
+Items are created, edited, deleted, restored (also partially), merged into another item, which leaves a redirect, and
+split again. Properties are only edited. The first items, by number, are the main entities of each project's first
+articles.
 
-Source: the service's interface description of 2026 (`wikidata_article` and `entity`). `statements` is an object from
-property to an array of statements, `sitelinks` one from site to sitelink; the record has no revision. The forms of
-values, which the description leaves open, are those of Wikibase's REST interface: `value.type` is `value`, `somevalue`
-or `novalue`; texts, addresses and identifiers are in `content`, everything that is an object in `content_data`. Some
-objects have their keys in capitals, as the description's own example does.
+Source: the service's interface description of 2026 (`wikidata_article` and `entity`). `statements` maps a property to
+an array of statements, `sitelinks` maps a site to a sitelink. The record has no revision. The description does not
+define values; they follow Wikibase's REST interface. `value.type` is `value`, `somevalue` or `novalue`. Texts, URLs
+and identifiers are in `content`, objects in `content_data`. Some objects have capitalized keys, like the description's
+own example.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ if TYPE_CHECKING:
 PROJECT = "wikidatawiki"
 ITEMS, PROPERTIES = 0, 120
 NAMESPACES = (ITEMS, PROPERTIES)
-#: The most items a world may have: numbers of more would meet those of items that are made.
+#: Maximum number of items: higher numbers would collide with those of created items.
 MOST_ITEMS = 400_000
-#: Properties of every world, those edited twice a day first.
+#: Properties of every world; those edited twice a day come first.
 PROPERTY_COUNT = 36
 _IDENTIFIER = re.compile(r"[QP][1-9]\d{0,9}")
 _FIRST_ITEM, _ITEM_STEP, _FIRST_NEW_ITEM = 31, 13, 100_000_000
-#: Hours after which a property, or an item of no special script, is edited again.
+#: Hours between edits of a property, and of an item without a special script.
 _QUIET_HOURS, _STILLEST_HOURS = 24, 8_760
 
-#: What makes the order of states hard to reconstruct. Two families of each begin in every hour.
+#: Scripts that make the order of states hard to reconstruct. Two families of each begin every hour.
 _SPECIAL = tuple(scripts.NAMED[name] for name in ("lazarus", "partial", "hidden", "made", "merged"))
 _SPECIAL_FAMILIES = 2
 #: Items of the special scripts.
@@ -54,7 +55,7 @@ SPECIAL_ITEMS = _SPECIAL_FAMILIES * sum(script.period * script.pages for script 
 
 
 class EntityTimetable(Timetable):
-    """The timetable of Wikidata, with about so many items."""
+    """Timetable of Wikidata, with about `items` items."""
 
     def __init__(self, seed: int, items: int) -> None:
         self._items = items
@@ -70,14 +71,14 @@ class EntityTimetable(Timetable):
         place = page = 0
         for namespace, script, count in plan:
             if namespace == PROPERTIES and page < MOST_ITEMS:
-                page = MOST_ITEMS  # whatever the number of items, the properties are the same
+                page = MOST_ITEMS  # keeps the properties independent of the number of items
             yield Cast(namespace, script, count, False, place, page)
             place += count * len(script.acts)
             page += count * script.period * script.pages
 
 
 class Numbers:
-    """Titles of entities: their identifiers."""
+    """Titles of entities, which are their identifiers."""
 
     def settled(self, number: int) -> str:
         return f"P{number - MOST_ITEMS + 1}" if number >= MOST_ITEMS else f"Q{_FIRST_ITEM + _ITEM_STEP * number}"
@@ -96,13 +97,13 @@ class Numbers:
 
 
 def item_of(page: int, items: int) -> int | None:
-    """The item that the article with this page number is about, of a world with so many items; None: another one."""
+    """Return the number of the item about this article, or None if it is not among the first `items` items."""
     index = settled_index(page)
     return _FIRST_ITEM + _ITEM_STEP * index if index is not None and index < items else None
 
 
 def index_of(item: str) -> int | None:
-    """The number, among the pages of each project, of the article that an item is about; None where there is none."""
+    """Return the number, within each project, of the item's article; None if there is none."""
     index, rest = divmod(int(item[1:]) - _FIRST_ITEM, _ITEM_STEP)
     return index if not rest and 0 <= index < MOST_ITEMS else None
 
@@ -111,13 +112,13 @@ URL = "https://www.wikidata.org"
 _WORDS = read_yaml("records.yaml")["entities"]
 _LICENSE = fragment([_WORDS["license"]])
 _IS_PART_OF = fragment({"identifier": PROJECT, "url": URL})
-#: Languages of terms: those of the wikis, and variants that only terms have. Wikidata has more than 400.
+#: Languages of terms: those of the wikis, and variants used only in terms. Wikidata has more than 400.
 LANGUAGE_CODES = (*_WORDS["variants"], *LANGUAGES, *(f"{code}-latn" for code in LANGUAGES if len(code) == 2))[:400]
-#: The first of the quiet items has so many statements, the second terms in all languages.
+#: Indexes of the item with very many statements and of the item with terms in all languages.
 _VAST, _POLYGLOT = SPECIAL_ITEMS, SPECIAL_ITEMS + 1
 _STATEMENT_BYTES, _VAST_BODIES = 850, 800
 _PHRASES_IN_MEMORY = 8_192
-#: Entities whose parts that all revisions share are kept in memory, in each process.
+#: Number of entities whose revision-independent parts are cached in each process.
 _ENTITIES_IN_MEMORY = 256
 _WIKIDATA = "http://www.wikidata.org/entity/"
 _GREGORIAN, _JULIAN = f"{_WIKIDATA}Q1985727", f"{_WIKIDATA}Q1985786"
@@ -127,7 +128,7 @@ _RANKS = ("normal", "normal", "normal", "normal", "preferred", "deprecated")
 
 
 class _Base(NamedTuple):
-    """The parts of an entity that all its revisions share."""
+    """Parts of an entity that all its revisions share."""
 
     labels: dict[str, str]
     descriptions: dict[str, str]
@@ -138,12 +139,12 @@ class _Base(NamedTuple):
 
 
 class EntityWriter(MessageWriter):
-    """Writes the records of Wikidata."""
+    """Writer of Wikidata's records."""
 
     def __init__(
         self, seed: int, titles: Titles, body_bytes: int, sitelinks: Callable[[int], dict[str, tuple[str, str]]]
     ) -> None:
-        """Write with words from `titles`; `sitelinks` gives title and address, by site, of the articles of a number."""
+        """Use words from `titles`; `sitelinks` returns title and URL, by site, of an item's articles."""
         super().__init__(salt("entities", seed))
         self._phrase = lru_cache(maxsize=_PHRASES_IN_MEMORY)(titles.settled)
         self._statements = _Statements(self._salt, self._phrase)
@@ -152,11 +153,11 @@ class EntityWriter(MessageWriter):
         self._base = lru_cache(maxsize=_ENTITIES_IN_MEMORY)(self._base_of)
 
     def name(self, title: Title) -> str:
-        """The name of the record of an entity, which is its identifier."""
+        """Return the name of an entity's record, which is its identifier."""
         return title.text
 
     def title(self, name: str) -> Title:
-        """The title that a name gives."""
+        """Return the title of the entity called `name`."""
         return Title(PROPERTIES if name.startswith("P") else ITEMS, name)
 
     def _whole(self, event: Event) -> dict[str, Any]:
@@ -171,7 +172,7 @@ class EntityWriter(MessageWriter):
         }
         if parent is not None:
             record["date_previously_modified"] = day(parent.moment)
-        # these two are there also where they are empty
+        # these two fields are present even if empty
         protected = {"type": "edit", "level": "autoconfirmed", "expiry": "infinity"}
         record["protection"] = [protected] if base.is_protected else []
         record["redirects"] = [{"name": self.name(title), "url": self._url(title)} for title in state.redirects]
@@ -184,7 +185,7 @@ class EntityWriter(MessageWriter):
         return record
 
     def _slim(self, event: Event) -> dict[str, Any]:
-        """The record of an entity that was deleted or merged into another, and of a change of visibility."""
+        """Return the record of a deletion, a merge into another entity or a visibility change."""
         record: dict[str, Any] = {
             "name": self.name(event.title),
             "identifier": event.state.identifier,
@@ -199,7 +200,7 @@ class EntityWriter(MessageWriter):
         return record
 
     def _entity(self, title: Title, revision: int, base: _Base) -> dict[str, Any]:
-        """The entity as a revision has it: each says something else of one description and of the last statements."""
+        """Return the entity at a revision; revisions differ in one description and in the last statements."""
         name, draw = self.name(title), Chance("content", self._salt, revision)
         entity: dict[str, Any] = {"identifier": name, "type": "item" if title.namespace == ITEMS else "property"}
         languages = list(base.labels)
@@ -266,7 +267,7 @@ def _data_type(number: int) -> str:
 
 
 class _Statements:
-    """Makes statements; `phrase` gives words by number."""
+    """Generator of statements; `phrase` returns words by number."""
 
     def __init__(self, salt: int, phrase: Callable[[int], str]) -> None:
         self._salt = salt
@@ -274,9 +275,9 @@ class _Statements:
         self._property = cache(self._property_of)
 
     def statement(self, entity: str, number: int) -> tuple[str, dict[str, Any]]:
-        """The statement of an entity with this number, and the property it is about."""
+        """Return the property of an entity's statement `number`, and the statement."""
         draw = Chance("statement", self._salt, entity, number)
-        # half of all statements are about few of the properties
+        # half of all statements use the same six properties
         of = 1 + draw.below(PROPERTY_COUNT if draw.below(2) else 6)
         bits = draw.below(1 << 64) << 64 | draw.below(1 << 64)
         made: dict[str, Any] = {
@@ -330,7 +331,7 @@ class _Statements:
 
 
 def _time(draw: Chance) -> dict[str, Any]:
-    """A time as Wikibase has it: years before our era and beyond four digits, months and days of zero."""
+    """Return a time in Wikibase's format: years may be BCE or have five digits, month and day may be zero."""
     precision = (11, 11, 10, 9, 7)[draw.below(5)]
     year = (1500 + draw.below(526), 1500 + draw.below(526), -1 - draw.below(12_000))[draw.below(3)]
     month, day = 1 + draw.below(12), 1 + draw.below(28)

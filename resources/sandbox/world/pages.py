@@ -1,10 +1,10 @@
-"""The page table of a small wiki: what operations do to pages, and which events the service publishes of them.
+"""Page table of a small wiki: the effect of operations on pages, and the events that the service publishes.
 
-The table is the world's truth. Events are derived from the table after each operation, never the table from events.
+Events are derived from the table after each operation, never the table from events.
 
-Source of the events: the service's documentation of its realtime stream and batches (a move is an `update` under the
-new title and a `delete` under the old one, a page turned into a redirect is a `delete` with the new revision, a
-restore is an `update`, and nothing is published of pages in namespaces that it does not serve).
+Source of the events: the service's documentation of its realtime stream and batches. A move is an `update` under the
+new title and a `delete` under the old one. Turning a page into a redirect is a `delete` with the new revision. A
+restore is an `update`. Pages in unserved namespaces have no events.
 """
 
 from __future__ import annotations
@@ -50,22 +50,22 @@ class Kind(enum.StrEnum):
 
 
 class Operation(NamedTuple):
-    """One thing done to one page of a family."""
+    """Operation on one page of a family."""
 
     verb: Verb
     kind: Kind
     page: int = 0  # number of the page in the family
-    #: For MOVE and CREATE: (page, variant), the title meant. Variant 0 is that page's home title.
+    #: For MOVE: target title as (page, variant); variant 0 is that page's home title.
     to: tuple[int, int] = (0, 0)
-    namespace: int | None = None  # for MOVE: the target; None is the family's own
-    leaves: int | None = None  # for MOVE: the number under which the redirect left behind becomes a page of the family
-    back: int = 0  # for RESTORE: how many of the newest revisions stay deleted
-    fresh: bool = False  # for CREATE: under a title never used before
-    quiet: bool = False  # for MOVE: no redirect is left behind
+    namespace: int | None = None  # for MOVE: target namespace; None means the family's own
+    leaves: int | None = None  # for MOVE: page number, in the family, of the redirect left behind
+    back: int = 0  # for RESTORE: number of newest revisions that stay deleted
+    fresh: bool = False  # for CREATE: use a new title
+    quiet: bool = False  # for MOVE: leave no redirect behind
 
 
 class Revision(NamedTuple):
-    """A revision: its number, when it was made (microseconds since 1970) and the one before it."""
+    """Revision of a page: number, time (microseconds since 1970) and previous revision."""
 
     identifier: int
     moment: int
@@ -73,16 +73,16 @@ class Revision(NamedTuple):
 
 
 class Title(NamedTuple):
-    """A title without prefix, and its namespace."""
+    """Namespace, and title without prefix."""
 
     namespace: int
     text: str
 
 
 class State(NamedTuple):
-    """A page after an operation.
+    """State of a page after an operation.
 
-    `home` is the title it was born under, `created` its first revision's moment (microseconds since 1970).
+    `home` is its original title, `created` the time of its first revision (microseconds since 1970).
     """
 
     identifier: int
@@ -94,25 +94,25 @@ class State(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One message, as put on the service's topics."""
+    """Message on one of the service's topics."""
 
     project: str  # database name
     type: str  # `update`, `delete` or `visibility-change`
     kind: Kind
-    title: Title  # the title that the message is about: for the delete half of a move the old one
+    title: Title  # title in the message: the old one in the `delete` of a move
     state: State  # the page after the operation
-    ordinal: int  # number of the operation, rising with time, unique in its project; both halves of a move share it
-    #: Moment of the new state (all moments in microseconds since 1970): of a deletion its own, else of the revision.
+    ordinal: int  # number of the operation, increasing with time, unique per project; shared by both halves of a move
+    #: Time of the deletion, or else of the revision. All times are in microseconds since 1970.
     happened: int
-    created: int  # moment at which the change reached the service
-    published: int  # moment at which the message was put on the topic
-    partition: int | None = None  # on the topic of a stream: the partition
-    offset: int | None = None  # the place in the partition
+    created: int  # time at which the change reached the service
+    published: int  # time at which the message was published
+    partition: int | None = None  # partition of the stream's topic
+    offset: int | None = None  # offset in the partition
 
 
 @dataclass(slots=True)
 class Page:
-    """A row of the page table. `event` is the last `update` that was published of it."""
+    """Row of the page table. `event` is its last published `update`."""
 
     identifier: int
     home: Title
@@ -126,32 +126,32 @@ class Page:
 
     @property
     def state(self) -> State:
-        """Current state of the page."""
+        """Return the current state as an immutable value."""
         return State(self.identifier, self.home, self.title, self.created, self.revision, self.redirects)
 
 
 class Moment(NamedTuple):
-    """The moment of an operation, and the numbers that it assigns."""
+    """Times of an operation, and the numbers that it assigns."""
 
     at: int  # publication, microseconds since 1970
     gap: int  # microseconds between the two halves of a move within a namespace
-    created: int  # moment at which the change reached the service, microseconds since 1970
-    edited: int  # moment of the edit in the wiki, microseconds since 1970
+    created: int  # time at which the change reached the service, microseconds since 1970
+    edited: int  # time of the edit in the wiki, microseconds since 1970
     ordinal: int  # number of the operation
-    revision: int  # number a revision made by it gets
-    page: int  # number a page made by it gets
-    fresh: str  # title a page made by it gets when its script asks for a fresh one
+    revision: int  # number of a new revision
+    page: int  # number of a new page
+    fresh: str  # title of a new page if its script requires a fresh one
 
 
 class Family:
-    """The pages that a script plays with, and the titles they go by."""
+    """Pages used by one run of a script, and their titles."""
 
     __slots__ = ("_homes", "_namespace", "_project", "_served", "_variants", "pages")
 
     def __init__(
         self, project: str, namespace: int, served: frozenset[int], variants: tuple[str, ...], pages: dict[int, Page]
     ) -> None:
-        """Begin with `pages` by their number; `variants` are the forms of a title, `{}` standing for its home form."""
+        """Start with `pages`, by number; `variants` are formats of a title, with `{}` for the home title."""
         self._project = project
         self._namespace = namespace
         self._served = served
@@ -160,13 +160,13 @@ class Family:
         self.pages = pages
 
     def live(self, namespace: int) -> Iterator[Page]:
-        """The articles of the namespace: pages in it that exist and are not redirects."""
+        """Yield the articles of the namespace: its pages that exist and are not redirects."""
         for page in self.pages.values():
             if page.present and not page.redirect and page.title.namespace == namespace:
                 yield page
 
     def apply(self, operation: Operation, moment: Moment) -> list[Event]:
-        """Change the table; returns the events that the service publishes of it (none, one message, or two halves)."""
+        """Apply `operation` and return the published events: none, one, or the two halves of a move."""
         verb = operation.verb
         if verb is Verb.CREATE:
             return self._create(operation, moment)
@@ -202,7 +202,7 @@ class Family:
         text = self._variants[variant].format(self._homes[owner].text)
         page.title = Title(self._namespace if operation.namespace is None else operation.namespace, text)
         page.revision = Revision(moment.revision, moment.edited, page.revision)
-        # a redirect at the target is overwritten and is no longer an article of its own
+        # a move overwrites a redirect at its target
         for number, other in list(self.pages.items()):
             if other is not page and other.redirect and other.title == page.title:
                 del self.pages[number]
@@ -214,7 +214,7 @@ class Family:
             self._homes[operation.leaves] = old
         events = self._publish(page, "update", operation, moment)
         if old.namespace in self._served:
-            # from one namespace to another both halves at once: a mirror of one of them shall never see half a move
+            # publish both halves of a namespace move together: a mirror of one namespace must not see half a move
             apart = moment.gap if events and old.namespace == page.title.namespace else 0
             events.append(self._event(page, "delete", operation, moment, old, moment.at + apart))
         return events

@@ -1,4 +1,4 @@
-"""The sandbox's reference lists: codes, languages, projects and namespaces, in the service's wire form.
+"""Reference lists in the service's wire form: codes, languages, projects and namespaces.
 
 They are facts about wikis (`data/reference.yaml`, `data/wikis.txt`) and do not depend on a seed.
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Project:
-    """One wiki."""
+    """Project of the service: one wiki."""
 
     identifier: str  # database name, for example `frwiki`
     name: str  # site name in its own language
     code: str  # kind of wiki, for example `wiki` or `wiktionary`
     language: str  # language code
     url: str  # address without a trailing slash
-    prefixes: dict[int, str]  # local name by namespace, for namespaces whose titles carry one
+    prefixes: dict[int, str]  # local names of namespaces with a prefix
 
     @property
     def record(self) -> dict[str, Any]:
-        """The project as `/v2/projects` lists it."""
+        """Return the project as in `/v2/projects`."""
         return {
             "name": self.name,
             "identifier": self.identifier,
@@ -42,7 +42,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Language:
-    """One language: code, English name, own name and writing direction (`ltr` or `rtl`)."""
+    """Language: code, English name, native name and writing direction (`ltr` or `rtl`)."""
 
     identifier: str
     name: str
@@ -50,7 +50,7 @@ class Language:
     direction: str
 
 
-#: Hosts where they are not called as the family or the language is.
+#: Parts of host names that differ from the code of the family or language.
 _DOMAINS = {"wiki": "wikipedia"}
 _HOSTS = {"be-x-old": "be-tarask"}
 _PREFIXED = (2, 6, 10, 14)
@@ -86,40 +86,40 @@ def _read() -> tuple[dict[str, Language], dict[str, Project]]:
     return languages, {project.identifier: project for project in projects}
 
 
-#: In the order of the lists.
+#: Languages and projects by code, in the service's order.
 LANGUAGES, PROJECTS = _read()
 #: Numbers of the namespaces that the service has.
 NAMESPACES: tuple[int, ...] = tuple(one["identifier"] for one in _TABLES["namespaces"])
 
 
 def project(identifier: str) -> Project:
-    """Return the project of that database name."""
+    """Return the project with this database name; raises ValueError for an unknown one."""
     if identifier not in PROJECTS:
         raise ValueError(f"The sandbox knows no project {identifier!r}; {nearest(identifier, list(PROJECTS))}")
     return PROJECTS[identifier]
 
 
 def nearest(wanted: str, known: Sequence[str]) -> str:
-    """Return the names nearest to one that is not known, as the end of a sentence."""
+    """Return the end of an error message that suggests similar known names."""
     found = get_close_matches(wanted, known, n=3, cutoff=0.5)
     return f"did you mean {' or '.join(found)}?" if found else f"there are {', '.join(known[:8])} and so on."
 
 
 def codes() -> list[dict[str, Any]]:
-    """Return the eight kinds of wiki, as `/v2/codes` lists them."""
+    """Return the eight kinds of wiki, as in `/v2/codes`."""
     return [{key: code[key] for key in ("identifier", "name", "description")} for code in _TABLES["codes"]]
 
 
 def languages() -> list[dict[str, Any]]:
-    """Return the languages, as `/v2/languages` lists them."""
+    """Return the languages, as in `/v2/languages`."""
     return [asdict(language) for language in LANGUAGES.values()]
 
 
 def projects() -> list[dict[str, Any]]:
-    """Return the projects, as `/v2/projects` lists them."""
+    """Return the projects, as in `/v2/projects`."""
     return [known.record for known in PROJECTS.values()]
 
 
 def namespaces() -> list[dict[str, Any]]:
-    """Return the four namespaces, as `/v2/namespaces` lists them."""
+    """Return the four namespaces, as in `/v2/namespaces`."""
     return [{key: one[key] for key in ("name", "identifier", "description")} for one in _TABLES["namespaces"]]

@@ -1,10 +1,10 @@
-"""The timetable of all acts of all families, without a beginning and known at any hour without replay.
+"""Timetable of a project's acts, computed for any hour without replaying earlier hours.
 
-An hour of a project has a fixed number of places, and every act of every family that is due in the hour has one of
-them for its own: the families of a script are spread over the hours of its period, so an act is due in an hour for a
-fixed number of families, and a permutation that depends on the hour deals out the places. The moment of an act and
-the numbers of its revisions are functions of hour and place. Numbers therefore rise with time and never repeat. A
-place is wide enough for all operations of its act: no act continues into the next hour.
+Each hour of a project has a fixed number of time slots ("places"), and each act due in that hour occupies one. The
+families of a script are spread over the hours of its period, so every hour has the same number of acts. A permutation
+that depends on the hour assigns the places. Time and revision numbers of an act are functions of hour and place, so
+numbers increase with time and never repeat. A place is long enough for all operations of its act: no act continues
+into the next hour.
 """
 
 from __future__ import annotations
@@ -25,74 +25,74 @@ if TYPE_CHECKING:
     from resources.sandbox.world.scripts import Script
 
 
-#: Hours are counted from 2020-01-01T00 UTC, so that revision numbers stay within 32 bits as the service's do.
+#: Hours are counted from 2020-01-01T00 UTC, so that revision numbers fit into 32 bits like the service's.
 EPOCH_HOUR = 438_288
 HOUR = 3_600_000_000
 _SECOND = 1_000_000
-#: Most operations an act may have: each gets a quarter of the act's place.
+#: Maximum number of operations per act: each gets a quarter of the act's place.
 _OPERATIONS = 4
-#: Revisions of a page that a record mentions: the newest, and the one before it.
+#: Number of revisions in a record: the current and the previous one.
 _MENTIONED = 2
 _FIRST_REVISION = 100_000_000
 _FIRST_NEW_PAGE = 20_000_000
 _FIRST_PAGE = 5_000
 _PAGE_STEP = 37
-#: Fewest places in an hour, so that the operations of one act follow each other within seconds in small worlds too.
+#: Minimum number of places per hour: keeps the operations of one act within seconds even in small worlds.
 _PLACES = 600
-#: Shares of the ordinary scripts in the edits of namespace 0.
+#: Shares of the ordinary scripts in the edits of namespace 0, from the fewest pages per edit to the most.
 _BUSIEST, _BUSY, _USUAL = (1.0, 0.0, 0.0), (0.3, 0.7, 0.0), (0.3, 0.4, 0.3)
-#: Hours after which a page of the still ones is edited again, unless that were too many edits; and the most there are.
+#: Preferred and maximum interval, in hours, between edits of a page of the `still` script.
 _STILL_HOURS, _STILLEST_HOURS = 720, 8_760
 _STILL_SHARE = 0.1
-#: Changes of the other namespaces as a part of those in namespace 0.
+#: Changes in the other namespaces as a fraction of those in namespace 0.
 _SHARES = {6: 0.02, 10: 0.03, 14: 0.04}
-#: Special scripts of the other namespaces: wander, lazarus, born.
+#: Number of special scripts played in the other namespaces: wander, lazarus, born.
 _LIVELY = 3
-#: Families per hour of each special script, and the rate from which there are more.
+#: Families per hour of each special script: at least two, or one per 1,000 changes per hour.
 _SPECIAL_FAMILIES = 2
 _SPECIAL_RATE = 1000
-#: The ordinary edits of an hour vary by this part: less, never more.
+#: An hour may have up to 1/16 fewer ordinary edits than the maximum.
 _VARIATION = 16
 _OVERFILL = 1.03
-#: A namespace with at most so many changes per hour has hours without any.
+#: A namespace with at most this many changes per hour has some hours without changes.
 _FEW = 2
 
 
 @dataclass(frozen=True)
 class Cast:
-    """The families that play one script in one namespace."""
+    """Families that play one script in one namespace."""
 
-    namespace: int  # home of their pages
+    namespace: int  # home namespace of their pages
     script: Script
     count: int  # families that begin their cycle in the same hour
     varies: bool  # true if some hours have fewer than `count`
     first_place: int  # number of the first place of its acts
-    first_page: int  # number of the first of its pages
+    first_page: int  # number of its first page
 
     @property
     def families(self) -> int:
-        """Return how many families there are at most."""
+        """Return the maximum number of families."""
         return self.count * self.script.period
 
 
 class Names(Protocol):
-    """Titles of pages, no two alike."""
+    """Unique page titles: "settled" pages have always existed, "fresh" ones are created by an act."""
 
     def settled(self, number: int) -> str:
-        """The title of a page that was always there."""
+        """Return the title of settled page `number`."""
 
     def fresh(self, number: int) -> str:
-        """The title of a page that is made as number `number`."""
+        """Return the title of the page created as number `number`."""
 
     def settled_number(self, title: str) -> int | None:
-        """The number whose settled title this is; None where there is none."""
+        """Return the number of the settled page with this title, or None."""
 
     def fresh_number(self, title: str) -> int | None:
-        """The number whose fresh title this is; None where there is none."""
+        """Return the number of the fresh page with this title, or None."""
 
 
 class Timetable:
-    """The timetable of one project."""
+    """Timetable of one project."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Timetable:
         titles: Names,
         articles: int | None = None,
     ) -> None:
-        """Lay out the casts of a project with `rate` changes an hour, and about `articles` pages, in namespace 0."""
+        """Lay out the casts for `rate` changes per hour and about `articles` pages in namespace 0."""
         self.project = project
         self._titles = titles
         self._served = frozenset(namespaces)
@@ -120,7 +120,7 @@ class Timetable:
 
     def _lay_out(self, rate: int, namespaces: tuple[int, ...], articles: int | None) -> Iterator[Cast]:
         place = page = 0
-        # every namespace is laid out whether it is served or not: what is served must not change what happens
+        # lay out unserved namespaces too: the choice of namespaces must not change the history
         for namespace in sorted({0, *_SHARES, *namespaces}):
             for script, count, varies in _shares(namespace, rate, articles):
                 if not count:
@@ -133,7 +133,7 @@ class Timetable:
         return mix(self._salt ^ (hour * 2 + 1)) % self.places
 
     def _begins(self, cast: Cast, hour: int, index: int, within: int) -> tuple[int, int]:
-        """Start (microseconds since 1970) and number of the act `index` that falls into `hour`."""
+        """Return start (microseconds since 1970) and number of act `index`, which falls into `hour`."""
         number = cast.first_place + index * cast.count + within
         place = (number * self._step + self._offset(hour)) % self.places
         ordinal = ((hour - EPOCH_HOUR) * self.places + place) * _OPERATIONS
@@ -157,26 +157,26 @@ class Timetable:
         )
 
     def _count(self, cast: Cast, slot: int) -> int:
-        """Families of the cast whose cycle begins in the hours that are `slot` modulo the period."""
+        """Count the families whose cycle begins in hours equal to `slot` modulo the period."""
         if not cast.varies:
             return cast.count
-        # where little happens, some hours are quiet
+        # namespaces with few changes have quiet hours
         spread = cast.count if cast.count <= _FEW else cast.count // _VARIATION
         return cast.count - mix(self._salt + cast.first_place * 1009 + slot) % (spread + 1)
 
     def plays(self, cast: Cast, family: int) -> bool:
-        """Return whether there is a family of that number, of the most there can be."""
+        """Return whether the cast has a family with this number, in [0, `cast.families`)."""
         within, slot = divmod(family, cast.script.period)
         return within < self._count(cast, slot)
 
     def families(self, cast: Cast) -> Iterator[int]:
-        """The families of the cast, by number."""
+        """Yield the numbers of the cast's families."""
         for slot in range(cast.script.period):
             for within in range(self._count(cast, slot)):
                 yield within * cast.script.period + slot
 
     def with_title(self, text: str) -> Iterator[tuple[Cast, int]]:
-        """The families of which a page may have this title, whatever its namespace, at some moment."""
+        """Yield the families with a page that may have this title, in any namespace, at some time."""
         for variant in scripts.VARIANTS:
             ending = variant.removeprefix("{}")
             if not text.endswith(ending):
@@ -190,7 +190,7 @@ class Timetable:
                 yield found
 
     def _at_home(self, page: int) -> tuple[Cast, int] | None:
-        """The family that a page that was always there belongs to."""
+        """Return the family of a settled page."""
         for cast in self.casts:
             pages = cast.script.pages
             if cast.first_page <= page < cast.first_page + cast.families * pages:
@@ -199,7 +199,7 @@ class Timetable:
         return None
 
     def _maker(self, number: int) -> tuple[Cast, int] | None:
-        """The family of the act that the place `number`, counted from the epoch, belongs to."""
+        """Return the family whose act occupies place `number`, counted from the epoch."""
         hour, place = number // self.places + EPOCH_HOUR, number % self.places
         act = (place - self._offset(hour)) * pow(self._step, -1, self.places) % self.places
         for cast in self.casts:
@@ -211,7 +211,7 @@ class Timetable:
         return None
 
     def busy(self, cast: Cast, first: int, last: int) -> Iterator[int]:
-        """The families of the cast with an act in the hours from `first` to `last`, each once."""
+        """Yield each family with an act in the hours `first` to `last`, inclusive."""
         period = cast.script.period
         slots = {
             (hour - act.hour) % period
@@ -223,7 +223,7 @@ class Timetable:
                 yield within * period + slot
 
     def play(self, cast: Cast, family: int, end: int, since: int | None = None) -> tuple[Family, list[Event]]:
-        """A family after everything published before `end`, and its events from `since` on."""
+        """Return a family's state after all events published before `end`, and its events since `since`."""
         script = cast.script
         within, slot = divmod(family, script.period)
         table = Family(self.project, cast.namespace, self._served, scripts.VARIANTS, self._at_first(cast, family))
@@ -237,7 +237,7 @@ class Timetable:
         ]
         due.sort()
         if script.only_edits:
-            # a record mentions no revision before the last two
+            # records mention only the last two revisions
             earlier = bisect_left(due, (end if since is None else since,))
             del due[: max(0, earlier - _MENTIONED)]
         for begin, ordinal, operations in due:
@@ -251,7 +251,7 @@ class Timetable:
         return table, events
 
     def _at_first(self, cast: Cast, family: int) -> dict[int, Page]:
-        """The pages as every cycle finds them, but for what the cycles before it leave behind."""
+        """Return the pages as they are at the start of a cycle, without effects of earlier cycles."""
         pages = {}
         for number in range(cast.script.pages):
             index = cast.first_page + family * cast.script.pages + number
@@ -267,9 +267,9 @@ class Timetable:
         return pages
 
     def hour(self, hour: int, until: int) -> list[Event]:
-        """Every event published in the hour (counted from 1970), in order of publication.
+        """Return the events published in the hour (counted from 1970), in order of publication.
 
-        Acts from `until` on (microseconds since 1970) are left out, except second halves of acts that began before.
+        Acts at or after `until` (microseconds since 1970) are excluded.
         """
         end = min(until, (hour + 1) * HOUR)
         events: list[Event] = []
@@ -281,7 +281,7 @@ class Timetable:
         return events
 
     def _acts(self, cast: Cast, family: int, hour: int, end: int) -> bool:
-        """Return whether an act of the family begins in the hour and before `end`."""
+        """Return whether the family has an act that begins in the hour and before `end`."""
         within, slot = divmod(family, cast.script.period)
         return any(
             (hour - act.hour - slot) % cast.script.period == 0 and self._begins(cast, hour, index, within)[0] < end
@@ -290,7 +290,7 @@ class Timetable:
 
 
 def settled_index(page: int) -> int | None:
-    """The number of a page that was always there, by which its title is chosen; None for one that was made."""
+    """Return the number of a settled page, which determines its title; None for a fresh page."""
     index, rest = divmod(page - _FIRST_PAGE, _PAGE_STEP)
     return index if not rest and index >= 0 and page < _FIRST_NEW_PAGE else None
 
@@ -302,7 +302,7 @@ def usual_articles(rate: int) -> int:
 
 
 def _shares(namespace: int, rate: int, articles: int | None) -> Iterator[tuple[Script, int, bool]]:
-    """Scripts of a namespace, families of each that begin in one hour, and whether the number varies."""
+    """Yield the scripts of a namespace: script, families that begin in one hour, whether that number varies."""
     if namespace == 0:
         for script in scripts.SPECIAL:
             yield script, _special_families(rate), False
@@ -333,7 +333,7 @@ def _special_families(rate: int) -> int:
 
 
 def _settled(rate: int) -> tuple[int, float]:
-    """Pages of the special scripts in namespace 0, and the ordinary edits per hour beside them."""
+    """Return the pages of the special scripts in namespace 0 and the ordinary edits per hour."""
     families = _special_families(rate)
     pages = sum(families * script.period * script.pages for script in scripts.SPECIAL)
     special = families * sum(_told(script) for script in scripts.SPECIAL)
@@ -341,7 +341,7 @@ def _settled(rate: int) -> tuple[int, float]:
 
 
 def _pages_per_edit(mixture: tuple[float, ...]) -> float:
-    """Return how many pages it takes for one edit per hour."""
+    """Return the number of pages that together get one edit per hour."""
     return sum(
         share * script.period * script.pages / len(script.acts)
         for script, share in zip(scripts.ORDINARY, mixture, strict=True)
@@ -349,7 +349,7 @@ def _pages_per_edit(mixture: tuple[float, ...]) -> float:
 
 
 def _mixture(pages: float) -> tuple[float, ...]:
-    """Return the shares of the ordinary scripts for so many pages per hourly edit."""
+    """Return the shares of the ordinary scripts that need `pages` pages for one edit per hour."""
     for fewer, more in ((_BUSIEST, _BUSY), (_BUSY, _USUAL)):
         low, high = _pages_per_edit(fewer), _pages_per_edit(more)
         if pages <= high:
@@ -359,5 +359,5 @@ def _mixture(pages: float) -> tuple[float, ...]:
 
 
 def _told(script: Script) -> int:
-    """About how many events a cycle has: two of a move, one of anything else."""
+    """Return the approximate number of events per cycle: two for a move, one for any other operation."""
     return sum(2 if operation.verb is Verb.MOVE else 1 for act in script.acts for operation in act.operations)

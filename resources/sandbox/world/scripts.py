@@ -1,9 +1,9 @@
-"""The scripts that families of pages play (`data/scripts.yaml`): what happens to them, and in which hour of the cycle.
+"""Scripts for families of pages (`data/scripts.yaml`): operations, and their hours in the cycle.
 
-Every script ends as it began: the same pages exist under the same titles. So the state in any cycle follows from at
-most the two cycles before it, and no hour needs a replay from the beginning. Every page of a script gets at least one
-revision per cycle (or is made in it), so that two cycles determine its newest and its previous revision. Acts of one
-script that fall in the same hour must not depend on each other's order.
+Every script ends in its initial state: the same pages exist under the same titles. The state in a cycle therefore
+depends on at most the two previous cycles, and no hour needs a replay from the beginning. Each page is edited or
+created at least once per cycle, so two cycles determine its current and its previous revision. Acts of one script in
+the same hour must not depend on each other's order.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 from resources.sandbox.files import read_yaml
 from resources.sandbox.world.pages import Kind, Operation, Verb
 
-#: Forms of a title: at home, moved, parked while two pages change places.
+#: Formats of a title: home title, moved, parked while two pages swap titles.
 VARIANTS = ("{}", "{}, 2", "{}/parked")
 
 
 @dataclass(frozen=True)
 class Act:
-    """Operations that follow each other within a moment, in an hour of the cycle."""
+    """Operations in quick succession, in one hour of the cycle."""
 
     hour: int
     operations: tuple[Operation, ...]
@@ -29,21 +29,21 @@ class Act:
 
 @dataclass(frozen=True)
 class Script:
-    """A cycle of acts."""
+    """Repeating cycle of acts."""
 
     name: str
-    period: int  # hours after which it begins again
-    pages: int  # count of pages when it begins; they are numbered from 0
-    acts: tuple[Act, ...]  # all that happens
+    period: int  # length of the cycle, hours
+    pages: int  # number of pages at the start of the cycle; they are numbered from 0
+    acts: tuple[Act, ...]
 
     @cached_property
     def only_edits(self) -> bool:
-        """Return whether nothing ever happens but that the one page is edited."""
+        """Return whether the script only edits a single page."""
         return self.pages == 1 and all(o.verb is Verb.EDIT for act in self.acts for o in act.operations)
 
     @cached_property
     def namespaces(self) -> frozenset[int]:
-        """The namespaces other than its own that its pages visit."""
+        """Return the other namespaces to which its pages are moved."""
         return frozenset(o.namespace for act in self.acts for o in act.operations if o.namespace is not None)
 
 
@@ -66,7 +66,7 @@ def _scripts(group: str) -> tuple[Script, ...]:
 
 
 _TABLE = read_yaml("scripts.yaml")
-#: From few busy pages to many quiet ones.
+#: Ordered from a few busy pages to many quiet ones.
 ORDINARY = _scripts("ordinary")
 SPECIAL = _scripts("special")
 ENTITIES = _scripts("entities")
@@ -74,5 +74,5 @@ NAMED = {script.name: script for script in (*ORDINARY, *SPECIAL, *ENTITIES)}
 
 
 def still(period: int) -> Script:
-    """Return the script of pages that are edited once in so many hours."""
+    """Return a script with one page that is edited every `period` hours."""
     return Script("still", period, 1, NAMED["warm"].acts)

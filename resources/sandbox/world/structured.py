@@ -1,9 +1,8 @@
-"""Structured contents: an article's record with its text in parts, as the service's parser would leave it.
+"""Structured contents: an article's record with its text split into parts, like the service's parser does.
 
-Source: the service's data dictionary for structured contents, and recorded answers. The parts are read from the
-wikitext of the record: infobox, sections (the first is named `Abstract`), paragraphs, lists, tables, links and
-footnotes. Whatever else stands in real wikitext is left out or stays text; the service's own parser reads HTML, and
-more of it.
+Source: the service's data dictionary for structured contents, and recorded responses. The parts are parsed from the
+record's wikitext: infobox, sections (the first is named `Abstract`), paragraphs, lists, tables, links and footnotes.
+Other wikitext syntax is dropped or kept as text. The service's own parser reads HTML and supports more of it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 _WORDS = read_yaml("records.yaml")["structured"]
-#: Projects of which there are snapshots; fields of the article, in the record's order; fields that are computed.
+#: Projects with snapshots; fields copied from the article, in order; computed fields.
 PROJECTS, BASIC, COMPUTED = (_WORDS[name] for name in ("projects", "basic", "computed"))
 _EVENT = "event"
 _INFOBOX = re.compile(r"\{\{Infobox ([^|\n}]+)\n(.*?)^\}\}\n", re.DOTALL | re.MULTILINE)
@@ -34,9 +33,9 @@ _UNPARSED = 29
 
 
 def structured(article: Record) -> Record | None:
-    """Return the structured record of an article with its event; None: the service's parser would have failed.
+    """Return the structured record of an article with its event, or None if the parser fails.
 
-    The parser fails on pages of other namespaces, and on a few pages without a visible reason.
+    The parser fails on pages outside namespace 0, and on a few pages without an apparent reason.
     """
     if (
         article["namespace"]["identifier"] != 0
@@ -59,9 +58,9 @@ def structured(article: Record) -> Record | None:
 
 
 def pick(article: Record, fields: tuple[str, ...]) -> Record:
-    """Return the response to a lookup: the requested fields that exist, or the basic ones if none is requested.
+    """Return the response to a lookup: the requested fields that exist; by default, all fields except the event.
 
-    Tables come with the sections, and cannot be requested separately. An article that could not be structured is
+    Tables are returned with the sections and cannot be requested separately. An article that cannot be structured is
     returned unchanged.
     """
     whole = structured(article)
@@ -75,7 +74,7 @@ def pick(article: Record, fields: tuple[str, ...]) -> Record:
 
 
 class _Page:
-    """The wikitext of a page, read from beginning to end."""
+    """Parsed wikitext of a page."""
 
     def __init__(self, article: Record) -> None:
         self._article = article
@@ -88,7 +87,7 @@ class _Page:
         self.sections = self._sections(_INFOBOX.sub("", text))
 
     def description(self) -> str:
-        """A short description, which some pages lack."""
+        """Return a short description, empty for some pages."""
         words = self._article.get("abstract", "").split()
         return " ".join(words[:5]) if len(words) > 5 and self._chance.below(6) else ""
 
@@ -110,7 +109,7 @@ class _Page:
         if image := self._article.get("image"):
             caption = {"alternative_text": self._article["name"], "caption": f"{self._article['name']} (2026)"}
             parts = [{"type": "image", "images": [image | caption]}, *fields]
-        for field in fields[:1]:  # a list of one value beside the text
+        for field in fields[:1]:  # the first field also has a list of values
             field["values"] = field.get("value", "").split(", ")
         box = {"name": self._article["name"], "type": "section", "has_parts": parts}
         return {"name": f"Infobox {found[1]}", "type": "infobox", "has_parts": [box]}
@@ -157,7 +156,7 @@ class _Page:
         )
 
     def _text(self, markup: str) -> Record:
-        """The members of a part with this text: `value`, `links`, `citations`."""
+        """Return the members of a part with this text: `value`, `links`, `citations`."""
         links: list[Record] = []
         citations: list[Record] = []
 
@@ -175,7 +174,7 @@ class _Page:
         return {key: member for key, member in members.items() if member}
 
     def _cited(self, markup: str) -> Record:
-        """The citation of a footnote, which is added to the references."""
+        """Add a footnote to the references and return its citation."""
         number = len(self.references) + 1
         metadata = {name: value.strip() for name, value in _PARAMETER.findall(markup)}
         url, title = metadata.get("url", ""), metadata.get("title", "")
@@ -203,7 +202,7 @@ def _cells(line: str, between: str) -> list[Record]:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, Any]]:
-    """Headings (level, name), tables (lines), lists (items) and paragraphs of a wikitext, in order."""
+    """Yield headings (level, name), tables (lines), lists (items) and paragraphs of a wikitext, in order."""
     waiting: dict[str, list[str]] = {"paragraph": [], "list": []}
 
     def rest() -> Iterator[tuple[str, Any]]:

@@ -1,8 +1,8 @@
-"""Deterministic chance, and records on the wire: JSON as the service's encoder writes it.
+"""Deterministic random numbers, and JSON in the format of the service's encoder.
 
-The same parts always draw the same numbers, in every process and on every machine: nothing depends on the order of a
-dictionary, on Python's salted `hash` or on the clock. `<`, `>`, `&` and the line separators are escaped, as Go's
-encoder does. A part that many lines share is encoded once and put into each line as a fragment.
+The same seed parts give the same numbers in every process and on every machine: nothing depends on Python's salted
+`hash` or on the clock. `<`, `>`, `&` and the line separators are escaped, like Go's encoder does. Parts shared by many
+lines are encoded once and included as fragments.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 _MASK = (1 << 64) - 1
-#: Below this a pool has too few bits left to draw evenly from.
+#: A smaller pool has too few bits left for uniform draws.
 _DRY = 1 << 96
 
 
 def mix(number: int) -> int:
-    """Scatter an integer over 64 bits: near numbers give unrelated ones. Cheap enough for every event."""
+    """Hash an integer to 64 bits: close numbers give unrelated results. Cheap enough for every event."""
     number = (number + 0x9E3779B97F4A7C15) & _MASK
     number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -35,17 +35,17 @@ def mix(number: int) -> int:
 
 
 def salt(*parts: object) -> int:
-    """64 bits that identify the parts."""
+    """Return a 64-bit hash of the parts."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
 
 
 class Chance:
-    """A source of draws that belongs to its parts. Draws must be made in a fixed order."""
+    """Random number generator seeded by its parts."""
 
     __slots__ = ("_parts", "_pool", "_round")
 
     def __init__(self, *parts: object) -> None:
-        """Begin the draws of `parts` (integers and text)."""
+        """Seed with `parts` (integers and text)."""
         self._parts = repr(parts)
         self._round = 0
         self._refill()
@@ -56,18 +56,18 @@ class Chance:
         self._round += 1
 
     def below(self, limit: int) -> int:
-        """An integer in [0, limit)."""
+        """Draw an integer in [0, limit)."""
         if self._pool < _DRY:
             self._refill()
         self._pool, drawn = divmod(self._pool, limit)
         return drawn
 
     def unit(self) -> float:
-        """A number in [0, 1)."""
+        """Draw a number in [0, 1)."""
         return self.below(1 << 32) / (1 << 32)
 
     def one_in(self, many: int) -> bool:
-        """True once in `many` draws."""
+        """Draw a boolean that is true with probability 1/`many`."""
         return self.below(many) == 0
 
 
@@ -75,73 +75,73 @@ SECOND = 1_000_000
 
 
 def encode(value: Any) -> bytes:
-    """Return the value as JSON; fragments in it are included unchanged."""
+    """Encode a value as JSON; fragments are included unchanged."""
     line = orjson.dumps(value)
     line = line.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
-    # most lines have no such byte at all, which is found out much faster
+    # the test for one byte is much faster, and most lines do not contain it
     if b"\xe2" in line and (b"\xe2\x80\xa8" in line or b"\xe2\x80\xa9" in line):
         line = line.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
     return line
 
 
 def fragment(value: Any) -> orjson.Fragment:
-    """The value, encoded once for all the lines that it is a part of."""
+    """Encode a value once, for use in many lines."""
     return orjson.Fragment(encode(value))
 
 
 def inside(text: str) -> bytes:
-    """Return a text as it appears inside the quotation marks of a JSON string."""
+    """Encode a text as the inside of a JSON string, without the quotation marks."""
     return encode(text)[1:-1]
 
 
 def joined(parts: Iterable[bytes]) -> orjson.Fragment:
-    """The string made of parts that `inside` encoded."""
+    """Join parts encoded by `inside` into one JSON string."""
     return orjson.Fragment(b'"' + b"".join(parts) + b'"')
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """The record that a line holds."""
+    """Decode a line of an archive."""
     record: dict[str, Any] = orjson.loads(line)
     return record
 
 
 def day(microseconds: int) -> str:
-    """A moment as records write dates: RFC 3339 with seconds."""
+    """Format a date for a record: RFC 3339 with seconds."""
     return datetime.fromtimestamp(microseconds // SECOND, UTC).isoformat()[:19] + "Z"
 
 
 def instant(microseconds: int) -> str:
-    """A moment as events write it: RFC 3339 with microseconds, trailing zeros dropped."""
+    """Format a date for an event: RFC 3339 with microseconds, trailing zeros dropped."""
     seconds, rest = divmod(microseconds, SECOND)
     fraction = f".{rest:06d}".rstrip("0") if rest else ""
     return datetime.fromtimestamp(seconds, UTC).isoformat()[:19] + fraction + "Z"
 
 
 class MessageWriter(ABC):
-    """Writes the record of each event."""
+    """Writer of the records of events."""
 
     def __init__(self, salt: int) -> None:
-        """Write records whose free choices follow from `salt`."""
+        """Derive all random choices from `salt`."""
         self._salt = salt
 
     def record(self, event: Event) -> dict[str, Any]:
-        """The record that the event's message holds."""
+        """Return the record in the event's message."""
         return decode(self.line(event))
 
     def line(self, event: Event) -> bytes:
-        """The record as a line of an archive, without the line end."""
+        """Return the record as a line of an archive, without the line end."""
         return encode(self._whole(event) if event.type == "update" else self._slim(event))
 
     @abstractmethod
     def _whole(self, event: Event) -> dict[str, Any]:
-        """The record of an update."""
+        """Return the complete record of an update."""
 
     @abstractmethod
     def _slim(self, event: Event) -> dict[str, Any]:
-        """The record of any other event."""
+        """Return the short record of any other event."""
 
     def _event(self, event: Event) -> dict[str, Any]:
-        # both halves of a move share the ordinal, and so the identifier
+        # both halves of a move have the same ordinal and therefore the same identifier
         bits = mix(event.ordinal ^ self._salt) << 64 | mix(event.ordinal * 5 + self._salt)
         record = {
             "identifier": str(uuid.UUID(int=bits, version=4)),
@@ -150,5 +150,5 @@ class MessageWriter(ABC):
             "date_published": instant(event.published),
         }
         place = {"partition": event.partition, "offset": event.offset}
-        # written also where they are 0, unlike other numbers: in an event of the stream alone
+        # only events of the stream have them; unlike other numbers, they are written even if 0
         return record | {name: number for name, number in place.items() if number is not None}

@@ -1,9 +1,9 @@
-"""The world behind the sandbox: what every wiki in it holds and publishes, at any moment, from a seed alone.
+"""Contents and events of all wikis of a sandbox, at any time, derived from a seed.
 
-The world has no present: every question names its moment, and no answer depends on the questions before it.
+The world has no current time: every query names a time, and results do not depend on earlier queries.
 
-`truth` reads the page table at a moment (`pages`); the hour files contain the events that changed it. Neither is made
-from the other.
+`truth` reads the page table (`pages`); the hourly batches contain the events that changed it. Neither is derived from
+the other.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-#: Most articles of a project unless more are asked for: a first run should take seconds.
+#: Default maximum of articles per project: a first run should take seconds.
 _ARTICLES = 5_000
-#: Minutes after the end of an hour at which a project's export starts, and how long it may take.
+#: Minutes from the end of an hour to the earliest start of a project's export, and the range of the start.
 _EXPORT_FROM, _EXPORT_SPAN = 2, 5
 _MINUTE = 60_000_000
 _EXPORT_SECONDS = 55
-#: The list of an hour appears no earlier than this after the hour's end, and this long after the last export.
+#: Minimum delay of the batch listing after the end of the hour, and after the start of the last export.
 _LISTED_AT_LEAST = timedelta(minutes=4)
 _LISTED_AFTER = timedelta(seconds=80)
-#: Minutes after the full hour at which a project's snapshots are exported, and how long that may take.
+#: Minutes from the full hour to the earliest start of a project's snapshot export, and the range of the start.
 _SNAPSHOT_FROM, _SNAPSHOT_SPAN = 20, 20
 _SNAPSHOT_SECONDS = 5_400
 
@@ -58,10 +58,10 @@ class _Wiki:
 
 
 class World:
-    """All wikis of a sandbox. Safe for threads; nothing is made before it is requested."""
+    """All wikis of a sandbox. Thread-safe; wikis are created on first use."""
 
     def __init__(self, settings: Settings) -> None:
-        """Describe the world of `settings` (seed, projects, namespaces, rates)."""
+        """Check the projects and namespaces in `settings`; raises ValueError for unknown ones."""
         self._settings = settings
         self._known = {name: reference.project(name) for name in settings.projects}
         unknown = set(settings.namespaces) - set(reference.NAMESPACES)
@@ -81,13 +81,13 @@ class World:
 
     @property
     def wikis(self) -> tuple[str, ...]:
-        """The projects that have pages here, Wikidata among them."""
+        """Return the projects with pages in this world, including Wikidata."""
         return tuple(self._namespaces)
 
     def events(self, project: str, start: datetime, end: datetime) -> Iterator[Event]:
-        """Every event of the project published in [start, end), in order of publication.
+        """Yield the project's events published in [start, end), in order of publication.
 
-        All types, visibility changes among them, of the namespaces that are served. `record` gives the record of one.
+        Includes all event types, also visibility changes, of the served namespaces.
         """
         first, last = micros(start), micros(end)
         timetable, served = self._wiki(project).timetable, self._namespaces[project]
@@ -97,16 +97,16 @@ class World:
                     yield event
 
     def record(self, event: Event) -> dict[str, Any]:
-        """The record that an event's message holds, in wire form."""
+        """Return the record in an event's message, in wire form."""
         return self._wiki(event.project).writer.record(event)
 
     def pages_at(
         self, project: str, namespace: int, moment: datetime, since: datetime | None = None
     ) -> Iterator[Event]:
-        """The articles of a namespace that are live after all events published before `moment`.
+        """Yield the articles of a namespace that are live after all events published before `moment`.
 
-        Of each is given the `update` that was last published of it, with the page as the page table holds it at
-        `moment`. Nothing is held in memory but the page at hand.
+        Each is represented by its last `update`, with the page's state and title at `moment`. With `since`, only
+        articles whose last `update` was published at or after `since`.
         """
         timetable = self._wiki(project).timetable
         if namespace not in self._namespaces[project]:
@@ -124,7 +124,7 @@ class World:
             for family in families:
                 for page in timetable.play(cast, family, end)[0].live(namespace):
                     event = page.event
-                    # scripts see to it that no page is live without an update in one of the last cycles
+                    # scripts guarantee that every live page has an update in the last cycles
                     assert event is not None
                     if begin is None or event.published >= begin:
                         yield event._replace(state=page.state, title=page.title)
@@ -132,16 +132,13 @@ class World:
     def truth(
         self, project: str, namespace: int, moment: datetime, since: datetime | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Return the complete records of articles that are live after all events published before `moment`.
-
-        Read from the page table, never folded from events. Arguments as of `pages_at`.
-        """
+        """Yield the complete records of live articles, from the page table. Arguments as in `pages_at`."""
         writer = self._wiki(project).writer
         for event in self.pages_at(project, namespace, moment, since):
             yield writer.record(event)
 
     def article(self, project: str, name: str, hour: datetime) -> dict[str, Any] | None:
-        """The record of the article of that name when the export of the hour starts; None where there is none."""
+        """Return the article's record at the start of the hour's export, or None."""
         wiki = self._wiki(project)
         title = wiki.writer.title(name)
         if title.namespace not in self._namespaces[project]:
@@ -154,58 +151,58 @@ class World:
         return None
 
     def entity(self, identifier: str, hour: datetime) -> dict[str, Any] | None:
-        """Return an entity's record as the export of the hour starts; None: there is none, or it was merged."""
+        """Return an entity's record at the start of the hour's export; None if missing or merged."""
         return self.article(entities.PROJECT, identifier, hour) if self.entity_identifiers() else None
 
     def export_started_at(self, project: str, hour: datetime) -> datetime:
-        """The end of what the hour's files of a project hold: everything published before this moment.
+        """Return the start of the project's export of an hour; its batches hold events published before it.
 
-        Some minutes after the hour's end, the same for all namespaces; the hour's end itself without overlap.
+        Some minutes after the end of the hour, the same for all namespaces; without overlap, the end of the hour.
         """
         if not self._settings.overlap:
             return hour + timedelta(hours=1)
         return moment_of(self._export(project, hour))
 
     def hour_ready_at(self, hour: datetime) -> datetime:
-        """Return when the list of the hour appears: all exports of all projects have ended."""
+        """Return the time at which the batch listing of the hour appears, after all exports."""
         last = max(moment_of(self._export(project, hour)) for project in self._namespaces)
         return max(hour + timedelta(hours=1) + _LISTED_AT_LEAST, last + _LISTED_AFTER).replace(microsecond=0)
 
     def hour_events(self, project: str, hour: datetime) -> Iterator[Event]:
-        """The events that the hour's files of a project hold: all of its time but changes of visibility."""
+        """Yield the events in the project's batches of an hour: all except visibility changes."""
         for event in self.events(project, hour, self.export_started_at(project, hour)):
             if event.type != "visibility-change":
                 yield event
 
     def line(self, event: Event) -> bytes:
-        """The record of an event as a line of an archive, without the line end."""
+        """Return an event's record as a line of an archive, without the line end."""
         return self._wiki(event.project).writer.line(event)
 
     def key(self, event: Event) -> str:
-        """The key of an event's message in its topic."""
+        """Return the key of an event's message in its topic."""
         return f"/{event.project}/{self._wiki(event.project).writer.name(event.title)}"
 
     def export_ended_at(self, identifier: str, hour: datetime) -> int:
-        """Return when the export of an hour's file ended, nanoseconds since 1970."""
+        """Return the end of a batch's export, in nanoseconds since 1970."""
         project, _ = self.parts(identifier)
         took = salt("export", self._settings.seed, identifier, micros(hour)) % (_EXPORT_SECONDS * 10**9)
         return self._export(project, hour) * 1_000 + 5 * 10**9 + took
 
     def _export(self, project: str, hour: datetime) -> int:
-        """Return when the export of a project's hour starts, microseconds since 1970."""
+        """Return the start of a project's export of an hour, in microseconds since 1970."""
         span = salt("export", self._settings.seed, project, micros(hour)) % (_EXPORT_SPAN * _MINUTE)
         return micros(hour) + HOUR + _EXPORT_FROM * _MINUTE + span
 
     def snapshot_identifiers(self) -> list[str]:
-        """The snapshots of articles there may be: one for every project and namespace."""
+        """Return the identifiers of all article snapshots, one per project and namespace."""
         return [f"{p}_namespace_{n}" for p in self._settings.projects for n in self._settings.namespaces]
 
     def entity_identifiers(self) -> list[str]:
-        """The snapshots of entities there may be: items and properties."""
+        """Return the identifiers of the entity snapshots: items and properties."""
         return [f"{entities.PROJECT}_namespace_{n}" for n in self._namespaces.get(entities.PROJECT, ())]
 
     def snapshot_times(self, identifier: str, day: datetime) -> tuple[datetime, datetime]:
-        """Return when the export of a day starts, the same for all namespaces of a project, and when it ends."""
+        """Return start and end of a day's export; the start is the same for all namespaces of a project."""
         midnight = micros(day.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0))
         project, _ = self.parts(identifier)
         draw = salt("snapshot", self._settings.seed, project, midnight)
@@ -219,15 +216,12 @@ class World:
         return moment_of(started), moment_of(started + 5 * _MINUTE + took)
 
     def snapshot_entries(self, identifier: str, started: datetime, serial: int = 0) -> Iterable[Entry]:
-        """Return the contents of an export: the `update` of each line, and the reason for it.
-
-        Those that are `live`, and copies of them, are the pages of `pages_at`; the others are `older` or `lingering`.
-        """
+        """Return the entries of an export; the `live` ones are the pages of `pages_at`."""
         project, namespace = self.parts(identifier)
         return Census(self._wiki(project).timetable, namespace, micros(started), serial)
 
     def parts(self, identifier: str) -> tuple[str, int]:
-        """Project and namespace of a snapshot."""
+        """Split a snapshot's identifier into project and namespace; raises ValueError for an unknown one."""
         there = [*self.snapshot_identifiers(), *self.entity_identifiers()]
         if identifier not in there:
             raise ValueError(f"This sandbox has no snapshot {identifier!r}; it has {', '.join(there)}.")
@@ -235,7 +229,7 @@ class World:
         return project, int(namespace)
 
     def language(self, project: str) -> str:
-        """The language of a project."""
+        """Return the language code of a project."""
         return "en" if project == entities.PROJECT else self._known[project].language
 
     def _wiki(self, project: str) -> _Wiki:
@@ -264,7 +258,7 @@ class World:
         return _Wiki(timetable, Writer(settings.seed, known, direction, lexicon, texts, settings.entities))
 
     def _sitelinks(self, index: int) -> dict[str, tuple[str, str]]:
-        """Title and address of the article with this number, by project."""
+        """Return title and URL, by project, of the articles with this number."""
         found = {}
         for name, known in self._known.items():
             if index < self._articles_of(name):
@@ -273,18 +267,18 @@ class World:
         return found
 
     def _articles_of(self, project: str) -> int:
-        """Return how many articles a project has in namespace 0 that were always there."""
+        """Return the number of settled articles of a project in namespace 0."""
         casts = self._wiki(project).timetable.casts
         return max((c.first_page + c.families * c.script.pages for c in casts if c.namespace == 0), default=0)
 
 
 def micros(moment: datetime) -> int:
-    """Microseconds since 1970."""
+    """Convert to microseconds since 1970; raises ValueError for a naive datetime."""
     if moment.tzinfo is None:
         raise ValueError("The world needs timezone-aware moments; add tzinfo.")
     return (moment - _START) // _MICROSECOND
 
 
 def moment_of(micros: int) -> datetime:
-    """The moment so many microseconds after 1970 began."""
+    """Convert from microseconds since 1970."""
     return _START + timedelta(microseconds=micros)

@@ -1,1 +1,1 @@
-"""Texts of pages: made-up languages, titles, Parsoid-like markup, or records of a corpus."""
+"""Texts of pages: synthetic languages, titles and Parsoid-like markup, or records of a corpus."""

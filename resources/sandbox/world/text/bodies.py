@@ -1,12 +1,12 @@
 """Texts of pages: Parsoid-like HTML and wikitext for every revision of every page, synthetic or borrowed.
 
-A synthetic text is a run of blocks that belongs to the page, with one block replaced and one reference added that
-belong to the revision: cheap to make, no two alike, and neighbours differ as little as real revisions do. The length of
-a wikitext is known without making it, because a record also contains the length of the revision before.
+A synthetic text is a sequence of blocks chosen by the page; each revision replaces one block and adds one reference.
+Texts are therefore cheap and unique, and consecutive revisions differ only slightly. The length of a wikitext is
+computed without building it, because a record also contains the length of the previous revision.
 
-A corpus is a folder of real records (`*.ndjson`, `*.jsonl`, `*.json`, each also with `.gz`: one record a line, or one
-JSON document that is a record or a list of them). Every page of the world borrows text, categories and other details of
-one record with a body, of its own language if there are any; its revisions differ by a comment at the end.
+A corpus is a folder of real records (`*.ndjson`, `*.jsonl`, `*.json`, optionally with `.gz`): one record per line, or
+one JSON document with a record or a list of records. Every page borrows text, categories and other fields from a record
+with a body, in the same language if possible. Its revisions differ only in a comment at the end.
 """
 
 from __future__ import annotations
@@ -33,54 +33,54 @@ if TYPE_CHECKING:
 
 #: Spread of the log-normal distribution of sizes.
 _SIGMA = 0.75
-#: Namespaces other than articles hold shorter texts.
+#: Relative length of texts in namespaces other than 0.
 _SHORTER = {6: 0.25, 10: 0.5, 14: 0.15}
-#: From this size on a page has an infobox.
+#: Minimum size of a page with an infobox, in bytes.
 _BOXED_BYTES = 4_000
-#: Pages whose shared parts (the same in all revisions) are kept in memory, in each process: about 30 kB of each.
+#: Number of pages whose revision-independent parts are cached in each process.
 _PAGES_IN_MEMORY = 512
 
 
 class Text(NamedTuple):
-    """The text of a revision."""
+    """Text of a revision."""
 
     html: Fragment  # Parsoid HTML, encoded
     wikitext: Fragment  # wikitext, encoded
     characters: int  # length of the wikitext
     size: int  # bytes of the wikitext in UTF-8
     abstract: str  # the beginning as plain text; empty outside namespace 0
-    needs_citation: int  # count of sentences marked as lacking a citation
+    needs_citation: int  # number of sentences marked as lacking a citation
 
 
 class Setting(NamedTuple):
-    """The facts about its page and revision that a text mentions."""
+    """Facts about page and revision that appear in the text."""
 
     page: int
-    home: str  # title the page was born under: the text does not follow a move
-    title: str  # full title now, with prefix
-    namespace: int  # its namespace now
-    native: int  # namespace it was born in: it shapes the text, which does not follow a move
+    home: str  # original title: the text does not follow a move
+    title: str  # current full title, with prefix
+    namespace: int  # current namespace
+    native: int  # original namespace, which determines the size of the text
     language: str  # language code
     direction: str  # `ltr` or `rtl`
     host: str
     revision: int
-    previous: int  # id of the revision before; 0: none
-    modified: str  # moment of the revision, as the head of the document shows it
+    previous: int  # id of the previous revision; 0 means none
+    modified: str  # time of the revision, in the format of the document's head
     categories: tuple[str, ...]  # full titles of the categories
 
 
 _HEAD = "<!DOCTYPE html>\n" + (DATA / "head.html").read_text(encoding="utf-8").replace("\n", "")
-#: What no title has.
+#: Placeholder that appears in no title.
 _GAP = "\0"
 _TAIL = "</section></body></html>"
 _ARCHIVED = "https://archive.example.org/web/"
 
 
 class Library:
-    """All texts of one language."""
+    """Synthetic texts of one language."""
 
     def __init__(self, language: str, seed: int, body_bytes: int) -> None:
-        """Make texts of the stock of a language. `body_bytes` is the mean size of HTML and wikitext together."""
+        """Build texts from the blocks of a language. `body_bytes` is the mean total size of HTML and wikitext."""
         self._seed = seed
         self._body_bytes = body_bytes
         stock = stock_of(language)
@@ -88,11 +88,11 @@ class Library:
         self._block_bytes = sum(block.total for block in self._blocks) / BLOCKS
         self._box_bytes = sum(block.total for block in self._boxes) / INFOBOXES
         self._frame_bytes = len(_HEAD) + sum(lead.total for lead in self._leads) / LEADS + 700
-        #: A record is asked for the text of one revision and the length of the one before: of the same page.
+        #: A record needs the text of one revision and the length of the previous one, both of the same page.
         self._shape = lru_cache(maxsize=64)(self._shape_of)
         self._head = lru_cache(maxsize=_PAGES_IN_MEMORY)(_head)
         self._footer = lru_cache(maxsize=_PAGES_IN_MEMORY)(_footer)
-        # twice over, so that a run may go past the end
+        # the list is doubled so that a sequence may wrap around
         run = self._blocks + self._blocks
         self._html = [block.html for block in run]
         self._wikitext = [block.wikitext for block in run]
@@ -101,7 +101,7 @@ class Library:
         self._citations = [0, *accumulate(block.needs_citation for block in run)]
 
     def characters(self, setting: Setting) -> int:
-        """Length of the wikitext of a revision, in characters, without making it."""
+        """Return the length of a revision's wikitext in characters, without building the text."""
         plan = _Plan(self, setting)
         length = self._characters[plan.end] - self._characters[plan.start]
         length += self._blocks[plan.replacement].characters - self._blocks[plan.replaced].characters
@@ -111,7 +111,7 @@ class Library:
         return length + len(_reference(setting)) + self._footer(setting.categories).characters
 
     def text(self, setting: Setting) -> Text:
-        """Return the complete text of a revision."""
+        """Return a revision's text in both markups."""
         plan = _Plan(self, setting)
         lead, footer = self._leads[plan.lead], self._footer(setting.categories)
         head, replaces, changed, rest = self._head(
@@ -158,18 +158,18 @@ class Library:
         )
 
     def _size(self, chance: Chance, namespace: int) -> float:
-        """Bytes of HTML and wikitext together that a page shall have, log-normally distributed."""
+        """Draw the total size of a page's HTML and wikitext, in bytes, from a log-normal distribution."""
         radius = math.sqrt(-2 * math.log(1 - chance.unit()))
         normal = radius * math.cos(2 * math.pi * chance.unit())
         mean = self._body_bytes * _SHORTER.get(namespace, 1.0)
         return mean * math.exp(_SIGMA * normal - _SIGMA**2 / 2)
 
     def lent(self, _language: str, _host: str, _page: int) -> dict[str, Any]:
-        """Return the fields borrowed from a real record: none, as all text is made up."""
+        """Return the fields borrowed from a real record: none, because the text is synthetic."""
         return {}
 
     def shape(self, page: Setting) -> tuple[int, int, int, int | None]:
-        """Lead, first block, number of blocks and infobox of a page."""
+        """Return lead, first block, number of blocks and infobox (or None) of a page."""
         return self._shape(page.host, page.page, page.native)
 
     def _shape_of(self, host: str, page: int, namespace: int) -> tuple[int, int, int, int | None]:
@@ -182,7 +182,7 @@ class Library:
 
 
 class _Plan:
-    """The blocks of a revision's text."""
+    """Choice of blocks for a revision's text."""
 
     __slots__ = ("at", "box", "end", "lead", "replaced", "replacement", "start")
 
@@ -207,7 +207,7 @@ def _reference_html(setting: Setting) -> str:
 
 
 def _head(host: str, page: int, namespace: int, title: str, language: str, direction: str) -> list[bytes]:
-    """The beginning of a document in four parts, for a revision's number, the one before and its date between them."""
+    """Return the head of a document in four parts: revision, previous revision and date go between them."""
     head = _HEAD.format(
         host=host,
         revision=_GAP,
@@ -224,7 +224,7 @@ def _head(host: str, page: int, namespace: int, title: str, language: str, direc
 
 
 def _footer(categories: tuple[str, ...]) -> Block:
-    """The end of a page: its categories."""
+    """Return the end of a page, with its categories."""
     document = "".join(
         f'\n<link rel="mw:PageProp/Category" href="./{html.escape(name.replace(" ", "_"))}" id="mwC{number}"/>'
         for number, name in enumerate(categories)
@@ -233,17 +233,17 @@ def _footer(categories: tuple[str, ...]) -> Block:
 
 
 _ENDINGS = (".ndjson", ".jsonl", ".json")
-#: Records are held in memory; files beyond this are not read.
+#: Records are held in memory; further files are not read above this total size.
 _MOST_BYTES = 512 * 1024 * 1024
-#: What a page borrows beside its text.
+#: Fields that a page borrows in addition to the text.
 _BORROWED = ("protection", "watchers_count", "main_entity", "additional_entities", "categories", "templates", "image")
 
 
 class Corpus:
-    """The records of a folder."""
+    """Real records from a folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Read the folder."""
+        """Read the folder; raises ValueError if it has no usable record."""
         self._records: list[dict[str, Any]] = []
         self._by_language: dict[str, list[dict[str, Any]]] = {}
         held = 0
@@ -263,7 +263,7 @@ class Corpus:
             )
 
     def lent(self, language: str, host: str, page: int, /) -> dict[str, Any]:
-        """Return the fields of a page next to its text, by the record that it borrows from."""
+        """Return the fields borrowed from a real record."""
         record = self._record(language, host, page)
         return {key: record[key] for key in _BORROWED if record.get(key)}
 
@@ -272,13 +272,13 @@ class Corpus:
         return choice[salt("corpus", host, page) % len(choice)]
 
     def characters(self, setting: Setting) -> int:
-        """Length of the wikitext of a revision, in characters."""
+        """Return the length of a revision's wikitext in characters."""
         return len(
             self._record(setting.language, setting.host, setting.page)["article_body"].get("wikitext", "")
         ) + len(_mark(setting))
 
     def text(self, setting: Setting) -> Text:
-        """The text of a revision."""
+        """Return a revision's text in both markups, marked with its revision."""
         record = self._record(setting.language, setting.host, setting.page)
         document: str = record["article_body"]["html"]
         cut = document.rfind("</body>")

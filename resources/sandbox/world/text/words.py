@@ -1,9 +1,9 @@
-"""Words of made-up languages, titles made of them, and the blocks of text that pages consist of.
+"""Words, titles and text blocks of synthetic languages.
 
-Synthetic text must compress like real text, so words follow a Zipf-like distribution over a stock of some thousand,
-short words first, and are spelt with the letters of the language (`data/letters.yaml`). Titles are as many as a world
-needs, no two alike, without the prefix of their namespace. The blocks (paragraphs, lists, tables and infoboxes, each in
-both markups) are made once for each language, and encoded once for all the lines that contain them.
+Synthetic text must compress like real text. Words therefore follow a Zipf-like distribution over a few thousand words,
+shorter words being more frequent, and use the letters of the language (`data/letters.yaml`). Titles are unique and have
+no namespace prefix. Blocks (paragraphs, lists, tables and infoboxes, in both markups) are built and encoded once per
+language.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _LETTERS = read_yaml("letters.yaml")
 _SCRIPT_OF = {code: name for name, one in _LETTERS["scripts"].items() for code in one["languages"].split()}
 
 _WORDS = 7_000
-#: Titles are made of the rarer words: as many as two words need for more than two million titles.
+#: Number of rare words used in titles; two of them give more than two million titles.
 _TITLE_WORDS = 1_500
-#: Exponent and shift of the distribution; about what texts of encyclopaedias show.
+#: Exponent and shift of the distribution, similar to those of encyclopaedia texts.
 _ZIPF = 1.03
 _SHIFT = 2.2
-#: Multiplies a number before it picks a word, so that neighbours do not begin alike. A prime beyond any stock.
+#: Factor that gives consecutive numbers different first words: a prime larger than the number of words.
 _SCATTER = 1_000_003
-#: The two words that both kinds of title begin with, and the rest beside them; words have no blank, digit or colon.
+#: Two words and the optional number of a title; words contain no blank, digit or colon.
 _SETTLED = re.compile(r"""(\S+) ([^\s:]+)(?: (\d{1,9}))?(?: \(\D*\)| & .*|: ".*"| d'.*)?""", re.DOTALL)
 _FRESH = re.compile(r"(\S+) (\S+) \((\d{1,9})\)")
 
 
 class Lexicon:
-    """The words of one language."""
+    """Words of one language."""
 
     def __init__(self, language: str) -> None:
-        """Make up the words of `language` (a language code)."""
-        # seeded by the name alone: a language is the same in every world
+        """Generate the words of `language` (a language code)."""
+        # seeded by the code alone: a language is the same in every world
         self._random = random.Random(f"lexicon of {language}")
         script, latin = _SCRIPT_OF.get(language), _LETTERS["latin"]
         if script is None:
@@ -68,35 +68,35 @@ class Lexicon:
         words: dict[str, None] = {}
         length = 1
         while len(words) < _WORDS:
-            # one syllable for the most frequent words, more as the short ones are used up
+            # one syllable for the most frequent words, more once the short ones are used up
             length = 1 if len(words) < 60 else 2 if len(words) < 1_500 else 3 if len(words) < 5_000 else 4
             syllables = [draw.choice(self._onsets) + draw.choice(self._vowels) for _ in range(draw.randint(1, length))]
             words["".join(syllables) + draw.choice(self._codas)] = None
         return list(words)
 
     def some(self, count: int) -> list[str]:
-        """`count` words as frequent as texts have them."""
+        """Draw `count` words with the frequencies of a text."""
         return self._random.choices(self.words, cum_weights=self._weights, k=count)
 
     def sentence(self, words: list[str]) -> str:
-        """The words as a sentence."""
+        """Join the words into a sentence."""
         text = self.space.join(words)
         return text[0].upper() + text[1:] + "."
 
     def below(self, limit: int) -> int:
-        """An integer in [0, limit): the lexicon's own chance, so that texts made from it repeat."""
+        """Draw an integer in [0, limit) from the lexicon's own generator, which makes its texts reproducible."""
         return self._random.randrange(limit)
 
 
-#: A language has the same words in every world.
+#: Cached lexicon of a language.
 lexicon_of = cache(Lexicon)
 
 
 class Titles:
-    """Titles in one language. Two numbers never give the same title, nor do `settled` and `fresh`."""
+    """Titles in one language, unique among all settled and fresh titles."""
 
     def __init__(self, lexicon: Lexicon) -> None:
-        """Make titles from the words of `lexicon`."""
+        """Build titles from the words of `lexicon`."""
         self._words = lexicon.title_words
         self._places = {word: place for place, word in enumerate(self._words)}
         self._capitals: dict[str, list[int]] = defaultdict(list)
@@ -129,7 +129,7 @@ class Titles:
         return next((number for number in self._numbers(_FRESH, title, 0) if self.fresh(number) == title), None)
 
     def _numbers(self, form: re.Pattern[str], title: str, counted_from: int) -> Iterator[int]:
-        """The numbers that the words and the rest of a title can be of: `_words_of` backwards."""
+        """Yield the numbers that a title may have: the inverse of `_words_of`."""
         found = form.fullmatch(title)
         if found is None or found[2] not in self._places:
             return
@@ -140,7 +140,7 @@ class Titles:
             yield (rest * size + high) * size + low
 
     def _words_of(self, number: int) -> tuple[str, str, int]:
-        """Two words and a rest that are together of this number alone."""
+        """Return two words and a rest, which together identify the number."""
         size = len(self._words)
         rest, second = divmod(number // size, size)
         return self._word(number), self._words[(second + number % size * 7) % size], rest
@@ -150,7 +150,7 @@ class Titles:
 
 
 def _capital(word: str) -> str:
-    """The word as a title begins: wikis raise the first letter and leave the rest."""
+    """Capitalize the first letter only, like wikis do in titles."""
     raised = word[0].upper()
     return (raised if len(raised) == 1 else word[0]) + word[1:]
 
@@ -161,15 +161,15 @@ INFOBOXES = 40
 
 
 class Block(NamedTuple):
-    """A piece of a page in both markups, each as it is inside a JSON string."""
+    """Block of a page in both markups, encoded as the inside of a JSON string."""
 
     html: bytes  # Parsoid HTML
     wikitext: bytes  # wikitext
     characters: int  # length of the wikitext
     size: int  # bytes of the wikitext in UTF-8, unescaped
     total: int  # bytes of both markups in UTF-8, unescaped
-    needs_citation: int = 0  # count of sentences marked as lacking a citation
-    plain: str = ""  # the same as plain text, where that is needed
+    needs_citation: int = 0  # number of sentences marked as lacking a citation
+    plain: str = ""  # plain text, only for leads
 
 
 def made(document: str, wikitext: str, lacking: int = 0) -> Block:
@@ -182,15 +182,16 @@ NO_BLOCK = Block(b"", b"", 0, 0, 0)
 
 @cache
 def stock_of(language: str) -> Stock:
-    """Return the blocks of a language, the same in every world: nothing else draws from their lexicon."""
+    """Return the blocks of a language, the same in every world."""
+    # other users of the lexicon must not advance its generator
     return Stock(deepcopy(lexicon_of(language)))
 
 
 class Stock:
-    """The blocks of one language."""
+    """Text blocks of one language."""
 
     def __init__(self, lexicon: Lexicon) -> None:
-        """Make them with the words of `lexicon`."""
+        """Generate blocks from the words of `lexicon`."""
         self._lexicon = lexicon
         self.leads = [self._lead() for _ in range(LEADS)]
         self.boxes = [self._infobox(number) for number in range(INFOBOXES)]
@@ -201,7 +202,7 @@ class Stock:
         return draw.sentence(draw.some(least + draw.below(most - least)))
 
     def _sentence(self, number: int) -> tuple[str, str, int]:
-        """A sentence as HTML and wikitext, with a link or two, and whether it lacks a citation."""
+        """Return a sentence with up to two links as HTML and wikitext, and 1 if it lacks a citation."""
         draw = self._lexicon
         words = draw.some(7 + draw.below(14))
         text = list(words)
@@ -324,6 +325,6 @@ _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 
 def _identifier(number: int, place: int) -> str:
-    """An element id as Parsoid numbers them."""
+    """Return an element id in Parsoid's format."""
     value = number * 128 + place
     return "".join(_DIGITS[(value >> shift) & 63] for shift in (12, 6, 0))

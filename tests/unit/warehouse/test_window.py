@@ -21,7 +21,7 @@ from resources.engine import Engine
 from resources.errors import MirrorError
 from resources.lake import Layout
 from resources.warehouse import LakeFileError, Warehouse
-from tests.builds import lay, looking
+from tests.builds import lay, looking, open_once
 
 PROJECTS = ("dewiki", "enwiki")
 ASKED = (
@@ -70,10 +70,11 @@ def files_of(lake, hour, edition=0, projects=PROJECTS, namespaces=(0, 10)):
 
 
 def load(made, hours, edition=0, *, applied=True, **more):
-    for hour in hours:
-        made.warehouse.load_hour(made.lake.hour(hour), files_of(made.lake, hour, edition, **more))
-    if applied:
-        made.warehouse.apply_changes()
+    with open_once(made.warehouse):
+        for hour in hours:
+            made.warehouse.load_hour(made.lake.hour(hour), files_of(made.lake, hour, edition, **more))
+        if applied:
+            made.warehouse.apply_changes()
 
 
 def snapshot_of(lake, minute, edition=0):

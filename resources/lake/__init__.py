@@ -1,6 +1,6 @@
-"""Archives become Parquet: everything between the service's bytes on disk and typed files.
+"""Conversion of archives to Parquet: every step from the service's bytes on disk to typed files.
 
-Fetching archives and DuckDB do not belong here.
+Code that fetches archives or uses DuckDB does not belong here.
 """
 
 from resources.lake import errors

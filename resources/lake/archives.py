@@ -1,4 +1,4 @@
-"""Paths of the archive and the lake below a data folder, and the archives: their files, and their declared content."""
+"""Paths of the archive and the lake below a data folder, and the archives with their files and declared content."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resources.tables import Table
 
 @dataclass(frozen=True)
 class Layout:
-    """The paths below one data folder, and the storage of its lake; `resources.datasets.paths` makes the file names."""
+    """Paths below one data folder, and the storage of its lake. `resources.datasets.paths` defines the file names."""
 
     root: Path
     storage: Storage = field(default=LOCAL, repr=False)
@@ -25,7 +25,7 @@ class Layout:
 
     @property
     def archive(self) -> Path:
-        """Folder of what the service sent, byte for byte."""
+        """Folder of the service's files, unmodified."""
         return self.root / "archive"
 
     @property
@@ -35,7 +35,7 @@ class Layout:
 
     @property
     def report(self) -> Path:
-        """The page about the mirror."""
+        """HTML report about the mirror."""
         return data_folder.report(self.root)
 
     def archive_hour(self, dataset: Dataset, hour: datetime) -> Path:
@@ -43,23 +43,23 @@ class Layout:
         return self.archive / dataset.archive / hour_folder(hour)
 
     def batch_archive(self, dataset: Dataset, hour: datetime, identifier: str, version: str) -> Path:
-        """One archive of an hour; a new version upstream is a new file."""
+        """File of one archive of an hour; each upstream version is a separate file."""
         return self.archive_hour(dataset, hour) / name_of(identifier, version)
 
     def batch_list(self, dataset: Dataset, hour: datetime) -> Path:
-        """The service's batch listing as it was fetched."""
+        """File of the batch listing of an hour, unmodified."""
         return self.archive_hour(dataset, hour) / f"{dataset.archive}.json"
 
     def snapshot_archive(self, dataset: Dataset, identifier: str) -> Path:
-        """Folder of a snapshot's archives: of all versions, in both forms."""
+        """Folder of a snapshot's archives: all versions, complete or in chunks."""
         return self.archive / dataset.archive / safe(identifier)
 
     def list_archive(self, dataset: Dataset) -> Path:
-        """A list as it was fetched."""
+        """File of a list, unmodified."""
         return self.archive / dataset.archive / f"{dataset.name}.json"
 
     def lake_file(self, table: str, hour: datetime, identifier: str, digest: str) -> Path:
-        """Parquet file of one table made from one archive of an hour."""
+        """Parquet file of one table from one archive of an hour."""
         return self.lake / safe(table) / hour_folder(hour) / name_of(identifier, digest, PARQUET)
 
     def compacted_folder(self, table: str) -> Path:
@@ -67,29 +67,29 @@ class Layout:
         return self.lake / "compacted" / safe(table)
 
     def snapshot_file(self, table: str, snapshot: str, version: str, identifier: str, digest: str) -> Path:
-        """Parquet file of one table made from one archive of a snapshot's version."""
+        """Parquet file of one table from one archive of a snapshot version."""
         folder = self.lake / safe(table) / safe(snapshot) / short(version)
         return folder / name_of(identifier, digest, PARQUET)
 
     def list_file(self, table: str, digest: str) -> Path:
-        """Parquet file of a table that a list became."""
+        """Parquet file of the table of a list."""
         return self.lake / safe(table) / name_of(table, digest, PARQUET)
 
     def relative(self, path: Path) -> str:
-        """The path as text relative to the data folder, with `/`; raises ValueError for a path outside of it."""
+        """Return the path relative to the data folder, with `/`. Raises ValueError for a path outside the folder."""
         return path.relative_to(self.root).as_posix()
 
     def absolute(self, text: str) -> Path:
-        """The path that `relative` turned into `text`."""
+        """Return the path of a text from `relative`."""
         return self.root / text
 
 
 @dataclass(frozen=True)
 class Archive:
-    """One archive on disk, as the service described it.
+    """One archive on disk, with the service's description of its content.
 
-    `version` is the service's MD5 of the file. `batch_hour`, `project_id` and `namespace_id` name the content that it
-    must have, and `dataset` the kind of its records. Only the archive of a snapshot has no hour.
+    `version` is the MD5 reported by the service. All records must have the archive's `project_id` and `namespace_id`.
+    `dataset` is the kind of its records. `batch_hour` is None for archives of snapshots and lookups.
     """
 
     path: Path
@@ -105,34 +105,34 @@ class Archive:
 
     @property
     def table(self) -> Table:
-        """The table that its records are rows of."""
+        """Table of its records."""
         return self.dataset.table
 
     @property
     def given(self) -> dict[str, str | int | datetime]:
-        """The columns that the archive knows: they have that value in all of its rows."""
+        """Columns whose value the archive determines, the same in all of its rows."""
         return {name: getattr(self, name) for name in self.dataset.given}
 
     @property
     def made_at(self) -> datetime | None:
-        """The moment that its records are about; None: not known."""
+        """Time of its records; None if unknown."""
         return self.batch_hour
 
     @property
     def latest(self) -> datetime | None:
-        """The latest moment that an event of its records may have; None: any."""
+        """Latest allowed event time of its records; None if any time is allowed."""
         return None if self.made_at is None else self.made_at + AHEAD
 
     def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
-        """The Parquet file of one table made from it."""
+        """Parquet file of one table from this archive. Raises ValueError for an archive without an hour."""
         if self.batch_hour is None:
-            raise ValueError(f"{self.identifier} is of no hour.")
+            raise ValueError(f"{self.identifier} has no hour.")
         return layout.lake_file(table_name, self.batch_hour, self.identifier, digest)
 
 
 @dataclass(frozen=True)
 class LookupArchive(Archive):
-    """The answers about single pages of a project and namespace that one run received, which began at `source_at`."""
+    """Responses about single pages of a project and namespace, received by one run that started at `source_at`."""
 
     batch_hour: None = field(default=None, init=False)
     source_at: datetime
@@ -140,11 +140,11 @@ class LookupArchive(Archive):
 
     @property
     def made_at(self) -> datetime | None:
-        """The moment that its records are about."""
+        """Start of the run."""
         return self.source_at
 
     def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
-        """The Parquet file of one table made from it."""
+        """Parquet file of one table from this archive."""
         hour = self.source_at.replace(minute=0, second=0, microsecond=0)
         return layout.lake_file(table_name, hour, self.identifier, digest)
 
@@ -153,7 +153,7 @@ class LookupArchive(Archive):
 class SnapshotArchive(Archive):
     """One archive of a snapshot, exported at `exported_at`: the complete snapshot, or one of its chunks.
 
-    `identifier` and `version` are the archive's, `snapshot_id` and `snapshot_version` the snapshot's.
+    `identifier` and `version` describe the archive, `snapshot_id` and `snapshot_version` the snapshot.
     """
 
     batch_hour: None = field(default=None, init=False)
@@ -164,9 +164,9 @@ class SnapshotArchive(Archive):
 
     @property
     def made_at(self) -> datetime | None:
-        """The moment that its records are about; None: not known."""
+        """Time of the export; None if unknown."""
         return self.exported_at
 
     def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
-        """The Parquet file of one table made from it."""
+        """Parquet file of one table from this archive."""
         return layout.snapshot_file(table_name, self.snapshot_id, self.snapshot_version, self.identifier, digest)

@@ -1,4 +1,4 @@
-"""Reading an archive: gunzip, the tar's members, and blocks of complete lines in a bounded number of buffers.
+"""Archive reading: gunzip, tar members, and blocks of complete lines in a bounded number of buffers.
 
-The content of the lines is for `decode`.
+`decode` interprets the content of the lines.
 """

@@ -1,7 +1,7 @@
-"""The lines of an archive as blocks of complete lines, read ahead of the converter.
+"""Reader of an archive: it yields blocks of complete lines ahead of the converter.
 
-The archive is read once, as a stream, into buffers that are reused. A buffer holds lines of as many members as fit.
-Only the unfinished line at its end is ever copied.
+The archive is read once, as a stream, into reused buffers. A buffer holds the lines of as many members as fit. Only the
+incomplete line at the end of a buffer is copied.
 """
 
 from __future__ import annotations
@@ -20,42 +20,42 @@ from resources.lake.archive.buffers import NOTHING, Block, Buffers, Loan, LongLi
 from resources.lake.errors import ArchiveError
 from resources.tar import RECORDS, Contents, TarStream, members
 
-#: Bytes of NDJSON in a buffer. A block becomes a row group and holds all complete lines of a buffer: page text of
-#: megabytes makes a bound in rows meaningless. Smaller blocks cost time per column. Larger ones cost memory, and time
-#: at the end of an archive, where the last blocks leave cores idle.
+#: Bytes of NDJSON in a buffer. A block holds all complete lines of a buffer and becomes a row group. The limit is in
+#: bytes because the page text of one row can have megabytes. Smaller blocks cost time per column. Larger blocks cost
+#: memory, and leave cores idle at the end of an archive.
 BLOCK_BYTES = 16 << 20
-#: A buffer of short lines is cut into several blocks, since every row takes space in every column.
+#: A buffer of short lines is split into several blocks, because every row needs memory in every column.
 BLOCK_LINES_MAX = 32_768
-#: Steps in bytes for finding lines and for reading long lines.
+#: Bytes per step when counting lines, and when reading long lines.
 _STRIDE, _STEP = 1 << 16, 1 << 20
-#: Bytes read from the file at a time. With 1 MiB, allocating the memory took a third of the time to read an archive of
-#: 2 MB; large archives are read no faster.
+#: Bytes read from the file at a time. With 1 MiB, memory allocation took a third of the time of reading a 2 MB archive,
+#: and large archives were no faster.
 _READ_BYTES = 1 << 17
-#: Leaps from line feed to line feed in a stride; where there are more, counting them is faster.
+#: Most line feeds of a stride that are located with `find`; `count` is faster for the others.
 _LEAPS = 64
 _BOM = codecs.BOM_UTF8
 _LF = ord("\n")
 
 
 class _Cutter:
-    """Members in, blocks out."""
+    """Splits the members of an archive into blocks."""
 
     def __init__(self, file: BinaryIO, stream: TarStream, contents: Contents, buffers: Buffers) -> None:
         self._file = file
         self._stream = stream
         self._contents = contents
         self._buffers = buffers
-        self._room = buffers.size - 1  # the last line of a member may lack its line feed
+        self._room = buffers.size - 1  # one byte for a line feed missing at the end of a member
         self._step = min(_STEP, buffers.size // 2)
         self._loan: Loan | None = None
         self._memory = NOTHING
-        self._start = self._filled = 0  # what of the buffer is not cut yet
-        self._spans: list[Span] = []  # whose it is, in places of the buffer; the last may have no bytes yet
-        self._remaining = 0  # bytes of the member under way
+        self._start = self._filled = 0  # bounds of the bytes that are not in a block yet
+        self._spans: list[Span] = []  # members of these bytes, by position in the buffer; the last may be empty
+        self._remaining = 0  # unread bytes of the current member
         self._rest = b""
 
     def member(self, name: str, size: int) -> Iterator[Block | LongLine]:
-        """Read one member, and yield the complete lines whenever the buffer is full."""
+        """Read one member and yield the complete lines each time the buffer is full."""
         self._contents.ndjson_bytes += size
         head = self._stream.take(min(len(_BOM), size))
         self._remaining = size - len(head)
@@ -85,7 +85,7 @@ class _Cutter:
         self.close()
 
     def close(self) -> None:
-        """Give the buffer back."""
+        """Return the buffer to the pool."""
         if self._loan is not None:
             self._loan.drop()
         self._loan, self._memory = None, NOTHING
@@ -106,7 +106,7 @@ class _Cutter:
         return count
 
     def _cut(self) -> Iterator[Block]:
-        """All whole lines of the buffer, in blocks."""
+        """Yield all complete lines of the buffer as blocks."""
         while self._spans:
             spans, count, end = self._measure()
             if not count or self._loan is None:
@@ -118,7 +118,7 @@ class _Cutter:
                 return
 
     def _measure(self) -> tuple[tuple[Span, ...], int, int]:
-        """The next block: its spans, the number of its lines, and where it ends. Its spans are no longer ours."""
+        """Return the spans, the line count and the end of the next block; remove these spans from `_spans`."""
         found: list[Span] = []
         count, end = 0, self._start
         stops = [*(span.place for span in self._spans[1:]), self._filled]
@@ -131,26 +131,26 @@ class _Cutter:
                 count, end = count + lines, place
             if count >= BLOCK_LINES_MAX or place < stop:
                 break
-        # the last one stays, though nothing of it may be left: its member may go on
+        # the last span stays even if it is empty, because its member may continue
         following = Span(span.member, place, 0, span.offset + place - span.place, span.number + lines)
         self._spans[:done] = [following] if place < stop or done == len(stops) else []
         return tuple(found), count, end
 
     def _turn(self) -> Iterator[Block | LongLine]:
-        """Yield the complete lines of a full buffer, and continue in another buffer with the rest."""
+        """Yield the complete lines of a full buffer, and copy the incomplete one to another buffer."""
         yield from self._cut()
         if self._filled - self._start >= self._room:
             yield from self._long()
         else:
             self._rest = self._memory[self._start : self._filled]
-            # before another one is asked for: if all who wait for one held one, they would wait for ever
+            # returned before the next one is requested: readers that each held a buffer would deadlock
             self.close()
         self._spans = [replace(span, place=0) for span in self._spans]
         self._put(self._rest)
         self._rest = b""
 
     def _long(self) -> Iterator[Block | LongLine]:
-        """Yield the line that fills the buffer and does not end in it, in separate memory."""
+        """Yield the line that exceeds the buffer, in separate memory."""
         loan = self._buffers.take_long(self._step + 1)
         try:
             end, filled = self._read_long(loan.memory)
@@ -162,14 +162,14 @@ class _Cutter:
             view = memoryview(loan.memory)[: end + 1]
             block = Block(view, (replace(span, place=0, line=0),), 1, self._file.tell(), loan)
             self._rest = loan.memory[end + 1 : filled]
-            del view, loan  # the block's alone
+            del view, loan  # only the block may reference them
             yield block
         else:
             line = LongLine(span.member, span.number, span.offset)
             line.pieces = self._pieces(loan.memory, end, filled, line)
             try:
                 yield line
-                for _ in line.pieces:  # what nobody wanted
+                for _ in line.pieces:  # skip the parts that the consumer did not read
                     pass
             finally:
                 loan.drop()
@@ -177,7 +177,7 @@ class _Cutter:
         self._spans.append(Span(span.member, 0, 0, span.offset + end + 1, span.number + 1))
 
     def _read_long(self, memory: mmap.mmap) -> tuple[int, int]:
-        """Read until the line ends or is too long; return its end (`filled` if not reached) and the bytes filled."""
+        """Read until the line ends or is too long. Return its end (`filled` if not reached) and the bytes filled."""
         filled, end = self._filled - self._start, -1
         with memoryview(self._memory) as view:
             memory[:filled] = view[self._start : self._filled]
@@ -187,12 +187,12 @@ class _Cutter:
             end = memory.find(b"\n", filled, filled + count)
             filled += count
         if end < 0:
-            memory[filled] = _LF  # there is room for it
+            memory[filled] = _LF  # `take_long` allocated a spare byte
             end = filled
         return end, filled
 
     def _pieces(self, memory: mmap.mmap, end: int, filled: int, line: LongLine) -> Iterator[memoryview]:
-        """Yield the parts of a line that is too long, beginning with the part already read."""
+        """Yield the parts of an overlong line, starting with the part that was already read."""
         view = memoryview(memory)
         line.size = end
         yield view[:end]
@@ -207,9 +207,9 @@ class _Cutter:
 
 
 def _lines(memory: mmap.mmap, start: int, stop: int, most: int) -> tuple[int, int]:
-    """Count the lines between two places, up to a stride more than `most`, and find the end of the last one.
+    """Count the lines between two positions, up to a stride more than `most`, and find the end of the last line.
 
-    `find` jumps from line to line, seven times as fast as `count` examines bytes.
+    On long lines, `find` is seven times as fast as `count`.
     """
     count, end = 0, start
     while start < stop and count < most:
@@ -232,13 +232,14 @@ def read_blocks(
 ) -> Generator[Block | LongLine, None, None]:
     """Yield all lines of all `.ndjson` members of an archive, in order, including blank lines.
 
-    The blocks are in memory of `buffers`; each must be released, or the reader waits for ever. `contents` is filled
-    with what else there is. Raises ArchiveError: the archive is empty, damaged, cut off, or holds no `.ndjson` member.
+    The blocks use memory of `buffers`. The consumer must release each block, or the reader blocks forever. `contents`
+    collects facts about all members. Raises ArchiveError: the archive is empty, damaged, truncated, or without an
+    `.ndjson` member.
     """
     contents = Contents() if contents is None else contents
     with path.open("rb") as file:
-        # isal 1.9: igzip.IGzipFile reads through this class, and copies. Use it once its `readinto` does not copy.
-        # `test_private_names_of_libraries_are_where_they_were` notices a change.
+        # isal 1.9: igzip.IGzipFile wraps this class, but its `readinto` copies. Use IGzipFile once it does not.
+        # `test_private_names_of_libraries_are_where_they_were` fails if this private class changes.
         gunzip = isal_zlib._GzipReader(file, _READ_BYTES)  # noqa: SLF001
         stream = TarStream(gunzip.readinto, partial(ArchiveError, path))
         if not path.stat().st_size:

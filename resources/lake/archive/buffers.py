@@ -1,6 +1,6 @@
-"""Memory for lines, lent and returned between threads, and the blocks of lines in it.
+"""Pool of buffers that threads share, and the blocks of lines in these buffers.
 
-The number of buffers is fixed. It bounds the memory, and makes the reader wait for slower converters.
+The fixed number of buffers limits the memory and makes the reader wait for slower converters.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: The longest record that is converted by default. The longest ones seen have some megabytes.
+#: Default limit for the length of a record. The longest known records have a few megabytes.
 RECORD_BYTES_MAX = 64 << 20
 #: Placeholder of a released buffer.
 NOTHING = mmap.mmap(-1, 1)
 
 
 class Buffers:
-    """A fixed number of buffers, lent and returned between threads: the reader waits for the converters.
+    """A pool of a fixed number of buffers; the reader waits until the converters return one.
 
-    A buffer is allocated at first use; most archives of an hour are much smaller. The most recently used buffer is lent
-    first, since its memory pages exist. A line that is longer than a buffer gets separate memory, up to the longest
-    record. All archives that share the buffers have one such line at a time, from its reading until its last part is
-    converted.
+    A buffer is allocated at first use, because most hourly archives are much smaller. The most recently used buffer is
+    reused first, because its memory pages exist. A line that exceeds a buffer gets separate memory, up to the longest
+    record. All archives that share the pool have one such line at a time, until its last part is converted.
     """
 
     def __init__(self, count: int, size: int, longest: int = RECORD_BYTES_MAX) -> None:
@@ -39,24 +38,24 @@ class Buffers:
             self._free.put(None)
 
     def take(self) -> Loan:
-        """A free buffer; waits until there is one."""
+        """Return a free buffer; wait until one is free."""
         buffer = self._free.get()
         return Loan(mmap.mmap(-1, self.size) if buffer is None else buffer, self._free.put)
 
     def take_long(self, spare: int) -> Loan:
-        """Memory for the longest record and `spare` bytes more; waits until no other long line is under way."""
-        self._long.acquire()  # by the reader, and released by whoever is done with the line
+        """Return memory for the longest record plus `spare` bytes; wait until no other long line is in use."""
+        self._long.acquire()  # the last holder of the line releases it, possibly in another thread
         self._was_long = True
         return Loan(mmap.mmap(-1, self.longest + spare), lambda _: self._long.release(), is_long=True)
 
     def forget_long(self) -> bool:
-        """Return True if there was a long line since the last call."""
+        """Return True if a long line was read since the last call."""
         was_long, self._was_long = self._was_long, False
         return was_long
 
 
 class Loan:
-    """A buffer on loan. It is returned after its last holder has dropped it."""
+    """A borrowed buffer. It returns to the pool when its last holder drops it."""
 
     def __init__(self, memory: mmap.mmap, give: Callable[[mmap.mmap], None], *, is_long: bool = False) -> None:
         self.memory = memory
@@ -72,7 +71,7 @@ class Loan:
         return self
 
     def drop(self) -> None:
-        """One holder less."""
+        """Remove a holder; the last one returns the buffer."""
         with self._lock:
             self._holders -= 1
             if self._holders:
@@ -81,16 +80,16 @@ class Loan:
         self.forget()
 
     def forget(self) -> None:
-        """Nobody needs the memory any more, though the loan may be remembered."""
+        """Drop the reference to the memory, even if the loan itself is still referenced."""
         self.memory = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Lines of one member in a block, or in a buffer.
+    """Consecutive lines of one member in a block or buffer.
 
-    Byte `place` and line `line` of the block (from 0) are byte `offset` (from 0) and line `number` (from 1) of the
-    member.
+    They start at byte `place` and line `line` of the block (both from 0). In the member, this is byte `offset` (from 0)
+    and line `number` (from 1).
     """
 
     member: str
@@ -101,16 +100,16 @@ class Span:
 
 
 def repeated(text: str, count: int) -> pa.DictionaryArray:
-    """Return a column that repeats a text, stored once."""
+    """Return a column of `count` equal texts, with the text stored once."""
     zeros = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))])
     return pa.DictionaryArray.from_arrays(zeros, pa.array([text]), safe=False)
 
 
 @dataclass
 class Block:
-    """Whole lines of one or more members, each ended by a line feed. `view` is valid until `release` is called.
+    """Complete lines of one or more members, each with a line feed. `view` is valid until `release` is called.
 
-    `line_count` counts blank lines too; `archive_bytes` is how much of the archive file was read by then.
+    `line_count` includes blank lines. `archive_bytes` is the number of bytes of the archive file read so far.
     """
 
     view: memoryview
@@ -120,9 +119,9 @@ class Block:
     _loan: Loan | None
 
     def where(self, lines: pa.Int64Array, places: pa.Int64Array) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """Return the members, line numbers (from 1) and offsets (from 0) of lines of the block, in order.
+        """Return the member of each line, and its line number (from 1) and offset (from 0) in the member.
 
-        `lines` are their numbers in the block (from 0), and `places` the offsets at which they begin.
+        `lines` are ascending line numbers in the block (from 0), and `places` the offsets of these lines in the block.
         """
         if len(self.spans) == 1:
             (span,) = self.spans
@@ -142,18 +141,18 @@ class Block:
         return members.take(of), pc.add(lines, numbers), pc.add(places, offsets)
 
     def release(self) -> None:
-        """Release `view` after the lines have been read; it must not be used any more."""
+        """Release `view` after the last use of the lines."""
         self.view.release()
         if self._loan is None:
             return
         if self._loan.is_long:
-            self._loan.forget()  # the next long line waits until all is made of this one
+            self._loan.forget()  # the next long line waits until `done`, when the rows of this one are encoded
         else:
             self._loan.drop()
             self._loan = None
 
     def done(self) -> None:
-        """Return the buffer: the lines are converted, or will not be."""
+        """Return the buffer to the pool after the lines were converted or abandoned."""
         self.release()
         if self._loan is not None:
             self._loan.drop()
@@ -162,9 +161,9 @@ class Block:
 
 @dataclass
 class LongLine:
-    """A line that is longer than any record may be. Its bytes are read only on demand, through `pieces`.
+    """A line that exceeds the longest allowed record. Its bytes are read on demand, through `pieces`.
 
-    `size` is the number of its bytes, without the line feed, once all pieces have been taken.
+    `size` is its length in bytes without the line feed. It is complete once all pieces have been read.
     """
 
     member: str

@@ -1,5 +1,5 @@
-"""The HTTP side: the operations of the service, the control requests below `/sandbox/`, and answers that misbehave.
+"""HTTP interface: the service's operations, control requests under `/sandbox/`, and injected faults.
 
-Belongs here: routing, parameters, permissions, forms of answers. Does not belong here: what is listed (`store`), and
-what an account may do (`accounts`).
+Routing, parameters, permissions and response formats belong here; the listed files belong to `store`, the rights of an
+account to `accounts`.
 """

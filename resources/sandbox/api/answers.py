@@ -1,7 +1,7 @@
-"""Forms of the service's answers: JSON or NDJSON depending on `Accept`, and one form of error.
+"""Response formats of the service: JSON or NDJSON depending on `Accept`, and one format for errors.
 
-Source: the service's documentation of its formats; the number form (`1.5e0`) and the empty content type are those of
-recorded answers and of its public source.
+Source: the service's documentation of its formats. The number format (`1.5e0`) and the empty content type follow
+recorded responses and its public source.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Refusal(Exception):  # noqa: N818 - an answer of the service, not a defect of the sandbox
-    """An answer with an error status; `message` None: the status text.
+    """Response with an error status; the default of `message` is the status text.
 
-    `reason` is what the service keeps to itself: it goes into a header of the sandbox's own. `is_bare`: the answer is
-    the text alone, as a gateway before the service sends it.
+    `reason` is a cause that the service does not reveal; the sandbox sends it in the header `X-Sandbox-Reason`.
+    `is_bare`: the body is plain text, like that of the service's gateway.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Refusal(Exception):  # noqa: N818 - an answer of the service, not a defect
 
 
 class Format(enum.Enum):
-    """The form of an answer, its value being the content type."""
+    """Format of a response; the value is its content type."""
 
     JSON = "application/json; charset=utf-8"
     NDJSON = "application/x-ndjson; charset=utf-8"
@@ -43,7 +43,7 @@ class Format(enum.Enum):
 
 
 def negotiate(accept: str | None) -> Format:
-    """The form that an `Accept` header asks for: the first entry that fits one of the two offered."""
+    """Return the format of the first supported entry of an `Accept` header."""
     if not accept:
         return Format.JSON
     for entry in accept.split(","):
@@ -56,7 +56,7 @@ def negotiate(accept: str | None) -> Format:
 
 
 def encode(value: Any) -> str:
-    """Compact JSON as the service's store prints it: fractions carry an exponent (`126211.488e0`)."""
+    """Encode compact JSON like the service's store: fractions have an exponent (`126211.488e0`)."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{json.dumps(k, ensure_ascii=False)}:{encode(v)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):
@@ -68,7 +68,7 @@ def encode(value: Any) -> str:
 
 
 def records(accept: str | None, found: Sequence[Mapping[str, Any]]) -> Response:
-    """A list: a JSON array, NDJSON lines, or the records one after the other."""
+    """Return a listing as a JSON array or, for any other format, as lines."""
     form = negotiate(accept)
     texts = [encode(record) for record in found]
     content = f"[{','.join(texts)}]" if form is Format.JSON else "".join(f"{text}\n" for text in texts)
@@ -76,28 +76,28 @@ def records(accept: str | None, found: Sequence[Mapping[str, Any]]) -> Response:
 
 
 def record(accept: str | None, found: Mapping[str, Any]) -> Response:
-    """A single record."""
+    """Return a single record."""
     form = negotiate(accept)
     return _response(200, encode(found) + ("\n" if form is Format.NDJSON else ""), form)
 
 
 def document(content: Any, status: int = 200) -> Response:
-    """A JSON object that is no record: tokens, the account, the interface description."""
+    """Return JSON that is not a record, for example tokens or an account."""
     return _response(status, json.dumps(content, ensure_ascii=False, separators=(",", ":")), Format.JSON)
 
 
 def no_content() -> Response:
-    """204, no body."""
+    """Return a 204 without a body."""
     return Response(status_code=204)
 
 
 def bare(status: int, message: str) -> Response:
-    """A text alone."""
+    """Return an error as plain text."""
     return Response(message.encode(), status_code=status, headers={"Content-Type": "text/plain"})
 
 
 def error(accept: str | None, status: int, message: str) -> Response:
-    """The error body: one JSON object and a newline, whatever is accepted; only the content type follows `Accept`."""
+    """Return an error: always one JSON object and a newline; only the content type follows `Accept`."""
     form = Format.NDJSON if negotiate(accept) is Format.NDJSON else Format.JSON
     content = json.dumps({"status": status, "message": message}, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&":

@@ -1,7 +1,7 @@
-"""The authentication operations under `/v1`: log in, refresh, revoke, the four password operations, and the account.
+"""Authentication operations under `/v1`: log in, refresh, revoke, the four password operations, and the account.
 
-Source: the service's documentation of authentication. Its answers are terse on purpose: every body that does not bind
-gets the same 422, every failed login the same 401.
+Source: the service's documentation of authentication. Errors reveal little on purpose: every invalid body gets the same
+422, every failed login the same 401.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _operation(
     act: Callable[[Accounts, dict[str, str]], Tokens | Challenge | dict[str, Any] | None],
     refuse: Callable[[AccountError], Refusal],
 ) -> Operation:
-    """An operation on the accounts."""
+    """Declare an operation on the accounts; `limits` are the allowed lengths of its fields."""
 
     async def handle(call: Call) -> Response:
         body = await _bind(call, limits, absent=_ABSENT if name == "login" else None)
@@ -74,11 +74,11 @@ def _tokens(tokens: Tokens) -> dict[str, Any]:
 async def _get_user(call: Call) -> Response:
     user = call.user
     if user is None or not user.email:
-        # A user admitted by address has no account to describe.
+        # a user admitted by IP address has no account
         raise Refusal(401)
     quotas = {kind: call.service.accounts.quotas.of(user, kind) for kind in get_args(QuotaKind)}
     if quotas["batch"].limit is None:
-        # The service counts no batches; they are reported only where the account has a limit of its own for them.
+        # the service does not count batches; report them only for accounts with their own limit
         del quotas["batch"]
     counters = {
         key: value
@@ -107,7 +107,10 @@ async def _key_set(call: Call) -> Response:
 
 
 async def _bind(call: Call, limits: dict[str, tuple[int, int]], absent: str | None = None) -> dict[str, str]:
-    """Return the body's text fields, from JSON or a form; all errors are the same 422, but for `absent` ones (400)."""
+    """Return the body's text fields, from JSON or a form.
+
+    Missing fields are refused with a 400 if `absent` is given; all other errors get the same 422.
+    """
     body = await call.request.body()
     content: Any
     try:
@@ -127,7 +130,7 @@ async def _bind(call: Call, limits: dict[str, tuple[int, int]], absent: str | No
         value = bound.get(name)
         if not isinstance(value, str) or not least <= len(value) <= most:
             raise Refusal(422, _NOT_SAID)
-    # half a pair of surrogates is valid JSON, and nothing that can be compared or stored
+    # an unpaired surrogate is valid JSON but cannot be compared or stored
     return {name: bound[name].encode(errors="replace").decode() for name in limits}
 
 

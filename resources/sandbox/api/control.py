@@ -1,7 +1,8 @@
-"""Controls of a running sandbox under `/sandbox/`, for tests and people in other processes and other languages.
+"""Control requests of a running sandbox under `/sandbox/`, for other processes and languages.
 
-The requests and their bodies are listed in `docs/sandbox.md`. They need no token: the sandbox listens on loopback only.
-A page in a browser is refused: it could be anybody's. Options at the start use the same functions for accounts.
+The requests and their bodies are listed in `docs/sandbox.md`. They need no token because the sandbox listens only on
+loopback. Requests from browser pages are refused: any website could send them. The start options for accounts use the
+same functions.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 53)]
 
 
 class UnreadableError(ValueError):
-    """The request cannot be read; the message says why. Nothing was changed."""
+    """Invalid control request; nothing was changed."""
 
 
 class _Request(BaseModel):
@@ -51,7 +52,7 @@ class _Request(BaseModel):
 
 
 class _Quota(_Request):
-    """The limit of a kind (None: the group's own) and the requests counted."""
+    """Limit of a quota (None: the limit of the group) and number of requests counted."""
 
     limit: _Count | None = None
     used: _Count = 0
@@ -86,7 +87,7 @@ def listed(accounts: Accounts) -> list[dict[str, Any]]:
 
 
 def change(accounts: Accounts, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Make an account, or change one; return it, with the password if one was set."""
+    """Create or change an account and return it, with the password if one was set."""
     asked = _read(_Account, content)
     username, temporary = asked.username, bool(asked.temporary)
     answer: dict[str, Any] = {}
@@ -109,13 +110,13 @@ def change(accounts: Accounts, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def admit(accounts: Accounts, content: Mapping[str, Any]) -> None:
-    """Admit a range of addresses without a token."""
+    """Admit a range of IP addresses without a token."""
     asked = _read(_Admission, content)
     accounts.admissions.admit(str(asked.network), asked.groups or (TOP_GROUP,))
 
 
 def spoil_tokens(accounts: Accounts, content: Mapping[str, Any]) -> dict[str, int]:
-    """End tokens of an account before their time; return how many."""
+    """Revoke or exhaust tokens of an account and return their number, by kind."""
     asked = _read(_Spoiling, content)
     _described(accounts, asked.username)
     match asked.revoke, asked.exhaust:
@@ -132,7 +133,7 @@ def _read(model: type[_Model], content: Any) -> _Model:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        # the values stay out of the message: a password may be among them
+        # the message omits the values: one may be a password
         found = [f"`{'.'.join(map(str, one['loc']))}`: {one['msg']}" for one in error.errors()]
         raise UnreadableError("; ".join(found)) from None
 
@@ -155,13 +156,13 @@ _MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
 
 @dataclass
 class Control:
-    """The controls of one sandbox."""
+    """Control requests of one sandbox."""
 
     service: Service
     journal: Journal
 
     async def answer(self, request: Request) -> Response:
-        """Answer a request below `/sandbox/`."""
+        """Answer a request under `/sandbox/`."""
         if "origin" in request.headers or request.url.hostname not in LOOPBACK_NAMES:
             raise Refusal(403, "Controls are for programs on this machine, not for pages in a browser.")
         content = decode_json(await request.body()) if request.method == "POST" and await request.body() else {}
@@ -205,7 +206,7 @@ class Control:
         raise Refusal(404)
 
     def _identity(self) -> Response:
-        if self.service.ending.is_set():  # so that no process joins it any more
+        if self.service.ending.is_set():  # no process may attach any more
             raise Refusal(503)
         return answers.document(
             {
@@ -239,7 +240,7 @@ class Control:
                 exports.clear()
         elif method == "POST":
             identifier, downloads = content["identifier"], int(content.get("after_downloads", 0))
-            # areas share identifiers: without one, the first that has such a snapshot, which is that of articles
+            # areas share identifiers; the default is the first area with this snapshot, which is that of articles
             having = [name for name, exports in everything.items() if identifier in exports.identifiers()]
             exports = everything[content.get("area", next(iter(having), ""))]
             exports.export(identifier, after_downloads=downloads, free=bool(content.get("free")))

@@ -1,19 +1,18 @@
-"""Everything that is listed: reference lists, hours, snapshots and chunks, with their single records and downloads.
+"""Listings, single records and downloads of reference lists, hourly batches, snapshots and chunks.
 
-Wikidata's files and those of structured contents have the same operations as those of articles, each in an area with
-paths of its own.
+Files of Wikidata and structured contents have the same operations as those of articles, under the paths of their area.
 
 Source: the service's documentation of metadata, realtime batches, snapshots, structured contents and downloads.
 
-- All groups may use snapshots; free accounts get older copies of their own. Downloads count against a quota, and a
-  range request that reaches the API counts as one download. A chunk is named by its identifier or by its number: only
-  what follows the last `_` is read.
-- A GET of a download is answered with a 307 to a signed URL whether the object exists or not; ranges and conditions are
-  for the object store to answer.
-- The list of structured contents has each snapshot twice: as it is, and as it was a day before. Their files are not
-  counted against a quota.
-- Wikidata: the change log of September 2026 names both groups of files. The paths of the snapshots are known from its
-  links; those of the hourly files, and that both have the form of the articles', are the likeliest choice.
+- All groups may use snapshots; free accounts get separate, older copies. Each download counts against a quota, and so
+  does each range request that reaches the API. A chunk is requested by identifier or number: only the text after the
+  last `_` is used.
+- A GET of a download returns a 307 to a signed URL even if the object does not exist. The object store evaluates ranges
+  and conditions.
+- The listing of structured contents contains each snapshot twice: the current one and that of the previous day. Their
+  files do not count against a quota.
+- Wikidata: the change log of September 2026 mentions batches and snapshots. Its links show the paths of the snapshots;
+  the paths of the batches and the format of both are assumed to follow those of articles.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _GET_POST, _GET_HEAD = ("GET", "POST"), ("GET", "HEAD")
 
 
 def _no_such_key() -> Refusal:
-    """The 404 of the object store as the API passes it on."""
+    """Return the object store's 404 as forwarded by the API."""
     request_id, host_id = uuid.uuid4().hex[:16].upper(), uuid.uuid4().hex
     return Refusal(
         404,
@@ -64,7 +63,7 @@ def _no_such_key() -> Refusal:
 
 
 def _listing(records: Callable[[Call, Parameters], Iterable[Record] | None]) -> Handler:
-    """The handler of a list; `records` returns None where there is no such list."""
+    """Create the handler of a listing; `records` returns None if the listing does not exist."""
 
     async def handle(call: Call) -> Response:
         parameters = await read_parameters(call.request)
@@ -82,7 +81,7 @@ def _listing(records: Callable[[Call, Parameters], Iterable[Record] | None]) -> 
 
 
 def _single(find: Callable[[Call], Record | None]) -> Handler:
-    """The handler of a single record."""
+    """Create the handler of a single record."""
 
     async def handle(call: Call) -> Response:
         parameters = await read_parameters(call.request)
@@ -95,7 +94,7 @@ def _single(find: Callable[[Call], Record | None]) -> Handler:
 
 
 def _download(key: Callable[[Call], str]) -> Handler:
-    """The handler of a download: a GET is redirected to a signed URL, a HEAD is answered by the API."""
+    """Create the handler of a download: GET redirects to a signed URL, HEAD returns the headers."""
 
     async def handle(call: Call) -> Response:
         if call.request.method == "HEAD":
@@ -154,7 +153,7 @@ def _batches(area: str = "") -> tuple[Operation, ...]:
 
 def _snapshot_records(call: Call, parameters: Parameters) -> Iterator[Record]:
     index = call.area
-    # snapshots that the filters exclude by identifier, project or namespace need not be made
+    # do not create snapshots that the filters exclude by identifier, project or namespace
     wanted = [outline["identifier"] for outline in index.snapshot_outlines() if undecided(outline, parameters)]
     call.area.exports.beforehand(wanted, free=call.is_free)
     for identifier in wanted:
@@ -172,7 +171,7 @@ def _structured_records(call: Call, _: Parameters) -> list[Record]:
 
 
 def _day_before(record: Record) -> Record:
-    """The record of the export before this one, whose archive is gone: a download has the current one."""
+    """Return the record of the previous day's export; its download returns the current archive."""
     moment = record["date_modified"]
     day = (date.fromisoformat(moment[:10]) - timedelta(days=1)).isoformat()
     version = hashlib.md5(f"{record['identifier']} {day}".encode(), usedforsecurity=False).hexdigest()
@@ -226,7 +225,7 @@ def _chunks(area: str = "") -> tuple[Operation, ...]:
 
 OPERATIONS = (
     *(operation for kind in ("codes", "languages", "projects", "namespaces") for operation in _reference(kind)),
-    # before those whose identifiers the names of areas would be
+    # areas come first: otherwise their names would match as identifiers of articles
     *(*_snapshots(WIKIDATA), *_chunks(WIKIDATA), *_batches(WIKIDATA)),
     *_snapshots(STRUCTURED),
     *(*_snapshots(), *_chunks(), *_batches()),

@@ -1,11 +1,11 @@
-"""On-demand lookups: articles and structured contents by their title, entities of Wikidata by their identifier.
+"""On-demand lookups: articles and structured contents by title, entities of Wikidata by identifier.
 
-Lookups do not read lists in SQL as the other data endpoints do. They take the stored JSON of one article in each
-project and read it by paths: a dot between keys, `#` for every member of an array, a number for one of them.
+Unlike the other data endpoints, lookups do not query lists in SQL. They read the stored JSON of one article per project
+by paths: dots separate keys, `#` selects every member of an array, a number selects one.
 
-Source: the service's documentation of on-demand articles and structured contents; which projects win, and the paths,
-follow its public source. The lookups of entities are in its interface description of 2026: only `fields` is read, and
-the answer is an array.
+Source: the service's documentation of on-demand articles and structured contents. The choice of projects and the paths
+follow its public source. Lookups of entities follow its interface description of 2026: they use only `fields` and
+return an array.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def _structured(call: Call) -> Response:
 
 
 def _entity(path: str, letters: str) -> Operation:
-    """The lookup of entities whose identifiers begin with one of the letters."""
+    """Declare the lookup of entities whose identifiers begin with one of the letters."""
 
     async def handle(call: Call) -> Response:
         parameters, identifier = await read_parameters(call.request), call.part("identifier")
@@ -66,10 +66,9 @@ def _entity(path: str, letters: str) -> Operation:
 
 
 async def _found(call: Call, parameters: Parameters) -> list[Record]:
-    """The complete records of the articles called `{name}`, one of each project, that pass the filters.
+    """Return the complete records of the articles called `{name}` that pass the filters, one per project.
 
-    They are as they were when the newest published hour ended, so that they agree with the hours that can be
-    downloaded.
+    They show the state at the end of the newest published hour, which agrees with the batches.
     """
     limit = parameters.limit if parameters.limit is not None and parameters.limit > 0 else _USUAL_LIMIT
     if limit > _HIGHEST_LIMIT:
@@ -96,7 +95,7 @@ def _search(call: Call, parameters: Parameters, limit: int) -> Iterator[Record]:
 
 
 def _in_turn(call: Call, name: str) -> list[Record]:
-    """The projects that have articles. Their order differs from name to name: nobody may rely on it."""
+    """Return the projects with articles, in an order that depends on the name so that clients cannot rely on it."""
     known = [one for one in call.service.world.projects() if one["identifier"] in call.service.settings.projects]
     return sorted(known, key=lambda one: _scattered(name, one["identifier"]))
 
@@ -106,7 +105,7 @@ def _scattered(*parts: str) -> bytes:
 
 
 def passes(record: Mapping[str, Any], condition: Filter) -> bool:
-    """Return whether a value of the record equals the filter's, types included; what is missing equals only null."""
+    """Return whether the record's value equals the filter's in type and value; a missing value equals only null."""
     if isinstance(condition.value, list | dict):
         raise Refusal(500)
     value = look(record, condition.field.split("."))
@@ -114,9 +113,10 @@ def passes(record: Mapping[str, Any], condition: Filter) -> bool:
 
 
 def pick(record: Mapping[str, Any], fields: Sequence[str]) -> Record:
-    """Return the fields of a record, nested, in no order; no fields, or `*`, means all. Unknown names are left out.
+    """Return the requested fields of a record, nested, in no order; no fields, or `*`, means all.
 
-    A member of an array is asked for with `#`, and comes back under it; without `#` the array comes back as `{}`.
+    Unknown names are ignored. `#` requests a member of an array and is its key in the response; without `#`, the array
+    is returned as `{}`.
     """
     if not fields or "*" in fields:
         return dict(record)
@@ -131,14 +131,14 @@ def _place(record: Mapping[str, Any], path: list[str], chosen: Record) -> None:
         if look(record, path[:depth]) is Missing:
             return
         chosen = chosen.setdefault(path[depth - 1], {})
-        if not isinstance(chosen, dict):  # the whole was asked for as well
+        if not isinstance(chosen, dict):  # the complete object was requested too
             return
     if (value := look(record, path)) is not Missing:
         chosen[path[-1]] = value
 
 
 def look(value: Any, path: Sequence[str]) -> Any:
-    """Return the value at a path, or `Missing`. A path that ends with `#` leads to the length of an array."""
+    """Return the value at a path, or `Missing`. A path that ends with `#` returns the length of the array."""
     for depth, piece in enumerate(path):
         if isinstance(value, list):
             rest = path[depth + 1 :]
@@ -156,7 +156,7 @@ def look(value: Any, path: Sequence[str]) -> Any:
 
 
 def _answer(accept: str | None, found: Sequence[Record]) -> Response:
-    """The records as on-demand answers have them: an array, or a line each, with numbers and escapes as in archives."""
+    """Return records as a JSON array or as lines, with the number format and escapes of archives."""
     form, texts = negotiate(accept), [encode(record) for record in found]
     content = b"[" + b",".join(texts) + b"]" if form is Format.JSON else b"".join(text + b"\n" for text in texts)
     return Response(content, headers={"Content-Type": form.value})

@@ -1,8 +1,7 @@
-"""Wrappers of the applications behind all ports: the clock's date, the log of requests, and faults in answers.
+"""Wrappers of the apps on all ports: `Date` from the sandbox's clock, request log, and injected faults.
 
-Query strings are not logged, because they hold signatures. Control requests (`/sandbox/`) keep the sandbox awake but
-are not logged. Damage to archives and expired signatures are only marked on the request here; the object store acts on
-them.
+Query strings are not logged because they contain signatures. Control requests (`/sandbox/`) keep the sandbox awake but
+are not logged. Damaged archives and expired signatures are only marked on the request; the object store applies them.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ if TYPE_CHECKING:
     from resources.sandbox.faults import Fault, Faults, Where
 
 CONTROLS = "/sandbox/"
-#: The oldest entries are dropped when the log has this many.
+#: Maximum length of the log; the oldest entries are dropped.
 _LONGEST = 200_000
 _BALANCER_STATUSES = frozenset({502, 503, 504})
 _SLICE_SECONDS = 0.02
 
 
 class Seen(NamedTuple):
-    """One request, as answered."""
+    """Logged request with the status of its response."""
 
     method: str
     path: str
@@ -45,23 +44,23 @@ class Seen(NamedTuple):
 
 
 class Journal:
-    """Dates answers by the sandbox's clock, notes requests and keeps the time of the last one. Safe for threads."""
+    """Thread-safe log of requests; it also dates responses and tracks the time of the last request."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        #: The requests seen on all ports, oldest first.
+        #: Requests on all ports, oldest first.
         self.requests: deque[Seen] = deque(maxlen=_LONGEST)
         self._lock = threading.Lock()
         self._in_flight = 0
         self._last = time.monotonic()
 
     def idle_seconds(self) -> float:
-        """Seconds since the last request ended; 0 while one is being answered."""
+        """Return the seconds since the end of the last request, or 0 during a request."""
         with self._lock:
             return 0.0 if self._in_flight else time.monotonic() - self._last
 
     def watch(self, app: ASGIApp) -> ASGIApp:
-        """Return the app with its requests noted, and its answers dated, as they begin."""
+        """Wrap `app`: log its requests and date its responses when they start."""
 
         async def watched(scope: Scope, receive: Receive, send: Send) -> None:
             async def noting(message: Message) -> None:
@@ -87,11 +86,11 @@ class Journal:
 
 
 class _ConnectionCutError(Exception):
-    """Ends an answer before its end; the server then closes the connection."""
+    """Abort of a response; the server then closes the connection."""
 
 
 def misbehaving(app: ASGIApp, faults: Faults, where: Where, api_path: Callable[[str], str]) -> ASGIApp:
-    """The app with the faults of its port; `api_path` names the service's path that a path of this port belongs to."""
+    """Wrap `app` with the faults of its port; `api_path` maps a path of this port to the service's path."""
 
     async def faulty(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"].startswith(CONTROLS):
@@ -112,7 +111,7 @@ def misbehaving(app: ASGIApp, faults: Faults, where: Where, api_path: Callable[[
         try:
             await app(scope, receive, send)
         except _ConnectionCutError:
-            # Returning with the answer unfinished makes the server close the connection.
+            # an unfinished response makes the server close the connection
             return
 
     return faulty
@@ -138,7 +137,7 @@ def _instead(fault: Fault, accept: str | None) -> Response:
 
 
 class _Body:
-    """An answer on its way out; `start` may change its headers, `piece` the pieces of its body."""
+    """Filter of a response: `start` may change the headers, `piece` the parts of the body."""
 
     def __init__(self, details: dict[str, Any], send: Send) -> None:
         self.details = details
@@ -154,10 +153,10 @@ class _Body:
             await self.piece(message.get("body", b""), more=message.get("more_body", False))
 
     def start(self, headers: MutableHeaders, length: int) -> None:
-        """Read the answer's headers, or change them."""
+        """Read or change the response headers; `length` is the content length."""
 
     async def piece(self, body: bytes, *, more: bool) -> None:
-        """Take the next piece of the body, and forward what is to go out."""
+        """Process the next part of the body and forward the result."""
         await self.forward(body, more=more)
 
     async def forward(self, body: bytes, *, more: bool) -> None:
@@ -192,7 +191,7 @@ class _Length(_Body):
 
 class _Flip(_Body):
     def start(self, headers: MutableHeaders, length: int) -> None:
-        # `bytes 100-199/5000`: positions count in the whole object, so that a resumed download meets them too.
+        # `bytes 100-199/5000`: positions refer to the complete object, so they also apply to resumed downloads
         first, total = 0, length
         if "content-range" in headers:
             span, _, whole = headers["content-range"].removeprefix("bytes ").partition("/")
@@ -220,7 +219,7 @@ class _Slow(_Body):
 
 
 class _End(_Body):
-    """Of a stream, whose pieces are messages."""
+    """End of a stream after some messages; each part of the body is one message."""
 
     def start(self, _: MutableHeaders, __: int) -> None:
         self.left = int(self.details["after"])
@@ -238,7 +237,7 @@ class _End(_Body):
 
 class _Stall(_End):
     async def stop(self) -> None:
-        # until the client leaves, or the sandbox ends
+        # wait until the client disconnects or the sandbox stops
         await asyncio.Event().wait()
 
 

@@ -1,7 +1,7 @@
-"""The operations of the service as data: path, methods, groups that may use it, quota that it counts against.
+"""Declarations of the service's operations: path, methods, permitted groups, quota.
 
-Routing, permissions, quotas and `get-user` are derived from these declarations. Parameters and answers of the
-operations are in `data/interface.yaml`, which the tests compare with them.
+Routing, permissions, quotas and `get-user` are derived from these declarations. `data/interface.yaml` describes
+parameters and responses; tests compare it with the declarations.
 
 Source: the service's interface description and its documentation of groups and quotas.
 """
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
     from resources.sandbox.settings import QuotaKind, Settings
     from resources.sandbox.store.archived_world import ArchivedWorld, Contents
 
-#: The two names of the machine itself that every machine has. The service's data and its downloads have one each: a
-#: client that keeps its token on redirects within a host would otherwise send it to the object store, which refuses it.
-#: The streams have a host of their own as well; here that is a port of its own.
+#: Two host names of the local machine, one for the API and one for downloads. With a single name, a client that keeps
+#: its token on redirects within a host would send it to the object store, which refuses it. The service also has a
+#: separate host for streams; the sandbox uses a separate port.
 API_NAME, OBJECTS_NAME = "127.0.0.1", "localhost"
 REALTIME_NAME = OBJECTS_NAME
 LOOPBACK_NAMES = (API_NAME, OBJECTS_NAME, "::1")
 
 
 class Service:
-    """All that the operations work with: a world, and what a test changes of the service around it."""
+    """Shared state of all operations: world, clock, accounts, faults, limits."""
 
     def __init__(self, settings: Settings, world: ArchivedWorld, clock: Clock, addresses: tuple[str, str, str]) -> None:
-        """Serve `world` at the addresses of the API, the downloads and the streams."""
+        """Serve `world`; `addresses` are the URLs of API, downloads and streams."""
         self.settings = settings
         self.world = world
         self.clock = clock
@@ -61,24 +61,24 @@ class Service:
         self.accounts = Accounts(settings.state, clock, self.mint)
         self.signer = Signer(secrets.token_bytes(32), clock)
         contents: dict[str, Contents] = {"": world, WIKIDATA: EntityContents(world), STRUCTURED: world.structured}
-        #: By the name in their paths, that of articles being empty.
+        #: Areas by their name in paths; the name of articles is empty.
         self.areas = {
             name: ObjectIndex(one, clock, self.faults, Exports(one, clock), settings.state / "damaged", name)
             for name, one in contents.items()
         }
-        #: Those of articles.
+        #: Exports of articles.
         self.exports = self.areas[""].exports
-        #: By the schema of their records.
+        #: Topics by the schema of their records.
         self.topics = {
             "article": Topic(world, settings.projects),
             "wikidata-article": Topic(world, (PROJECT,) if settings.entities else ()),
         }
-        #: Everything that is served on any port.
+        #: Operations of all ports.
         self.operations: tuple[Operation, ...] = ()
         self.stopped, self.ending = threading.Event(), threading.Event()
 
     def objects_for(self, request: Request) -> str:
-        """Return the object store's address under another host name than that of the request."""
+        """Return the object store's URL with a host name that differs from that of the request."""
         if request.url.hostname != OBJECTS_NAME:
             return self.object_url
         return self.object_url.replace(OBJECTS_NAME, API_NAME, 1)
@@ -86,7 +86,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Call:
-    """One request to one operation, and its user (None: the operation needs no user)."""
+    """Request to an operation, with its user (None if the operation needs no token)."""
 
     operation: Operation
     service: Service
@@ -95,29 +95,29 @@ class Call:
 
     @property
     def area(self) -> ObjectIndex:
-        """The files of the area that the operation is about."""
+        """Return the files of the operation's area."""
         return self.service.areas[self.operation.area]
 
     @property
     def is_free(self) -> bool:
-        """Return whether the caller sees the copies of free accounts."""
+        """Return whether the user has a free account, which gets separate copies."""
         return self.user is not None and self.user.group == FREE_GROUP
 
     @property
     def accept(self) -> str | None:
-        """The `Accept` header."""
+        """Return the `Accept` header."""
         return self.request.headers.get("accept")
 
     def part(self, name: str) -> str:
-        """A piece of the path."""
+        """Return a named part of the path."""
         return str(self.request.path_params[name])
 
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation. `groups` None: no token is needed; empty: any known user.
+    """Operation of the service. `groups`: None means that no token is needed; empty means any known user.
 
-    `is_token_in_body`: the token may be in the body instead of the header. `area`: the area whose files it is about.
+    `is_token_in_body`: the token may be in the body instead of the header. `area`: name of the area of its files.
     """
 
     methods: tuple[str, ...]
@@ -130,7 +130,7 @@ class Operation:
 
 
 async def perform(operation: Operation, service: Service, request: Request) -> Response:
-    """Answer a request: who is it, may they, not too fast, quota left; then the operation itself."""
+    """Check token, group, rate limit and quota, then run the operation; raises 401, 403 or 429."""
     user = None
     if operation.groups is not None:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -151,7 +151,7 @@ async def perform(operation: Operation, service: Service, request: Request) -> R
 
 
 async def _token_in_body(request: Request) -> str:
-    """The access token in a body, from JSON or a form; empty: there is none."""
+    """Return the access token in a JSON or form body, or an empty string."""
     body = await request.body()
     try:
         is_json = content_type(request) == "application/json"
@@ -163,14 +163,14 @@ async def _token_in_body(request: Request) -> str:
 
 
 def identify(service: Service, request: Request, token: str) -> User:
-    """Return the user of the request, by its token or, without one that is accepted, by its address."""
+    """Return the user of the request, by its token or, without a valid token, by its IP address."""
     address = request.client.host if request.client is not None else ""
     try:
         if token:
             return service.accounts.identify(token)
         refused = Refusal(401)
     except TokenExpiredError as expired:
-        # a gateway before the service refuses it, by a text of its own
+        # the service's gateway refuses it, with a different text
         refused = Refusal(401, str(expired), is_bare=True)
     except TokenRefusedError as refusal:
         refused = Refusal(401, str(refusal))

@@ -1,8 +1,8 @@
 """`fields`, `filters` and `limit` of a request (the query of a GET, the body of a POST), and their effect on records.
 
-Parameters that do not bind are refused (422) with the text of the service's decoder or validator. Output is nested, and
-filters compare by equality of JSON values, as documented. (In the service's public source of August 2025, which queries
-its object store in SQL, dotted names come back flattened and numbers are compared by `>`.)
+Invalid parameters are refused (422) with the text of the service's decoder or validator. As documented, output is
+nested and filters compare JSON values for equality. The service's public source of August 2025 behaves differently: it
+queries its object store in SQL, returns dotted names flattened and compares numbers by `>`.
 
 Source: the service's documentation of filtering; exact refusals follow its public source.
 """
@@ -30,7 +30,7 @@ _HIGHEST_LIMIT = 100
 
 @dataclass(frozen=True)
 class Filter:
-    """One condition on one field."""
+    """Condition on one field."""
 
     field: str
     value: Any
@@ -38,7 +38,7 @@ class Filter:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of a request."""
+    """Parsed parameters of a request."""
 
     fields: tuple[str, ...] = ()
     filters: tuple[Filter, ...] = ()
@@ -46,11 +46,10 @@ class Parameters:
 
 
 async def read_parameters(request: Request) -> Parameters:
-    """The parameters of a request.
+    """Return the parameters of a request.
 
-    GET: the query alone; `fields` repeated, `filters` repeated with one JSON object each. POST: the JSON body, or,
-    with any other content type than JSON, a form, urlencoded or multipart (so that a JSON body sent as such is
-    ignored).
+    A GET uses only the query: repeated `fields`, and repeated `filters` with one JSON object each. A POST uses a JSON
+    body; with any other content type, a urlencoded or multipart form and the query.
     """
     if request.method == "GET":
         parameters = from_form(request.query_params.multi_items())
@@ -65,12 +64,12 @@ async def read_parameters(request: Request) -> Parameters:
 
 
 def content_type(request: Request) -> str:
-    """The content type of the body without its parameters."""
+    """Return the content type of the body, in lower case and without its parameters."""
     return request.headers.get("content-type", "").split(";")[0].strip().lower()
 
 
 def form_items(request: Request, body: bytes) -> list[tuple[str, str]]:
-    """The names and values of a form, urlencoded or multipart."""
+    """Return names and values of a urlencoded or multipart form."""
     if content_type(request) != "multipart/form-data":
         return parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
     head = f"Content-Type: {request.headers['content-type']}\r\n\r\n".encode("latin-1", "replace")
@@ -83,7 +82,7 @@ def form_items(request: Request, body: bytes) -> list[tuple[str, str]]:
 
 
 def decode_json(text: str | bytes) -> Any:
-    """Decode JSON."""
+    """Decode JSON; raises a 422 with the text of the service's decoder."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -99,7 +98,7 @@ def decode_json(text: str | bytes) -> Any:
 
 
 def from_form(items: list[tuple[str, str]]) -> Parameters:
-    """The parameters in a query or a form."""
+    """Parse the parameters of a query or a form."""
     limits = [value for key, value in items if key == "limit" and value]
     try:
         limit = int(limits[0]) if limits else None
@@ -113,7 +112,7 @@ def from_form(items: list[tuple[str, str]]) -> Parameters:
 
 
 def from_json(content: Any) -> Parameters:
-    """The parameters in a body; None: there is none."""
+    """Parse the parameters of a decoded JSON body; None means no body."""
     if content is None:
         return Parameters()
     if not isinstance(content, dict):
@@ -141,15 +140,15 @@ def _filter(item: Any) -> Filter:
 
 
 def mismatch(value: Any, target: str) -> Refusal:
-    """The refusal of a value of another type."""
-    # a fraction where a whole number belongs is named in full
+    """Return the refusal of a value with the wrong type."""
+    # the service quotes a fraction that is sent for an integer
     fraction = f"number {value}" if target.endswith(" int") else "number"
     names = {bool: "bool", int: "number", float: fraction, str: "string", list: "array", dict: "object"}
     return Refusal(422, f"json: cannot unmarshal {names.get(type(value), 'null')} into Go {target}")
 
 
 def validate(parameters: Parameters) -> None:
-    """Refuse more than there may be."""
+    """Check the limits of the service; raises a 422."""
     for name, items in (("Fields", parameters.fields), ("Filters", parameters.filters)):
         if len(items) > _MOST_ITEMS:
             raise _invalid(name, "max")
@@ -166,12 +165,12 @@ def _invalid(name: str, rule: str) -> Refusal:
 
 Record = dict[str, Any]
 
-#: Stands for the value of a field that a record does not have.
+#: Value of a field that a record does not have.
 Missing = object()
 
 
 def select(records: Iterable[Mapping[str, Any]], parameters: Parameters) -> list[Record]:
-    """Return the records that pass all filters, each with the requested fields."""
+    """Return the requested fields of the records that pass all filters."""
     return [
         pick(record, parameters.fields)
         for record in records
@@ -180,14 +179,14 @@ def select(records: Iterable[Mapping[str, Any]], parameters: Parameters) -> list
 
 
 def undecided(outline: Mapping[str, Any], parameters: Parameters) -> bool:
-    """Return whether a record may pass the filters, by those of its fields that are known before it is made."""
+    """Return whether a record may pass the filters, given the fields known before its creation."""
     return all(
         _passes(outline, condition) for condition in parameters.filters if condition.field.split(".")[0] in outline
     )
 
 
 def pick(record: Mapping[str, Any], fields: tuple[str, ...]) -> Record:
-    """Return the fields of one record, in its own order; none asked, or `*`, means all. Unknown names are left out."""
+    """Return a record's requested fields in its order; no fields, or `*`, means all. Unknown names are ignored."""
     if not fields or "*" in fields:
         return dict(record)
     return _nested(record, [field.removesuffix(".*").split(".") for field in fields])
@@ -217,7 +216,7 @@ def _passes(record: Mapping[str, Any], condition: Filter) -> bool:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Return the equality of JSON values: a text is no number and true is not 1, but 1 is 1.0."""
+    """Compare JSON values: a text never equals a number, true does not equal 1, but 1 equals 1.0."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     return bool(left == right)

@@ -1,7 +1,7 @@
-"""Parameters of a request for a stream: the beginning of each partition, `fields` and `filters`, and their effects.
+"""Parameters of a stream request: the start of each partition, `fields` and `filters`.
 
-The last two are checked against the schema of the messages. Its names differ from those in the records in a few places
-(`version.sizes` is sent as `version.size`), and where a message is on its topic is no part of it.
+`fields` and `filters` are checked against the schema of the messages. A few of its names differ from those in the
+records (`version.sizes` is sent as `version.size`), and it does not contain the partition and offset of a message.
 
 Source: the service's documentation of its realtime streams and of filtering; names, rules, refusals and quirks follow
 its public source.
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 _PARTS = 10
 _EACH = PARTITIONS // _PARTS
 _WHOLE_64 = range(-(1 << 63), 1 << 63)
-#: The zero time of Go, which counts as no time.
+#: Go's zero time, which means no time.
 _ZERO = datetime.min.replace(tzinfo=UTC)
 _NESTED = ("offsets", "since_per_partition")
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """The partitions to read, and their beginnings: at an offset, else at a moment, else at the end.
+    """Partitions to read and their starts: at an offset, at a time, or by default at the end.
 
-    `moments` and `offsets` are by partition; `parts`: how many tenths of the stream are asked for, by which the pace
-    is set.
+    `moments` and `offsets` are by partition. `parts` is the number of requested tenths of the stream, which determines
+    the rate.
     """
 
     partitions: tuple[int, ...]
@@ -63,7 +63,7 @@ class Beginning:
 
 
 async def read(request: Request, now: datetime) -> tuple[Parameters, Beginning]:
-    """The parameters of a request for a stream. A JSON body is read on GET as well; else the query and a form."""
+    """Return the parameters of a stream request, from a JSON body (also of a GET) or from query and form."""
     body = await request.body()
     content: Any
     if body and (request.method == "GET" or content_type(request) == "application/json"):
@@ -106,8 +106,7 @@ def _beginning(content: Mapping[str, Any], now: datetime) -> Beginning:
         moment = None
     parts = _parts(content.get("parts"))
     partitions = tuple(sorted({_EACH * part + number for part in parts for number in range(_EACH)}))
-    # what is given for other partitions is dropped; without `parts` all of it is, since there are none yet when it is
-    # looked at
+    # entries of other partitions are dropped; without `parts` all are dropped, because no partition is selected yet
     offsets, moments = (
         {number: each for number, each in _by_partition(name, content.get(name), read).items() if number in partitions}
         for name, read in (("offsets", _offset), ("since_per_partition", _moment))
@@ -168,7 +167,7 @@ def _moment(value: Any) -> datetime:
         moment = datetime.fromisoformat(value)
     except (TypeError, ValueError):
         moment = None
-    # RFC 3339: date, `T`, seconds and zone are all there
+    # RFC 3339 requires date, `T`, seconds and zone
     if moment is None or moment.tzinfo is None or len(value) < len("2026-11-20T05:00:00Z") or value[10] not in "Tt":
         shown = json.dumps(value, ensure_ascii=False)
         raise Refusal(422, f'parsing time {shown} as "2006-01-02T15:04:05Z07:00": cannot parse {shown}')
@@ -180,15 +179,15 @@ def _as_go_prints(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC"
 
 
-#: Members that the schema calls otherwise, by their object.
+#: Members with a different name in the schema, by object.
 _NAMES = {
     "version": {"size": "sizes"},
     "image": {"content_url": "contentUrl"},
     "probability": {"false": "falsy", "true": "truthy"},
 }
-#: Members of an event that only its record has.
+#: Members of an event that the schema does not contain.
 _ADDED = ("partition", "offset")
-#: Whole numbers from here on are compared in a form that no record has.
+#: Integers from this value on never match: the service compares them in a format that no record has.
 _LARGE = 1_000_000
 _KINDS = {str: "string", bool: "bool", int: "float64", float: "float64", list: "slice", dict: "map", type(None): "nil"}
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -201,17 +200,17 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Field:
-    """A field of the schema."""
+    """Field of the schema."""
 
-    key: str  # its name in the record
-    kind: str  # JSON's type; of an array that of its elements
+    key: str  # name in the record
+    kind: str  # JSON type; for an array, that of its elements
     many: bool  # true for an array
     dated: bool  # true for a date
-    members: Mapping[str, Field]  # of an object, by the schema's names
+    members: Mapping[str, Field]  # members of an object, by their names in the schema
 
 
 def selector(record: str, parameters: Parameters) -> Callable[[Record], Record | None]:
-    """Return a function that selects what is sent of a message; None: the filters drop it."""
+    """Return a function that selects the fields of a message; it returns None if the filters drop the message."""
     schema = _schema(record)
     conditions = [_condition(schema, condition) for condition in parameters.filters]
     chosen: dict[str, Any] = {}
@@ -260,7 +259,7 @@ def _field(key: str, shape: Schema) -> Field:
 
 
 def _find(schema: Field, name: str) -> list[Field] | None:
-    """The fields on the way to one; None: there is no such field."""
+    """Return the fields along the path `name`, or None if there is no such field."""
     way, at = [], schema
     for piece in name.split("."):
         if piece not in at.members:
@@ -307,12 +306,12 @@ def _condition(schema: Field, condition: Filter) -> Callable[[Record], bool]:
     if not isinstance(wanted, _TYPES[last.kind]) or (isinstance(wanted, bool) and last.kind != "boolean"):
         raise Refusal(422, f"the filter '{condition.field}' should not be of type '{_KINDS[type(wanted)]}'")
     keys = [field.key for field in way]
-    # what is zero or empty is left out of records, and equals what is not there
+    # records omit zero and empty values, so a missing value equals them
     nothing = {"string": "", "boolean": False}.get(last.kind, 0)
 
     def equals(value: Any) -> bool:
         if isinstance(wanted, (int, float)) and not isinstance(wanted, bool):
-            # both are compared as texts, whose forms differ from a million on and for fractions
+            # the service compares texts, whose formats differ for fractions and from a million on
             return bool(value == wanted) and abs(wanted) < _LARGE and float(wanted).is_integer()
         return bool(value == wanted)
 

@@ -1,7 +1,7 @@
-"""The streams `/v2/articles` and `/v2/wikidata`: events or lines without an end, at the pace of the throttle.
+"""Streams `/v2/articles` and `/v2/wikidata`: endless server-sent events or lines, at a limited rate.
 
-Source: the service's documentation of its realtime streams; the path of Wikidata's is not public. Status and headers
-are sent with the first message; there is no heartbeat; the end of the body is the only sign that the server's readers
+Source: the service's documentation of its realtime streams. The path of Wikidata's stream is not public. Status and
+headers are sent with the first message. There is no heartbeat: only the end of the body shows that the server's readers
 have stopped.
 """
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 
 _EVENTS = "text/event-stream"
-#: While nothing is due the clock is looked at again after so many seconds at the latest: somebody may move it.
+#: Maximum seconds between two checks of the clock, which a test may change, while no message is due.
 _LOOK_SECONDS = 0.05
 _SECOND = 1_000_000
 _PARTS = 10
 
 
 def form(accept: str | None) -> tuple[str, bool]:
-    """Content type of a stream by what is accepted, and whether its messages are events (else lines)."""
+    """Return the content type of a stream for an `Accept` header, and true for events or false for lines."""
     for entry in (accept or "*/*").split(","):
         if entry.split(";")[0].strip() in ("*/*", "text/*", _EVENTS):
             return f"{_EVENTS}; charset=utf-8", True
@@ -53,10 +53,10 @@ def form(accept: str | None) -> tuple[str, bool]:
 
 
 class Streaming(StreamingResponse):
-    """Sends what a reader finds.
+    """Response that sends the messages of a reader.
 
-    `per_second`: messages of the throttle (0: as fast as they go), counted by the clock of the sandbox. `ending` says
-    that the sandbox ends: the body then ends as well.
+    `per_second`: maximum rate in messages per second of the sandbox's clock; 0 means unlimited. The body ends when
+    `ending` returns true.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Streaming(StreamingResponse):
         self._per_second, self._ending = per_second, ending
 
     async def stream_response(self, send: Send) -> None:
-        """Send status and headers with the first message, and end with the sandbox."""
+        """Send status and headers with the first message; end the body when the sandbox stops."""
         start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         is_started = False
         async for message in self.body_iterator:
@@ -84,7 +84,7 @@ class Streaming(StreamingResponse):
                 await send(start)
                 is_started = True
             await send({"type": "http.response.body", "body": message, "more_body": True})
-            # so that it is noticed that the client has left
+            # lets the server detect a disconnected client
             await asyncio.sleep(0)
         if not is_started:
             await send(start)
@@ -100,7 +100,7 @@ class Streaming(StreamingResponse):
                 continue
             for message in messages:
                 if self._per_second:
-                    # what was not sent in time is not caught up
+                    # a late message does not make later ones faster
                     free_at = max(free_at, time.monotonic()) + 1 / (self._per_second * self._clock.speed)
                     await asyncio.sleep(free_at - time.monotonic())
                 if self._ending():
@@ -108,7 +108,7 @@ class Streaming(StreamingResponse):
                 yield message
 
     def _due(self, reader: Reader) -> list[bytes] | None:
-        """The next messages that are sent; none of several may be wanted. None: nothing is due."""
+        """Return the next messages that pass the filters; None if no event is due."""
         events = list(reader.due(micros(self._clock.now())))
         if not events:
             return None
@@ -124,7 +124,7 @@ class Streaming(StreamingResponse):
         return found
 
     def _pause(self, reader: Reader) -> float:
-        """Seconds until something may be due."""
+        """Return the seconds until a message may be due."""
         if self._clock.frozen:
             return _LOOK_SECONDS
         coming = (reader.next_at() - micros(self._clock.now())) / _SECOND / self._clock.speed
@@ -157,7 +157,7 @@ def _positions(topic: Topic, beginning: Beginning, now: int) -> dict[int, int]:
     moments = {at: topic.offsets_at(micros(at)) for at in set(beginning.moments.values())}
     for number in beginning.partitions:
         if number in beginning.offsets:
-            # behind the end there is nothing to read, and the reader begins at the end
+            # an offset past the end starts at the end
             found[number] = min(beginning.offsets[number], live[number])
         elif number in beginning.moments:
             found[number] = moments[beginning.moments[number]][number]

@@ -329,12 +329,6 @@ def test_list_by_reason_filters_bytes_and_json(mirror: dict[str, str], call: Any
         assert call("rejects", *words, environ=mirror).code == 2
 
 
-def test_nothing_to_try_again(filled: Any, call: Any) -> None:
-    told = call("rejects", "--retry", environ=filled[0])
-    assert (told.code, told.out) == (0, "No rejected line is there to be tried again.\n")
-    assert call("rejects", "--json", environ=filled[0]).out == ""
-
-
 def test_a_file_of_long_lines_that_is_gone(mirror: dict[str, str], call: Any) -> None:
     for path in (Path(mirror["WME_DATA"]) / "lake" / "rejects").rglob("*.lines.gz"):
         path.unlink()

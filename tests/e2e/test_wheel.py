@@ -24,10 +24,11 @@ BOUND_SECONDS = 300
 pytestmark = pytest.mark.timeout(4 * BOUND_SECONDS)
 
 
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
+@pytest.fixture
+def place(tmp_path):
     """A folder with an environment `env` that has the wheel and the packages it needs, and nothing of the checkout."""
-    folder = tmp_path_factory.mktemp("elsewhere")
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
     source = folder / "source"
     source.mkdir()
     built_here = shutil.ignore_patterns("__pycache__", "*.so", "*.dylib")
@@ -91,9 +92,15 @@ def test_the_main_job_runs_from_a_wheel_in_any_folder(place):
     # and it was the installed package
     told = call(place, "python", "-c", "import pipelines; print(pipelines.__file__)")
     assert told.stdout.startswith(str(place / "env")), told.stderr
+    _dagster_finds_the_code_location(place)
+    program = (
+        "import pathlib, pipelines, assets, resources; print(*[(pathlib.Path(one.__file__).parent / "
+        "'py.typed').exists() for one in (pipelines, assets, resources)])"
+    )
+    assert call(place, "python", "-c", program).stdout.split() == ["True"] * 3
 
 
-def test_dagster_finds_the_code_location_of_a_wheel(place):
+def _dagster_finds_the_code_location(place):
     """The files that `wme ui` and services start from are in the package."""
     program = (
         "from pathlib import Path; from pipelines.process import processes; from resources.settings import PROJECT; "
@@ -110,11 +117,3 @@ def test_dagster_finds_the_code_location_of_a_wheel(place):
     )
     told = call(place, "python", "-c", program)
     assert told.stdout == "hour_to_published\n", told.stderr
-
-
-def test_the_package_says_that_it_has_types(place):
-    program = (
-        "import pathlib, pipelines, assets, resources; print(*[(pathlib.Path(one.__file__).parent / "
-        "'py.typed').exists() for one in (pipelines, assets, resources)])"
-    )
-    assert call(place, "python", "-c", program).stdout.split() == ["True"] * 3

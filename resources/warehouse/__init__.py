@@ -1,7 +1,7 @@
-"""The warehouse: DuckDB holding what is loaded, the pages as they are now, and what analysts open.
+"""The warehouse: the DuckDB build file with loaded rows and current pages, and the published file for analysts.
 
-Fetching, converting and scheduling do not belong here. Lowest first: `database`, `read`, `load`, `state` and
-`compaction`, `views`.
+Fetching, converting and scheduling do not belong here. Subpackages from the bottom up: `database`, `read`, `load`,
+`state` and `compaction`, `views`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Choice of files to compact, and the ledger's record of compactions. The lake handles the files themselves."""
+"""Selection of files to compact, and compactions in the ledger. The lake package rewrites the files."""

@@ -1,8 +1,8 @@
-"""Compactions in the ledger: preparing and committing them.
+"""Preparation and commit of compactions in the ledger.
 
 No lock is held while files are rewritten, so the commit compares the inputs with the loaded data. An hour that was
-loaded again meanwhile keeps its own file, and its rows in the compacted file are masked. A version of a snapshot is
-committed completely or not at all, and rows that are masked in it are left out for good.
+reloaded meanwhile keeps its own file, and its rows in the compacted file are masked. A snapshot version is committed
+completely or not at all. Rows that are masked in its files are omitted for good.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load.files import retire
 from resources.warehouse.read.lake_parts import window
 
-#: Values of the columns that an archive knows (`Dataset.given`): an hour, project and namespace, or a snapshot's
-#: version and these.
+#: Key of a part, which are the values that an archive determines (`Dataset.given`): hour, project and namespace of an
+#: hourly file; identifier, version, project and namespace of a snapshot.
 Part = tuple[Any, ...]
 
-#: Raised whenever the same files would be rewritten in another way.
+#: Increase it when the same input files would be rewritten differently.
 _VERSION = 4
-# Lake files of hours with the places of their repeated rows.
+# Lake files of single hours, with the positions of their repeated rows.
 _SINGLE_FILES = """
 SELECT lake_path, any_value(loads.row_count) AS row_count,
   coalesce(list(hidden.file_row ORDER BY hidden.file_row) FILTER (WHERE hidden.file_row IS NOT NULL), []) AS file_rows
@@ -46,7 +46,7 @@ WHERE table_name = $table AND compaction_id IS NULL AND lake_path IN (SELECT unn
 GROUP BY lake_path
 ORDER BY lake_path
 """
-# Compacted files with what is passed over in them.
+# Compacted files, with the parts that are masked in them.
 _COMPACTED_FILES = """
 SELECT
   file.lake_path,
@@ -68,7 +68,7 @@ WHERE table_name = $table
     OR compaction_id IN (SELECT unnest(CAST($whole AS VARCHAR[]))))
 ORDER BY ALL
 """
-# What is in no window and not yet in `articles` keeps its rows and its file until it is.
+# Hours before the window that are not yet applied to `articles` keep their rows and their file until they are.
 _TAKE = """
 UPDATE loads
 SET compaction_id = $compaction_id
@@ -88,7 +88,7 @@ WHERE (table_name, source_at, project_id, namespace_id) IN (
   WHERE (table_name, snapshot_id, snapshot_version) = ($table, $snapshot_id, $snapshot_version)
 )
 """
-# Parts that were loaded again meanwhile, or dropped.
+# Parts that were reloaded or dropped after the preparation.
 _HIDE_GIVEN_UP = """
 INSERT INTO internal.hidden_rows
 SELECT new.lake_path, NULL, if(loaded.table_name IS NULL, 'dropped', 'reloaded'),
@@ -104,10 +104,10 @@ _PARTS = pa.schema([LOADS.schema.field(name) for name in _PART])
 
 @dataclass(frozen=True)
 class Prepared:
-    """A compaction before it is done. `digest` (hex) covers all that decides the rows of the new files.
+    """A compaction before its files are rewritten. `digest` (hex) covers everything that determines the new rows.
 
-    `parts` has, of each hour, project and namespace or of the version, the digest of its files, the compaction that has
-    its rows, and their number.
+    `parts` maps each hour, project and namespace (or the snapshot version) to the digest of its files, the compaction
+    that contains its rows, and the number of rows.
     """
 
     merge: Merge | VersionMerge
@@ -118,14 +118,14 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Committed:
-    """The parts that are now read from the new files, and those that were loaded again meanwhile and keep their own."""
+    """Number of parts now read from the new files, and of parts that were reloaded meanwhile and keep their files."""
 
     part_count: int
     given_up_count: int
 
 
 def prepare_compaction(build: Build, merge: Merge | VersionMerge, dataset: Dataset) -> Prepared:
-    """Return the current files of a compaction, and their rows to leave out."""
+    """Return the current files of a compaction, with the rows to omit."""
     find = _of_version if isinstance(merge, VersionMerge) else _of_hours
     inputs, parts = find(build.connection, dataset, merge)  # type: ignore[arg-type]
     made_of = [_VERSION, version_of(COMPACTED[dataset.name]), merge.name]
@@ -138,7 +138,7 @@ def prepare_compaction(build: Build, merge: Merge | VersionMerge, dataset: Datas
 def _of_version(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: VersionMerge
 ) -> tuple[list[CompactionSource], dict[Part, tuple[str, str | None, int]]]:
-    """The files of a version that have rows; none if it was dropped or is compacted."""
+    """Return the files of a version that have rows, or none if the version was dropped or is already compacted."""
     rows = answer(connection, statement("compaction/version"), _key(dataset, merge))
     if not rows:
         return [], {}
@@ -187,15 +187,15 @@ def commit_compaction(
 ) -> Committed:
     """Switch loaded rows to compacted files, in one transaction.
 
-    Parts that were loaded again since the compaction was prepared keep their own files, and their rows in the new files
-    are masked. If a version was loaded again or dropped, its new files are not recorded. Raises LakeFileError: the
-    files are gone, or do not hold the rows that are loaded; nothing was changed.
+    Parts that were reloaded since the preparation keep their own files, and their rows in the new files are masked. If
+    a snapshot version was reloaded or dropped, its new files are not recorded. Raises LakeFileError if a new file is
+    missing or the new files do not contain the loaded rows. Nothing is changed then.
     """
     connection, lake_root, now = build
     for path in (path for file in files for path in (file.lake_path, with_bodies(file.lake_path))):
         if not LOCAL.exists(lake_root / path):
             raise LakeFileError(
-                f"The compacted file {path} is gone; nothing was changed. The next compaction makes it again."
+                f"The compacted file {path} is gone; nothing was changed. The next compaction creates it again."
             )
     wrong = {
         part: row_counts.get(part, 0)
@@ -204,10 +204,10 @@ def commit_compaction(
     }
     if wrong or row_counts.keys() - prepared.parts.keys():
         part, count = next(iter(wrong.items()), (None, 0))
-        told = f"{', '.join(map(str, part))} has {count} rows in the new files" if part else "There are rows of others"
+        told = f"{', '.join(map(str, part))} has {count} rows in the new files" if part else "There are unexpected rows"
         raise LakeFileError(
-            f"The compaction of the {prepared.merge.label} does not hold what is loaded: {told}. Nothing was changed; "
-            "the files stay as they are. Convert their archives again."
+            f"The compaction of the {prepared.merge.label} does not match the loaded rows: {told}. Nothing was "
+            "changed; the original files stay in use. Convert their archives again."
         )
     merge = prepared.merge
     with transaction(connection):
@@ -235,7 +235,7 @@ def commit_compaction(
 def _take_version(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: VersionMerge, prepared: Prepared
 ) -> int:
-    """Switch a version to the new files; return 0, and change nothing, if other files of it are loaded meanwhile."""
+    """Switch a version to the new files and return 1. Return 0 without a change if its loaded files have changed."""
     _, parts = _of_version(connection, dataset, merge)
     if not parts or parts != prepared.parts:
         return 0
@@ -247,7 +247,7 @@ def _take_version(
 def _take_hours(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge, prepared: Prepared, paths: Sequence[str]
 ) -> int:
-    """Switch unchanged hours to the new files; return their number. Changes before the window leave the build file."""
+    """Switch unchanged hours to the new files; return their number. Rows before the window leave the build file."""
     parts = [dict(zip(_PARTS.names, (*part, *known), strict=True)) for part, known in prepared.parts.items()]
     connection.register("announced_parts", pa.Table.from_pylist(parts, schema=_PARTS))
     connection.execute("CREATE OR REPLACE TEMP TABLE compacting AS FROM announced_parts")
@@ -264,7 +264,7 @@ def _take_hours(
 
 
 def _forget_left_out(connection: duckdb.DuckDBPyConnection, compaction_id: str) -> None:
-    """Delete the notes of repeated rows in the original files of a compaction; the new files lack these rows."""
+    """Delete the records of repeated rows in the original files of a compaction; the new files lack these rows."""
     connection.execute(
         "DELETE FROM internal.hidden_rows WHERE reason = 'repeated' "
         "AND lake_path IN (SELECT lake_path FROM loads WHERE compaction_id = ?)",

@@ -1,8 +1,8 @@
-"""Choice of what is compacted together: hours by spans of the calendar, and the versions of snapshots.
+"""Selection of files to compact together: hours by compaction window, and snapshot versions.
 
-Files of hours are merged into ever longer spans, from an hour to a month, so that there are some dozens of them at any
-time, and no row is written again more than once for each length. All files of a version become few, whole or not at
-all. Only what makes the number of files smaller is done: files of the greatest size are left as they are.
+Hourly files are merged into longer and longer windows, from an hour to a month. So there are only dozens of files at
+any time, and each row is rewritten at most once per window. All files of a snapshot version are merged, or none. A
+compaction must reduce the number of files: files of the maximum size are left alone.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from resources.warehouse.database.connect import Build, answer
 from resources.warehouse.database.sql import statement
 
 _HOUR: Final = timedelta(hours=1)
-#: An hour may be loaded again as long as the service keeps it.
+#: Age at which an hour cannot change any more: the service has deleted its file, so it is never reloaded.
 SETTLED: Final = timedelta(hours=50)
-#: Files that are not worth a compaction: a reader opens as many in a few milliseconds.
+#: Number of files below which a compaction is not worthwhile: a reader opens them in a few milliseconds.
 _FEW: Final = 3
-#: No file is started after so many bytes.
+#: Size in bytes at which a compaction starts the next file.
 FILE_BYTES: Final = 1_000_000_000
-# The versions of snapshots whose rows are in the files of their archives, the one loaded last first.
+# Snapshot versions whose rows are still in their original files, the most recently loaded first.
 _VERSIONS = """
 SELECT snapshot_id, snapshot_version, count(*) AS file_count, CAST(sum(lake_bytes) AS BIGINT) AS lake_bytes
 FROM (SELECT * EXCLUDE (row_count, duplicate_count, applied_at) FROM snapshots) AS version
@@ -40,10 +40,9 @@ ORDER BY any_value(loaded_at) DESC, snapshot_id, snapshot_version
 
 @dataclass(frozen=True)
 class CompactionWindow:
-    """A length of time, as part of the calendar (UTC).
+    """A unit of the calendar (UTC) whose hourly files are compacted together.
 
-    `start` returns the start of the span that a moment is in; `age` is the delay between the end of the span and its
-    compaction.
+    `start` maps a moment to the start of its window. `age` is the delay between the end of a window and its compaction.
     """
 
     name: str
@@ -51,11 +50,11 @@ class CompactionWindow:
     age: timedelta
 
     def __str__(self) -> str:
-        """Its name."""
+        """Return its name."""
         return self.name
 
     def end(self, start: datetime) -> datetime:
-        """The end of the span that begins at `start`."""
+        """Return the end of the window that begins at `start`."""
         return _end(self, start)
 
 
@@ -85,10 +84,10 @@ _RANK: Final = {span.name: rank for rank, span in enumerate(SPANS)}
 
 @dataclass(frozen=True)
 class Unit:
-    """Smallest input of a compaction: a lake file of an hour (`span` is None), or all files of an earlier compaction.
+    """Smallest input of a compaction: the lake file of an hour (`span` is None), or all files of an earlier compaction.
 
-    `name` is the path relative to the lake, or the compaction_id. `superseded`: it holds rows that are masked;
-    `dropped`: some of them because their project was dropped.
+    `name` is the path relative to the lake, or the compaction_id. `superseded` means that some rows are masked.
+    `dropped` means that some are masked because their project was dropped.
     """
 
     name: str
@@ -102,7 +101,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Merge:
-    """Units to be compacted together."""
+    """Units to compact together."""
 
     span: CompactionWindow
     first_hour: datetime
@@ -110,47 +109,47 @@ class Merge:
 
     @property
     def end_hour(self) -> datetime:
-        """The first hour after it."""
+        """First hour after the window."""
         return self.span.end(self.first_hour)
 
     @property
     def name(self) -> str:
-        """Prefix of the names of its files."""
+        """Prefix of the file names."""
         return f"{self.span.name}_{self.first_hour:%Y-%m-%dT%H}"
 
     @property
     def label(self) -> str:
         """Name for messages."""
-        return f"{self.span.name.replace('_', ' ')} from {hour_text(self.first_hour)} UTC on"
+        return f"{self.span.name.replace('_', ' ')} from {hour_text(self.first_hour)} UTC"
 
     @property
     def lake_bytes(self) -> int:
-        """Bytes to read."""
+        """Total size of the input files."""
         return sum(unit.lake_bytes for unit in self.units)
 
     @property
     def file_count(self) -> int:
-        """Files to read."""
+        """Number of input files."""
         return sum(unit.file_count for unit in self.units)
 
 
 @dataclass(frozen=True)
 class VersionMerge:
-    """The files of a version, to be compacted together."""
+    """Files of a snapshot version to compact together."""
 
     snapshot_id: str
     snapshot_version: str
     file_count: int
     lake_bytes: int
 
-    #: In `compacted_files`.
+    #: Columns of `compacted_files`.
     span = "snapshot"
     first_hour = None
     end_hour = None
 
     @property
     def name(self) -> str:
-        """Prefix of the names of its files."""
+        """Prefix of the file names."""
         return self.snapshot_id
 
     @property
@@ -160,12 +159,12 @@ class VersionMerge:
 
 
 def compactions(build: Build, *of: Dataset) -> list[tuple[Dataset, Merge | VersionMerge]]:
-    """Return the due compactions of datasets, newest first in each."""
+    """Return the due compactions of several datasets, newest first within each."""
     return [(one, merge) for one in of for merge in planned(build, one)]
 
 
 def planned(build: Build, dataset: Dataset) -> list[Merge] | list[VersionMerge]:
-    """Return the due compactions of a dataset, of versions the one loaded last first."""
+    """Return the due compactions of a dataset: the newest hours, or the most recently loaded version, first."""
     asked = {"table": dataset.name}
     if dataset.family is Family.SNAPSHOT:
         found = (VersionMerge(*row) for row in answer(build.connection, _VERSIONS, asked))
@@ -176,9 +175,9 @@ def planned(build: Build, dataset: Dataset) -> list[Merge] | list[VersionMerge]:
 def merges(units: Iterable[Unit], now: datetime, *, file_bytes: int = FILE_BYTES) -> list[Merge]:
     """Return the due compactions, newest first, because recent hours are read most.
 
-    Each unit goes into the longest span that is due and in which compaction reduces the number of files. Masked rows
-    are left out by the next compaction of their span. Once a span is settled, masked rows alone are a reason to compact
-    it. Rows of a dropped project are left out at once.
+    Each unit is assigned to the longest due window in which a compaction reduces the number of files. The next
+    compaction of a window omits its masked rows. After a window is settled, masked rows alone are a reason to compact
+    it. Rows of a dropped project are removed at once.
     """
     left = list(units)
     found: list[Merge] = []
@@ -199,7 +198,7 @@ def merges(units: Iterable[Unit], now: datetime, *, file_bytes: int = FILE_BYTES
 
 
 def _by_span(units: Sequence[Unit], span: CompactionWindow) -> dict[datetime, list[Unit]]:
-    """The units of this span and of shorter ones by the part of the calendar that they are in."""
+    """Group the units of this window length and of shorter ones by the start of their window."""
     found: dict[datetime, list[Unit]] = {}
     for unit in units:
         if unit.span is None or _RANK[unit.span] <= _RANK[span.name]:

@@ -1,4 +1,4 @@
--- The lake files that are read by themselves, and the compactions as wholes.
+-- The hourly files that are not compacted, and all files of each compaction as one unit.
 SELECT lake_path AS name, NULL AS span, batch_hour AS first_hour, 1 AS file_count, lake_bytes, false AS superseded, false AS dropped
 FROM loads
 WHERE table_name = $table AND batch_hour IS NOT NULL AND compaction_id IS NULL

@@ -1,4 +1,4 @@
--- The files of a version with the places of the rows that are passed over, as long as it is not compacted.
+-- The files of a version that is not compacted, with the positions of their masked rows.
 WITH version AS (
   SELECT table_name, source_at, project_id, namespace_id
   FROM snapshots

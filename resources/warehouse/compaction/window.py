@@ -1,7 +1,7 @@
-"""The window: the months of changes that the build file holds itself.
+"""The window: the recent months of changes that the build file stores itself.
 
-Changes of settled months leave it once compacted files have them and `articles` has applied them. Each transaction
-removes a bounded number of rows and moves the window, so that each change is always found in exactly one place.
+Changes of settled months leave the build file once compacted files contain them and `articles` has applied them. Each
+transaction removes a bounded number of rows and moves the window, so each change is always in exactly one place.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from resources.warehouse.database.sql import transaction
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.read.lake_parts import LEAVING, window
 
-# The hours before a moment whose changes are in the build file, with the rows that compacted files have as well. An
-# hour waits for `articles` to take it in.
+# Hours before a moment with changes in the build file, and the number of rows that compacted files contain as well.
+# `is_pending` means that a compacted hour is not yet applied to `articles`.
 _MOVABLE = """
 SELECT
   batch_hour,
@@ -37,20 +37,20 @@ WHERE table_name = $table AND batch_hour < $before
 GROUP BY batch_hour
 ORDER BY batch_hour
 """
-# Of the hours that are given, what compacted files have and the build file has as well.
+# Parts of the hours in a range whose changes are in compacted files as well as in the build file.
 _MAKE_LEAVING = """
 CREATE OR REPLACE TEMP TABLE leaving AS
 SELECT batch_hour, project_id, namespace_id, row_count - duplicate_count AS row_count
 FROM loads
 WHERE table_name = $table AND compaction_id IS NOT NULL AND batch_hour >= $first AND batch_hour < $end
 """
-#: Rows that leave in one transaction, unless an hour has more.
+#: Maximum number of rows removed in one transaction, unless a single hour has more.
 _ROWS: Final = 500_000
 
 
 @dataclass(frozen=True)
 class Hour:
-    """An hour whose changes may leave, with the rows and compactions that hold them as well."""
+    """An hour whose changes may leave the build file, with the compactions that contain them."""
 
     hour: datetime
     row_count: int
@@ -59,7 +59,7 @@ class Hour:
 
 @dataclass(frozen=True)
 class Moved:
-    """Hours whose changes leave the build file, or may: the first one and the one after the last, and how many rows."""
+    """A range of hours (`end_hour` excluded) whose changes leave the build file, and the number of rows."""
 
     first_hour: datetime
     end_hour: datetime
@@ -67,7 +67,7 @@ class Moved:
 
 
 def settled(now: datetime) -> datetime:
-    """Return the first hour of the newest month of which hours may still change; older changes leave the build file."""
+    """Return the first hour of the newest month whose hours may still change; older changes leave the build file."""
     return (now.astimezone(UTC) - SETTLED).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
@@ -77,9 +77,9 @@ def movable_changes(build: Build, before: datetime | None = None) -> Moved | Non
 
 
 def _movable(build: Build, before: datetime | None) -> list[Hour]:
-    """The hours before a moment that may leave the build file, in order; none where they have no rows.
+    """Return the hours before a moment that may leave the build file, in order; none if they have no rows.
 
-    They end at the first hour that waits for `articles`, or whose changes are to be compacted and never were.
+    The list ends before the first hour that is pending for `articles` or due for its first compaction.
     """
     waiting = {
         unit.first_hour
@@ -98,7 +98,7 @@ def _movable(build: Build, before: datetime | None) -> list[Hour]:
 
 
 def _together(hours: Sequence[Hour]) -> Moved | None:
-    """Some hours as one step; None: there are none."""
+    """Combine consecutive hours into one step; None if there are none."""
     if not hours:
         return None
     return Moved(hours[0].hour, hours[-1].hour + timedelta(hours=1), sum(one.row_count for one in hours))
@@ -107,11 +107,10 @@ def _together(hours: Sequence[Hour]) -> Moved | None:
 def move_window(build: Build, before: datetime | None = None) -> Moved | None:
     """Remove changes of hours before a moment from the build file, in one transaction.
 
-    The default moment is the end of the settled months. From then on these changes are read from compacted files. At
-    most some hundred thousand rows leave at a time, unless a single hour has more, so that no hourly load waits long.
-    None: no changes may leave. Changes that `articles` has not applied stay, and so do hours that wait for a compaction
-    and all hours after them. Raises LakeFileError: a compacted file is gone, or does not hold what the ledger says;
-    nothing was changed.
+    The default moment is the end of the settled months. Afterwards these changes are read from compacted files. At most
+    500,000 rows are removed per call, unless a single hour has more, so that no hourly load waits long. Returns None if
+    no changes may leave. Changes that `articles` has not applied stay, as do hours that wait for a compaction and all
+    later hours. Raises LakeFileError if a compacted file is missing or contradicts the ledger. Nothing is changed then.
     """
     connection = build.connection
     hours: list[Hour] = []
@@ -132,16 +131,16 @@ def _move(connection: duckdb.DuckDBPyConnection, step: Moved) -> None:
         left = leave(connection, step.first_hour, step.end_hour)
         if left != step.row_count:
             raise LakeFileError(
-                f"Of the hours from {hour_text(step.first_hour)} until {hour_text(step.end_hour)} UTC the warehouse "
-                f"holds {left} changes that compacted files have as well, and the ledger says {step.row_count}. "
-                "Nothing was changed, and they stay in the warehouse. Load these hours again."
+                f"For the hours from {hour_text(step.first_hour)} until {hour_text(step.end_hour)} UTC, the warehouse "
+                f"has {left} changes that are also in compacted files, but the ledger counts {step.row_count}. "
+                "Nothing was changed; the changes stay in the warehouse. Load these hours again."
             )
         connection.execute("UPDATE internal.hot_window SET first_hour = ?", [step.end_hour])
         raise_revision(connection)
 
 
 def leave(connection: duckdb.DuckDBPyConnection, first: datetime, end: datetime) -> int:
-    """Remove changes from `first` to before `end` that compacted files have, inside a transaction; return the rows."""
+    """Remove compacted changes with first <= batch_hour < end, inside a transaction; return the number of rows."""
     connection.execute(_MAKE_LEAVING, {"table": LEAVING.name, "first": first, "end": end})
     rows = (
         "FROM article_changes SEMI JOIN leaving USING (batch_hour, project_id, namespace_id) "
@@ -169,13 +168,13 @@ def _check_files(connection: duckdb.DuckDBPyConnection, lake_root: Path, compact
             found = read_footer(lake_root / path).num_rows
         except UNREADABLE as error:
             raise LakeFileError(
-                f"The compacted file {path} is gone or cannot be read ({clause(error)}), so the changes in it stay in "
-                "the warehouse as well; nothing was changed. Put it back, or remove it and materialize "
-                "lake/article_changes and warehouse/article_changes of its hours again."
+                f"The compacted file {path} is gone or cannot be read ({clause(error)}), so its changes stay in the "
+                "warehouse. Nothing was changed. Restore the file, or delete it and materialize lake/article_changes "
+                "and warehouse/article_changes of its hours again."
             ) from error
         if found != row_count:
             raise LakeFileError(
-                f"The compacted file {path} holds {found} rows, and the ledger says {row_count}, so its changes stay "
-                "in the warehouse as well; nothing was changed. Remove it and materialize lake/article_changes and "
+                f"The compacted file {path} has {found} rows, but the ledger counts {row_count}, so its changes stay "
+                "in the warehouse. Nothing was changed. Delete the file and materialize lake/article_changes and "
                 "warehouse/article_changes of its hours again."
             )

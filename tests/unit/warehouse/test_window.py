@@ -230,7 +230,7 @@ def test_a_compacted_file_that_is_gone_takes_no_change_along(mirror, again):
     whole = path.read_bytes()
     path.unlink()
     with pytest.raises(
-        LakeFileError, match=r"is gone or cannot be read .* stay in the warehouse as well; nothing was changed"
+        LakeFileError, match=r"is gone or cannot be read .* stay in the warehouse\. Nothing was changed"
     ):
         move(mirror, 2)
     assert content(mirror.warehouse)["article_changes"] == before["article_changes"]

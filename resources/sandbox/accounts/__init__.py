@@ -1,1 +1,1 @@
-"""Accounts: users, passwords, tokens, quotas, admitted addresses, mail. Their HTTP form is in `api`."""
+"""Accounts: users, passwords, tokens, quotas, admitted addresses, mail. `api` has their HTTP operations."""

@@ -1,10 +1,10 @@
-"""The accounts of the sandbox: users, passwords, challenges, confirmation codes and tokens.
+"""Accounts of the sandbox: users, passwords, challenges, confirmation codes and tokens.
 
-The states of an account and the moves between them are kept in a database of the state folder, so that they outlive
-the process.
+Their state is stored in a database in the state folder and survives restarts.
 
-Source: the service's documentation of authentication (tokens live 24 hours, refresh tokens 90 days and 90 uses).
-Details it omits (texts of refusals, life of codes and sessions) follow the user pool that its public source uses.
+Source: the service's documentation of authentication (tokens are valid for 24 hours, refresh tokens for 90 days and 90
+uses). Undocumented details (texts of refusals, validity of codes and sessions) follow the user pool in its public
+source.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ REFRESH_TOKEN_USES = 90
 CODE_LIFE = timedelta(hours=1)
 SESSION_LIFE = timedelta(minutes=3)
 
-#: The account that every state folder starts with; it may do everything.
+#: Default account of every state folder, with all permissions.
 DEFAULT_USERNAME = "sandbox"
 
 
 class Accounts:
-    """All accounts of one state folder. Safe for threads."""
+    """Thread-safe accounts of one state folder."""
 
     def __init__(self, state: Path, clock: Clock, mint: TokenMint) -> None:
         """Open the accounts in `state`; a new folder gets the default account (`account.json`, mode 0600)."""
@@ -64,7 +64,7 @@ class Accounts:
         self.quotas = Quotas(self._database)
         self.admissions = Admissions(self._database)
         self.username = ""
-        #: The default account, with its password as the sandbox starts; `account.json` has the present one.
+        #: Default account, with its password at the start of the sandbox; `account.json` has the current one.
         self.username, self.password = self._default_account()
 
     def close(self) -> None:
@@ -80,7 +80,10 @@ class Accounts:
         email: str | None = None,
         temporary: bool = False,
     ) -> User:
-        """Make an account. With `temporary`, its first login gets a challenge, and the outbox the invitation."""
+        """Create an account; raises ValueError if it exists.
+
+        With `temporary`, the first login gets a challenge and the outbox an invitation.
+        """
         subject = str(uuid.uuid5(uuid.NAMESPACE_OID, username))
         email = email or (username if "@" in username else f"{username}@example.org")
         salt, digest = hash_password(password)
@@ -96,68 +99,68 @@ class Accounts:
         return User(username, subject, email, tuple(groups))
 
     def usernames(self) -> list[str]:
-        """The names of all accounts."""
+        """Return the names of all accounts, sorted."""
         return [row["username"] for row in self._database.rows("SELECT username FROM users ORDER BY username")]
 
     def user(self, username: str) -> User | None:
-        """The account of that name, or None."""
+        """Return the account with this name, or None."""
         row = self._row(username)
         return None if row is None else user_of(row)
 
     def is_temporary(self, username: str) -> bool:
-        """Return whether its next login is answered with a challenge."""
+        """Return whether the account's next login gets a challenge."""
         return bool(self._require(username)["temporary"])
 
     def set_groups(self, username: str, groups: Sequence[str]) -> None:
-        """Put the account into exactly these groups (`group_1` free, `group_2` batches, `group_3` everything)."""
+        """Replace the account's groups (`group_1`: free, `group_2`: batches, `group_3`: everything)."""
         self._update_user(username, "groups = ?", json.dumps(list(groups)))
 
     def set_email(self, username: str, email: str) -> None:
-        """Give the account another e-mail address."""
+        """Change the account's e-mail address."""
         self._update_user(username, "email = ?", email)
 
     def set_password(self, username: str, password: str, *, temporary: bool = False) -> None:
-        """Give the account a password without asking for the old one; `temporary`: the next login is challenged."""
+        """Set a password without the old one; with `temporary`, the next login gets a challenge."""
         salt, digest = hash_password(password)
         with self._database.transaction():
             row = self._require(username)
             if username == self.username:
-                # first the file, which the next start believes if the process ends in between
+                # write the file first: after a crash, the next start uses its password
                 _write_default_account(self._state, self.username, password)
             self._update_user(username, "salt = ?, digest = ?, temporary = ?", salt, digest, temporary)
         if temporary:
             self._outbox.send(username, row["email"], "invitation", password)
 
     def set_quota(self, username: str, kind: QuotaKind, *, limit: int | None = None, used: int = 0) -> None:
-        """Set how many requests of `kind` are allowed and counted; `limit` None: as the group has it."""
+        """Set the allowed and the counted requests of `kind`; `limit` None means the limit of the group."""
         self._require(username)
         self.quotas.set(username, kind, limit=limit, used=used)
 
     def exhaust(self, username: str) -> int:
-        """Use up every refresh token of the account; returns how many there were."""
+        """Use up all refresh tokens of the account and return their number."""
         return self._database.change(
             "UPDATE refresh_tokens SET uses = ? WHERE username = ?", REFRESH_TOKEN_USES, username
         )
 
     def revoke_access(self, username: str) -> int:
-        """Revoke the account's access tokens, leaving its refresh tokens; returns how many were valid."""
+        """Revoke the account's access tokens, but not its refresh tokens, and return the number revoked."""
         return self._database.change(
             "UPDATE access_tokens SET revoked = 1 WHERE username = ? AND NOT revoked", username
         )
 
     def revoke_all(self, username: str) -> int:
-        """Revoke the account's access and refresh tokens; returns how many refresh tokens were valid."""
+        """Revoke the account's access and refresh tokens and return the number of refresh tokens revoked."""
         self.revoke_access(username)
         return self._database.change(
             "UPDATE refresh_tokens SET revoked = 1 WHERE username = ? AND NOT revoked", username
         )
 
     def outbox(self, username: str | None = None) -> list[Mail]:
-        """The messages sent, oldest first, of one account or of all."""
+        """Return the sent messages, oldest first, of one account or of all."""
         return self._outbox.messages(username)
 
     def login(self, username: str, password: str) -> Tokens | Challenge:
-        """Log in with a password."""
+        """Log in with a password; an account with a temporary password gets a challenge."""
         row = self._authenticate(username, password)
         if row["temporary"]:
             session = secrets.token_urlsafe(96)
@@ -166,7 +169,7 @@ class Accounts:
         return self._grant(row)
 
     def answer_challenge(self, username: str, session: str, new_password: str) -> Tokens:
-        """Set the first permanent password; a session answers once."""
+        """Set the first permanent password and log in; a session is valid once."""
         row = self._row(username)
         with self._database.transaction() as database:
             found = database.execute(
@@ -182,7 +185,7 @@ class Accounts:
         return self._grant(row)
 
     def refresh(self, username: str, refresh_token: str) -> Tokens:
-        """Make a new access token from a refresh token."""
+        """Exchange a refresh token for a new access token."""
         digest = _fingerprint(refresh_token)
         with self._database.transaction() as database:
             found = database.execute(
@@ -190,7 +193,7 @@ class Accounts:
             ).fetchone()
             if found is None:
                 raise AccountError("NotAuthorizedException: Invalid Refresh Token")
-            # The count is looked at before the token: a spent token says so even when it is revoked as well.
+            # check the count first: a token that is both used up and revoked reports the count
             if found["uses"] >= REFRESH_TOKEN_USES:
                 raise RefreshTokenSpentError("Refresh tokens limit has been exceeded.")
             if found["revoked"]:
@@ -203,7 +206,7 @@ class Accounts:
         return Tokens(identity, access, None)
 
     def revoke(self, refresh_token: str) -> None:
-        """Revoke a refresh token and the access tokens that came from it."""
+        """Revoke a refresh token and the access tokens issued for it."""
         digest = _fingerprint(refresh_token)
         with self._database.transaction() as database:
             if not database.execute("UPDATE refresh_tokens SET revoked = 1 WHERE digest = ?", (digest,)).rowcount:
@@ -211,7 +214,7 @@ class Accounts:
             database.execute("UPDATE access_tokens SET revoked = 1 WHERE origin = ?", (digest,))
 
     def change_password(self, access_token: str, previous: str, proposed: str) -> None:
-        """Change the password of the account that the access token belongs to."""
+        """Change the password of the access token's account."""
         try:
             user = self.identify(access_token)
         except TokenRefusedError as refusal:
@@ -250,7 +253,7 @@ class Accounts:
         self.set_password(username, password)
 
     def identify(self, access_token: str) -> User:
-        """The user behind an access token."""
+        """Return the user of an access token; raises TokenRefusedError for an invalid one."""
         claims = self._mint.verify(access_token)
         known = self._database.row("SELECT revoked FROM access_tokens WHERE identifier = ?", claims["jti"])
         if known is None or known["revoked"]:
@@ -274,7 +277,7 @@ class Accounts:
 
     def _update_user(self, username: str, assignment: str, *values: object) -> None:
         self._require(username)
-        # `assignment` is one of the literals of this module.
+        # `assignment` is always a literal in this module
         self._database.change(f"UPDATE users SET {assignment} WHERE username = ?", *values, username)  # noqa: S608
 
     def _authenticate(self, username: str, password: str) -> sqlite3.Row:
@@ -291,7 +294,7 @@ class Accounts:
         digest = _fingerprint(refresh_token)
         now = self._now()
         with self._database.transaction() as database:
-            # What has expired answers as what was never issued.
+            # an expired token gets the same response as an unknown one
             database.execute("DELETE FROM access_tokens WHERE issued_at < ?", (now - 2 * ACCESS_TOKEN_SECONDS,))
             database.execute(
                 "INSERT INTO refresh_tokens (digest, username, issued_at) VALUES (?, ?, ?)",
@@ -315,7 +318,7 @@ class Accounts:
         return access, identity
 
     def _default_account(self) -> tuple[str, str]:
-        """The account of `account.json`: made with a new folder, and whatever happened before, the file opens it."""
+        """Return name and password in `account.json`; create or repair the account so that they are valid."""
         try:
             content = read_state(self._state / "account.json", "username", "password")
             username, password = content["username"], content["password"]

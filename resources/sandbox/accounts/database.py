@@ -1,7 +1,7 @@
-"""The accounts' SQLite file in the state folder, with quotas and admitted addresses; the limit of requests per second.
+"""SQLite database of accounts, quotas and admitted addresses in the state folder, and the rate limit.
 
-Source of the quotas: the service's documentation of groups and quotas. Its numbers of requests per second are not
-public, so there is no limit until one is set.
+Source of the quotas: the service's documentation of groups and quotas. Its rate limits are not public, so the sandbox
+has none by default.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from resources.sandbox.settings import QuotaKind
 
-#: Requests per month by group. The free group has the documented numbers; paid contracts vary, so theirs are high.
-#: The service does not count batches; a limit of theirs can be set on one account to see how a client takes it.
+#: Requests per month by group. The free group has the documented limits; paid contracts vary, so their limits are high.
+#: The service does not count batches; an account can get a limit for them to test a client.
 _LIMITS: dict[str, dict[str, int | None]] = {
     "group_1": {"ondemand": 50_000, "snapshot": 30, "chunk": 1_500, "batch": None},
     "group_2": {"ondemand": 10_000_000, "snapshot": 100_000, "chunk": 10_000_000, "batch": None},
@@ -36,14 +36,14 @@ _LIMITS: dict[str, dict[str, int | None]] = {
 
 
 class Database:
-    """The tables, one thread at a time."""
+    """Connection to the tables, used by one thread at a time."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, or make it."""
+        """Open or create the file."""
         self._lock = threading.RLock()
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._connection.row_factory = sqlite3.Row
-        # A write-ahead log outlives a kill of the process without a sync to disk at each commit.
+        # a write-ahead log survives a killed process without a sync to disk at each commit
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.executescript((DATA / "accounts.sql").read_text(encoding="utf-8"))
@@ -55,7 +55,7 @@ class Database:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All or nothing of what the block does, with no other thread in between."""
+        """Run the block as one transaction that excludes other threads."""
         with self._lock:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -66,40 +66,40 @@ class Database:
             self._connection.execute("COMMIT")
 
     def rows(self, query: str, *parameters: object) -> list[sqlite3.Row]:
-        """The rows of a query."""
+        """Return the rows of a query."""
         with self._lock:
             return self._connection.execute(query, parameters).fetchall()
 
     def row(self, query: str, *parameters: object) -> sqlite3.Row | None:
-        """The first row of a query, or None."""
+        """Return the first row of a query, or None."""
         return next(iter(self.rows(query, *parameters)), None)
 
     def change(self, statement: str, *parameters: object) -> int:
-        """Carry out one statement; returns the number of rows it changed."""
+        """Execute one statement and return the number of changed rows."""
         with self._lock:
             return self._connection.execute(statement, parameters).rowcount
 
 
 @dataclass(frozen=True)
 class Quota:
-    """Requests counted, and how many are allowed (None: no bound)."""
+    """Counted and allowed requests; `limit` None means unlimited."""
 
     used: int
     limit: int | None
 
 
 class Quotas:
-    """The counters of all accounts. Safe for threads."""
+    """Thread-safe request counters of all accounts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def set(self, username: str, kind: QuotaKind, *, limit: int | None, used: int) -> None:
-        """Set how many requests of `kind` are allowed and counted; `limit` None: the limit of the group."""
+        """Set the allowed and the counted requests of `kind`; `limit` None means the limit of the group."""
         self._database.change("REPLACE INTO quotas VALUES (?, ?, ?, ?)", username, kind, used, limit)
 
     def of(self, user: User, kind: QuotaKind) -> Quota:
-        """Requests of `kind` that are counted and allowed."""
+        """Return the counted and the allowed requests of `kind`."""
         row = self._database.row("SELECT used, quota FROM quotas WHERE username = ? AND kind = ?", user.username, kind)
         limit = row["quota"] if row is not None else None
         if limit is None and user.group in _LIMITS:
@@ -107,7 +107,7 @@ class Quotas:
         return Quota(row["used"] if row is not None else 0, limit)
 
     def spend(self, user: User, kind: QuotaKind) -> bool:
-        """Count one request; False when the quota is used up, and then nothing is counted."""
+        """Count one request and return True; return False without counting if the quota is used up."""
         with self._database.transaction() as database:
             quota = self.of(user, kind)
             if quota.limit is not None and quota.used >= quota.limit:
@@ -121,27 +121,27 @@ class Quotas:
 
 
 class Admissions:
-    """The admitted address ranges. Safe for threads."""
+    """Thread-safe list of address ranges that need no token."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def admit(self, network: str, groups: Sequence[str] = (TOP_GROUP,)) -> None:
-        """Let requests without a token in from an address range (`127.0.0.0/8`), as a user of these groups."""
+        """Admit requests without a token from an address range (`127.0.0.0/8`), as a user of these groups."""
         text = str(ipaddress.ip_network(network))
         self._database.change("REPLACE INTO admissions VALUES (?, ?)", text, json.dumps(list(groups)))
 
     def all(self) -> dict[str, list[str]]:
-        """The address ranges that are admitted, and the groups of each."""
+        """Return the admitted address ranges with their groups."""
         rows = self._database.rows("SELECT * FROM admissions ORDER BY network")
         return {row["network"]: json.loads(row["groups"]) for row in rows}
 
     def withdraw(self) -> None:
-        """Ask everybody for a token again."""
+        """Remove all admitted address ranges."""
         self._database.change("DELETE FROM admissions")
 
     def user(self, address: str) -> User | None:
-        """The user that an address is let in as without a token, or None."""
+        """Return the user for requests without a token from an IP address, or None if it is not admitted."""
         for row in self._database.rows("SELECT * FROM admissions ORDER BY network"):
             if ipaddress.ip_address(address) in ipaddress.ip_network(row["network"]):
                 name = f"anonymous-{row['network']}"
@@ -151,7 +151,7 @@ class Admissions:
 
 
 class RateLimit:
-    """A bucket of tokens per user, over real time. Safe for threads."""
+    """Thread-safe token bucket per user, in real time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -160,13 +160,13 @@ class RateLimit:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def set(self, per_second: float | None, burst: int = 1) -> None:
-        """Let each user make `burst` requests at once and `per_second` in the long run; None: any number."""
+        """Allow each user `burst` requests at once and `per_second` on average; None means unlimited."""
         with self._lock:
             self._per_second, self._burst = per_second, burst
             self._buckets.clear()
 
     def admit(self, username: str) -> bool:
-        """Return whether the user may make a request now; if so it is counted."""
+        """Return whether the user may send a request now; an allowed request is counted."""
         with self._lock:
             if self._per_second is None:
                 return True

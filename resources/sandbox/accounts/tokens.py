@@ -1,9 +1,9 @@
 """Access and ID tokens: RS256 JSON web tokens, signed with a key in the state folder.
 
-A token is checked for its form, signature, client and age here; use counts and revocation are in `accounts`.
+This module checks format, signature, client and age of a token; `accounts` checks use counts and revocation.
 
-Source: the service's documentation of authentication; the texts of refusals are those of the token library that the
-service's public source uses.
+Source: the service's documentation of authentication; the texts of refusals are those of the token library in the
+service's public source.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from resources.sandbox.clock import Clock
 
-#: Life of access and ID tokens, as reported in `expires_in`.
+#: Validity of access and ID tokens, as reported in `expires_in`.
 ACCESS_TOKEN_SECONDS = 86_400
 
 _CLIENT_ID = "2r0v5o1fsandboxclient0local"
@@ -35,18 +35,18 @@ _ISSUER_PATH = "/pool"
 
 
 class TokenRefusedError(Exception):
-    """A token that is not accepted; the message is the text of the 401 answer."""
+    """Invalid token; the message is the text of the 401 response."""
 
 
 class TokenExpiredError(TokenRefusedError):
-    """A token that is too old."""
+    """Expired token."""
 
 
 class TokenMint:
-    """Signs and verifies tokens. The key is made at first use of a state folder and then kept, mode 0600."""
+    """Signer and verifier of tokens. The key is created with the state folder and stored with mode 0600."""
 
     def __init__(self, state: Path, clock: Clock, issuer: str) -> None:
-        """Read the key in `state`, or make it."""
+        """Read the key in `state`, or create one; raises TypeError if the file has no RSA key."""
         self._clock = clock
         self._issuer = issuer + _ISSUER_PATH
         pem = _private_key(state / "signing-key.pem")
@@ -69,23 +69,23 @@ class TokenMint:
 
     @property
     def key_set(self) -> dict[str, Any]:
-        """The public key as a JSON web key set (`{iss}/.well-known/jwks.json`)."""
+        """Return the public key as a JSON web key set (`{iss}/.well-known/jwks.json`)."""
         return {"keys": [{"kid": self._kid, **self._jwk}]}
 
     def access_token(self, *, username: str, subject: str, groups: Sequence[str], origin: str) -> tuple[str, str]:
-        """Sign an access token; returns it and its identifier (`jti`). `origin` names the refresh token behind it."""
+        """Return a signed access token and its identifier (`jti`); `origin` identifies its refresh token."""
         identifier = str(uuid.uuid4())
         claims = self._claims(username=username, subject=subject, groups=groups, origin=origin, use="access")
         return self._sign({**claims, "jti": identifier, "client_id": _CLIENT_ID, "username": username}), identifier
 
     def id_token(self, *, username: str, subject: str, email: str, groups: Sequence[str], origin: str) -> str:
-        """Sign an ID token: it says who the user is and opens no data."""
+        """Return a signed ID token, which identifies the user but gives no access to data."""
         claims = self._claims(username=username, subject=subject, groups=groups, origin=origin, use="id")
         identity = {"aud": _CLIENT_ID, "cognito:username": username, "email": email, "email_verified": True}
         return self._sign({**claims, "jti": str(uuid.uuid4()), **identity})
 
     def refresh_token(self, *, username: str, subject: str, life: timedelta) -> str:
-        """Sign a refresh token, which opens no data: it has no client."""
+        """Return a signed refresh token; without a client ID, it gives no access to data."""
         now = self._clock.now()
         return self._sign(
             {
@@ -100,7 +100,7 @@ class TokenMint:
         )
 
     def verify(self, token: str) -> dict[str, Any]:
-        """Check form, key, signature, age and client of an access token; returns its claims."""
+        """Check format, key, signature, age and client of an access token and return its claims."""
         if token.count(".") != 2:
             raise TokenRefusedError("token contains an invalid number of segments")
         header = _decode_segment(token.split(".", maxsplit=1)[0])
@@ -117,7 +117,7 @@ class TokenMint:
                 token,
                 self._public,
                 algorithms=["RS256"],
-                # Age and audience follow the sandbox's clock and the service's own rule, below.
+                # age and client are checked below, by the sandbox's clock and the service's rule
                 options={"verify_exp": False, "verify_aud": False, "verify_iat": False},
             )
         except jwt.InvalidTokenError:

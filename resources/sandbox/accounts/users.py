@@ -1,6 +1,6 @@
-"""Users, their passwords, the tokens and challenges they get, refusals, and the mail that is sent to them.
+"""Users, passwords, tokens, challenges, refusals and mail.
 
-Source: the service publishes no password policy; this is the default of the user pool that its public source uses.
+Source: the service publishes no password policy; the sandbox uses the default of the user pool in its public source.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class AccountError(Exception):
-    """An account operation is refused; the message is the text that the user pool gives."""
+    """Refused account operation; the message is the text of the user pool."""
 
 
 class UnknownEmailError(AccountError):
@@ -32,7 +32,7 @@ class UnknownEmailError(AccountError):
 
 
 class RefreshTokenSpentError(AccountError):
-    """The refresh token was used as often as it may be."""
+    """The refresh token has no uses left."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +46,13 @@ class User:
 
     @property
     def group(self) -> str | None:
-        """The group that counts: the highest by name."""
+        """Return the effective group: the highest by name."""
         return max(self.groups, default=None)
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """The tokens of a login or a refresh. `refresh_token` is None after a refresh."""
+    """Tokens of a login or a refresh. `refresh_token` is None after a refresh."""
 
     id_token: str
     access_token: str
@@ -65,26 +65,26 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Challenge:
-    """A login that must first set a new password."""
+    """Response to a login that must first set a new password."""
 
     session: str
     name: str = "NEW_PASSWORD_REQUIRED"
 
 
 def user_of(row: sqlite3.Row) -> User:
-    """The user of a row of the table `users`."""
+    """Convert a row of the table `users`."""
     return User(row["username"], row["subject"], row["email"], tuple(json.loads(row["groups"])))
 
 
 def hash_password(password: str, salt: bytes | None = None) -> tuple[bytes, bytes]:
-    """Salt and digest of a password; without a salt, under a new one."""
+    """Return salt and digest of a password; the default is a new salt."""
     salt = os.urandom(16) if salt is None else salt
-    # Cheap on purpose: these accounts open a sandbox on loopback, and tests log in often.
+    # cheap on purpose: the sandbox listens only on loopback, and tests log in often
     return salt, hashlib.scrypt(password.encode(), salt=salt, n=1024, r=8, p=1)
 
 
 def policy_violation(password: str) -> str | None:
-    """Return what a password lacks, in the user pool's words; None: 8 characters, both cases, a digit, a symbol."""
+    """Return the first violated rule in the user pool's words, or None for a valid password."""
     for holds, text in (
         (len(password) >= 8, "Password not long enough"),
         (any(c.isupper() for c in password), "Password must have uppercase characters"),
@@ -99,7 +99,7 @@ def policy_violation(password: str) -> str | None:
 
 @dataclass(frozen=True)
 class Mail:
-    """One message. `secret` is the confirmation code (`forgot-password`) or temporary password (`invitation`)."""
+    """Sent message. `secret` is the confirmation code (`forgot-password`) or temporary password (`invitation`)."""
 
     path: Path
     to: str
@@ -110,16 +110,16 @@ class Mail:
 
 
 class Outbox:
-    """The messages of one state folder. Safe for threads."""
+    """Thread-safe outbox of one state folder: one JSON file per message."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
-        """`folder` is made with the first message."""
+        """Use `folder`, which the first message creates."""
         self._folder = folder
         self._clock = clock
         self._lock = threading.Lock()
 
     def send(self, username: str, to: str, purpose: str, secret: str) -> None:
-        """Add a message."""
+        """Write a message to the outbox."""
         sent_at = self._clock.now().isoformat()
         content = {"to": to, "username": username, "purpose": purpose, "secret": secret, "sent_at": sent_at}
         with self._lock:
@@ -129,7 +129,7 @@ class Outbox:
             write_private(path, json.dumps(content, indent=2).encode())
 
     def messages(self, username: str | None = None) -> list[Mail]:
-        """The messages, oldest first, of one account or of all."""
+        """Return the messages, oldest first, of one account or of all."""
         found = []
         for path in sorted(self._folder.glob("*.json")):
             content = read_state(path, "to", "username", "purpose", "secret", "sent_at")

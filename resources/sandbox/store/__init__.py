@@ -1,5 +1,5 @@
-"""The object store: archives on disk, what is published at a moment, keys, signed URLs, and the port of downloads.
+"""Object store: archives on disk, publication schedule, keys, signed URLs, and the download port.
 
-Belongs here: everything that turns the world into files. Does not belong here: what is in a record (`world`), and the
-API that lists the files (`api`).
+Everything that turns the world into files belongs here; the contents of records belong to `world`, the listing of files
+to `api`.
 """

@@ -1,7 +1,6 @@
-"""The world with its archives: the files that the service lists and serves, made from its events and pages.
+"""World with archives: the files that the service lists and serves, built from events and pages.
 
-Each archive is a function of the world: it is made when it is first needed, and again, byte for byte, if it was
-removed. Files of Wikidata and of structured contents are areas of their own next to those of articles.
+Archives are built on first use. Wikidata and structured contents are separate areas next to articles.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ if TYPE_CHECKING:
     from resources.sandbox.store.snapshot_store import Holding
 
 WIKIDATA, STRUCTURED = "wikidata", "structured-contents"
-#: Code and tables of this package that decide what is in an archive.
+#: Code and tables that determine the contents of archives.
 _MADE_BY = ("world/**/*.py", "store/**/*.py", "data/*")
 
 
 class ArchivedWorld(World):
-    """A world and its archives. Safe for threads."""
+    """Thread-safe world with archives."""
 
     def __init__(self, settings: Settings, *, member_bytes: int = MEMBER_BYTES) -> None:
-        """Keep the archives of the world of `settings` in its state folder."""
+        """Store the archives in the state folder of `settings`."""
         super().__init__(settings)
         self._projects = settings.projects
         form = _made_by()
@@ -52,9 +51,9 @@ class ArchivedWorld(World):
         self.structured = StructuredContents(self, settings, store)
 
     def batches(self, hour: datetime, projects: Sequence[str] | None = None) -> list[Piece]:
-        """Return the hour files of some projects (None: all that have articles), in the namespaces with changes.
+        """Return the batches of an hour, one per project (default: all) and namespace with changes.
 
-        They are made unless they exist. The service decides whether the hour is published yet, or no longer kept.
+        Missing archives are built. The caller checks publication and retention of the hour.
         """
         hour = hour.astimezone(UTC)
         found = []
@@ -67,7 +66,7 @@ class ArchivedWorld(World):
         return found
 
     def make_hour(self, project: str, hour: datetime) -> list[Archive]:
-        """Return the archives of a project's hour, made unless they exist."""
+        """Return the archives of a project's hour; missing ones are built."""
         return self._batches.archives(project, hour, partial(self._messages, project, hour))
 
     def has_hour(self, project: str, hour: datetime) -> bool:
@@ -75,7 +74,7 @@ class ArchivedWorld(World):
         return self._batches.has(project, hour)
 
     def _messages(self, project: str, hour: datetime) -> dict[str, list[Message]]:
-        """The messages of the hour's files by identifier."""
+        """Return the messages of each batch of the hour, by identifier."""
         contents: dict[str, list[Message]] = {}
         for event in self.hour_events(project, hour):
             identifier = f"{project}_namespace_{event.title.namespace}"
@@ -85,9 +84,9 @@ class ArchivedWorld(World):
     def snapshot(
         self, identifier: str, started: datetime, ended: datetime | None = None, serial: int = 0
     ) -> Snapshot | None:
-        """Return an export that started then, made unless it exists; None: the namespace has no article.
+        """Return the export with this start; a missing one is built. None means that the namespace has no article.
 
-        `serial` tells exports of one moment apart; without `ended` it was complete at once.
+        `serial` distinguishes exports with the same start; `ended` defaults to `started`.
         """
         self.parts(identifier)
         export = Export(identifier, micros(started), serial)
@@ -99,7 +98,7 @@ class ArchivedWorld(World):
         chunks = []
         for number, chunk in holding.chunks.items():
             record = self.record_of(f"{identifier}_chunk_{number}", identifier, chunk, ended_at)
-            # the size of a snapshot is rounded, those of its chunks are not
+            # unlike the size of a snapshot, those of chunks are not rounded
             record["size"]["value"] = chunk.size / 1_000_000
             chunks.append(Piece(record, chunk.version, chunk.size, chunk.path, make))
         return self.listed(identifier, holding, ended_at, make, tuple(chunks))
@@ -112,7 +111,7 @@ class ArchivedWorld(World):
         make: Callable[[], object],
         chunks: tuple[Piece, ...] = (),
     ) -> Snapshot:
-        """Return an export as the service lists it; without `chunks`, its record has none."""
+        """Return an export with its record; the record has the key `chunks` only if there are chunks."""
         whole = holding.whole
         record = self.record_of(identifier, identifier, whole, ended_at)
         if chunks:
@@ -124,7 +123,7 @@ class ArchivedWorld(World):
         return self._snapshots.has(Export(identifier, micros(started), serial))
 
     def keep_snapshots(self, identifier: str, exports: Iterable[tuple[datetime, int]]) -> None:
-        """Remove the archives of all exports of the snapshot but these (start, serial)."""
+        """Remove the archives of all other exports of the snapshot; `exports` are pairs of start and serial."""
         self._snapshots.keep_only(Export(identifier, micros(started), serial) for started, serial in exports)
 
     def _lines(self, identifier: str, started: datetime, serial: int) -> Iterator[bytes]:
@@ -132,7 +131,7 @@ class ArchivedWorld(World):
             yield self.line(entry.event)
 
     def record_of(self, name: str, identifier: str, archive: Archive, ended_at: int) -> dict[str, Any]:
-        """Return the record of a file of a project and namespace, whose export ended so many nanoseconds after 1970."""
+        """Return the record of a file; `ended_at` is the end of its export in nanoseconds since 1970."""
         project, namespace = self.parts(identifier)
         return {
             "identifier": name,
@@ -146,7 +145,7 @@ class ArchivedWorld(World):
 
 
 class EntityContents:
-    """The hours and snapshots of Wikidata; all else (times, languages, archives) is as the world has it."""
+    """Batches and snapshots of Wikidata; all other attributes are those of the world."""
 
     def __init__(self, world: ArchivedWorld) -> None:
         self._world = world
@@ -155,18 +154,18 @@ class EntityContents:
         return getattr(self._world, name)
 
     def batches(self, hour: datetime) -> list[Piece]:
-        """Return the files of the hour."""
+        """Return Wikidata's batches of an hour."""
         return self._world.batches(hour, [PROJECT]) if self._world.entity_identifiers() else []
 
     def snapshot_identifiers(self) -> list[str]:
-        """Return the snapshots there may be: items and properties."""
+        """Return the identifiers of the snapshots: items and properties."""
         return self._world.entity_identifiers()
 
 
 class StructuredContents(EntityContents):
-    """The snapshots of structured contents: those of articles once more, each line in parts.
+    """Snapshots of structured contents: the article snapshots with parsed records.
 
-    Source: the service's documentation of structured contents: namespace 0 alone, some projects, one archive without
+    Source: the service's documentation of structured contents: only namespace 0 of some projects, one archive without
     chunks, exported daily.
     """
 
@@ -185,7 +184,7 @@ class StructuredContents(EntityContents):
     def snapshot(
         self, identifier: str, started: datetime, ended: datetime | None = None, serial: int = 0
     ) -> Snapshot | None:
-        """Return an export, made unless it exists."""
+        """Return the export with this start; a missing one is built."""
         export = Export(identifier, micros(started), serial)
         make = partial(self._store.holding, export, partial(self._lines, identifier, started, serial))
         holding = make()
@@ -207,19 +206,19 @@ class StructuredContents(EntityContents):
             yield line if parsed is None else encode(parsed)
 
 
-#: The files of an area; calls may take long and are made in worker threads.
+#: Files of an area; calls may take long, so make them in worker threads.
 Contents = ArchivedWorld | EntityContents | StructuredContents
 
 
 def _nanoseconds(since_1970: int) -> str:
-    """A moment as records of files write it: to the nanosecond, trailing zeros dropped."""
+    """Format a time for the record of a file: with nanoseconds, trailing zeros dropped."""
     seconds, rest = divmod(since_1970, 10**9)
     text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{rest:09d}".rstrip("0").rstrip(".") + "Z"
 
 
 def _made_by() -> str:
-    """A digest of the code that makes the world: archives of other code are not used."""
+    """Return a digest of the code that builds archives, so that changed code does not reuse old archives."""
     digest = hashlib.sha256()
     package = Path(__file__).parents[1]
     for path in sorted(path for pattern in _MADE_BY for path in package.glob(pattern) if path.is_file()):

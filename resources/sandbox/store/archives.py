@@ -1,12 +1,12 @@
-"""Archives on disk: gzipped tars with their MD5 in their name, in folders that appear complete; those of hours.
+"""Archives on disk: gzipped tars with their MD5 in the file name, and the store of hourly batches.
 
-Everything is a function of the world, so a removed archive is made again byte for byte. A folder appears when it is
-renamed: threads and processes that make the same one do not disturb each other, and one that is killed leaves nothing
-that could be mistaken for an archive. The archives of an hour are kept for as long as the service would keep them.
+Archives are a function of the world, so a removed archive is rebuilt byte for byte. Folders are written under a
+temporary name and renamed: concurrent threads and processes do not disturb each other, and a killed process leaves no
+incomplete archive. Hourly archives are retained as long as in the service.
 
-Source of the form: the service's documentation of batches, and its public source for what that leaves open: a gzipped
-tar of `<identifier>_<n>.ndjson` members cut at line ends, in the order in which the partitions of a topic are read,
-with a few messages twice. The version of an archive is its MD5.
+Source of the format: the service's documentation of batches, and its public source for details. An archive is a gzipped
+tar of `<identifier>_<n>.ndjson` members, cut at line ends. Lines are in the order in which the partitions of a topic
+are read, and a few messages appear twice. The version of an archive is its MD5.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-#: Bytes that are read, compressed and written at a time.
+#: Block size for reading, compressing and writing.
 PIECE_BYTES = 1 << 20
 GZIP = 31
 _LEVEL = 2
-#: A member of this size and more needs another form of header.
+#: Members of at least this size need a GNU header.
 _USTAR_BYTES = 8 << 30
 
 
 @dataclass(frozen=True)
 class Archive:
-    """An archive: the part of its name before the MD5, its path, its MD5 (the service's version) and its bytes."""
+    """Archive: file name before the MD5, path, MD5 (the service's version) and size in bytes."""
 
     identifier: str
     path: Path
@@ -52,17 +52,17 @@ class Archive:
 
 @dataclass(frozen=True)
 class Piece:
-    """A file that the service hands out: of an hour, a snapshot or a chunk."""
+    """Downloadable file: an hourly batch, a snapshot or a chunk."""
 
-    record: dict[str, Any]  # the record that the service lists
-    version: str  # the MD5 of the archive
-    size: int  # its bytes
+    record: dict[str, Any]  # record in listings
+    version: str  # MD5 of the archive
+    size: int  # bytes
     _place: Path
     _make_again: Callable[[], object]
 
     @property
     def path(self) -> Path:
-        """The archive. It is made again, byte for byte, if it was removed since."""
+        """Return the archive's path; a removed archive is rebuilt byte for byte."""
         if not self._place.exists():
             self._make_again()
         return self._place
@@ -70,23 +70,23 @@ class Piece:
 
 @dataclass(frozen=True)
 class Snapshot(Piece):
-    """An export of a project's namespace: the complete archive, and the same lines in chunks."""
+    """Export of a project's namespace: the complete archive, and the same lines in chunks."""
 
     chunks: tuple[Piece, ...]
 
 
 class ArchiveStore:
-    """The folders of archives of one world. Safe for threads; several processes may share it."""
+    """Thread-safe store of one world's archives; several processes may share it."""
 
     def __init__(self, home: Path, form: str) -> None:
-        """Keep archives in `home`, which is made when the first one is."""
+        """Store archives in `home`/`form`; building an archive removes other forms."""
         self._home = home
         self.folder = home / form
         self._locks: dict[Path, threading.Lock] = {}
         self._guard = threading.Lock()
 
     def made(self, target: Path, write: Callable[[Path], None]) -> list[Archive]:
-        """Return the archives of a folder; unless it exists, `write` puts them into one that is renamed to it."""
+        """Return the archives in `target`; if it is missing, `write` fills a temporary folder that is renamed."""
         with self._guard:
             lock = self._locks.setdefault(target, threading.Lock())
         with lock:
@@ -106,7 +106,7 @@ class ArchiveStore:
             write(part)
             part.rename(target)
         except OSError:
-            # another process was first, with the same bytes
+            # another process finished first, with the same bytes
             if not target.is_dir():
                 raise
         finally:
@@ -119,7 +119,7 @@ def _found(path: Path) -> Archive:
 
 
 class TarWriter:
-    """A gzipped tar under way."""
+    """Writer of a gzipped tar."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -128,7 +128,7 @@ class TarWriter:
         self._size = 0
 
     def begin(self, name: str, mode: int, stamp: int, size: int) -> None:
-        """Begin a member of `size` bytes, the one before being complete."""
+        """Start a member of `size` bytes; the previous member must be complete."""
         self._pad()
         info = tarfile.TarInfo(name)
         info.size, info.mode, info.mtime = size, mode, stamp
@@ -136,11 +136,11 @@ class TarWriter:
         self._size = size
 
     def add(self, piece: bytes) -> None:
-        """Add to the member."""
+        """Append bytes to the current member."""
         self._forward(self._packer.compress(piece))
 
     def end(self) -> None:
-        """End the archive."""
+        """Finish the archive and flush it to disk."""
         self._pad()
         self.add(bytes(2 * tarfile.BLOCKSIZE))
         self._forward(self._packer.flush())
@@ -158,7 +158,7 @@ class TarWriter:
 
 @contextmanager
 def archive_in(folder: Path, name: str) -> Iterator[TarWriter]:
-    """An archive that gets its name, with its MD5 in it, when the block ends well."""
+    """Yield a writer; if the block succeeds, rename the archive to its final name with the MD5."""
     written = folder / f"{name}.part"
     with written.open("wb") as file:
         archive = TarWriter(file)
@@ -167,16 +167,16 @@ def archive_in(folder: Path, name: str) -> Iterator[TarWriter]:
     written.rename(folder / f"{name}.{archive.digest.hexdigest()}.tar.gz")
 
 
-#: Uncompressed bytes after which a member ends. The service's are 100 MB; an hour of the default world shall have
-#: several all the same.
+#: Maximum uncompressed size of a member. The service uses 100 MB; the smaller value gives batches of the default world
+#: several members.
 MEMBER_BYTES = 4_000_000
 PARTITIONS = 50
-#: Messages that a reader takes from one partition before it turns to another, at most.
+#: Maximum number of consecutive messages that a reader reads from one partition.
 _LONGEST_RUN = 16
-#: Every message of this number is followed by its repetition: fewer than one in a hundred.
+#: One in this many messages is repeated later.
 _REPEATED = 160
 _FIRST_REPEATED = 120
-#: The service keeps two days; what is older than that and a margin is removed.
+#: Retention of archives: the service's two days and a margin.
 _KEPT = timedelta(hours=60)
 
 _Item = TypeVar("_Item")
@@ -184,19 +184,19 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class Message:
-    """A message of a topic: its key, and the way to its line."""
+    """Message of a topic: its key, and a function that returns its line."""
 
     key: str
     line: Callable[[], bytes]
 
 
 def partition(key: str) -> int:
-    """The partition, 0 to 49, that messages of a key go to."""
+    """Return the partition (0 to 49) of a message key."""
     return zlib.crc32(key.encode()) % PARTITIONS
 
 
 def in_reading_order(messages: Iterable[Message], chance: Chance) -> Iterator[Message]:
-    """The messages as they arrive when partitions are read side by side: ordered within a partition only."""
+    """Yield the messages as if partitions were read in parallel: ordered only within a partition."""
     lanes: dict[int, list[Message]] = {}
     for message in messages:
         lanes.setdefault(partition(message.key), []).append(message)
@@ -204,7 +204,7 @@ def in_reading_order(messages: Iterable[Message], chance: Chance) -> Iterator[Me
 
 
 def side_by_side(lanes: Iterable[list[_Item]], chance: Chance) -> Iterator[_Item]:
-    """Yield the items of all lanes, some of one and then some of another, each in its own order."""
+    """Interleave the items of all lanes in random runs; the order within a lane is preserved."""
     waiting = [lane[::-1] for lane in lanes]
     while waiting:
         at = chance.below(len(waiting))
@@ -217,7 +217,7 @@ def side_by_side(lanes: Iterable[list[_Item]], chance: Chance) -> Iterator[_Item
 
 
 def with_repetitions(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The lines, a few of them a second time further on."""
+    """Yield the lines, a few of them again later."""
     again: tuple[int, bytes] | None = None
     for number, line in enumerate(lines):
         yield line
@@ -231,17 +231,17 @@ def with_repetitions(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class BatchStore(ArchiveStore):
-    """The hourly archives of one world."""
+    """Store of one world's hourly archives."""
 
     def __init__(self, home: Path, form: str = "1", member_bytes: int = MEMBER_BYTES) -> None:
-        """Keep archives in `home`, each member of them up to `member_bytes` (uncompressed)."""
+        """Store archives in `home`, with members of up to `member_bytes` (uncompressed)."""
         super().__init__(home, f"{form}-{member_bytes}")
         self._member_bytes = member_bytes
 
     def archives(
         self, project: str, hour: datetime, make: Callable[[], Mapping[str, Iterable[Message]]]
     ) -> list[Archive]:
-        """Return the archives of a project's hour, made unless they exist; making one removes those long before it."""
+        """Return the archives of a project's hour; if they are missing, build them and remove expired hours."""
 
         def write(folder: Path) -> None:
             stamp = int(hour.timestamp())
@@ -267,7 +267,7 @@ class BatchStore(ArchiveStore):
                     archive.add(member[start : start + PIECE_BYTES])
 
     def _remove_old(self, hour: datetime) -> None:
-        """Remove the hours that the service no longer keeps when `hour` is new."""
+        """Remove the hours that expire before `hour` is published."""
         oldest = self._hour_folder(hour - _KEPT).name
         for path in self.folder.iterdir():
             if path.name < oldest:
@@ -275,7 +275,7 @@ class BatchStore(ArchiveStore):
 
 
 def _members(lines: Iterable[bytes], most: int) -> Iterator[bytes]:
-    """The lines as members of at most about `most` bytes, cut at line ends; a longer line has one for itself."""
+    """Split the lines into members of at most `most` bytes; a longer line gets a separate member."""
     held: list[bytes] = []
     size = 0
     for line in lines:

@@ -1,8 +1,8 @@
-"""Scheduled publication: the newest hour, the day's export of each snapshot, an older copy for free accounts.
+"""Publication schedule: the newest hour, the daily export of each snapshot, older copies for free accounts.
 
-Source: the service's documentation of snapshots. Exports start each day after 00:00 UTC (here: in an hour that can be
-set) and end hours later; the next one replaces the one before under the same identifiers. Free accounts see a copy
-that is renewed on the first of the month.
+Source: the service's documentation of snapshots. Exports start each day after 00:00 UTC (here: in a configurable hour)
+and end hours later. Each export replaces the previous one under the same identifiers. Free accounts get a copy that is
+renewed on the first of the month.
 """
 
 from __future__ import annotations
@@ -20,40 +20,40 @@ if TYPE_CHECKING:
     from resources.sandbox.store.archived_world import Contents
     from resources.sandbox.store.archives import Snapshot
 
-#: Day of the month of the export that free accounts see.
+#: Day of the month of the export for free accounts.
 _COPIED_ON = 1
-#: A free copy appears this long after its export has ended.
+#: Delay of a free copy after the end of its export.
 _COPYING = timedelta(minutes=30)
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
-#: Hours back in which one is published on any clock.
+#: At least one of so many past hours is always published.
 _LONGEST_WAIT = 4
-#: Days back in which every schedule has a day.
+#: At least one of so many past days has an export for free accounts.
 _LONGEST_MONTH = 33
-#: Turns of a snapshot that are kept although a newer one has replaced them.
+#: Number of most recently served exports of a snapshot whose archives are retained.
 _KEPT_TURNS = 2
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One export: its number 0 for one of the schedule, from 1 on for one out of turn."""
+    """Export of a snapshot. `serial` is 0 for a scheduled export and positive for an additional one."""
 
     started: datetime
     ended: datetime
     serial: int = 0
-    #: Whether free accounts see it, too; those of the schedule follow their calendar.
+    #: True if free accounts get this additional export too.
     free: bool = False
 
 
 @dataclass
 class _Armed:
-    """An export out of turn that waits for downloads."""
+    """Additional export that starts after `left` more downloads."""
 
     left: int
     free: bool
 
 
 def newest_hour(contents: Contents, now: datetime) -> datetime:
-    """The newest hour whose list is published."""
+    """Return the newest published hour."""
     hour = now.replace(minute=0, second=0, microsecond=0)
     for _ in range(_LONGEST_WAIT):
         hour -= _HOUR
@@ -63,25 +63,25 @@ def newest_hour(contents: Contents, now: datetime) -> datetime:
 
 
 class Exports:
-    """The exports of one sandbox. Safe for threads; its methods may make archives."""
+    """Thread-safe exports of one area; its methods may build archives."""
 
     def __init__(self, contents: Contents, clock: Clock) -> None:
-        """Follow the schedule until `export` is called."""
+        """Start with scheduled exports only."""
         self._contents = contents
         self._clock = clock
         self._lock = threading.Lock()
         self._extra: dict[str, list[Turn]] = {}
         self._armed: dict[str, list[_Armed]] = {}
-        #: The turns last served of each snapshot: an answer under way may still have to open the one just replaced.
+        #: Last served exports of each snapshot: a response in progress may still have to open a replaced one.
         self._served: dict[str, deque[Turn]] = {}
         self._serial = 0
-        #: Makes the archives of several snapshots side by side; None: each is made when it is asked for.
+        #: Function that builds the archives of several snapshots in parallel; None: each is built on request.
         self.maker: Callable[[Sequence[tuple[str, Turn]]], None] | None = None
 
     def export(self, identifier: str, *, after_downloads: int = 0, free: bool = False) -> None:
-        """Replace the current export with a new version of the pages as they are now.
+        """Add an export of the current pages, at once or after some downloads.
 
-        It stays current until the next one of the schedule has ended, or until `clear`.
+        It is current until the next scheduled export ends, or until `clear`. Raises ValueError for an unknown snapshot.
         """
         if identifier not in self.identifiers():
             raise ValueError(f"There is no snapshot {identifier!r}; there are {', '.join(self.identifiers())}.")
@@ -92,17 +92,17 @@ class Exports:
                 self._export(identifier, free=free)
 
     def clear(self) -> None:
-        """Keep to the schedule again."""
+        """Remove all additional exports."""
         with self._lock:
             self._extra.clear()
             self._armed.clear()
 
     def identifiers(self) -> Sequence[str]:
-        """The snapshots there may be, in the order of the list."""
+        """Return the identifiers of all snapshots, in the order of the listing."""
         return self._contents.snapshot_identifiers()
 
     def turn(self, identifier: str, *, free: bool) -> Turn | None:
-        """The current export, or None before the first one."""
+        """Return the current export, or None before the first one."""
         now = self._clock.now()
         with self._lock:
             extra = [t for t in self._extra.get(identifier, ()) if t.ended <= now and (t.free or not free)]
@@ -110,22 +110,22 @@ class Exports:
         return max(turns, key=lambda turn: (turn.started, turn.serial), default=None)
 
     def upcoming(self, identifier: str) -> Turn:
-        """The next export of the schedule: the first that has not ended."""
+        """Return the next scheduled export: the first that has not ended."""
         now = self._clock.now()
-        for ahead in (-1, 0, 1):  # that of yesterday may end after midnight
+        for ahead in (-1, 0, 1):  # yesterday's export may end after midnight
             started, ended = self._contents.snapshot_times(identifier, now + ahead * _DAY)
             if ended > now:
                 break
         return Turn(started, ended)
 
     def beforehand(self, identifiers: Sequence[str], *, free: bool) -> None:
-        """Have the archives of snapshots made side by side, if there is a `maker`."""
+        """Build the archives of snapshots in parallel, if there is a `maker`."""
         if self.maker is not None:
             turns = ((identifier, self.turn(identifier, free=free)) for identifier in identifiers)
             self.maker([(identifier, turn) for identifier, turn in turns if turn is not None])
 
     def snapshot(self, identifier: str, *, free: bool) -> Snapshot | None:
-        """The current snapshot; None when there is none. Exports that can no longer be seen are removed."""
+        """Return the current snapshot, or None, and remove the archives of replaced exports."""
         if identifier not in self.identifiers():
             return None
         turn = self.turn(identifier, free=free)
@@ -141,7 +141,7 @@ class Exports:
         return snapshot
 
     def tidy(self, identifier: str) -> None:
-        """Remove the exports of a snapshot that can no longer be seen, and that were not made in advance."""
+        """Remove the archives of a snapshot's replaced exports; those built in advance are retained."""
         with self._lock:
             kept = set(self._served.get(identifier, ()))
         kept.update(filter(None, (self.turn(identifier, free=free) for free in (False, True))))
@@ -150,7 +150,7 @@ class Exports:
         self._contents.keep_snapshots(identifier, [(turn.started, turn.serial) for turn in kept])
 
     def note_download(self, identifier: str) -> None:
-        """Count a file of the snapshot, a chunk or the whole, that was sent to its last byte."""
+        """Count a complete download of the snapshot's archive or of a chunk."""
         with self._lock:
             armed = self._armed.get(identifier, [])
             for waiting in list(armed):
@@ -165,7 +165,7 @@ class Exports:
         self._extra.setdefault(identifier, []).append(Turn(now, now, self._serial, free))
 
     def _scheduled(self, identifier: str, now: datetime, *, free: bool) -> Turn | None:
-        """The newest export of the schedule that has ended (and been copied)."""
+        """Return the newest scheduled export that has ended and, for free accounts, been copied."""
         today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         for back in range(_LONGEST_MONTH):
             day = today - back * _DAY

@@ -1,10 +1,10 @@
-"""The index of the object store: which file each key names at this moment, and the signatures that open it.
+"""Index of the object store: the current file of each key, and signed URLs.
 
-Publication and retention follow the clock. The API lists from here, and the object store's port (`objects`) serves
-from here.
+Publication and retention follow the sandbox's clock. Both the API and the object store's port (`objects`) use this
+index.
 
-Source: the service's documentation of hourly files (they appear minutes after their hour and are kept for two days)
-and of downloads (signed URLs live 60 seconds).
+Source: the service's documentation of hourly batches (published minutes after the hour, retained for two days) and of
+downloads (signed URLs are valid for 60 seconds).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RETENTION = timedelta(days=2)
 SIGNED_URL_SECONDS = 60
 BUCKET = "wme-sandbox"
 
-#: A key of the store; that of an area begins with its name, that of articles with none.
+#: Key of the store; it begins with the name of the area, except for articles.
 _KEY = re.compile(
     r"(?:(?P<area>[a-z-]+)/)?"
     r"(?:aggregations/batches/(?P<date>[^/]+)/(?P<hour>[^/]+)/(?P<batch>[^/]+)"
@@ -44,33 +44,33 @@ _KEY = re.compile(
 )
 _CHUNK_IDENTIFIER = re.compile(r"_chunk_\d+$")
 
-#: Files above this were uploaded in parts, so that their ETag is not their MD5.
+#: Larger files were uploaded in parts, so their ETag is not their MD5.
 _PART_BYTES = 100_000_000
-#: Hours whose lists stay in memory: the two days that are kept upstream.
+#: Number of hours whose listings stay in memory: the retention of two days.
 _HOURS_IN_MEMORY = 50
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """One file of the store."""
+    """File of the store, as listed and served."""
 
     record: dict[str, Any]
     path: Path
     size: int
     modified_at: datetime
     api_path: str
-    #: The snapshot that it belongs to, as a whole or as a chunk; None for an hourly file.
+    #: Identifier of the snapshot, also for a chunk; None for an hourly batch.
     snapshot: str | None = None
-    #: None: not known without reading the file.
+    #: None if the file would have to be read for it.
     md5: str | None = None
 
     @property
     def etag(self) -> str:
-        """The store's ETag. A large file has to be read for it, so no list does."""
+        """Return the store's ETag; a large file is read for it."""
         return self.md5 if self.md5 is not None and self.size <= _PART_BYTES else _etag(self.path)
 
     def headers(self, zone: str) -> dict[str, str]:
-        """The headers that describe it. The store writes `GMT` into its dates, the API `UTC`."""
+        """Return the headers of a download; `zone` is `GMT` for the store and `UTC` for the API."""
         return {
             "Accept-Ranges": "bytes",
             "Last-Modified": format_datetime(self.modified_at, usegmt=True).replace("GMT", zone),
@@ -80,12 +80,12 @@ class StoredFile:
 
 
 class ObjectIndex:
-    """Looks up files. Its methods may build archives, so they are called in worker threads."""
+    """Lookup of files. Its methods may build archives, so call them in worker threads."""
 
     def __init__(
         self, contents: Contents, clock: Clock, faults: Faults, exports: Exports, folder: Path, area: str = ""
     ) -> None:
-        """`folder` receives damaged copies; `area` is what the paths of all files have behind the kind of endpoint."""
+        """Use `folder` for damaged copies; `area` is the part of the paths after the kind of endpoint."""
         self.area = area
         self._contents = contents
         self._clock = clock
@@ -95,11 +95,11 @@ class ObjectIndex:
         self._lock = threading.Lock()
         self._hour_locks: dict[datetime, threading.Lock] = {}
         self._hours: dict[datetime, Sequence[Piece]] = {}
-        #: Makes the archives of an hour's projects side by side; None: they are made one after the other.
+        #: Function that builds all archives of an hour in parallel; None: they are built sequentially.
         self.maker: Callable[[datetime], None] | None = None
 
     def batches(self, date: str, hour: str) -> list[StoredFile] | None:
-        """The files of an hour; None while it is not published, after it was removed, or when it is no hour at all."""
+        """Return the batches of an hour; None if the hour is invalid, not yet published or expired."""
         start = _parse_hour(date, hour)
         if start is None:
             return None
@@ -112,7 +112,7 @@ class ObjectIndex:
         ]
 
     def batch(self, date: str, hour: str, identifier: str) -> StoredFile | None:
-        """One file of an hour, or None."""
+        """Return one batch of an hour, or None."""
         found = self.batches(date, hour) or []
         return next((file for file in found if file.record["identifier"] == identifier), None)
 
@@ -131,19 +131,19 @@ class ObjectIndex:
         return outlines
 
     def snapshot(self, identifier: str, *, free: bool) -> StoredFile | None:
-        """The current snapshot, for free accounts or for others; None when there is none."""
+        """Return the current snapshot, for free or for paid accounts, or None."""
         snapshot = self.exports.snapshot(identifier, free=free)
         if snapshot is None:
             return None
         return self._stored(snapshot, snapshot_key(identifier, free=False, area=self.area), identifier)
 
     def chunks(self, identifier: str, *, free: bool) -> list[StoredFile] | None:
-        """The chunks of the current snapshot; None when there is no such snapshot."""
+        """Return the chunks of the current snapshot; None if there is no such snapshot."""
         snapshot = self.exports.snapshot(identifier, free=free)
         return None if snapshot is None else [self._chunk(identifier, file) for file in snapshot.chunks]
 
     def chunk(self, identifier: str, number: str, *, free: bool) -> StoredFile | None:
-        """One chunk of a snapshot, or None."""
+        """Return one chunk of the current snapshot, or None."""
         snapshot = self.exports.snapshot(identifier, free=free)
         wanted = f"{identifier}_chunk_{number}"
         for file in snapshot.chunks if snapshot is not None else ():
@@ -152,7 +152,7 @@ class ObjectIndex:
         return None
 
     def find(self, key: str) -> StoredFile | None:
-        """The file with a key of the store, or None."""
+        """Return the file with this key, or None."""
         match = _KEY.fullmatch(key)
         if match is None or (match["area"] or "") != self.area:
             return None
@@ -164,19 +164,19 @@ class ObjectIndex:
         return self.chunk(match["whole"], match["chunk"], free=free)
 
     def sent(self, file: StoredFile) -> None:
-        """Take note that a file was sent to its last byte."""
+        """Record that a file was sent completely."""
         if file.snapshot is not None:
             self.exports.note_download(file.snapshot)
 
     def damaged(self, file: StoredFile, fault: Fault) -> StoredFile:
-        """Return the same file with the fault's damage; its record still describes the undamaged file."""
+        """Return a damaged copy of the file; its record still describes the undamaged file."""
         path = damaged_archive(file.path, fault, self._folder)
         return replace(file, path=path, size=path.stat().st_size, md5=None)
 
     def _files(self, start: datetime) -> Sequence[Piece]:
         with self._lock:
             lock = self._hour_locks.setdefault(start, threading.Lock())
-        # One request builds an hour, the others wait for it; different hours do not wait for each other.
+        # concurrent requests for the same hour wait until it is built; other hours are not blocked
         with lock:
             if start not in self._hours:
                 if self.maker is not None:
@@ -207,30 +207,30 @@ class ObjectIndex:
 
 
 def oldest_hour(now: datetime) -> datetime:
-    """The oldest hour that is still kept."""
+    """Return the oldest hour that is still retained."""
     kept = now - RETENTION
     hour = kept.replace(minute=0, second=0, microsecond=0)
-    # an hour is kept for two days from its start
+    # retention is counted from the start of the hour
     return hour + timedelta(hours=1)
 
 
 def batch_key(date: str, hour: str, identifier: str, area: str = "") -> str:
-    """Return the key of an hourly file in the store."""
+    """Return the key of an hourly batch."""
     return f"{_begin(area)}aggregations/batches/{date}/{hour}/{identifier}.tar.gz"
 
 
 def snapshot_key(identifier: str, *, free: bool, area: str = "") -> str:
-    """Return the key of a snapshot in the store."""
+    """Return the key of a snapshot, or of its copy for free accounts."""
     return f"{_begin(area)}snapshots/{identifier}{'_group_1' if free else ''}.tar.gz"
 
 
 def chunk_key(snapshot: str, number: str, *, free: bool, area: str = "") -> str:
-    """Return the key of a chunk in the store."""
+    """Return the key of a chunk, or of its copy for free accounts."""
     return f"{_begin(area)}chunks/{snapshot}/chunk_{number}{'_group_1' if free else ''}.tar.gz"
 
 
 def download_path(key: str) -> str | None:
-    """Return the download path on the API of a key, also of a missing file; chunks by their whole identifier."""
+    """Return the API's download path for a key, also for a missing file; None for an invalid key."""
     if (match := _KEY.fullmatch(key)) is None:
         return None
     begin = _begin(match["area"])
@@ -243,7 +243,7 @@ def download_path(key: str) -> str | None:
 
 
 def area_of(key: str) -> str:
-    """Return the area that a key belongs to."""
+    """Return the area of a key; empty for articles and invalid keys."""
     match = _KEY.fullmatch(key)
     return match["area"] or "" if match else ""
 
@@ -253,15 +253,15 @@ def _begin(area: str | None) -> str:
 
 
 class Signer:
-    """Makes and checks signed URLs of the store."""
+    """Signer and verifier of the store's URLs."""
 
     def __init__(self, secret: bytes, clock: Clock) -> None:
-        """`secret` signs; URLs of another secret are refused."""
+        """Sign with `secret`; URLs signed with another secret are refused."""
         self._secret = secret
         self._clock = clock
 
     def sign(self, key: str, subject: str, *, age: timedelta = timedelta()) -> str:
-        """Path and query that open `key` for 60 seconds, counted from `age` ago."""
+        """Return path and query of a URL for `key`, valid for 60 seconds since `age` ago."""
         issued = (self._clock.now() - age).strftime("%Y%m%dT%H%M%SZ")
         path = f"/{BUCKET}/{quote(key)}"
         query = {
@@ -276,7 +276,7 @@ class Signer:
         return f"{path}?{urlencode(query)}"
 
     def problem(self, path: str, query: Mapping[str, str]) -> tuple[str, str] | None:
-        """Code and message of the store's refusal, or None when the signature opens the path."""
+        """Return code and message of the store's refusal, or None for a valid signature."""
         signature, issued = query.get("X-Amz-Signature"), query.get("X-Amz-Date", "")
         if signature is None:
             return "AccessDenied", "Access Denied"
@@ -299,7 +299,7 @@ class Signer:
 
 
 def _parse_hour(date: str, hour: str) -> datetime | None:
-    """The hour that the two path pieces name; the store knows only the exact forms `YYYY-MM-DD` and `HH`."""
+    """Parse an hour; only the exact formats `YYYY-MM-DD` and `HH` are valid."""
     try:
         moment = datetime.strptime(f"{date} {hour}", "%Y-%m-%d %H").replace(tzinfo=UTC)
     except ValueError:
@@ -308,20 +308,20 @@ def _parse_hour(date: str, hour: str) -> datetime | None:
 
 
 def _parse_moment(text: str) -> datetime:
-    """An RFC 3339 moment with up to nine digits of a second."""
+    """Parse an RFC 3339 time with up to nine fractional digits."""
     whole, _, fraction = text.removesuffix("Z").partition(".")
     return datetime.fromisoformat(f"{whole}.{fraction[:6]:0<6}+00:00")
 
 
 def _etag(path: Path) -> str:
-    """The store's ETag: the MD5, or, for files uploaded in parts, the MD5 of the parts' MD5s and their number."""
+    """Return the store's ETag: the MD5 or, for files uploaded in parts, the MD5 of the parts' MD5s and their number."""
     status = path.stat()
     return _etag_of(path, status.st_size, status.st_mtime_ns, _PART_BYTES)
 
 
 @lru_cache(maxsize=1024)
 def _etag_of(path: Path, size: int, changed: int, part_bytes: int) -> str:
-    del size, changed  # they distinguish files of one name
+    del size, changed  # only part of the cache key
     parts = []
     with path.open("rb") as file:
         while chunk := file.read(part_bytes):

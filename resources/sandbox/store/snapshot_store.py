@@ -1,12 +1,12 @@
-"""Snapshots on disk: the archive and the chunks of an export, made when they are first needed.
+"""Snapshots on disk: the archive and the chunks of an export, built on first use.
 
-Source of the form: the service's documentation of snapshots, and its public source for what that leaves open. The
-lines are cut into buffers at line ends; a buffer is one member `<identifier>_<n>.ndjson` of the snapshot and the only
-member `chunk_<i>.ndjson` of a chunk. Workers finish in no certain order, so a chunk's number is not its member's, and
-the list of chunks is not sorted. Newer documentation describes a single member in a snapshot; both forms can be made.
-The version of an archive is its MD5.
+Source of the format: the service's documentation of snapshots, and its public source for details. The lines are split
+into buffers at line ends. A buffer is one member `<identifier>_<n>.ndjson` of the snapshot and the only member
+`chunk_<i>.ndjson` of a chunk. Workers finish in arbitrary order: the number of a chunk differs from that of its member,
+and the listing of chunks is not sorted. Newer documentation describes a single member per snapshot; a setting selects
+the format. The version of an archive is its MD5.
 
-Memory never holds more than a piece of a megabyte, and the disk never more than the archives and one buffer.
+Memory use is limited to blocks of one megabyte, disk use to the archives and a few buffers.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from resources.sandbox.store.archives import Archive
 
-#: Buffers that are written at the same time: so far from its place a chunk's number can be.
+#: Number of simulated workers: chunk numbers are shuffled within groups of this size.
 _WORKERS = 4
 
 
 @dataclass(frozen=True)
 class Holding:
-    """The archives of one export: the complete one, and the chunks by number, in the order of the service's list."""
+    """Archives of one export: the complete one, and the chunks by number, in the order of the listing."""
 
     whole: Archive
     chunks: dict[int, Archive]
@@ -42,32 +42,32 @@ class Holding:
 
 @dataclass(frozen=True)
 class Export:
-    """An export of a snapshot."""
+    """Key of one export of a snapshot."""
 
     identifier: str  # of the snapshot: `<project>_namespace_<n>`
-    started: int  # its moment, microseconds since 1970
-    serial: int = 0  # tells exports of the same moment apart
+    started: int  # start, microseconds since 1970
+    serial: int = 0  # distinguishes exports with the same start
 
     @property
     def folder(self) -> str:
-        """Name of its folder."""
+        """Return the name of the export's folder."""
         return f"{self.started}-{self.serial}"
 
 
 class SnapshotStore(ArchiveStore):
-    """The snapshots of one world."""
+    """Store of one world's snapshots."""
 
     def __init__(self, home: Path, form: str, chunk_bytes: int, *, single_member: bool) -> None:
-        """Keep snapshots in `home`, with chunks of so many bytes (uncompressed).
+        """Store snapshots in `home`, with chunks of about `chunk_bytes` (uncompressed).
 
-        With `single_member`, the complete archive has one member, otherwise one for every chunk.
+        The complete archive has one member with `single_member`, otherwise one per chunk.
         """
         super().__init__(home, f"{form}-{chunk_bytes}-{int(single_member)}")
         self._chunk_bytes = chunk_bytes
         self._single = single_member
 
     def holding(self, export: Export, lines: Callable[[], Iterable[bytes]]) -> Holding | None:
-        """Return the archives of an export, made unless they exist."""
+        """Return the archives of an export, or None if it has no line; missing archives are built."""
         archives = self.made(self._target(export), lambda folder: self._write(folder, export, lines()))
         found = {archive.identifier: archive for archive in archives}
         whole = found.pop("whole", None)
@@ -84,7 +84,7 @@ class SnapshotStore(ArchiveStore):
         return self.folder / export.identifier / export.folder
 
     def keep_only(self, exports: Iterable[Export]) -> None:
-        """Remove all other exports of the same snapshots. A response that is reading one still reads it to its end."""
+        """Remove all other exports of the same snapshots; responses in progress continue to read removed files."""
         kept: dict[str, set[str]] = {}
         for export in exports:
             kept.setdefault(export.identifier, set()).add(export.folder)
@@ -95,7 +95,7 @@ class SnapshotStore(ArchiveStore):
                     shutil.rmtree(path, ignore_errors=True)
 
     def _write(self, folder: Path, export: Export, lines: Iterable[bytes]) -> None:
-        """Write the chunks, then the whole out of them."""
+        """Write the chunks, then combine them into the complete archive."""
         stamp = export.started // 1_000_000 + export.serial
         chance = Chance("workers", export.identifier, export.started, export.serial)
         numbers: list[int] = []
@@ -130,7 +130,7 @@ class SnapshotStore(ArchiveStore):
 
 
 def _buffers(lines: Iterable[bytes], folder: Path, most: int) -> Iterator[Path]:
-    """The lines as files of at most about `most` bytes, cut at line ends; a longer line has one for itself."""
+    """Split the lines into files of at most `most` bytes; a longer line gets a separate file."""
     size = number = 0
     file: BinaryIO | None = None
     try:
@@ -153,7 +153,7 @@ def _buffers(lines: Iterable[bytes], folder: Path, most: int) -> Iterator[Path]:
 
 
 def _as_finished(count: int, chance: Chance) -> list[int]:
-    """The numbers from 0 in the order in which workers side by side would finish them: seldom the numbers' own."""
+    """Return the numbers below `count` in the order in which parallel workers might finish them."""
     numbers: list[int] = []
     for start in range(0, count, _WORKERS):
         group = list(range(start, min(start + _WORKERS, count)))
@@ -164,14 +164,14 @@ def _as_finished(count: int, chance: Chance) -> list[int]:
 
 
 def _length(chunk: Path) -> int:
-    """Uncompressed bytes of the member of a chunk."""
+    """Return the uncompressed size of a chunk's member."""
     with chunk.open("rb") as file:
         head = isal_zlib.decompressobj(GZIP).decompress(file.read(PIECE_BYTES), tarfile.BLOCKSIZE)
     return tarfile.TarInfo.frombuf(head, "utf-8", "strict").size
 
 
 def _content(chunk: Path, size: int) -> Iterator[bytes]:
-    """The member of a chunk."""
+    """Yield the uncompressed content of a chunk's member, in blocks."""
     unpacker = isal_zlib.decompressobj(GZIP)
     skipped, left = tarfile.BLOCKSIZE, size
     with chunk.open("rb") as file:

@@ -1,8 +1,9 @@
-"""The topics behind the streams: every message of the world in 50 partitions, at offsets that are known without replay.
+"""Topics of the streams: all messages in 50 partitions, with offsets that need no replay.
 
 Source: the service's documentation of its realtime streams: 50 partitions by the hash of `/<project>/<title>`, order
-within a partition only, kept for 48 hours. Offsets rise within a partition and have gaps, as those of compacted topics
-do: where an hour begins, and the number of messages before this one in its hour and partition.
+only within a partition, retention of 48 hours. An offset is the first offset of its hour plus the number of earlier
+messages in the same hour and partition. Offsets therefore increase within a partition and have gaps, like those of
+compacted topics.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ if TYPE_CHECKING:
     from resources.sandbox.world.pages import Event
     from resources.sandbox.world.world import World
 
-#: Offsets that an hour has room for in each partition.
+#: Number of offsets reserved for an hour in each partition.
 _ROOM = 10_000_000
-#: Hours whose messages are kept in memory: those of readers that catch up together, and the present one.
+#: Number of hours whose messages are cached: the current one and those of readers that catch up.
 _HOURS = 4
-#: The clock of a topic has milliseconds.
+#: Topics have a time resolution of one millisecond.
 _MILLISECOND = 1_000
-#: Messages that are handed out side by side at once, at most.
+#: Maximum number of messages that are interleaved in one fetch.
 _FETCHED = 256
 RETENTION = 48 * HOUR
 
 
 class Topic:
-    """The messages of some projects. Safe for threads; moments are microseconds since 1970."""
+    """Thread-safe messages of some projects; times are in microseconds since 1970."""
 
     def __init__(self, world: World, projects: Sequence[str]) -> None:
         self._world = world
@@ -43,7 +44,7 @@ class Topic:
         self._lock = threading.Lock()
 
     def hour(self, hour: int) -> list[Event]:
-        """All messages of an hour, counted from 1970, in order of publication, each with its partition and offset."""
+        """Return an hour's messages in order of publication, with partition and offset; hours count from 1970."""
         with self._lock:
             if hour not in self._hours:
                 self._hours[hour] = self._make(hour)
@@ -55,7 +56,7 @@ class Topic:
     def _make(self, hour: int) -> list[Event]:
         start, end = moment_of(hour * HOUR), moment_of((hour + 1) * HOUR)
         events = [event for project in self._projects for event in self._world.events(project, start, end)]
-        # sorting is stable: of messages of one moment those of one project stay in their order
+        # the sort is stable: simultaneous messages of one project keep their order
         events.sort(key=lambda event: event.published)
         counts = [0] * PARTITIONS
         placed = []
@@ -66,7 +67,7 @@ class Topic:
         return placed
 
     def offsets_at(self, at: int) -> list[int]:
-        """Of each partition the first offset that was, or will be, published at this moment or later."""
+        """Return, for each partition, the first offset published at or after time `at`."""
         at -= at % _MILLISECOND
         hour = at // HOUR
         found = [first_offset(hour)] * PARTITIONS
@@ -77,22 +78,22 @@ class Topic:
         return found
 
     def line(self, event: Event) -> bytes:
-        """The record of a message, without a line end."""
+        """Return the record of a message, without a line end."""
         return self._world.line(event)
 
 
 class Reader:
-    """Reads some partitions of a topic from their positions on, oldest first, in order within each of them only."""
+    """Reader of some partitions of a topic; messages are ordered only within a partition."""
 
     def __init__(self, topic: Topic, positions: Mapping[int, int]) -> None:
-        """Read from `positions`: by partition the first offset."""
+        """Read from `positions`: the first offset of each partition."""
         self._topic = topic
         self._positions = dict(positions)
         self._hour = min((hour_of(offset) for offset in positions.values()), default=0)
         self._index = 0
 
     def due(self, now: int) -> Iterator[Event]:
-        """Yield some of the next messages that are published and still kept; none: there are no more for now."""
+        """Yield some of the next messages that are published and still retained, or none if there are no more."""
         oldest = now - RETENTION
         if self._hour < oldest // HOUR:
             self._hour, self._index = oldest // HOUR, 0
@@ -115,7 +116,7 @@ class Reader:
             self._hour, self._index = self._hour + 1, 0
 
     def next_at(self) -> int:
-        """A moment before which nothing comes: that of the next message in this hour, or the end of the hour."""
+        """Return the time of the next message in the current hour, or the end of the hour."""
         events = self._topic.hour(self._hour)
         coming = (event.published for event in events[self._index :] if self._wants(event, 0))
         return next(coming, (self._hour + 1) * HOUR)
@@ -131,5 +132,5 @@ def first_offset(hour: int) -> int:
 
 
 def hour_of(offset: int) -> int:
-    """The hour of an offset."""
+    """Return the hour of an offset, counted from 1970."""
     return offset // _ROOM + EPOCH_HOUR

@@ -1,4 +1,4 @@
-"""Conversions: the digest that identifies one, the paths of its files, and its result."""
+"""Identity of a conversion: its digest, the paths of its files, and its result."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from resources.lake_files import ConvertedFile, Drift
 from resources.storage import UNREADABLE, read_footer
 from resources.tables import REJECTED_LINES, Table, version_of
 
-#: Raised by one whenever the same archive would give other rows: part of every file's digest, so that files made by an
-#: older converter are made again.
+#: Increment this when the same archive would produce other rows. It is part of every file's digest, so that files of an
+#: older converter are converted again.
 CONVERTER_VERSION = 4
-#: Key of the facts in a file's own metadata.
+#: Key of the conversion's facts in the metadata of a Parquet file.
 METADATA_KEY = "conversion"
 
 
 def describe(facts: dict[str, Any], archive: Archive, layout: Layout, seconds: float | None) -> ConvertedFile:
-    """Return the file that a file's own metadata describes; `seconds` is None if it existed before."""
+    """Return the converted file that `facts`, its metadata, describe; `seconds` is None if the file existed before."""
     target, rejects_target = targets(archive, layout, facts["digest"])
     names = {field.name for field in fields(ConvertedFile)}
     known = {name: value for name, value in facts.items() if name in names}
@@ -47,7 +47,7 @@ def describe(facts: dict[str, Any], archive: Archive, layout: Layout, seconds: f
 
 
 def digest_of(archive: Archive, bodies: frozenset[str] | None = None, record_bytes_max: int = RECORD_BYTES_MAX) -> str:
-    """Digest (hex) over all that decides the rows: archive, tables, converter, bodies kept, and the longest record."""
+    """Return a hex digest of all that determines the rows: archive, tables, converter, bodies, longest record."""
     parts = [archive.identifier, archive.version, *_made_by(archive.table), sorted(bodies_kept(archive.table, bodies))]
     if isinstance(archive, SnapshotArchive):
         parts.append(archive.snapshot_version)
@@ -57,7 +57,7 @@ def digest_of(archive: Archive, bodies: frozenset[str] | None = None, record_byt
 
 
 def conversion_version(table: Table) -> str:
-    """Return a short version of the declaration of a table and the converter of its archives."""
+    """Return a short hash of a table's declaration and the converter's version."""
     return hashlib.sha256(json.dumps(_made_by(table)).encode()).hexdigest()[:16]
 
 
@@ -66,7 +66,7 @@ def _made_by(table: Table) -> tuple[int | str, int]:
 
 
 def bodies_kept(table: Table, bodies: frozenset[str] | None) -> frozenset[str]:
-    """The bodies of a table that are kept, of those asked for. Raises ConversionError for one that no table has."""
+    """Return the requested bodies of the table (None: all). Raises ConversionError for a body that no table has."""
     if bodies is None or bodies == table.bodies:
         return table.bodies
     known = frozenset[str]().union(*(one.table.bodies for one in datasets()))
@@ -78,24 +78,24 @@ def bodies_kept(table: Table, bodies: frozenset[str] | None) -> frozenset[str]:
 
 
 def targets(archive: Archive, layout: Layout, digest: str) -> tuple[Path, Path]:
-    """The files of the rows and of the rejects."""
+    """Return the paths of the files for rows and for rejects."""
     return archive.lake_file(layout, archive.table.name, digest), archive.lake_file(layout, REJECTED_LINES.name, digest)
 
 
 def find_conversion(
     archive: Archive, layout: Layout, bodies: frozenset[str] | None = None, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> ConvertedFile | None:
-    """Return the earlier conversion of an archive, from the file's own metadata; None if there is none like this.
+    """Return an earlier conversion with the same digest, from the metadata of its file; None if there is none.
 
-    A file that cannot be read counts as absent, so that the next conversion replaces it. Data pages are not read.
+    An unreadable file counts as missing, so that the next conversion replaces it. Data pages are not read.
     """
     target, rejects_target = targets(archive, layout, digest_of(archive, bodies, record_bytes_max))
     try:
         facts = json.loads(read_footer(target, layout.storage).metadata[METADATA_KEY.encode()])
         found = describe(facts, archive, layout, seconds=None)
         if target != found.path:
-            return None  # of another archive
-        # without the rejects and their lines, the rows alone cannot be loaded
+            return None  # metadata of another archive
+        # rows can only be loaded together with their rejects and long lines
         if found.reject_count and read_footer(rejects_target, layout.storage).num_rows != found.reject_count:
             return None
         if facts["has_long_lines"]:
@@ -106,7 +106,7 @@ def find_conversion(
 
 
 def drift_of(conversions: Iterable[ConvertedFile]) -> list[Drift]:
-    """The fields without a column found by several conversions, each once, the most frequent first."""
+    """Return the undeclared fields of several conversions, one entry for each path, the most frequent first."""
     found: dict[str, Drift] = {}
     for seen in (drift for conversion in conversions for drift in conversion.drift):
         known = found.get(seen.path)

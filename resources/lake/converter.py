@@ -1,9 +1,9 @@
 """Conversion of one archive to one Parquet file, and a second one for its rejects if there are any.
 
-The caller of `Converter.convert` decompresses, cuts blocks, and writes finished row groups in the order of the archive.
-The converter's workers build row groups from blocks in parallel: parse, encode, compress. One thread reads an archive
-and keeps about six workers busy. Calls from several threads share the workers and memory; `readers` of them keep all
-workers busy, however small the archives are.
+The thread that calls `Converter.convert` decompresses, splits blocks, and writes row groups in archive order. Worker
+threads build the row groups from blocks in parallel: parse, encode, compress. One calling thread keeps about six
+workers busy. Calls from several threads share the workers and the memory. `readers` calls keep all workers busy even if
+the archives are small.
 """
 
 from __future__ import annotations
@@ -40,43 +40,42 @@ from resources.storage import UNREADABLE, verify
 from resources.tables import REJECTED_LINES, ChangeType, version_of
 from resources.tar import Contents
 
-#: Default memory of a converter if the machine has it, even if it exceeds the share below.
+#: Minimum of the default memory of a converter, if the machine has enough.
 _LEAST_BYTES = 512 << 20
-#: Divisors of the memory that the process may use: for the default share of a converter, and for the part that is
-#: always left to others.
+#: Divisors of the process's memory limit: for the default share of a converter, and for its maximum.
 _SHARE, _LEFT = 4, 2
-#: Most memory for a line that is longer than a block, in multiples of its length (measured).
+#: Maximum memory for a line that exceeds a block, as a multiple of its length (measured).
 LONG_LINE_FACTOR = 12
 
-#: The interpreter with its libraries, as measured.
+#: Memory of the interpreter with its libraries (measured).
 _BASE_BYTES = 80 << 20
-#: Memory of a worker, as measured: a block, its rows, their largest column as a data page before and after compression,
-#: their row group, another row group that waits for its turn, and the unfinished line of an archive that is being read.
-#: Lines of a block's length that do not compress take ten blocks; the records of encyclopedias take five.
+#: Memory of a worker (measured): a block, its rows, the largest column before and after compression, the row group, a
+#: row group that waits to be written, and the incomplete line of an open archive. Incompressible lines as long as a
+#: block need ten blocks; encyclopedia records need five.
 _WORKER_BYTES = 10 * BLOCK_BYTES
-#: The decoder's offsets are of 32 bits.
+#: The decoder's offsets have 32 bits.
 _RECORD_BYTES_BOUND = 1 << 30
 _READ_BYTES = 1 << 20
 
 
 def default_memory_bytes() -> int:
-    """Return a quarter of the process's memory limit, at least 512 MiB, or half of a limit below a GiB."""
+    """Return a quarter of the process's memory limit, at least 512 MiB, but at most half of the limit."""
     usable = machine.memory_bytes()
     return max(usable // _SHARE, min(_LEAST_BYTES, usable // _LEFT))
 
 
 class Converter:
-    """Threads and memory that any number of conversions share, from any thread. Leaving the context ends the threads.
+    """Worker threads and memory that conversions from any thread share. Leaving the context ends the workers.
 
     Args:
         workers: Threads that build row groups. Default: one per core (see `machine`), as far as the memory allows.
-        memory_bytes: Bound for the process while it does nothing else. A line that is longer than a block takes up to
-            LONG_LINE_FACTOR times its length more; there is one such line at a time.
+        memory_bytes: Memory limit of a process that only converts. A line that exceeds a block needs up to
+            LONG_LINE_FACTOR times its length in addition. Only one such line is in memory at a time.
         level: zstd level.
-        record_bytes_max: The longest line that is converted; longer ones are rejected.
+        record_bytes_max: Maximum length of a line; longer lines are rejected.
 
     Raises:
-        ConversionError: The memory is too little for so many workers, or the longest record is beyond the maximum.
+        ConversionError: `memory_bytes` is too small for `workers`, or `record_bytes_max` is out of range.
     """
 
     def __init__(
@@ -89,8 +88,8 @@ class Converter:
     ) -> None:
         if not BLOCK_BYTES <= record_bytes_max <= _RECORD_BYTES_BOUND:
             raise ConversionError(
-                f"The longest record cannot have {record_bytes_max:,} bytes: from {BLOCK_BYTES:,} to "
-                f"{_RECORD_BYTES_BOUND:,} can be. Nothing was converted."
+                f"A limit of {record_bytes_max:,} bytes for the longest record is out of range: {BLOCK_BYTES:,} to "
+                f"{_RECORD_BYTES_BOUND:,} bytes are allowed. Nothing was converted."
             )
         memory_bytes = default_memory_bytes() if memory_bytes is None else memory_bytes
         spare = memory_bytes - _BASE_BYTES - BLOCK_BYTES
@@ -106,13 +105,13 @@ class Converter:
         self._level = level
         self.record_bytes_max = record_bytes_max
         self._buffers = Buffers(wanted + 1, BLOCK_BYTES, record_bytes_max)
-        # one that is being read, and for each worker one that it converts and one that waits to be written
+        # one block that is being read; for each worker, one that it converts and one that waits to be written
         self._room = threading.Semaphore(2 * wanted + 1)
         self._pool = ThreadPoolExecutor(wanted, thread_name_prefix="lake")
 
     @property
     def readers(self) -> int:
-        """Archives to convert at a time, to keep all workers busy while some are being opened or flushed."""
+        """Number of concurrent conversions that keeps all workers busy while some archives are opened or flushed."""
         return 2 * self.workers + 1
 
     def __enter__(self) -> Self:
@@ -130,18 +129,20 @@ class Converter:
         bodies: frozenset[str] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> ConvertedFile:
-        """Convert one archive into the lake; `converted` is False if the very same conversion existed before.
+        """Convert one archive into the lake; `converted` is False if the same conversion existed before.
 
         Args:
-            archive: The archive on disk and the content that it must have.
+            archive: The archive on disk and its declared content.
             layout: Paths of the lake.
-            bodies: Body columns to keep, those of other tables aside; the others stay null. Default: all.
-            progress: Called with the converted bytes of the archive, and its size.
+            bodies: Body columns to store; names of other tables are ignored, other bodies are null. Default: all.
+            progress: Called with the converted bytes and the total bytes of the archive.
 
         Raises:
-            ArchiveError: The archive is damaged, cut off, empty, holds no records, or only those of another project.
-            LakeError: The archive is missing, or the files could not be written (DiskFull among the reasons).
-            ConversionError: The settings cannot be met, or the rows do not add up. In each case nothing was landed.
+            ArchiveError: The archive is damaged, truncated, empty, or has no records of its project and namespace.
+            LakeError: The archive is missing, or the files could not be written (DiskFull: the disk is full).
+            ConversionError: A body is unknown, or rows and rejects do not add up to the lines.
+
+        After an error, the lake is unchanged.
         """
         known = conversions.find_conversion(archive, layout, bodies, self.record_bytes_max)
         return known or self._converted(archive, layout, bodies, progress)
@@ -156,8 +157,8 @@ class Converter:
     ) -> tuple[ConvertedFile, bool]:
         """Convert an archive like `convert`, but replace the files of an earlier conversion if one is damaged.
 
-        A damaged file is replaced by a rename, so that readers always see a complete file. Return the conversion, and
-        True if a damaged file was replaced: rows that were loaded from it may be damaged too, so load the new file.
+        A rename replaces a damaged file, so that readers always see a complete file. Return the conversion, and True if
+        a file was replaced. Rows loaded from the old file may be damaged, so load the new file.
         """
         known = conversions.find_conversion(archive, layout, bodies, self.record_bytes_max)
         if known is not None and _is_whole(known, layout):
@@ -210,7 +211,7 @@ class Converter:
                         rejects_file.add(block.rejected)
                 if progress is not None:
                     progress(block.archive_bytes, archive_bytes)
-                del block  # its memory is the next one's
+                del block  # so that the next block can use its memory
             if tally.has_strangers and not rows_file.row_count:
                 raise ArchiveError(
                     archive.path,
@@ -219,9 +220,9 @@ class Converter:
                 )
             if tally.line_count != rows_file.row_count + rejects_file.row_count:
                 raise ConversionError(
-                    f"{archive.path.name} holds {tally.line_count:,} lines, but {rows_file.row_count:,} rows and "
-                    f"{rejects_file.row_count:,} rejects came of them. Nothing was landed. This is a defect: keep the "
-                    "archive."
+                    f"{archive.path.name} has {tally.line_count:,} lines, but they became {rows_file.row_count:,} rows "
+                    f"and {rejects_file.row_count:,} rejects. Nothing was landed. This is a defect of the converter: "
+                    "keep the archive and report it."
                 )
             facts = {
                 "identifier": archive.identifier,
@@ -241,14 +242,14 @@ class Converter:
                 "remarks": contents.remarks(),
                 **tally.facts(),
             }
-            # the rejects land first, so that visible rows can rely on their rejects
+            # the rejects land first, so that no visible row lacks its rejects
             rejects_file.land({conversions.METADATA_KEY: json.dumps(facts)})
             rows_file.finish({conversions.METADATA_KEY: json.dumps(facts)})
         return conversions.describe(facts, archive, layout, seconds=time.perf_counter() - started)
 
 
 def _is_whole(conversion: ConvertedFile, layout: Layout) -> bool:
-    """Return True if the files of a conversion have all their rows, and all pages agree with their checksums."""
+    """Return True if the files of a conversion have all their rows, and every data page matches its checksum."""
     storage, rejects = layout.storage, conversion.rejects_path
     try:
         for path, count in ((conversion.path, conversion.row_count), (rejects, conversion.reject_count)):
@@ -265,7 +266,7 @@ def _is_whole(conversion: ConvertedFile, layout: Layout) -> bool:
 
 @contextmanager
 def _trimmed(buffers: Buffers) -> Iterator[None]:
-    """After a long line, the memory that it took is given back: the next archive is within the bound of all."""
+    """Return the memory of long lines to the system on exit, so that the next archive stays within the limit."""
     try:
         yield
     finally:
@@ -284,7 +285,7 @@ def convert(
     record_bytes_max: int = RECORD_BYTES_MAX,
     progress: Callable[[int, int], None] | None = None,
 ) -> ConvertedFile:
-    """Convert one archive with a separate converter. See `Converter` for the arguments, the result and the errors."""
+    """Convert one archive with a temporary converter. See `Converter` for the arguments, the result and the errors."""
     with Converter(
         workers=workers, memory_bytes=memory_bytes, level=level, record_bytes_max=record_bytes_max
     ) as converter:
@@ -292,7 +293,7 @@ def convert(
 
 
 class _Tally:
-    """The sums over all blocks of an archive. `has_strangers`: a record is of another project or namespace."""
+    """Sums over all blocks of an archive. `has_strangers`: a record belongs to another project or namespace."""
 
     def __init__(self) -> None:
         self.line_count = 0
@@ -301,7 +302,7 @@ class _Tally:
         self._drift = DriftCount()
 
     def add(self, block: EncodedBlock) -> None:
-        """Count one block."""
+        """Add the counts of one block."""
         self.line_count += block.line_count
         self._changes += block.changes
         self._drift.merge(block.drift)
@@ -320,10 +321,10 @@ class _Tally:
 
 
 def _name_of(archive: Archive, layout: Layout) -> str:
-    """The archive as the rejects name it: its place in the data folder."""
+    """Name of the archive in the rejects: its path relative to the archive folder."""
     try:
         return archive.path.relative_to(layout.archive).as_posix()
-    except ValueError:  # an archive that was handed over from elsewhere
+    except ValueError:  # an archive outside the data folder
         return archive.path.name
 
 

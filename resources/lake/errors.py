@@ -1,4 +1,4 @@
-"""Errors between an archive and the lake. A line that cannot be converted is no error but a reject."""
+"""Errors of the lake. A line that cannot be converted is a reject, not an error."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 from resources import errors, files
 from resources.formatting import legible
 
-#: Characters of what an archive says that a message repeats.
+#: Most characters of an archive's content in a message.
 _SHOWN = 800
 
 
 class LakeError(errors.MirrorError):
-    """Something stopped a conversion; nothing was landed."""
+    """A conversion stopped; nothing was landed."""
 
 
 class ArchiveError(LakeError):
     """The archive is damaged, empty, or not an archive of records.
 
-    `path`, `member` (None outside a member) and `offset` (bytes into that member, or into the tar) say where. The
-    message has 2,000 characters at most, whatever the archive holds.
+    `path`, `member` (None outside a member) and `offset` (bytes into that member, or into the tar) locate the fault.
+    The message has at most 2,000 characters, even if the archive is hostile.
     """
 
     def __init__(self, path: Path, what: str, *, member: str | None = None, offset: int = 0) -> None:
@@ -38,26 +38,26 @@ class ArchiveError(LakeError):
 
 
 def _archive_error(path: Path, what: str, member: str | None, offset: int) -> ArchiveError:
-    """Rebuild an ArchiveError that came from another process."""
+    """Rebuild a pickled ArchiveError."""
     return ArchiveError(path, what, member=member, offset=offset)
 
 
 class ConversionError(LakeError):
-    """Rows in do not equal rows out and rejects, or the settings of a conversion cannot be met."""
+    """Rows and rejects do not add up to the lines, or the settings of a conversion are invalid."""
 
 
-class DiskFull(LakeError, errors.DiskFullError):  # noqa: N818  the name says what happened
-    """The disk filled up while a lake file was written; the unfinished file was removed."""
+class DiskFull(LakeError, errors.DiskFullError):  # noqa: N818  the name states the condition
+    """The disk became full while a lake file was written; the unfinished file was removed."""
 
 
 class DamagedFileError(LakeError):
-    """A damaged lake file. `lake_path` is relative to the lake, and `why` describes the damage."""
+    """A lake file is damaged. `lake_path` is relative to the lake; `why` describes the damage."""
 
     def __init__(self, lake_path: str, why: str) -> None:
         self.lake_path, self.why = lake_path, legible(why, _SHOWN)
         super().__init__(
             f"The lake file {lake_path} cannot be read ({self.why}), so it was not compacted; nothing was changed. The "
-            "next publication makes it again from the archive, if the archive has it."
+            "next publication converts it again from the archive if the archive still exists."
         )
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -65,18 +65,18 @@ class DamagedFileError(LakeError):
 
 
 class ListError(LakeError):
-    """A list is not a JSON array of objects of the declared form."""
+    """A list is not a JSON array of objects that match the declaration."""
 
 
 def landing_failed(error: OSError, path: Path) -> LakeError:
-    """The error to raise for a lake file that could not be written."""
-    # pyarrow raises OSError without errno in places, but always with the number in its text
+    """Return the error to raise for a lake file that could not be written."""
+    # pyarrow sometimes raises OSError without errno, but always includes the number in the text
     if files.is_full(error) or "[errno 28]" in str(error):
         return DiskFull(
-            f"The disk is full: {path.name} could not be written to {path.parent}. The unfinished file was removed, "
-            "everything landed before is kept. Free space, then run again."
+            f"The disk is full: {path.name} could not be written to {path.parent}. The unfinished file was removed; "
+            "all files landed before are kept. Free space, then run again."
         )
     return LakeError(
-        f"{path.name} could not be written to {path.parent}: {errors.clause(error)}. The unfinished file was removed, "
-        "everything landed before is kept. Mend the cause, then run again."
+        f"{path.name} could not be written to {path.parent}: {errors.clause(error)}. The unfinished file was removed; "
+        "all files landed before are kept. Fix the cause, then run again."
     )

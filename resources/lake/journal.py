@@ -1,8 +1,8 @@
-"""The service's responses about single pages, stored one by one on arrival and packed as an archive in the end.
+"""Journals of the service's responses about single pages, which are finally packed as archives.
 
-A journal is a file of lines. Each line is the record of a page, as the service sent it, with the request. A line is on
-disk before `add` returns, so that no kill loses a paid response. The next run finds the journal of a killed run by its
-name and packs it; an incomplete last line is dropped.
+A journal is a file of lines. Each line holds the unmodified record of a page, and the request. A line is on disk before
+`add` returns, so that a killed process loses no paid response. The next run packs the journals of killed runs and drops
+incomplete last lines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SUFFIX = ".ndjson"
 
 
 class _Note(BaseModel):
-    """Notes in the sidecar of a packed archive."""
+    """Content of the JSON sidecar of a packed archive."""
 
     identifier: Annotated[str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]*_namespace_[0-9]{1,9}\z")]
     version: Annotated[str, Field(pattern=r"\A[0-9a-f]{32}\z")]
@@ -46,7 +46,7 @@ _NOTE = TypeAdapter(_Note)
 
 @dataclass(frozen=True)
 class Asked:
-    """A page to look up: its exact title, its project, its namespace if known (else 0), and the purpose."""
+    """A page to look up: its project, namespace (0 if unknown) and exact title, and the purpose of the lookup."""
 
     project_id: str
     namespace_id: int
@@ -55,10 +55,10 @@ class Asked:
 
 
 class Journals:
-    """The journals of one run, a file for each project and namespace. Safe for threads.
+    """Journals of one run, a file for each project and namespace. Thread-safe.
 
-    `source_at` is the start of the run, aware. Its microseconds make it differ from any hour's start and any other
-    run's.
+    `source_at` is the timezone-aware start of the run. Its microseconds distinguish the run from other runs and from
+    the start of an hour.
     """
 
     def __init__(self, layout: Layout, source_at: datetime) -> None:
@@ -74,7 +74,7 @@ class Journals:
             file.close()
 
     def add(self, asked: Asked, looked_up_at: datetime, record: bytes | None) -> None:
-        """Keep an answer, durably: the record as JSON, or None where the service had no such page."""
+        """Store a response durably: the record as JSON, or None if the service has no such page."""
         lookup = {
             "name": asked.name,
             "at": looked_up_at.isoformat(),
@@ -87,7 +87,7 @@ class Journals:
             record = json.dumps(place, ensure_ascii=False).encode()
         else:
             namespace = int(json.loads(record)["namespace"]["identifier"])
-            # between tokens of JSON, line feeds are white space; within them there are none
+            # JSON allows line feeds only between tokens, where a space means the same
             record = record.strip().replace(b"\n", b" ")
         line = b'{"lookup":%b,%b\n' % (json.dumps(lookup, ensure_ascii=False).encode(), record[1:])
         identifier = f"{asked.project_id}_namespace_{namespace}"
@@ -109,7 +109,7 @@ class Journals:
 
 
 def pack(layout: Layout) -> None:
-    """Make archives of the journals that are there. No other run may have them open."""
+    """Pack all existing journals as archives. No other run may have them open."""
     for _, folder in hour_folders(layout.archive / LOOKUPS.archive):
         for journal in sorted(folder.glob(f"*{_SUFFIX}")):
             identifier, micros, _ = journal.name.split(".")
@@ -117,7 +117,7 @@ def pack(layout: Layout) -> None:
 
 
 def archives(layout: Layout) -> Iterator[LookupArchive]:
-    """The archives of all runs, in the order of these."""
+    """Yield the archives of all runs, by start of the run."""
     found = []
     for _, folder in hour_folders(layout.archive / LOOKUPS.archive):
         for note in folder.glob("*.tar.gz.json"):
@@ -137,11 +137,11 @@ def archives(layout: Layout) -> Iterator[LookupArchive]:
 
 
 def _pack(root: Path, journal: Path, identifier: str, source_at: datetime) -> None:
-    """Pack the complete lines of a journal into an archive, always the same bytes, and remove the journal."""
+    """Pack the complete lines of a journal into an archive with reproducible bytes, and remove the journal."""
     size = _whole_lines(journal)
     if size:
         packed = journal.with_name(f".{journal.name}.tar.gz.tmp")
-        # through a link of that name, another file would be emptied
+        # writing through a link of this name would truncate another file
         packed.unlink(missing_ok=True)
         with (
             packed.open("xb") as raw,
@@ -158,13 +158,13 @@ def _pack(root: Path, journal: Path, identifier: str, source_at: datetime) -> No
         files.put(packed, target)
         files.write(target.with_name(f"{target.name}.json"), json.dumps(note).encode())
     with removing(root) as may_remove:
-        # packed again by the next run, into the same bytes
+        # if it stays, the next run packs it again into the same bytes
         if may_remove:
             journal.unlink()
 
 
 def _whole_lines(journal: Path) -> int:
-    """Bytes of a journal up to its last line feed."""
+    """Return the number of bytes up to and including the last line feed of a journal."""
     with files.opened(journal, follow=False) as file:
         left = file.seek(0, os.SEEK_END)
         while left:

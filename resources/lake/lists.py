@@ -1,6 +1,6 @@
-"""Conversion of a list of the service, one JSON array of objects, to Parquet.
+"""Conversion of a reference list (a JSON array of objects) to Parquet.
 
-Records that are not as declared are left out and reported.
+Records that do not match the declaration are omitted and reported.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from resources.lake.parquet.writer import ParquetFile, encode
 from resources.storage import UNREADABLE, read_footer, verify
 from resources.tables import Table, version_of
 
-#: Raised by one whenever the same list would give other rows.
+#: Increment this when the same list would produce other rows.
 LISTS_VERSION = 1
-#: Odd records that are named, and characters of a reason.
+#: Most omitted records that are reported, and most characters of each reason.
 _SHOWN, _LONGEST = 10, 300
 _UNTOUCHED = "Nothing of it was landed; fetch the list again."
 
 
 @dataclass(frozen=True)
 class ListConversion:
-    """The Parquet file of one list. `converted` is False if it existed before; `odd` names records left out."""
+    """Parquet file of one list. `converted` is False if it existed before; `odd` names the omitted records."""
 
     digest: str
     path: Path
@@ -43,10 +43,10 @@ class ListConversion:
 
 
 def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion:
-    """Convert one list, the service's response `raw`, into the lake.
+    """Convert the service's response `raw`, one list, into the lake.
 
-    Raises ListError: it is no JSON array of objects, or none is as declared; nothing was landed. Raises LakeError: the
-    file could not be written.
+    Raises ListError: `raw` is not a JSON array of objects, or no object matches the declaration; nothing was landed.
+    Raises LakeError: the file could not be written.
     """
     table, version = dataset.table, version_of(dataset.table)
     digest = hashlib.sha256(raw + _made_by(table).encode()).hexdigest()
@@ -78,7 +78,7 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
 
 
 def _once(rows: Rows, table: Table) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
-    """The first record of each key, and the others by number with their reasons."""
+    """Return the first record of each key, and the number and reason of every other record."""
     odd = {reject.line_number: reject.reason for reject in rows.rejects}
     numbers = (number for number in range(1, rows.line_count + 1) if number not in odd)
     (key,) = table.key
@@ -91,7 +91,7 @@ def _once(rows: Rows, table: Table) -> tuple[pa.RecordBatch, list[tuple[int, str
 
 
 def list_version(table: Table) -> str:
-    """Version of how a list is converted, short: of the declaration of its table, and of the conversion."""
+    """Return a short hash of a list table's declaration and the version of the conversion."""
     return hashlib.sha256(_made_by(table).encode()).hexdigest()[:16]
 
 

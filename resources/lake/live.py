@@ -1,9 +1,9 @@
-"""The events of the stream as small files, each of which records the stream's position.
+"""Writer of the stream's events to small files, each of which records the position in the stream.
 
-A step lands one Parquet file: rows are the events, and metadata the next offset of every partition, so one rename makes
-both durable. Each event is stored exactly once, even if the process is killed: events after the newest file are
-received again, and those that a file already has are skipped. The highest number is the newest, whatever the clock
-says. As the hour grows, files of equally many steps are merged into one that replaces them.
+A step lands one Parquet file. Its rows are the events; its metadata holds the next offset of every partition. One
+rename makes both durable. Each event is stored exactly once, even if the process is killed: events after the newest
+file are received again, and known events are skipped. The file with the highest number is the newest, regardless of the
+clock. During an hour, files of the same number of steps are merged into one file that replaces them.
 """
 
 from __future__ import annotations
@@ -40,23 +40,24 @@ from resources.tables import Table
 
 _log = logging.getLogger(__name__)
 
-#: Records are rows of one row group; a step of more has several.
+#: Most rows of a row group.
 _GROUP_ROWS = 8_192
-#: Files of equally many steps that are merged, up to this size: a stream that is catching up has full steps, which are
-#: larger together. They are not small, and merging would compress them twice.
+#: Number of files of the same number of steps that are merged, and the maximum of their total size. Full steps, which a
+#: stream writes while it catches up, exceed this size; merging them would only compress them twice.
 _MERGED, _MERGED_BYTES = 8, 32 << 20
-#: Level for files of single steps. It takes three quarters of the time, and most of these files are soon merged.
+#: zstd level for files of single steps. It needs three quarters of the default's time, and most of these files are soon
+#: merged.
 _STEP_LEVEL = 1
-#: Seconds for which merged files stay, for queries that have listed them.
+#: Seconds until merged files are deleted, because running queries may have listed them.
 _KEEP_SECONDS = 3600.0
-#: Runs that a file describes.
+#: Most runs that the metadata of a file describes.
 _RUNS = 24
-#: Most bytes of memory for the rows of files that are being merged.
+#: Most bytes of rows in memory during a merge.
 _READ_BYTES = 32 << 20
 
 
 class _Rejects:
-    """Lines that are no events, and why, compressed as they come: there may be millions of small ones."""
+    """Rejected lines and their reasons, compressed on arrival because there may be millions of small lines."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -65,7 +66,7 @@ class _Rejects:
         self._packed: tuple[list[bytes], list[bytes]] = [], []
 
     def add(self, some: Rejects) -> None:
-        """Add those of a block."""
+        """Add the rejects of a block."""
         if not some:
             return
         for texts, zipped, packed in zip((some.lines(), some.reason_lines()), self._packers, self._packed, strict=True):
@@ -74,16 +75,17 @@ class _Rejects:
         self.count += len(some)
 
     def packed(self) -> tuple[bytes, ...]:
-        """The files of all of them: their lines, and a reason for each line (gzip)."""
+        """Return the content of two gzip files: the lines, and one reason for each line."""
         return tuple(
             b"".join((*packed, zipped.flush())) for packed, zipped in zip(self._packed, self._packers, strict=True)
         )
 
 
 class LiveLake:
-    """The files of one stream, in a folder `name` of the lake. The caller ensures that one process writes at a time.
+    """Files of one stream, in the folder `name` of the lake. The caller ensures that only one process writes.
 
-    `bodies`: body columns to keep. `scope`: the projects and namespaces whose events are stored. Default of both: all.
+    `bodies` are the body columns to store. `scope` are the projects and namespaces whose events are stored. Default of
+    both: all.
     """
 
     def __init__(
@@ -105,13 +107,13 @@ class LiveLake:
         self._continuity = Continuity(self.folder)
 
     def last(self) -> Step | None:
-        """The newest file; None: nothing is kept so far. Raises LakeError: it cannot be read."""
+        """Return the newest file; None if there is none. Raises LakeError: the file cannot be read."""
         if self._last is None and (files := stream_files.files_of(self.folder)):
             self._last = _read(files[-1].last, files[-1].path)
         return self._last
 
     def begin(self, since: datetime, now: datetime) -> Step:
-        """Return the newest file; if there is none, write the first, empty one. Raises LakeError: that failed."""
+        """Return the newest file; if there is none, write a first, empty file. Raises LakeError: this failed."""
         if (last := self.last()) is not None:
             return last
         first = Step(1, self._path(now, 1, 1), since, kept_since=dict.fromkeys(self._scope or (), since))
@@ -130,14 +132,14 @@ class LiveLake:
         """Store new events in one file; write none if no event is new and in scope.
 
         Args:
-            blocks: Records, one a line; those of a partition in order. Only one block is held at a time.
-            now: The aware time of the file.
-            always: Write a file for the position of the stream even if no event is stored.
-            run: Run of the step, without the counts of its events.
-            service_now: The moment by the service's clock, if known: event dates are checked by both clocks.
+            blocks: Records, one per line; events of a partition in order. Only one block is in memory at a time.
+            now: Timezone-aware time of the file.
+            always: Write a file to record the position even if all new events are out of scope.
+            run: Run of the step, without event counts.
+            service_now: Time of the service's clock, if known. Event dates are checked against both clocks.
 
         Raises:
-            LakeError: The file could not be written (DiskFull among the reasons); none of these events was stored.
+            LakeError: The file could not be written (DiskFull: the disk is full); none of these events was stored.
         """
         before = self.begin(now, now)
         service_now = service_now or now
@@ -176,8 +178,8 @@ class LiveLake:
         return step
 
     def _kept_since(self, before: Step) -> dict[tuple[str, int], datetime]:
-        """Return the moment from which events of each pair are stored; of a new pair, the stream's position."""
-        # where nothing is said, all were kept
+        """Return the start of storage for each pair in scope; for a new pair, the latest event time so far."""
+        # files without these times stored all events
         reached = max(before.published_at.values(), default=before.since) if before.kept_since else before.since
         return {place: before.kept_since.get(place, reached) for place in self._scope or ()}
 
@@ -187,15 +189,15 @@ class LiveLake:
         )
 
     def files(self) -> Iterator[Path]:
-        """All files that count, the oldest first."""
+        """Yield the files that no merged file replaces, the oldest first."""
         return (file.path for file in stream_files.files_of(self.folder))
 
     def merge(self) -> Path | None:
-        """Merge the newest files if several of equally many steps follow one another, else those of the hour before.
+        """Merge the newest files if enough of them have the same number of steps, else all files of the previous hour.
 
-        Returns the new file; None if there was nothing to merge. The merged files stay for at least an hour, for
-        queries that have listed them, and are then deleted together. Raises LakeError: one cannot be read, or the new
-        one not be written; all stay as they are.
+        Return the new file; None if there was nothing to merge. The replaced files are deleted after at least an hour,
+        because running queries may have listed them. Raises LakeError: a file cannot be read, or the new file cannot be
+        written; all files are unchanged.
         """
         if (last := self.last()) is None:
             return None
@@ -205,7 +207,7 @@ class LiveLake:
                 self._last = step
                 return step.path
         elif self._closed != last.path.parent:
-            # once an hour: a query opens few files, and none that is about to be deleted
+            # once an hour, so that queries open few files and no file that is about to be deleted
             self._delete_replaced()
             self._closed = last.path.parent
             before = [folder for _, folder in hour_folders(self.folder) if folder != last.path.parent]
@@ -214,13 +216,13 @@ class LiveLake:
         return None
 
     def _merged(self, files: Sequence[stream_files.LiveFile]) -> Step | None:
-        """Write files as one; None where they do not belong together."""
+        """Merge files into one; return None if they must not be merged."""
         if len(files) < 2 or sum(one.path.stat().st_size for one in files) > _MERGED_BYTES:
             return None
-        # after the clock was set back, another hour may have the steps between these files: they must not be replaced
+        # After the clock was set back, steps between these files may be in another hour; do not replace those.
         is_gapless = all(file.first == before.last + 1 for before, file in pairwise(files))
         if not is_gapless or any(_columns(file.path) != self._table.schema.names for file in files):
-            return None  # others were written before a column was declared
+            return None  # a file is older than the declaration of a column
         steps = [_read(file.last, file.path) for file in files]
         sums = {name: sum(getattr(step, name) for step in steps) for name in stream_files.COUNTS}
         target = files[0].path.with_name(stream_files.name_of(files[0].first, files[-1].last))
@@ -234,7 +236,7 @@ class LiveLake:
                 path.unlink(missing_ok=True)
 
     def trim(self) -> None:
-        """Return memory to the system that allocators would retain. This takes about 15 ms for 100 MB."""
+        """Return unused memory from the allocators to the system. This takes about 15 ms for 100 MB."""
         trim()
 
     def _land(self, step: Step, rows: pa.Table, rejects: _Rejects) -> None:
@@ -248,7 +250,8 @@ class LiveLake:
             except OSError as error:
                 raise landing_failed(error, beside) from error
             _log.warning(
-                "%s of the stream cannot be read (%s first) and lie in %s, with the reason of each beside.",
+                "%s of the stream cannot be read (first reason: %s); kept in %s, and the reasons in the .reasons.gz "
+                "file of the same folder.",
                 *(counted(rejects.count, "line"), legible(rejects.first_reason, REASON_MAX), beside),
             )
         self._write(step, (rows.slice(first, _GROUP_ROWS) for first in range(0, len(rows), _GROUP_ROWS)), _STEP_LEVEL)
@@ -263,7 +266,7 @@ class LiveLake:
 
 
 def _counted(kept: pa.Table, before: Step) -> dict[int, int]:
-    """The events of each partition that are kept by now."""
+    """Return the number of stored events of each partition, including `kept`."""
     counts = dict(before.event_counts)
     for one in pc.value_counts(kept["event_partition"]).to_pylist():
         if one["values"] is not None:
@@ -272,7 +275,7 @@ def _counted(kept: pa.Table, before: Step) -> dict[int, int]:
 
 
 def _runs(step: Step, before: Step, run: Run | None) -> tuple[Run, ...]:
-    """Return the newest runs; the run of this step includes its counts."""
+    """Return the newest runs; the run of this step includes the counts of the step."""
     if run is None:
         return before.runs
     is_same = before.runs and before.runs[-1].began_at == run.began_at
@@ -286,7 +289,7 @@ def _runs(step: Step, before: Step, run: Run | None) -> tuple[Run, ...]:
 
 
 def _columns(path: Path) -> list[str]:
-    """The columns of a file; a LakeError says that it cannot be read."""
+    """Return the column names of a file. Raises LakeError: the file cannot be read."""
     try:
         return list(pq.read_schema(path).names)
     except (OSError, ValueError) as error:
@@ -295,13 +298,13 @@ def _columns(path: Path) -> list[str]:
 
 def _not_merged(path: Path, error: Exception) -> LakeError:
     return LakeError(
-        f"The file {path} of the stream cannot be read ({clause(error)}), so it was not merged with others; all of "
-        "them stay. Remove it: its events are then missing until the files of their hours are loaded."
+        f"The file {path} of the stream cannot be read ({clause(error)}), so nothing was merged; all files are "
+        "kept. Remove this file: its events are then missing until the files of their hours are loaded."
     )
 
 
 def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.Table]:
-    """The rows of some files in row groups of their own. Raises LakeError: a file cannot be read."""
+    """Yield the rows of several files as new row groups. Raises LakeError: a file cannot be read."""
     held: list[pa.Table] = []
     rows = size = 0
     for path in paths:
@@ -309,7 +312,7 @@ def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.Table]:
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 for number in range(file.num_row_groups):
                     read = file.read_row_group(number).cast(table.schema)
-                    # before it is too much: else groups would grow whenever files are merged that were merged before
+                    # Yield before the limit is exceeded; otherwise groups would grow with every merge of merged files.
                     if held and (rows + len(read) > _GROUP_ROWS or size + read.nbytes > _READ_BYTES):
                         yield pa.concat_tables(held)
                         held, rows, size = [], 0, 0
@@ -322,24 +325,24 @@ def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.Table]:
 
 
 def _filtered(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
-    """The rows of a mask; nothing is copied where that is all of them."""
+    """Return the rows that the mask selects, without a copy if it selects all rows."""
     return rows if pc.all(mask, min_count=0).as_py() else rows.filter(mask)
 
 
 def _is_of(rows: pa.Table, scope: Sequence[tuple[str, int]]) -> pa.ChunkedArray:
-    """Return a mask of the events of these projects and namespaces."""
+    """Return a mask of the events in scope."""
     known = pa.array([f"{project} {namespace}" for project, namespace in scope])
     own = pc.binary_join_element_wise(rows["project_id"], pc.cast(rows["namespace_id"], pa.string()), " ")
     return pc.is_in(own, known)
 
 
 def _read(number: int, path: Path) -> Step:
-    """Read the step that a file's metadata describe. Raises LakeError if the file cannot be read or describes none."""
+    """Read the step from a file's metadata. Raises LakeError: the file cannot be read or has no such metadata."""
     try:
         return stream_files.step_of(number, path)
     except (OSError, ValueError) as error:
         raise LakeError(
-            f"The file {path} of the stream cannot be read ({clause(error)}). Nothing was changed. Remove it: if it is "
-            "the newest, the stream then goes on behind the file before, as far as the service still has it; else its "
-            "events are missing until the files of their hours are loaded."
+            f"The file {path} of the stream cannot be read ({clause(error)}). Nothing was changed. Remove this file. "
+            "If it is the newest, the stream then resumes after the previous file, as far as the service still has the "
+            "events. Otherwise its events are missing until the files of their hours are loaded."
         ) from error

@@ -142,8 +142,8 @@ def _opened(
     if wrong := [field.name for field in file.schema_arrow if known.get(field.name) != field.type]:
         raise LakeError(
             f"The lake file {lake_path} has columns that are not declared ({', '.join(wrong)}), so it was not "
-            "compacted; nothing was changed. Remove it: the next publication makes it again from the archive, if the "
-            "archive has it."
+            "compacted; nothing was changed. Remove it: the next publication converts it again from the archive if "
+            "the archive still exists."
         )
     return file
 
@@ -156,7 +156,7 @@ def _reading(lake_path: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise LakeError(
             f"The lake file {lake_path} is gone, so it was not compacted; nothing was changed. The next publication "
-            "makes it again from the archive, if the archive has it."
+            "converts it again from the archive if the archive still exists."
         ) from error
     except UNREADABLE as error:
         if is_damage(error):

@@ -208,7 +208,7 @@ def test_a_newest_file_that_cannot_be_read_is_named(layout):
     step = lake_of(layout).add([lines(record(1, 1))], NOW)
     step.path.write_bytes(b"PAR1")
     with pytest.raises(
-        LakeError, match=r"Nothing was changed\. Remove it: if it is the newest, the stream then goes on behind"
+        LakeError, match=r"Nothing was changed\. Remove this file\. If it is the newest, the stream then resumes after"
     ):
         lake_of(layout).add([lines(record(1, 2))], NOW)
 

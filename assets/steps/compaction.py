@@ -1,8 +1,8 @@
-"""The compacted lake: hourly files and chunks merged into few, sorted files.
+"""Compaction of the lake: hourly files and chunks merged into a few sorted files.
 
-Reading page text then costs one file, however long the history is. Each compaction window, and each version of a
-snapshot, is a separate step: rewritten without a lock, then applied by one short transaction. A kill leaves the applied
-steps, and unfinished files that the next run removes.
+Reading page text then opens one file, however long the history is. Each compaction window, and each version of a
+snapshot, is a separate step: it is rewritten without a lock, then committed by one short transaction. After a kill,
+committed steps remain, and the next run removes unfinished files.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from resources.remote import RemoteCompactor
 from resources.warehouse import LakeFileError, Merge, Moved, Prepared, Warehouse
 from resources.warehouse.compaction.plan import FILE_BYTES, VersionMerge
 
-#: What the rows of a step may take in memory, whatever the machine has: an hour may be converted beside it. More is
-#: sorted in pieces.
+#: Memory limit for the rows of a step, on every machine, because an hour may be converted at the same time. Larger
+#: steps are sorted in parts.
 MEMORY_BYTES = 512 << 20
-#: Disk that a byte of lake files may take while it is compacted: what does not fit into the memory is there lightly
-#: packed, twice while pieces are merged, and the new file beside it.
+#: Disk space that compaction may need for each byte of lake files: rows that exceed the memory are spilled with light
+#: compression, twice while parts are merged, and the new file is written next to them.
 _DISK_FACTOR = 6.0
-#: Transactions of a run that let hours leave DuckDB's files; the rest waits for the next run.
+#: Transactions of a run that move hours out of the DuckDB files; the remaining hours wait for the next run.
 _STEPS = 200
-#: zstd's level: files of an hour live for hours, those of a day and longer for years, those of a snapshot until the
-#: next versions of it.
+#: zstd levels: files of an hour live for hours, files of a day or longer for years, and files of a snapshot until the
+#: next versions.
 _LEVELS = {"hour": 3, "quarter": 3, VersionMerge.span: 3}
 _LASTING_LEVEL = 9
-#: Unpacked bytes of a row group. Whoever reads a body unpacks its row group, and passes over all others by the footer:
-#: the longer the span, the more of them there are.
+#: Uncompressed bytes of a row group. Reading a page's text decompresses its row group and skips all others by the
+#: footer; longer windows have more row groups.
 _GROUP_BYTES = {"month": 32 << 20}
 _SMALL_GROUP_BYTES = 16 << 20
 _LAST = datetime.min.replace(tzinfo=UTC)
@@ -47,7 +47,7 @@ _LAST = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Compacted:
-    """One step: what was read and written, and how many parts of it were loaded again meanwhile."""
+    """Result of one step: files read and written, and the number of parts that were reloaded in the meantime."""
 
     merge: Merge | VersionMerge
     read_files: int
@@ -60,7 +60,7 @@ class Compacted:
 
 
 def planned(warehouse: Warehouse) -> list[tuple[Dataset, Merge | VersionMerge]]:
-    """The pending steps: the newest hours first, then versions of snapshots, which take longer."""
+    """Return the pending steps: newest hours first, then versions of snapshots, which take longer."""
     found = warehouse.compactions(*(one for one in datasets.datasets() if one.name in COMPACTED))
     return sorted(found, key=lambda one: one[1].first_hour or _LAST, reverse=True)
 
@@ -76,17 +76,17 @@ def compact_lake(
     min_free_gb: float = 0.0,
     say: Callable[[Compacted | Moved], None] = lambda _: None,
 ) -> list[Compacted | Moved]:
-    """Compact what is due; each step is there for readers with the next publication. `min_free_gb` of disk stay free.
+    """Compact every pending window and snapshot; readers see each step after the next publication.
 
-    Here it is one step after the other, so that several take no more memory than one (`memory_bytes`). The workers of
-    `compactor` are given as many as the disk can hold, and have one each at a time. What they have rewritten is taken
-    in here. Then the changes of months that are compacted leave DuckDB's files.
+    At least `min_free_gb` of disk stays free. Without `compactor`, steps run one after another within `memory_bytes`.
+    With `compactor`, each worker rewrites one step at a time, and all steps in progress together fit on the disk; their
+    results are committed here. Afterwards, the changes of compacted months are moved out of the DuckDB files.
 
     Raises:
         WarehouseBusyError: Another process is compacting; nothing was done.
-        LakeError: Files cannot be read or written; what they belong to is as it was, all others are compacted.
-        LakeFileError: Files do not hold what the ledger says; likewise.
-        EngineError: The workers cannot be used or were lost; what was taken in before is.
+        LakeError: Files cannot be read or written. Their steps are unchanged; all other steps are compacted.
+        LakeFileError: Files differ from the ledger. Their steps are unchanged; all other steps are compacted.
+        EngineError: The workers cannot be used or were lost; steps that were committed remain.
     """
     with warehouse.compacting():
         sweep(layout)
@@ -110,7 +110,7 @@ def compact_lake(
 
 @dataclass
 class _Run:
-    """The steps in progress, by their digest, and their results."""
+    """Steps in progress, by digest, and their results."""
 
     layout: Layout
     warehouse: Warehouse
@@ -124,7 +124,7 @@ class _Run:
     def prepared(
         self, plan: deque[tuple[Dataset, Merge | VersionMerge]], most: int, min_free_gb: float
     ) -> list[CompactionJob]:
-        """The next steps that the disk can hold at once, taken from the plan; one too large alone has failed."""
+        """Take the next steps from `plan` that fit on the disk together; a step that never fits has failed."""
         jobs: list[CompactionJob] = []
         room = shutil.disk_usage(self.layout.root).free - int(min_free_gb * 1e9)
         while plan and len(jobs) < most:
@@ -155,7 +155,7 @@ class _Run:
         return jobs
 
     def move_window(self) -> None:
-        """Let changes of compacted months leave DuckDB's files, a bounded number of rows in each transaction."""
+        """Move changes of compacted months out of the DuckDB files, a bounded number of rows in each transaction."""
         try:
             for _ in range(_STEPS):
                 if (step := self.warehouse.move_window()) is None:
@@ -166,7 +166,7 @@ class _Run:
             self.failed.append(error)
 
     def take_in(self, outcome: Outcome[CompactionJob, Compaction]) -> int:
-        """Let what was rewritten be read from its new files; returns the bytes of the old ones."""
+        """Commit the rewritten files in place of the old ones; return the bytes of the old files."""
         dataset, prepared = self.under_way.pop(outcome.item.digest)
         merge = prepared.merge
         try:

@@ -1,4 +1,4 @@
-"""Archives to Parquet, for hours and snapshots alike: several at once, with their progress."""
+"""Conversion of archives to Parquet, for hours and snapshots: several at once, with progress."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class NotArchivedError(MirrorError):
-    """Something is to be converted or loaded, and what it is made of is not there."""
+    """The input of a conversion or a load is missing from the archive."""
 
 
 def convert_archives(
@@ -38,11 +38,11 @@ def convert_archives(
     converter: Converter | RemoteConverter,
     engine: Engine,
 ) -> list[ConvertedFile]:
-    """The archives as Parquet, in their order; see `attempts`.
+    """Convert the archives and return the Parquet files in the same order; see `attempts`.
 
     Raises:
-        ArchiveError: An archive is damaged; nothing of it was landed in the lake. The other archives were converted.
-        EngineError: The workers elsewhere cannot be used.
+        ArchiveError: An archive is damaged; none of its rows are in the lake. The other archives were converted.
+        EngineError: The remote workers cannot be used.
     """
     outcomes = attempts(name, archives, layout, bodies=bodies, converter=converter, engine=engine)
     return [outcome.unwrap() for outcome in outcomes]
@@ -60,12 +60,12 @@ def attempts(
 ) -> list[Outcome[Archive, ConvertedFile]]:
     """Return the result of each archive, in order: a Parquet file, or the error that stopped the conversion.
 
-    Finished conversions are retained. `name` is that of the work, for progress reports. With `again`, each file that is
-    there is compared with its checksums; one that is damaged is replaced and counts as `converted`.
+    Finished conversions are retained. `name` labels the work in progress reports. With `again`, each existing file is
+    compared with its checksums; a damaged file is replaced and counts as `converted`.
 
     Raises:
         EngineError: The remote workers cannot be used.
-        ConversionError: `again`, and the workers are remote; nothing was done.
+        ConversionError: `again` is set and the workers are remote; nothing was done.
     """
     kept, longest = frozenset(bodies), converter.record_bytes_max
     if again and isinstance(converter, RemoteConverter):
@@ -100,7 +100,7 @@ def attempts(
 def known_conversions(
     archives: Iterable[Archive], layout: Layout, bodies: Iterable[str], record_bytes_max: int
 ) -> list[ConvertedFile]:
-    """The conversions of the archives that were made before. Raises LakeError for a file that cannot be read."""
+    """Return the existing conversions of the archives. Raises LakeError if a file cannot be read."""
     kept, known = frozenset(bodies), []
     for archive in archives:
         conversion = find_conversion(archive, layout, kept, record_bytes_max)

@@ -1,9 +1,9 @@
-"""The steps of an hour of a dataset, from the service to DuckDB.
+"""Steps of an hour of a dataset, from the service to DuckDB.
 
-    plan     what the service lists for the hour, and what of it is archived already
-    fetch    the missing archives, verified, beside the list as it was served
-    convert  archives to Parquet, rejects beside it
-    load     the hour's rows in DuckDB, replaced in one transaction
+    plan     the batch listing of the hour, compared with the archive
+    fetch    the missing archives, verified, and the listing as it was served
+    convert  the archives to Parquet, with rejects in a separate file
+    load     the rows of the hour into DuckDB, replaced in one transaction
 
 Source: the service's endpoints of hourly files, for articles /v2/batches/{date}/{hour} and below.
 """
@@ -31,17 +31,17 @@ from resources.warehouse import HourLoad, HourStatus, Warehouse
 Place = tuple[str, int]
 Scope = Sequence[Place]
 
-#: Disk that a byte of archive takes in the end, itself included: the Parquet file is about as large as the archive, the
-#: warehouse and its published copy hold the narrow columns, which are a fraction of it.
+#: Total disk space for each byte of archive, the archive included: the Parquet file is about as large as the archive;
+#: the warehouse and its published copy hold the narrow columns, a fraction of that size.
 DISK_FACTOR = 3.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan for fetching an hour: the listing, its `wanted` records, and those `missing` from the archive.
+    """Plan for fetching an hour: the listing, its `wanted` records, and the records `missing` from the archive.
 
-    `absent` are mirrored (project, namespace) pairs that the list does not name; `odd` are those whose record cannot be
-    used, each with the reason.
+    `absent` lists mirrored (project, namespace) pairs that the listing does not name; `odd` lists pairs with an
+    unusable record, each with the reason.
     """
 
     dataset: Dataset
@@ -58,7 +58,7 @@ class Plan:
 
 
 class PartialHourError(MirrorError):
-    """Some projects of an hour could not be loaded, because of their own files or records; the others were."""
+    """Some projects of an hour failed because of their own files or records; the other projects were loaded."""
 
     retryable = True
 
@@ -68,7 +68,7 @@ class PartialHourError(MirrorError):
 
     @classmethod
     def of(cls, odd: Mapping[Place, str], damaged: Mapping[Place, Exception]) -> PartialHourError:
-        """The error of an hour, which it does not name, so that hours that fail alike are reported together."""
+        """Create the error of an hour; its message does not name the hour, so that equal failures are grouped."""
         names = listed([f"{project} namespace {namespace}" for project, namespace in (*odd, *damaged)], 3)
         words = [f"Nothing was loaded for {names}. The other projects of the hour are loaded."]
         if odd:
@@ -88,10 +88,10 @@ class PartialHourError(MirrorError):
 
 @dataclass(frozen=True)
 class ArchivedHour:
-    """An hour whose wanted archives all lie verified in the archive; `odd` as of its plan.
+    """An hour whose wanted archives are all in the archive, verified; `odd` is copied from its plan.
 
-    `damaged` are pairs whose archive could not be fetched or converted, each with the error: none of `archives` is
-    theirs. `listed_at` is when the service was asked for the listing; None: now.
+    `damaged` lists pairs whose archive could not be fetched or converted, each with the error; `archives` has no entry
+    for them. `listed_at` is the time of the request for the listing; None: now.
     """
 
     dataset: Dataset
@@ -100,7 +100,7 @@ class ArchivedHour:
     absent: tuple[Place, ...]
     fetched: tuple[Download, ...] = ()
     request_count: int = 0
-    seconds: Mapping[str, float] = field(default_factory=dict)  # of fetching, by identifier
+    seconds: Mapping[str, float] = field(default_factory=dict)  # time of fetching, by identifier
     odd: Mapping[Place, str] = field(default_factory=dict)
     remark: str | None = None
     damaged: Mapping[Place, Exception] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class ArchivedHour:
 
     @property
     def partial(self) -> PartialHourError | None:
-        """The error of the projects that are left out; None: there are none."""
+        """Return the error for the projects that are left out; None: no project is left out."""
         return PartialHourError.of(self.odd, self.damaged) if self.odd or self.damaged else None
 
     def check(self) -> None:
@@ -118,11 +118,11 @@ class ArchivedHour:
     def converted(
         self, outcomes: Sequence[Outcome[Archive, ConvertedFile]]
     ) -> tuple[ArchivedHour, list[ConvertedFile]]:
-        """The hour without the archives that could not be converted, and the conversions of the others.
+        """Return the hour without the archives that could not be converted, and the conversions of the others.
 
         Raises:
-            Exception: None could be converted, or one failed of what would fail all others as well: the error of the
-            first.
+            Exception: The first error, if no archive could be converted or if the error would affect all other archives
+                as well.
         """
         failed = {(one.item.project_id, one.item.namespace_id): one.error for one in outcomes if one.error is not None}
         check_alone(failed.values(), len(outcomes))
@@ -132,7 +132,7 @@ class ArchivedHour:
 
 
 def check_alone(errors: Iterable[Exception], total: int) -> None:
-    """Raise the first error if it affects more than single files of an hour, which has `total` files."""
+    """Raise the first error unless it affects only single files of an hour, which has `total` files."""
     found = list(errors)
     for error in found:
         if len(found) == total or not isinstance(error, MirrorError) or ends_run(error):
@@ -140,11 +140,11 @@ def check_alone(errors: Iterable[Exception], total: int) -> None:
 
 
 def plan_hour(hour: datetime, client: EnterpriseClient, layout: Layout, scope: Scope, dataset: Dataset) -> Plan:
-    """Ask the service for the batch listing of an hour and compare it with the archive. One request, no quota.
+    """Request the batch listing of an hour and compare it with the archive. One request, no quota.
 
     Raises:
-        NotPublishedYet: The hour is not there yet; a later run will find it.
-        RetentionPassed: The service no longer keeps it; permanent.
+        NotPublishedYet: The hour is not published yet; a later run will find it.
+        RetentionPassed: The service has deleted the hour; permanent.
     """
     listing = client.hours.listing(hour, dataset)
     wanted, absent, odd = _within(listing, scope)
@@ -155,7 +155,7 @@ def plan_hour(hour: datetime, client: EnterpriseClient, layout: Layout, scope: S
 
 
 def _within(listing: Listing[Batch], scope: Scope) -> tuple[tuple[Batch, ...], tuple[Place, ...], dict[Place, str]]:
-    """The records of the mirrored projects and namespaces, the pairs that have none, and those whose record is odd."""
+    """Return the records of the mirrored scope, the pairs without a record, and the pairs with an unusable record."""
     odd = listing.left_out(scope)
     sure = {place for place in scope if place not in odd}
     wanted = tuple(record for record in listing.records if (record.project_id, record.namespace_id) in sure)
@@ -164,7 +164,7 @@ def _within(listing: Listing[Batch], scope: Scope) -> tuple[tuple[Batch, ...], t
 
 
 def check_disk(plans: Collection[Plan], folder: Path, min_free_gb: float) -> None:
-    """See that the disk holds what the plans will make, and the floor; else DiskFull, and nothing was fetched."""
+    """Check that the disk has room for the plans and the reserve. Raises DiskFull before anything is fetched."""
     needed = int(sum(plan.missing_bytes for plan in plans) * DISK_FACTOR)
     folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder).free
@@ -179,13 +179,13 @@ def check_disk(plans: Collection[Plan], folder: Path, min_free_gb: float) -> Non
 
 
 def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedHour:
-    """Land the wanted archives of an hour, then the list that names them. What is there and verified is not fetched.
+    """Fetch the missing archives of an hour, then store the listing.
 
-    An archive that cannot be landed leaves out its own project.
+    If an archive cannot be fetched, only its own project is left out.
 
     Raises:
-        EnterpriseError: None could be landed, or the service itself fails. What was landed is kept, and so are the
-        parts of the others.
+        EnterpriseError: No archive could be fetched, or the service itself fails. Fetched archives and partial files
+            are retained.
     """
     hour, dataset = plan.hour, plan.dataset
     seconds: dict[str, float] = {}
@@ -205,7 +205,8 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
     downloads = [landed for _, landed in pairs]
     listing = plan.listing
     if any(landed.version != record.version for record, landed in pairs):
-        # exported again between listing and download: keep the listing that names what was landed
+        # the service exported a file again between listing and download: store the listing that matches the fetched
+        # archives
         listing = client.hours.listing(hour, dataset)
     client.lists.land(listing, layout.batch_list(dataset, hour))
     return ArchivedHour(
@@ -237,10 +238,10 @@ def _archive(dataset: Dataset, hour: datetime, record: Batch, path: Path, versio
 def archived_hour(
     hour: datetime, layout: Layout, scope: Scope, dataset: Dataset, *, partial: bool = False
 ) -> ArchivedHour:
-    """The hour as it is in the archive. No network: conversion and load can be repeated for ever.
+    """Return the hour from the archive. No network: conversion and load can be repeated at any time.
 
     Raises:
-        NotArchivedError: The hour, or one of its archives, is not there; with `partial`, none of its archives.
+        NotArchivedError: The hour or one of its archives is missing; with `partial`, all of its archives are missing.
     """
     list_path = layout.batch_list(dataset, hour)
     try:
@@ -273,7 +274,7 @@ def archived_hour(
 def load_hour(
     archived: ArchivedHour, conversions: Sequence[ConvertedFile], warehouse: Warehouse, *, reload: bool = False
 ) -> HourLoad:
-    """Load the hour's rows, ledger and coverage in one transaction; with `reload`, files that are loaded too."""
+    """Load the rows, ledger and coverage of an hour in one transaction; `reload` also replaces files already loaded."""
     reason = "The batch listing does not name it: nothing changed, or its export failed."
     statuses = [
         HourStatus(archived.hour, project, ns, HourState.ABSENT, reason, archived.listed_at)

@@ -1,4 +1,4 @@
-"""A run over some hours of a dataset: each is taken through the steps of an hour, and fails alone."""
+"""A run over several hours of a dataset; each hour passes through all steps and fails separately."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class Layer(NamedTuple):
-    """One materialized layer of one hour: its asset, metadata and data version; `is_new` if this run changed it."""
+    """One materialized layer of one hour: asset, metadata and data version; `is_new` if this run changed the layer."""
 
     key: dg.AssetKey
     metadata: dict[str, Any]
@@ -52,13 +52,13 @@ class Layer(NamedTuple):
 
 @dataclass
 class HourlyRun:
-    """One run over some hours: what it works with, and what it has made so far.
+    """State of one run over several hours: its resources and its results so far.
 
     Attributes:
-        lost: Reason to ask nothing more of the service: a host could not be reached. Archived hours are still loaded.
-        again: Convert each archive also where its file is there, and replace files that are damaged.
-        stopped: Reason to fetch nothing more, another one. Archived hours are still loaded.
-        gone: Hours that nobody can bring in any more: the service keeps two days, and they are not archived.
+        lost: Error of a host that could not be reached: no more requests are sent. Archived hours are still loaded.
+        again: Convert existing files again and replace damaged ones.
+        stopped: Any other error that ends all fetching. Archived hours are still loaded.
+        gone: Hours that cannot be fetched any more: the service retains two days, and they are not archived.
     """
 
     enterprise: EnterpriseResource
@@ -80,13 +80,13 @@ class HourlyRun:
 
     @property
     def scope(self) -> Scope:
-        """Return the mirrored scope, or all of a dataset that is not mirrored but was started by hand."""
+        """Return the mirrored scope; for a dataset that is not mirrored but was started manually, its full scope."""
         return self.enterprise.scope_of(self.dataset) or self.dataset.places
 
     def plan(self, hours: Collection[datetime], client: EnterpriseClient) -> None:
-        """List every hour before anything is fetched, and see that the disk holds it all.
+        """List every hour before anything is fetched, and check that the disk has room for all of them.
 
-        An hour past the service's retention that is archived needs no plan: the archive serves it.
+        An archived hour past the service's retention needs no plan: it is read from the archive.
 
         Raises:
             EnterpriseError: No hour of the run can succeed; nothing was fetched.
@@ -94,7 +94,7 @@ class HourlyRun:
         """
         layout = self.lake.layout
         failed: dict[datetime, errors.EnterpriseError] = {}
-        # progress, because a service may take seconds for each listing: the sandbox makes its archives then
+        # show progress, because a service may need seconds for each listing: the sandbox creates its archives on demand
         with self.engine.task("list", len(hours), "hour") as advance:
             for hour in hours:
                 try:
@@ -118,11 +118,11 @@ class HourlyRun:
             check_disk(self.plans.values(), layout.root, self.lake.settings.min_free_gb)
 
     def _check_names(self, client: EnterpriseClient) -> None:
-        """Of what no list of the run names, see that the service has it: it may be quiet, or misspelt."""
+        """Check that the service has the projects and namespaces that no listing names: quiet or misspelt."""
         if not self.plans:
             return
         absent = [place for place in self.scope if all(place in plan.absent for plan in self.plans.values())]
-        # an outage of the reference lists must cost no hour: names that no list has are looked at by the next run
+        # an outage of the reference lists must not fail an hour: the next run checks the names again
         try:
             connection.check_names(
                 client, self.lake.layout, [project for project, _ in absent], [number for _, number in absent]
@@ -135,16 +135,16 @@ class HourlyRun:
     def ingest(
         self, hour: datetime, selected: Collection[dg.AssetKey], client: EnterpriseClient | None
     ) -> Iterator[Layer]:
-        """Take one hour through the selected layers, and yield each as it is committed.
+        """Process one hour through the selected layers, and yield each layer as it is committed.
 
         Raises:
-            PartialHourError: Some projects failed, and the others were taken through all layers. No layer is complete
-                then, and none is yielded.
+            PartialHourError: Some projects failed; the others passed through all layers. No layer is complete, so none
+                is yielded.
         """
         archived = self.archived[hour] = self._archived(hour, client)
         is_whole = archived.partial is None
         for layer in self._take(hour, archived, selected):
-            # the archive may be whole and a file of it damaged
+            # a file of a complete archive may still be damaged
             if is_whole and (layer.key == layers.archive_key(self.dataset) or self.archived[hour].partial is None):
                 yield layer
         self.archived[hour].check()
@@ -155,7 +155,7 @@ class HourlyRun:
             yield _archive_layer(archive, archived)
         if lake not in selected and warehouse not in selected:
             return
-        # already converted files are found by their digest, so the warehouse alone costs no second conversion
+        # converted files are found by their digest, so the warehouse alone does not convert again
         outcomes = attempts(
             hour_text(hour),
             archived.archives,
@@ -177,7 +177,7 @@ class HourlyRun:
             yield _warehouse_layer(warehouse, conversions, load)
 
     def _keep_visibility_changes(self) -> None:
-        """Store the changes of visibility that only the stream has; if that fails, the next load tries again."""
+        """Store the visibility changes that only the stream has; after a failure, the next load tries again."""
         if self.dataset.stream is not None:
             try:
                 self.warehouse.warehouse.keep_visibility_changes()
@@ -185,11 +185,11 @@ class HourlyRun:
                 _log.warning("%s", error)
 
     def _archived(self, hour: datetime, client: EnterpriseClient | None) -> ArchivedHour:
-        """The hour's archives: fetched where it was planned and the service answers, else those that are there."""
+        """Return the hour's archives: fetched if the hour is planned and the service responds, else those on disk."""
         try:
             if client is not None and hour in self.plans and self.lost is None and self.stopped is None:
                 return fetch_hour(self.plans[hour], client, self.lake.layout, self.engine)
-            # an archive that is not there may only be the service's, which cannot be reached
+            # the service may have the missing archives, but it cannot be reached
             return archived_hour(hour, self.lake.layout, self.scope, self.dataset, partial=self.lost is None)
         except errors.UnreachableError as error:
             self.lost = error
@@ -200,7 +200,7 @@ class HourlyRun:
             raise
 
     def recall(self, hours: Iterable[datetime]) -> None:
-        """Find again what earlier runs made of the hours; nothing is fetched, converted or loaded."""
+        """Find the results of earlier runs for the hours; nothing is fetched, converted or loaded."""
         layout = self.lake.layout
         for hour in hours:
             try:
@@ -213,7 +213,7 @@ class HourlyRun:
             self.loaded.append(hour)
 
     def stop(self, error: Exception, hours: Iterable[datetime]) -> None:
-        """Fetch nothing more after an error that every download would meet; hours that need one fail with it."""
+        """Stop fetching after an error that every download would meet; hours that still need one fail."""
         self.stopped = error
         for hour in hours:
             plan = self.plans.get(hour)
@@ -225,10 +225,10 @@ class HourlyRun:
         return {*self.failed, *self.gone}
 
     def fail(self, hour: datetime, error: Exception) -> None:
-        """Remember why an hour is not brought in, in the run and in the coverage that analysts see.
+        """Record the reason for a failed hour in the run and in the coverage that analysts see.
 
-        Of names that the service does not have nothing is noted: they are no part of the mirror. Nor is anything while
-        the warehouse is unavailable, lest each hour waits for it.
+        Unknown names are not recorded in the coverage: they are not part of the mirror. Nothing is recorded while the
+        warehouse is unavailable, because each hour would wait for it.
         """
         self.is_warehouse_unavailable |= unavailable(error) == "warehouse"
         if isinstance(error, errors.RetentionPassed):
@@ -274,7 +274,7 @@ def _archive_layer(key: dg.AssetKey, archived: ArchivedHour) -> Layer:
 
 
 def _lake_layer(key: dg.AssetKey, archived: ArchivedHour, conversions: Sequence[ConvertedFile]) -> Layer:
-    # fetching and converting, by archive; loading is one transaction for the whole hour
+    # fetch and convert seconds by archive; loading is one transaction for the whole hour
     seconds = {c.identifier: round(archived.seconds.get(c.identifier, 0.0) + c.seconds, 3) for c in conversions}
     metadata = lake_metadata_of(conversions) | {"seconds_by_archive": seconds}
     drift = [

@@ -1,13 +1,13 @@
-"""Files that were replaced: finding them, and removing them once nobody can still be reading them.
+"""Detection of replaced files, and their removal once no process can still be reading them.
 
-Replaced is a lake file that neither the ledger nor the published file names, of a place (an hour's project and
-namespace, a snapshot) into which something else was loaded after the file was made; and an archive of such a place that
-belongs neither to what is loaded nor to what the service lists now. What was never loaded, what is loaded, what is
-needed to make it again and what is here for another reason stays.
+A lake file is replaced if neither the ledger nor the published file names it, and if something else was loaded into its
+scope (an hour's project and namespace, or a snapshot) after the file was written. An archive is replaced if it belongs
+neither to the loaded data nor to the current listing of the service. Files that were never loaded, loaded files, files
+needed to restore them, and unrelated files are retained.
 
-A file goes when it has been seen to be replaced for the whole grace period, since a reader may have opened an older
-published file. A journal records when it was first seen so; a lost journal makes the wait longer, never shorter. A
-kill at any point leaves files that the next call removes.
+A file is removed after it has been replaced for the whole grace period, since a reader may have opened an older
+published file. A journal records when a file was first found replaced; a lost journal makes the wait longer, never
+shorter. After a kill at any point, the next call removes the remaining files.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from resources.warehouse import Ledger, Named, Warehouse, WarehouseBusyError
 from resources.warehouse.read.ledger import LoadedFile
 
 GRACE = timedelta(hours=24)
-#: How long events of a stream may lack a file of their hour, and some more.
+#: Longest time that stream events may lack a file of their hour, with a margin.
 _STREAMED = datasets.RETENTION + timedelta(hours=2)
-#: Nobody waits for the space within a day, and each look walks through every file of the lake.
+#: Time between searches: each search lists every file of the lake, and the space is not needed within a day.
 _BETWEEN_LOOKS = timedelta(days=1)
-#: The journal: when each file was first seen to be replaced.
+#: The journal: the time when each file was first found replaced.
 _SEEN = TypeAdapter(dict[str, AwareDatetime])
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Replaced:
-    """A file that nobody needs: its path in the data folder, the reason, and the time from which it may be removed."""
+    """A file that is not needed any more: its path in the data folder, the reason, and the earliest time of removal."""
 
     path: str
     size_bytes: int
@@ -57,7 +57,7 @@ class Replaced:
 
 @dataclass(frozen=True)
 class Cleaning:
-    """The files that are or would be removed, and those that still wait; `is_held`: all wait for a backup."""
+    """Files that are or would be removed, and files that still wait; `is_held`: all files wait for a backup."""
 
     freed: tuple[Replaced, ...]
     waiting: tuple[Replaced, ...]
@@ -78,7 +78,7 @@ def is_due(layout: Layout, *, grace: timedelta = GRACE, now: datetime | None = N
         looked_at = datetime.fromtimestamp(_journal(layout).stat().st_mtime, UTC)
     except FileNotFoundError:
         return True
-    # a clock that was put back makes no look wait
+    # a clock that was set back must not delay the next search
     return not timedelta(0) <= (now or datetime.now(UTC)) - looked_at < min(grace, _BETWEEN_LOOKS)
 
 
@@ -90,29 +90,29 @@ def clean(
     now: datetime | None = None,
     dry_run: bool = False,
 ) -> Cleaning:
-    """Remove what has been replaced for as long as the grace period; with `dry_run` only tell of it.
+    """Remove files that have been replaced for the whole grace period; `dry_run` only reports them.
 
-    Nobody loads or publishes meanwhile, and while a backup is taken everything waits for the next call. A hundred
-    thousand files are looked through in some seconds, a day at a time.
+    No process loads or publishes in the meantime. During a backup, all files wait for the next call. Searching a
+    hundred thousand files takes a few seconds, one day of files at a time.
 
     Raises:
-        OSError: A file cannot be removed; those before it are.
+        OSError: A file cannot be removed; the files before it are removed.
     """
     now = now or datetime.now(UTC)
     journal = _journal(layout)
-    # the ledger of a file that has replaced a damaged one does not name everything that is needed
+    # the ledger of a build file that replaced a damaged one does not name all files that are needed
     if not warehouse.build_path.exists() or not warehouse.is_complete():
         return Cleaning((), ())
     with warehouse.ledger() as ledger, removing(layout.root) as may_remove:
         since = _read(journal)
         found = []
         for path, why in _replaced(layout, ledger, now, compacts=_compacts(warehouse)):
-            with contextlib.suppress(FileNotFoundError):  # its note went with it
+            with contextlib.suppress(FileNotFoundError):  # its journal entry was removed with it
                 name = layout.relative(path)
-                # what was noted of the future, by a clock that was put back, begins now
+                # an entry in the future (the clock was set back) starts its grace period now
                 size = _storage(layout, path).size(path)
                 found.append(Replaced(name, size, why, min(since.get(name, now), now) + grace))
-        # whoever copies the files, for a backup, finds all that its copy of the ledger names
+        # a process that copies the files for a backup finds all files that its copy of the ledger names
         until = now if may_remove else _NEVER
         cleaning = Cleaning(
             tuple(file for file in found if file.due_at <= until),
@@ -138,7 +138,7 @@ def _read(journal: Path) -> dict[str, datetime]:
 
 
 def _compacts(warehouse: Warehouse) -> bool:
-    """Return True if a compaction is running, which may have written files that are not in the ledger yet."""
+    """Return True if a compaction is running, whose new files may not be in the ledger yet."""
     try:
         with warehouse.compacting():
             return False
@@ -147,7 +147,7 @@ def _compacts(warehouse: Warehouse) -> bool:
 
 
 def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) -> Iterator[tuple[Path, str]]:
-    """Files in the order in which they may be removed, so that a kill leaves none that is not found again."""
+    """Return replaced files in order of removal, so that after a kill the next call still finds the rest."""
     for dataset in datasets.datasets(Family.HOURLY):
         for day, hours in groupby(_hours(layout, dataset), datetime.date):
             named = ledger.of_day(day, dataset)
@@ -170,10 +170,10 @@ def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) 
 
 
 def _of_stream(layout: Layout, now: datetime) -> Iterator[tuple[Path, str]]:
-    """Files of the stream that are replaced.
+    """Return the replaced files of the stream.
 
-    A larger file has their events, or their hours have files of their own or never will. The newest file stays: it
-    holds the offset at which the stream resumes.
+    A file is replaced if a larger file has its events, or if its hours have hourly files or never will. The newest file
+    is retained: it holds the offset at which the stream resumes.
     """
     folder = layout.lake / LIVE_CHANGES
     counting = files_of(folder)
@@ -204,14 +204,14 @@ def _of_hour(
         if f"{folder}/{path.name}" in named.paths:
             continue
         if f"{folder}/{path.name}" in compacted:
-            # its rejects are its own still; made again from the archive, it is as dispensable as before
+            # its rejects still belong to it; a file restored from the archive is as dispensable as before
             yield path, "its rows are in a compacted file"
         elif since is not None and _older(layout.storage, path, since):
             yield from _with_rejects(layout, path, "another conversion of the hour is loaded")
 
 
 def _compacted(layout: Layout, dataset: Dataset, ledger: Ledger) -> Iterator[tuple[Path, str]]:
-    """Compacted files that were compacted again, belong to a version that is not retained, or were never applied."""
+    """Return compacted files that were compacted again, belong to a dropped version, or were never committed."""
     named = ledger.compacted(dataset)
     for path in layout.storage.list(layout.compacted_folder(dataset.name), f"*.{paths.PARQUET}"):
         if path.relative_to(layout.lake).as_posix() not in named:
@@ -246,7 +246,7 @@ def _with_rejects(layout: Layout, path: Path, why: str) -> Iterator[tuple[Path, 
 def _archives_of_hour(
     layout: Layout, dataset: Dataset, hour: datetime, loads: list[LoadedFile]
 ) -> Iterator[tuple[Path, str]]:
-    """Earlier exports of an hour's projects; there are some only where the service exported it again."""
+    """Return earlier exports of an hour's projects; they exist only if the service exported the hour again."""
     listing = layout.batch_list(dataset, hour)
     archives: dict[str, list[tuple[str, Path]]] = {}
     for path in sorted(listing.parent.glob(f"*.{paths.ARCHIVE}")):
@@ -261,7 +261,7 @@ def _archives_of_hour(
     listed_at = datetime.fromtimestamp(listing.stat().st_mtime, UTC)
     for identifier, found in archives.items():
         kept = loaded.get(identifier, set())
-        # until the export that the service lists is loaded, an earlier one may be all there is
+        # until the listed export is loaded, an earlier export may be the only one
         for digits, path in found if any((identifier, digits) in listed for digits in kept) else ():
             if digits not in kept and _older(LOCAL, path, listed_at):
                 note = path.with_name(f"{path.name}.json")
@@ -272,7 +272,7 @@ def _archives_of_hour(
 def _archives_of_snapshot(
     layout: Layout, dataset: Dataset, identifier: str, versions: Collection[str]
 ) -> Iterator[tuple[Path, str]]:
-    """Archives that belong to none of the loaded versions and not to the newest set; parts of them too."""
+    """Return archives and partial files that belong neither to a loaded version nor to the newest set."""
     folder = layout.snapshot_archive(dataset, identifier)
     sets = archived_sets(folder, dataset)
     if not sets:
@@ -283,19 +283,19 @@ def _archives_of_snapshot(
     wanted |= {archive.path.name for one in kept.values() for archive in one.archives}
     wanted |= {f"{name}.json" for name in wanted}
     complete_at = max(datetime.fromtimestamp(manifest.stat().st_mtime, UTC) for manifest in kept)
-    # manifests last: without theirs, files would be taken for those of a download under way for ever
+    # manifests last: files without a manifest would count as a download in progress forever
     for path in sorted(folder.iterdir(), key=lambda path: (path.name.endswith(paths.SET), path.name)):
         if paths.is_of_snapshot(path.name, identifier) and path.name not in wanted and _older(LOCAL, path, complete_at):
             yield path, "newer versions of the snapshot are complete"
 
 
 def _storage(layout: Layout, path: Path) -> Storage:
-    """Return the storage of a file of the data folder: only the lake has its own."""
+    """Return the storage of a file of the data folder: only the lake has a separate storage."""
     return layout.storage if path.is_relative_to(layout.lake) else LOCAL
 
 
 def _older(storage: Storage, path: Path, moment: datetime) -> bool:
     try:
         return storage.modified(path) < moment
-    except FileNotFoundError:  # a download has given it its final name
+    except FileNotFoundError:  # a download has renamed it to its final name
         return False

@@ -1,9 +1,9 @@
-"""Single page lookups: pages of the watch list, and pages made uncertain by a lost hour or a rejected record.
+"""Single page lookups: pages of the watch list, and pages made uncertain by a missing hour or a rejected record.
 
     plan     the pages, within the day's budget and the remaining quota
     ask      one unit each; a response is on disk before the next page is requested
     convert  the responses to Parquet
-    load     into `lookups`, from where `articles` takes them
+    load     into `lookups`, which `articles` reads
 
 Source: the service's lookups, /v2/articles/{name}.
 """
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: What one lookup may bring: the record with its bodies.
+#: Quota of the account that lookups use.
 _QUOTA = LOOKUPS.quota or ""
 
 
 class LookupsBusyError(MirrorError):
-    """Another process looks pages up."""
+    """Another process is looking up pages."""
 
     retryable = True
 
@@ -58,7 +58,7 @@ class WatchlistError(MirrorError):
 
 @dataclass(frozen=True)
 class Looked:
-    """The result of a run: pages found, titles not found, pages that failed, and the day's remaining lookups."""
+    """Result of a run: pages found, titles not found, failed pages, and the day's remaining lookups."""
 
     found_count: int
     missing_count: int
@@ -67,7 +67,7 @@ class Looked:
 
 
 class _Spent(BaseModel):
-    """Note of a day's lookups."""
+    """Record of a day's lookups on disk."""
 
     day: str
     spent: NonNegativeInt
@@ -77,7 +77,7 @@ _SPENT = TypeAdapter(_Spent)
 
 
 class Budget:
-    """The lookups of a day (UTC), `per_day` at most, each recorded before it is sent: no kill exceeds the budget."""
+    """Budget of lookups per day (UTC), `per_day` at most; each is recorded before it is sent, so no kill exceeds it."""
 
     def __init__(self, folder: Path, per_day: int, now: Callable[[], datetime]) -> None:
         self._path, self._per_day, self._now = folder / "state" / "lookups.json", per_day, now
@@ -88,7 +88,7 @@ class Budget:
         return max(0, self._per_day - self._spent())
 
     def take(self) -> bool:
-        """Spend one; False: none is left, and nothing was spent."""
+        """Spend one lookup; return False if none is left."""
         with self._lock:
             spent = self._spent()
             if spent >= self._per_day:
@@ -103,7 +103,7 @@ class Budget:
             return 0
         except files.UnusableFileError as error:
             _log.warning("%s No lookup is spent before tomorrow (UTC), and the file is written again.", error.what)
-            self._write(self._per_day)  # what was spent is not known, so nothing is
+            self._write(self._per_day)  # the number of lookups spent is unknown, so none is left today
             return self._per_day
         return known.spent if known.day == self._today() else 0
 
@@ -116,7 +116,7 @@ class Budget:
 
 @contextmanager
 def alone(layout: Layout) -> Iterator[None]:
-    """Be the only one who looks pages up in this data folder (LookupsBusyError), so that none is asked for twice."""
+    """Hold the lock for lookups in this data folder, so that no page is looked up twice. Raises LookupsBusyError."""
     path = layout.root / "state" / "lookups.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -130,7 +130,7 @@ def alone(layout: Layout) -> Iterator[None]:
 
 
 def read_watchlist(path: Path | None) -> list[tuple[str, str]]:
-    """The (project, title) pairs of a watch list: one per line, the project, a space, the title; `#` begins a remark.
+    """Read the (project, title) pairs of a watch list: one per line, project, space, title; `#` starts a comment.
 
     Raises:
         WatchlistError: A line has no title, or the file cannot be read.
@@ -164,12 +164,12 @@ def plan(
     limit: int,
     now: datetime,
 ) -> list[Asked]:
-    """The pages to look up, `limit` at most: those of the watch list that are due, then those that are uncertain."""
+    """Return the pages to look up, `limit` at most: due pages of the watch list, then uncertain pages."""
     if limit < 1:
         return []
     wanted = {(page.project_id, page.name): Asked(*page, Purpose.WATCH) for page in warehouse.lookups_due(watched, now)}
     projects, namespaces = sorted({one for one, _ in scope}), sorted({one for _, one in scope})
-    # a repair says all that a watched page needs, and counts in `articles` besides
+    # a repair gives the same data as a watch, and also counts in `articles`
     wanted |= {
         (page.project_id, page.name): Asked(*page, Purpose.REPAIR)
         for page in warehouse.uncertain_pages(projects, namespaces, limit, now)
@@ -178,7 +178,7 @@ def plan(
 
 
 def units_left(client: EnterpriseClient) -> int | None:
-    """Return the account's remaining quota of lookups; None: no limit is stated. Costs none."""
+    """Return the account's remaining quota of lookups; None: no limit is reported. Uses no quota."""
     quota = client.account.quotas().get(_QUOTA)
     return None if quota is None else quota.left
 
@@ -191,10 +191,10 @@ def ask(
     engine: Engine,
     now: Callable[[], datetime],
 ) -> Looked:
-    """Look pages up, several at once, each once (it costs a unit); an answer is on disk before the next request."""
+    """Look up pages in parallel, each once (one unit of quota); each response is on disk before the next request."""
     counts = {True: 0, False: 0}
     counting = threading.Lock()
-    # a clock that was put back gives a moment twice
+    # a clock that was set back repeats timestamps
     source_at = now().replace(microsecond=1 + secrets.randbelow(999_999))
     with Journals(layout, source_at) as journals, engine.task("look up", len(wanted), "page") as advance:
 
@@ -223,7 +223,7 @@ def ask(
 
 
 def _only(raw: bytes) -> bytes:
-    """The record of an array of one, as the service sent it."""
+    """Return the record of a one-element array, as the service sent it."""
     text = raw.strip()
     return text[1:-1].strip() if text.startswith(b"[") else text
 
@@ -231,7 +231,7 @@ def _only(raw: bytes) -> bytes:
 def load(
     layout: Layout, warehouse: Warehouse, converter: Converter | RemoteConverter, engine: Engine, bodies: frozenset[str]
 ) -> int:
-    """Take the answers of all runs to DuckDB that are not there, those of killed ones too; returns their rows.
+    """Load all responses into DuckDB that are not loaded yet, also those of killed runs; return their rows.
 
     Raises:
         ConversionError: An archive could not be converted; nothing was loaded.

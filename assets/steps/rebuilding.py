@@ -1,9 +1,9 @@
-"""Lake and warehouse made again from the archive: all that is not loaded, or the lake files that are gone or damaged.
+"""Rebuilding of lake and warehouse from the archive: loads that are absent, and lake files that are missing or damaged.
 
-The service is not contacted. Files that are converted and loaded already are kept, so the same call continues a killed
-one. A repair does not change rows, so Dagster's history of the hour or the snapshot stays true. A damaged file is
-removed only after its archive was found, and is restored if the conversion fails. A kill in between leaves a missing
-file, which the next run makes again.
+The service is not contacted. Finished conversions and loads are retained, so the same call resumes after a kill. A
+repair does not change rows, so Dagster's history of the hour or the snapshot stays valid. A damaged file is removed
+only after its archive was found, and is restored if the conversion fails. A kill in between leaves a missing file,
+which the next run creates again.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Rebuilt:
-    """Files of the lake, hours, and versions of snapshots that were made or loaded, and a sentence for each failure."""
+    """Lake files, hours and versions of snapshots that were created or loaded, and a message for each failure."""
 
     file_count: int = 0
     hour_count: int = 0
@@ -60,10 +60,11 @@ class Rebuilt:
 def complete(
     lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource, enterprise: EnterpriseResource
 ) -> Rebuilt | None:
-    """Load again what a build file lacks that has replaced a damaged one. None: The build file is complete.
+    """Reload what is missing from a build file that replaced a damaged one. None: the build file is complete.
 
     Raises:
-        MirrorError: What would stop everything else as well: the disk is full, another process holds the warehouse.
+        MirrorError: An error that would stop all other loads as well: the disk is full, or another process holds the
+            warehouse.
     """
     store = warehouse.warehouse
     if store.is_complete():
@@ -81,7 +82,7 @@ def complete(
 
 
 def _loaded_hours(layout: Layout, store: Warehouse) -> set[Part]:
-    """Return the hours of which the ledger names all files of the lake; the others are loaded again."""
+    """Return the hours whose lake files are all in the ledger; other hours are loaded again."""
     found: set[Part] = set()
     with store.ledger() as ledger:
         for dataset in datasets.datasets(Family.HOURLY):
@@ -107,13 +108,14 @@ def load_archived(
     only: Only | None = None,
     skip: AbstractSet[Part] = frozenset(),
 ) -> Rebuilt:
-    """Convert and load everything that is archived and not loaded. One failure does not stop the rest.
+    """Convert and load all archived data that is not loaded. One failure does not stop the rest.
 
-    `only` limits it to hours and snapshots, each with its projects and namespaces; the hours in `skip` are left out.
-    `enterprise` names what is mirrored; it is not contacted.
+    `only` limits the work to hours and snapshots, each with its projects and namespaces; the hours in `skip` are left
+    out. `enterprise` provides the mirrored scope; the service is not contacted.
 
     Raises:
-        MirrorError: What would stop everything else as well: the disk is full, another process holds the warehouse.
+        MirrorError: An error that would stop all other loads as well: the disk is full, or another process holds the
+            warehouse.
     """
     store, layout, done = warehouse.warehouse, lake.layout, Rebuilt()
     workers: Engine = engine.engine(lambda _: None)
@@ -135,7 +137,7 @@ def load_archived(
         if only is None:
             with lookup.alone(layout):
                 lookup.load(layout, store, converter, workers, lake.bodies_of(LOOKUPS))
-    # they are in the stream alone
+    # only the stream has these changes
     try:
         store.keep_visibility_changes()
     except MirrorError as error:
@@ -152,7 +154,7 @@ def _steps(
     only: Only | None,
     skip: AbstractSet[Part],
 ) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield lists, then snapshots with the oldest version first, then hours: the name of each, and its step."""
+    """Yield name and step of each load: lists, then snapshots with the oldest version first, then hours."""
 
     def load_list(dataset: Dataset) -> None:
         store.load_list(dataset, convert_list(dataset, files.read(layout.list_archive(dataset)), layout).path)
@@ -179,13 +181,13 @@ def _steps(
     for dataset in datasets.datasets(Family.HOURLY):
         for hour, _ in hour_folders(layout.archive / dataset.archive):
             is_wanted = (only is None or (dataset, hour) in only) and (dataset, hour) not in skip
-            # without a list, a download was killed: the hour is the next run's
+            # without a listing, the download was killed: the next run fetches the hour
             if is_wanted and layout.batch_list(dataset, hour).exists():
                 yield f"{dataset.name} {hour_text(hour)} UTC", partial(load_hour, dataset, hour)
 
 
 def kept_versions(layout: Layout, dataset: Dataset, identifier: str) -> list[ArchivedSnapshot]:
-    """Return the archived versions of a snapshot that the warehouse keeps, the oldest first, if complete."""
+    """Return the archived versions of a snapshot that the warehouse retains, oldest first, without incomplete ones."""
     sets = snapshot_sets.archived_sets(layout.snapshot_archive(dataset, identifier), dataset).values()
     complete = [one for one in sets if all(archive.path.exists() for archive in one.archives)]
     count = 1 if dataset.state is None else 1 + KEEP_REPLACED
@@ -193,7 +195,7 @@ def kept_versions(layout: Layout, dataset: Dataset, identifier: str) -> list[Arc
 
 
 def _scope(dataset: Dataset, hour: datetime, layout: Layout, enterprise: EnterpriseResource) -> list[tuple[str, int]]:
-    """Return the archived projects and namespaces of an hour, and the mirrored ones that its list lacks."""
+    """Return the archived projects and namespaces of an hour, and the mirrored ones that its listing lacks."""
     records = read_listing(layout.batch_list(dataset, hour))
     named = {(record.project_id, record.namespace_id): record for record in records}
     archived = [
@@ -204,8 +206,8 @@ def _scope(dataset: Dataset, hour: datetime, layout: Layout, enterprise: Enterpr
     return [*archived, *(place for place in enterprise.scope_of(dataset) if place not in named)]
 
 
-#: Hours, and versions of snapshots, that one run makes again, so that a publication never waits for a month of them.
-#: The next run goes on.
+#: Hours and versions of snapshots repaired by one run, so that a publication never waits for a month of them. The next
+#: run continues.
 MOST = 48
 _SHOWN = 5
 
@@ -215,9 +217,9 @@ class Repaired:
     """Outcome of a repair.
 
     Attributes:
-        replaced: Files whose rows are loaded from good files again.
-        failed: A sentence for each hour, snapshot or lookup that could not be made again.
-        waiting: Hours and snapshots that are left to the next run, or for which the disk has no room now.
+        replaced: Files whose rows were loaded again from intact files.
+        failed: A message for each hour, snapshot or lookup that could not be repaired.
+        waiting: Hours and snapshots left to the next run, or without room on the disk now.
         load_count: Hours, snapshots and lookups that were loaded again.
     """
 
@@ -239,10 +241,11 @@ class Repair:
     min_free_bytes: int = 0
 
     def run(self, faulty: Sequence[FaultyFile], most: int | None = MOST) -> Repaired:
-        """Make the files again, those of the newest hours first; `most`: hours and snapshots at most (None: all).
+        """Repair the files, those of the newest hours first; `most`: maximum number of hours and snapshots (None: all).
 
         Raises:
-            MirrorError: Everything else would fail as well: the disk is full, another process holds the warehouse.
+            MirrorError: An error that would stop all other repairs as well: the disk is full, or another process holds
+                the warehouse.
         """
         done = Repaired()
         bad: set[LoadedPart] = set()
@@ -268,7 +271,7 @@ class Repair:
         return done
 
     def _load(self, parts: Sequence[LoadedPart], damaged: Sequence[Path]) -> None:
-        """Convert and load what one load is made of; `damaged`: its own files, those that are gone too."""
+        """Convert and load the files of one load; `damaged`: its files to replace, missing ones included."""
         dataset, first = named(parts[0].table_name), parts[0]
         if dataset.family is Family.SNAPSHOT:
             assert first.snapshot_id is not None
@@ -316,7 +319,7 @@ class Repair:
                 if not path.exists():
                     kept.replace(path)
             raise
-        # what a killed repair left, too; of a folder, somebody may want what is in it
+        # also remove leftovers of a killed repair; a folder is left alone, since a user may want its contents
         for kept in [kept for path in damaged for kept in path.parent.glob(f"{path.name}.damaged*")]:
             if not kept.is_dir():
                 kept.unlink()
@@ -324,7 +327,7 @@ class Repair:
 
 
 def _units(faulty: Sequence[FaultyFile]) -> Iterator[list[LoadedPart]]:
-    """The parts to load together, an hour's or one other: newest first."""
+    """Group the parts that load together, an hour or one other part: newest first."""
 
     def unit(part: LoadedPart) -> tuple[str, ...]:
         if part.batch_hour is not None:
@@ -350,7 +353,7 @@ def repaired(
     say: Callable[[str], None],
     most: int | None = MOST,
 ) -> Repaired:
-    """Make missing or damaged lake files of the build file's ledger again (`Repair.run`), if they have an archive."""
+    """Repair missing or damaged lake files of the build file's ledger (`Repair.run`) if their archives exist."""
     store = warehouse.warehouse
     faulty = store.faulty_lake_files()
     with engine.converter(lake) as converter:

@@ -1,9 +1,9 @@
-"""A snapshot, from the service to DuckDB: what it is in the archive, and the steps of its way.
+"""Steps of a snapshot, from the service to DuckDB, and its representation in the archive.
 
-    plan     whole or in chunks, what it costs, and what is archived already
+    plan     one file or chunks, the cost, and the files already archived
     fetch    the missing archives, each verified, then the set as a whole
-    convert  archives to Parquet, rejects beside it
-    load     the version in DuckDB, whole, in one transaction
+    convert  the archives to Parquet, with rejects in a separate file
+    load     the complete version into DuckDB, in one transaction
 
 Source: the service's snapshot endpoints, for articles /v2/snapshots and below.
 """
@@ -34,14 +34,14 @@ from resources.warehouse import Snapshot, SnapshotLoad, Warehouse
 
 Scope = Sequence[tuple[str, int]]
 
-#: Disk that a byte of archive takes in the end, itself included: the Parquet files are about as large as the archives,
-#: and DuckDB holds the narrow columns of the pages twice, in what is built and in what is published.
+#: Total disk space for each byte of archive, the archive included: the Parquet files are about as large as the
+#: archives, and DuckDB holds the narrow columns of the pages twice, in the build file and in the published file.
 DISK_FACTOR = 2.5
 
 
 @dataclass(frozen=True)
 class ArchivedSnapshot:
-    """One version of a snapshot as it is in the archive, complete: one file, or one for each chunk."""
+    """One complete version of a snapshot in the archive: one file, or one file for each chunk."""
 
     dataset: Dataset
     identifier: str
@@ -60,15 +60,16 @@ def mirrored(listing: Listing[SnapshotRecord], scope: Scope) -> list[SnapshotRec
 
 
 def odd(listing: Listing[SnapshotRecord], scope: Scope) -> dict[str, str]:
-    """Identifiers of mirrored snapshots whose record in the list cannot be used, each with the reason.
+    """Return the mirrored snapshots whose record in the list is unusable, by identifier, each with the reason.
 
-    A run of such a snapshot reads its record by itself: it fails with a sentence about this snapshot, or fetches it.
+    A run of such a snapshot requests its record separately: it either fails with a message about this snapshot or
+    fetches it.
     """
     return {f"{project}_namespace_{ns}": why for (project, ns), why in listing.left_out(scope).items()}
 
 
 def is_archived(record: SnapshotRecord, layout: Layout, dataset: Dataset) -> bool:
-    """Return True if this version of a snapshot is archived, complete. A different version is a newer one."""
+    """Return True if exactly this version of a snapshot is archived and complete."""
     try:
         archived_snapshot(record.identifier, layout, dataset, record.version)
     except NotArchivedError:
@@ -77,7 +78,7 @@ def is_archived(record: SnapshotRecord, layout: Layout, dataset: Dataset) -> boo
 
 
 def fetch_options(min_free_gb: float, options: SnapshotOptions | None = None) -> FetchOptions:
-    """Return the options for the planner; disk is counted for all results of the files, whose rows are loaded next."""
+    """Return the options for the planner; disk space is reserved for all files derived from the archives."""
     options = options or SnapshotOptions()
     return FetchOptions(
         form=options.form,
@@ -96,24 +97,24 @@ def plan_snapshot(
     dataset: Dataset,
     options: SnapshotOptions | None = None,
 ) -> SnapshotPlan:
-    """Plan how to fetch the snapshot, and its cost, without quota. Raises NotFound if the service has none."""
+    """Plan how to fetch the snapshot and at what cost, without quota. Raises NotFound if the service has none."""
     folder = layout.snapshot_archive(dataset, identifier)
     return client.snapshots.plan(identifier, folder, fetch_options(min_free_gb, options), dataset)
 
 
 def download(plan: SnapshotPlan, client: EnterpriseClient, engine: Engine) -> tuple[Download, ...]:
-    """Land the missing files, several at once, and see that they belong together.
+    """Download the missing files, several at once, and check that they belong together.
 
     Raises:
-        StaleSnapshot: The service replaced the snapshot meanwhile.
-        EnterpriseError: A file could not be landed. The others are kept, and so are the parts of this one.
+        StaleSnapshot: The service replaced the snapshot in the meantime.
+        EnterpriseError: A file could not be downloaded. Complete files and its partial file are retained.
     """
     with engine.task(f"download {plan.identifier}", plan.missing_bytes, "B") as advance:
         return client.snapshots.download(plan, workers=engine.workers, progress=advance)
 
 
 def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedSnapshot:
-    """Have the snapshot in the archive, complete. Raises as `download`."""
+    """Download the snapshot into the archive, unless complete, and return it. Raises as `download`."""
     download(plan, client, engine)
     return archived_snapshot(plan.identifier, layout, plan.dataset, plan.snapshot.version)
 
@@ -121,7 +122,7 @@ def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout,
 def archived_snapshot(
     identifier: str, layout: Layout, dataset: Dataset, version: str | None = None
 ) -> ArchivedSnapshot:
-    """A version as it is in the archive, the newest unless one is named; NotArchivedError if no set is complete."""
+    """Return a version from the archive, by default the newest. Raises NotArchivedError if no set is complete."""
     sets = archived_sets(layout.snapshot_archive(dataset, identifier), dataset).values()
     found = [one for one in sets if version in (None, one.version)]
     if not found:
@@ -141,7 +142,7 @@ def archived_snapshot(
 
 
 def archived_sets(folder: Path, dataset: Dataset) -> dict[Path, ArchivedSnapshot]:
-    """The complete sets of a snapshot's folder in the archive, by their manifests; files of old ones may be gone."""
+    """Return the complete sets in a snapshot's archive folder, by manifest; files of old sets may be missing."""
     return {one.path: _archived(one, dataset) for one in read_sets(folder)}
 
 
@@ -167,7 +168,7 @@ def _archived(found: SnapshotSet, dataset: Dataset) -> ArchivedSnapshot:
 def all_conversions(
     archived: ArchivedSnapshot, layout: Layout, bodies: Iterable[str], record_bytes_max: int
 ) -> list[ConvertedFile]:
-    """The conversions of all of its archives, which were made before; NotArchivedError if one was not."""
+    """Return the existing conversions of all its archives. Raises NotArchivedError if one is missing."""
     found = known_conversions(archived.archives, layout, bodies, record_bytes_max)
     if missing := len(archived.archives) - len(found):
         raise NotArchivedError(
@@ -180,7 +181,7 @@ def all_conversions(
 def load_snapshot(
     archived: ArchivedSnapshot, conversions: Sequence[ConvertedFile], warehouse: Warehouse, *, reload: bool = False
 ) -> SnapshotLoad:
-    """Load the version into DuckDB, all of it or nothing; with `reload`, also a version that is loaded already."""
+    """Load the complete version into DuckDB or nothing; `reload` also replaces a version already loaded."""
     first = archived.archives[0]
     return warehouse.load_snapshot(
         Snapshot(

@@ -1,8 +1,8 @@
-"""A realtime stream, kept in the lake: every event of what is mirrored, exactly once.
+"""A realtime stream, stored in the lake: every event of the mirrored scope, exactly once.
 
-    begin    the file of the newest step says where the stream goes on
-    take     what all connections brought
-    keep     one file of a step: the events, and how far the stream is with them; small files become large ones
+    begin    find the offsets at which to resume in the file of the newest step
+    take     receive blocks of events from all connections
+    keep     write one file for each step, with events and offsets; merge small files into large ones
 
 The views of the published file (`live_changes`, `articles_live`) find each file as soon as it is written.
 
@@ -32,28 +32,28 @@ if TYPE_CHECKING:
     from resources.lake.live import LiveLake
     from resources.warehouse import Warehouse
 
-#: Seconds for which events are held before a file is made of them, and bytes after which one is.
+#: A step is written after this many seconds or bytes of buffered events.
 STEP_SECONDS, STEP_BYTES = 10.0, 32 << 20
-#: Memory is given back at most this often: while a stream catches up there are several steps a second, and each needs
-#: the memory again.
+#: Minimum seconds between releases of memory: a stream that catches up has several steps a second, and each needs the
+#: memory again.
 _TRIM_SECONDS = 5.0
-#: How often it is looked whether the stream is to end.
+#: Poll interval in seconds for the end of the stream.
 _LOOK_SECONDS = 0.2
-#: A file that holds no event is written so often, to say how far the stream is.
+#: Interval in seconds of files without events, which record the offsets.
 _SAID_SECONDS = 300.0
 _LOCK = "stream.lock"
 _HOUR = timedelta(hours=1)
 
 
 class StreamBusyError(MirrorError):
-    """Another process keeps this stream."""
+    """Another process is consuming this stream."""
 
     retryable = True
 
 
 @dataclass(frozen=True)
 class Gap:
-    """The events that the service no longer had when reading resumed: those published between these moments."""
+    """Events published between these times, which the service had deleted before reading resumed."""
 
     since: datetime
     until: datetime
@@ -64,7 +64,7 @@ class Gap:
         return [first + number * _HOUR for number in range(-((first - self.until) // _HOUR))]
 
     def sentence(self, loaded: Collection[datetime]) -> str:
-        """The lost events, and the way to close the gap if the files of some hours are loaded."""
+        """Describe the gap and how to close it; `loaded`: hours whose files are loaded."""
         lost = (
             f"The stream was not read since {moment_text(self.since)}, which is longer than the service keeps events: "
             f"those published until {moment_text(self.until)} are lost to it. "
@@ -86,7 +86,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Kept:
-    """The file of one step, and the seconds between its newest event and now (None: it has none)."""
+    """The file of one step, and the seconds between its newest event and now (None: no event)."""
 
     step: Step
     lag_seconds: float | None
@@ -106,27 +106,27 @@ def keep(
     step_seconds: float = STEP_SECONDS,
     loaded: Callable[[list[datetime]], Collection[datetime]] = lambda _hours: (),
 ) -> None:
-    """Read a stream and keep its events until `ended()`; then what has come is kept first.
+    """Read a stream and store its events until `ended()`; buffered events are stored on exit.
 
     Args:
-        client: Of the service.
+        client: Client of the service.
         lake: Destination of the files.
-        state: Folder of the lock by which one process keeps a stream.
+        state: Folder of the lock that limits a stream to one process.
         since: Start of a stream that was never read; None: now.
-        clock: Returns the present moment, aware.
+        clock: Returns the current time, aware.
         ended: Returns True once reading should end.
         say: Receives each step.
-        warn: Receives a sentence about what may be missing.
+        warn: Receives messages about possible gaps.
         options: Options of the stream.
-        step_seconds: Seconds that events are held before they are kept.
-        loaded: Returns those of some hours whose files are loaded, for the report of a gap.
+        step_seconds: Seconds that events are buffered before they are written.
+        loaded: Returns those of the given hours whose files are loaded, for the report of a gap.
 
     Raises:
-        StreamBusyError: Another process keeps it.
-        EnterpriseError: The service refuses the stream, or could not be reached for an hour. What was kept stays.
-        LakeError: A file could not be written (DiskFull among the reasons). What was kept before stays.
+        StreamBusyError: Another process is consuming the stream.
+        EnterpriseError: The service refuses the stream, or could not be reached for an hour. Stored events remain.
+        LakeError: A file could not be written (for example DiskFull). Stored events remain.
     """
-    # whoever only looks whether the stream is kept holds it for a moment
+    # wait briefly: `is_kept` holds the lock for a moment
     with _alone(state / _LOCK, _LOOK_SECONDS):
         last = lake.begin(since or clock(), clock())
         gap = _report_gap(missed(last, clock()), None, loaded, warn)
@@ -142,7 +142,7 @@ def keep(
                     size += len(block.lines)
                 now = time.monotonic()
                 if held and (is_last or size >= STEP_BYTES or now >= due):
-                    # once more: a machine may have slept for days, and a process goes on without being begun
+                    # check again: a machine may have been suspended for days while the process continued
                     before = lake.last() or last
                     gap = _report_gap(missed(before, clock()), gap, loaded, warn)
                     counts = len(stream.connections), stream.reconnect_count, stream.too_long_count
@@ -174,20 +174,20 @@ def is_kept(state: Path) -> bool:
 
 
 def _emptied(held: deque[bytes]) -> Iterator[bytes]:
-    """All that is held, let go of one by one: what a step makes of it takes as much again."""
+    """Yield and release the buffered blocks one by one: writing a step needs the same amount of memory again."""
     while held:
         yield held.popleft()
 
 
 class _Tidying:
-    """The cleanup between the steps. A failure is reported once, and delays no step."""
+    """Cleanup between the steps. A failure is reported once and delays no step."""
 
     def __init__(self, lake: LiveLake, warn: Callable[[str], None]) -> None:
         self._lake, self._warn = lake, warn
         self._trim_due, self._said = 0.0, set[str]()
 
     def run(self) -> None:
-        """Make one file of small ones where there are enough, and give back memory if it is time."""
+        """Merge small files if there are enough, and release memory if due."""
         try:
             while self._lake.merge() is not None:
                 pass
@@ -202,9 +202,9 @@ class _Tidying:
 
 
 def missed(last: Step, now: datetime) -> Gap | None:
-    """Return the gap before the next events that the service no longer has; None: there is none."""
+    """Return the gap of events that the service deleted before they were read; None: no gap."""
     reached = min(last.published_at.values(), default=last.since)
-    # a partition in which nothing happened for two days looks like one that was not read
+    # a partition without events for two days looks like an unread one
     newest = max(last.published_at.values(), default=last.since)
     return Gap(reached, now - RETENTION) if now - newest > RETENTION else None
 
@@ -227,7 +227,7 @@ def _report_gap(
 
 
 def loaded_hours(warehouse: Warehouse, scope: Collection[tuple[str, int]], hours: Sequence[datetime]) -> set[datetime]:
-    """The hours of which the published file has all that is mirrored."""
+    """Return the hours for which the published file has the complete mirrored scope."""
     if not warehouse.published_path.exists():
         return set()
     rows = warehouse.coverage(hours[0], hours[-1] + _HOUR)
@@ -236,7 +236,7 @@ def loaded_hours(warehouse: Warehouse, scope: Collection[tuple[str, int]], hours
 
 
 def _lag(step: Step, now: datetime) -> float | None:
-    """Seconds behind; 0 where the service's clock, or a wrong date, is ahead of this machine's."""
+    """Return seconds behind; 0 if the service's clock, or a wrong date, is ahead of this machine's."""
     newest = max(step.published_at.values(), default=None)
     return None if newest is None else max(0.0, (now - newest) / timedelta(seconds=1))
 

@@ -674,7 +674,7 @@ def test_help_of_every_command_fits_a_terminal_and_cuts_no_sentence(call, tmp_pa
             "Query the published file",
         ),
         (["worker", "--help"], ["dagster", "duckdb", "distributed"], "ends when the scheduler ends"),
-        (["status"], ["dagster", "resources.sandbox", "distributed"], "There is no published file"),
+        (["status"], ["dagster", "resources.sandbox.server", "distributed"], "There is no published file"),
     ],
 )
 def test_what_is_not_needed_is_not_imported(words, spared, shown, tmp_path):

@@ -1,5 +1,5 @@
-"""Work of operators: the main job, publication, snapshots, rejected lines, backups, dropping a project.
+"""Operator tasks: the main job, publication, snapshots, rejected lines, backups, dropping a project.
 
 Belongs here: the work behind a command, as functions that Python can call as well. Does not belong here: printing (see
-`cli`), and collecting what there is to print (see `report`).
+`cli`) and collecting the figures to print (see `report`).
 """

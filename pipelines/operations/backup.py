@@ -1,13 +1,13 @@
-"""Backups of a mirror, taken while it is used.
+"""Backups of a mirror that stays in use.
 
-A backup holds what cannot be made again or would take long to: the build file as it is at one moment, which names the
-loaded files; the lake and the archive, whose files never change and of which none is removed meanwhile; Dagster's
-history; the service that all of it came from. The build file is copied first, so every file that it names is there when
-its turn comes. Later files belong to the next backup. Left out are secrets (tokens), locks, unfinished files, and the
-published file, which is made from the build file.
+A backup contains the data that cannot be recreated, or only slowly: the build file, the lake, the archive, Dagster's
+history, and the address of the service. The build file is a consistent copy of one moment and names the loaded files.
+Files of lake and archive never change, and none is removed during a backup. The build file is copied first, so every
+file that it names still exists when it is copied. Files that appear later belong to the next backup. Secrets (tokens),
+locks, unfinished files and the published file are left out; the published file is created from the build file.
 
-A kill leaves complete backups as they are, and an unfinished one, whose files the next call compares and keeps. Files
-are synced once, at the end: the comparison also finds what a power cut took from an unfinished backup.
+After a kill, complete backups are intact, and the next call reuses the verified files of the unfinished one. Files are
+synced once, at the end: the comparison also finds files that a power cut damaged.
 """
 
 from __future__ import annotations
@@ -34,27 +34,28 @@ from resources.lake import Layout
 from resources.warehouse import Warehouse, named_in
 
 BUILD = "warehouse/build.duckdb"
-#: Which service, and the spent part of the day's lookups. Tokens are secrets; other state is about files not copied.
+#: The service, and the lookups already spent today. Tokens are secrets; other state describes files that are not
+#: copied.
 _STATE = ("service.json", "lookups.json")
-#: Of Dagster's folder: settings, and the history in SQLite. The output of processes is not needed.
+#: Parts of Dagster's folder: settings, and the history in SQLite. The output of processes is not needed.
 _HISTORY = ("dagster/history/", "dagster/schedules/")
-#: All that a backup has.
+#: Folders and files that a backup may contain.
 _FOLDERS = ("archive/", "lake/", *_HISTORY)
 _FILES = frozenset({BUILD, "dagster/dagster.yaml", "dagster/workspace.yaml", *(f"state/{name}" for name in _STATE)})
-#: Begins the name of a backup that is being removed.
+#: Prefix of a backup that is being removed.
 _REMOVED = ".removed-"
-#: For folders and links, however much is copied.
+#: Bytes reserved for folders and links, whatever the size of the backup.
 _ROOM_BYTES = 8_000_000
 _SHOWN = 3
 _KEPT = (
-    "Complete backups are as they were, and what was copied is kept. Make room, or name another folder, and run the "
-    "same command again."
+    "Complete backups are as they were, and the copied files are kept. Free some disk space, or name another folder, "
+    "and run the same command again."
 )
 
 
 @dataclass
 class Plan:
-    """Files that a backup has to copy, and files that it can link."""
+    """Numbers and bytes of the files that a backup has to copy, and of those that it can link."""
 
     copied_count: int = 0
     copied_bytes: int = 0
@@ -64,10 +65,10 @@ class Plan:
 
 @dataclass
 class Taken:
-    """A backup that was taken.
+    """A finished backup.
 
-    `gone` counts files of the previous backup that the data folder lacks now, by the first folder of their paths;
-    `removed` are older backups; `problems` name files that the backup should have and lacks.
+    `gone` counts files of the previous backup that the data folder no longer has, by the first folder of their paths.
+    `removed` are the older backups that were removed. `problems` describe files that are missing from the backup.
     """
 
     backup: Backup
@@ -78,7 +79,7 @@ class Taken:
 
 
 def plan(data: files.StrPath, destination: files.StrPath) -> Plan:
-    """List what a backup to a destination would copy; nothing is written.
+    """Count the files that a backup to a destination would copy. Nothing is written.
 
     Raises:
         BackupError: There is nothing to back up, or the destination cannot hold a backup.
@@ -89,7 +90,7 @@ def plan(data: files.StrPath, destination: files.StrPath) -> Plan:
     ours, theirs = data.resolve(), destination.resolve()
     if ours.is_relative_to(theirs) or theirs.is_relative_to(ours):
         raise BackupError(
-            f"{destination} and the data folder {data} must not contain one another. Nothing was copied. Name a folder "
+            f"{destination} and the data folder {data} must not contain each other. Nothing was copied. Name a folder "
             "elsewhere, on another disk."
         )
     if destination.exists() and not destination.is_dir():
@@ -114,15 +115,16 @@ def take(
     keep: int | None = None,
     now: datetime | None = None,
 ) -> Taken:
-    """Take a backup, or continue the one that was killed. Loads, compactions, publications and the stream go on.
+    """Take a backup, or continue a killed one. Loads, compactions, publications and the stream continue meanwhile.
 
-    The destination is outside of the data folder, and holds backups of one service. `keep` complete backups stay, this
-    one included, if it lacks nothing (default: all). `now` names the backup.
+    The destination is outside the data folder and holds backups of one service. `keep` is the number of complete
+    backups to retain, including this one (default: all); none is removed if this backup has problems. `now` names the
+    backup.
 
     Raises:
-        BackupError: It could not be taken; complete backups are as they were, and what was copied is kept.
+        BackupError: The backup failed. Complete backups are unchanged, and the copied files are kept.
         BackupUnderWayError: Another process backs up this data folder, or removes files of it.
-        WarehouseBusyError: Another process used the warehouse all the time.
+        WarehouseBusyError: Another process held the warehouse until the timeout.
     """
     data, destination = Path(data), Path(destination)
     planned, service, newest = plan(data, destination), origin_of(data) or "unknown", _newest(destination)
@@ -158,14 +160,14 @@ def take(
         task.finish()
         _prune(unfinished)
         store.complete(unfinished, service, count, size)
-        # once for all files
+        # one sync for all files
         os.sync()
         target = destination / _name(now or datetime.now(UTC), newest)
         unfinished.rename(target)
         files.sync(destination)
     known.digest_of(None)
     problems = tuple(_problems(target, broken, damaged))
-    # an older backup may have what this one lacks
+    # an older backup may contain the files that are missing here
     removed = [] if keep is None or problems else remove_older(destination, keep)
     return Taken(store.find(target), planned, known.skipped, removed, problems)
 
@@ -176,7 +178,7 @@ def _newest(destination: Path) -> Backup | None:
 
 
 def _name(now: datetime, newest: Backup | None) -> str:
-    """Return the name of a backup of this moment; later than the previous one, even if the clock was put back."""
+    """Return the name of a backup taken now; it sorts after the previous one even if the clock was set back."""
     form = "%Y-%m-%dT%H%M%SZ"
     if newest is not None:
         now = max(now, datetime.strptime(newest.path.name, form).replace(tzinfo=UTC) + timedelta(seconds=1))
@@ -196,7 +198,7 @@ def _alone(destination: Path) -> Iterator[None]:
 
 
 def _sources(data: Path, broken: list[str]) -> Iterator[Source]:
-    """Yield the files of a backup, the last paths first; `broken` gets the databases that SQLite cannot read."""
+    """Yield the files of a backup, paths in descending order; `broken` collects databases that SQLite cannot read."""
     layout, warehouse = Layout(data), Warehouse(data)
     if warehouse.build_path.exists():
         yield Source(BUILD, warehouse.build_path, warehouse.build_path.stat().st_size, None, warehouse.copy_to)
@@ -206,7 +208,8 @@ def _sources(data: Path, broken: list[str]) -> Iterator[Source]:
         if not is_known(source.name) or source.name.endswith(("-wal", "-shm", "-journal")):
             continue
         if source.name.endswith(".db"):
-            # committed rows may still be in the log next to it; reading creates an empty one
+            # committed rows may still be in the write-ahead log; opening the database for reading creates an empty
+            # log
             log = source.path.with_name(f"{source.path.name}-wal")
             logs = [log] if log.exists() and log.stat().st_size else []
             changed = max(path.stat().st_mtime_ns for path in (source.path, *logs))
@@ -217,7 +220,7 @@ def _sources(data: Path, broken: list[str]) -> Iterator[Source]:
 
 
 def is_known(name: str) -> bool:
-    """Return whether a backup may hold a file of this name, relative to the data folder."""
+    """Return True if a backup may contain a file with this name, relative to the data folder."""
     return name in _FILES or name.startswith(_FOLDERS)
 
 
@@ -250,9 +253,9 @@ def _fill(
     damaged: list[str],
     advance: Callable[[float], None],
 ) -> tuple[int, int]:
-    """Link and copy all files but those that are `damaged`, and list them; return their number and bytes."""
+    """Link or copy all files except `damaged` ones, and list them; return their number and total bytes."""
     count = size = 0
-    # a pipe, for example, may have its name
+    # the name may belong to a pipe, for example
     (unfinished / SUMS).unlink(missing_ok=True)
     with (unfinished / SUMS).open("x") as sums:
         for source in sources:
@@ -273,7 +276,7 @@ def _fill(
 
 
 def _copied(source: Source, target: Path, advance: Callable[[float], None]) -> str:
-    """Copy a file, unless a backup that was killed has copied it already; return its MD5."""
+    """Copy a file unless a killed backup has copied it already; return its MD5."""
     if source.write is None and source.is_same(target):
         digest = files.md5_of(target, advance)
         if files.md5_of(source.path) == digest:
@@ -282,7 +285,7 @@ def _copied(source: Source, target: Path, advance: Callable[[float], None]) -> s
 
 
 def _verified(source: Source) -> str | None:
-    """Return the MD5 with which the service's file was verified, by the note next to it."""
+    """Return the MD5 against which a download was verified, read from the note next to the file."""
     if not source.name.endswith(f".{ARCHIVE}"):
         return None
     try:
@@ -293,7 +296,7 @@ def _verified(source: Source) -> str | None:
 
 
 def _prune(unfinished: Path) -> None:
-    """Remove files that a killed backup left and this one does not list."""
+    """Remove files of a killed backup that this backup does not list."""
     with (unfinished / SUMS).open() as lines:
         wanted = Listing((line.rstrip("\n")[34:], line[:32]) for line in lines)
         for found in _all_files(unfinished, ""):
@@ -302,7 +305,7 @@ def _prune(unfinished: Path) -> None:
 
 
 def _all_files(folder: Path, name: str) -> Iterator[str]:
-    """Yield the names of all files, unfinished ones too, in the order of `walk`."""
+    """Yield the names of all files, including unfinished ones, in the order of `walk`."""
     for path in sorted(folder.iterdir(), key=lambda path: path.name, reverse=True):
         if path.is_dir():
             yield from _all_files(path, f"{name}{path.name}/")
@@ -311,9 +314,9 @@ def _all_files(folder: Path, name: str) -> Iterator[str]:
 
 
 def remove_older(destination: Path, keep: int) -> list[Path]:
-    """Remove all but the newest complete backups, and the rest of a killed removal; return their folders.
+    """Remove all but the newest `keep` complete backups, and finish a killed removal; return the removed folders.
 
-    Files shared with other backups stay there. A damaged backup, or a folder that only looks like one, stays.
+    Hard links keep the files of the remaining backups. Damaged backups and unrelated folders are left alone.
     """
     found = completed(destination)
     older = [backup.path for backup in found[: max(0, len(found) - keep)]]
@@ -349,7 +352,7 @@ def _problems(backup: Path, broken: list[str], damaged: list[str]) -> Iterator[s
 
 
 def _missing(lake: Path, paths: tuple[str, ...], size: int) -> list[str]:
-    """Return those of some files that are not there; all of them, if their total size is not the expected one."""
+    """Return the files that are missing; all files, if their total size is not the expected one."""
     sizes: dict[str, int] = {}
     for name in paths:
         with contextlib.suppress(FileNotFoundError, files.UnusableFileError):

@@ -1,8 +1,8 @@
-"""Dropping a project that is no longer mirrored.
+"""Removal of a project that is no longer mirrored.
 
-The order makes a kill harmless: first the rows, in one transaction, then the published file, which names the lake's
-files, then the files. Files that a kill leaves are found again by name. Shared data stays: reference lists, the
-listings of hours that other projects have, accounts, Dagster's history of runs.
+The order makes a kill harmless: rows first, in one transaction; then the published file, which refers to lake files;
+then the files. Files that a killed call leaves are found again by name. Shared data stays: reference lists, batch
+listings that cover other projects, accounts, and Dagster's run history.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from resources.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class Remains:
-    """The data of a project: rows by table of the warehouse, and files of the lake and the archive in order of removal.
+    """Data of a project: rows by table of the warehouse, and files of lake and archive in order of removal.
 
-    `partitions` are its snapshots among Dagster's partitions; `dropped_in` are compacted files of several projects that
-    hold rows of it, dropped before, until the next compaction.
+    `partitions` are the project's snapshots among Dagster's partitions. `dropped_in` counts compacted files of several
+    projects that still contain masked rows of this project; the next compaction removes the rows.
     """
 
     project_id: str
@@ -46,14 +46,14 @@ class Remains:
 
 
 def survey(settings: Settings, project: str) -> Remains:
-    """Find the data of a project, by all files of archive and lake, under the warehouse's lock. Nothing is changed.
+    """Find the data of a project in the warehouse, the archive and the lake. Nothing is changed.
 
     Raises:
-        WarehouseBusyError: Another process used the warehouse all the time.
+        WarehouseBusyError: Another process held the warehouse until the timeout.
     """
     layout, warehouse = Layout(settings.data), _warehouse(settings)
     built = warehouse.build_path.exists()
-    # its identifiers, with what follows them; hidden ones are unfinished
+    # names that begin with an identifier of the project; a leading dot marks an unfinished file
     its = re.compile(rf"\.?{re.escape(project)}_namespace_\d+([._].*)?")
     lake = tuple(path for path in _files(layout.lake) if _is_of(path, layout.lake, its))
     lists = [
@@ -84,21 +84,21 @@ def survey(settings: Settings, project: str) -> Remains:
 
 
 def drop_project(settings: Settings, project: str) -> Remains:
-    """Remove all data of a project and publish; return what there was. The same call continues a killed one.
+    """Remove all data of a project, publish, and return the removed data. The same call continues a killed one.
 
-    Its rows in compacted files are masked until a compaction removes them (`Remains.dropped_in`). Readers of an older
-    published file lose the page text of the project at once.
+    The project's rows in compacted files are masked until a compaction removes them (`Remains.dropped_in`). Readers of
+    an older published file lose the project's page text at once.
 
     Raises:
-        SettingsError: The project is still among those to mirror; nothing was removed.
-        WarehouseBusyError: Another process used the warehouse all the time; nothing of it was removed.
-        BackupUnderWayError: Files are copied for a backup; nothing was removed.
-        OSError: A file cannot be removed; those before it are.
+        SettingsError: The settings still name the project. Nothing was removed.
+        WarehouseBusyError: Another process held the warehouse until the timeout. Nothing was removed.
+        BackupUnderWayError: A backup is copying files. Nothing was removed.
+        OSError: A file could not be removed. The files before it are removed.
     """
     if project in settings.projects:
         raise SettingsError(
-            f"{project} is among the projects to mirror, and the next run would bring it back. Nothing was removed. "
-            "Take it out of WME_PROJECTS, for Dagster as well, then run this again."
+            f"{project} is among the projects to mirror, so the next run would load it again. Nothing was removed. "
+            "Remove it from WME_PROJECTS, for Dagster as well, then run this again."
         )
     layout, warehouse = Layout(settings.data), _warehouse(settings)
     found = survey(settings, project)
@@ -138,7 +138,7 @@ def _is_of(path: Path, root: Path, its: re.Pattern[str]) -> bool:
 
 
 def _lists(layout: Layout, its: re.Pattern[str], dataset: Dataset, shared: frozenset[datetime]) -> Iterator[Path]:
-    """The listings of hours of which only this project is archived, and no other project has a row."""
+    """Yield the batch listings of hours in which only this project is archived and no other project has rows."""
     for hour, folder in hour_folders(layout.archive / dataset.archive):
         files = sorted(folder.iterdir())
         listing = layout.batch_list(dataset, hour).name
@@ -148,7 +148,7 @@ def _lists(layout: Layout, its: re.Pattern[str], dataset: Dataset, shared: froze
 
 
 def _remove_empty(folder: Path, root: Path) -> None:
-    with suppress(OSError):  # something is left in it
+    with suppress(OSError):  # the folder is not empty
         while folder not in {root, *(root.iterdir() if root.exists() else ())}:
             folder.rmdir()
             folder = folder.parent

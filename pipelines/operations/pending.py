@@ -1,6 +1,6 @@
-"""The work of a run: snapshots, hours that the mirror lacks, archives that are not loaded, and what all of it costs.
+"""The work of a run and its cost: snapshots, hours that the mirror lacks, archives that are not loaded.
 
-Nothing is written here, so a dry run uses the same functions.
+Functions of this module write nothing, so a dry run uses them as well.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from resources.lake import Layout
 from resources.tables import HourState
 from resources.warehouse import Warehouse
 
-#: The lists change rarely and the service asks to keep them.
+#: The lists change rarely, and the service asks clients to cache them.
 REFERENCE_AGE = timedelta(days=1)
 
 
@@ -37,9 +37,9 @@ def snapshots_to_fetch(
     *,
     newer: bool = False,
 ) -> dict[Dataset, list[str]]:
-    """Name the service's snapshots of mirrored scopes of which none is loaded, by dataset (default: each).
+    """Return the identifiers of mirrored snapshots that are not loaded, by dataset (default: all datasets).
 
-    With `newer` also those whose present version is not archived.
+    With `newer`, snapshots whose current version is not archived are included.
     """
     found = {}
     for dataset in tuple(wanted) or filter(enterprise.scope_of, datasets.datasets(Family.SNAPSHOT)):
@@ -62,7 +62,7 @@ def snapshots_to_fetch(
 def lacking_hours(
     enterprise: EnterpriseResource, warehouse: Warehouse, layout: Layout, newest: datetime, now: datetime
 ) -> list[datetime]:
-    """Return the hours up to `newest` that the mirror lacks, the service keeps and a run can complete, in order."""
+    """Return hours up to `newest` that the mirror lacks, the service still keeps and a run can complete, in order."""
     recent = [hour for hour in recent_hours(now) if hour <= newest]
     lacking: set[datetime] = set()
     for dataset in datasets.datasets(Family.HOURLY) if recent and warehouse.build_path.exists() else ():
@@ -92,14 +92,14 @@ def _is_due(listing: Path, hour: datetime, now: datetime, scope: Sequence[tuple[
 def archived_hours(
     dataset: Dataset, enterprise: EnterpriseResource, warehouse: Warehouse, layout: Layout
 ) -> list[datetime]:
-    """Return the hours of a dataset that the mirror lacks although all their files are archived, in order."""
+    """Return the hours of a dataset that are completely archived and not completely loaded, in order."""
     found = []
     scope = enterprise.scope_of(dataset)
     for hour in warehouse.lacking_hours(dataset) if scope and warehouse.build_path.exists() else ():
         try:
             archived = batches.archived_hour(hour, layout, scope, dataset)
         except MirrorError:
-            continue  # something is missing or damaged: a run over the hour fetches it, or says why it cannot
+            continue  # a file is missing or damaged: a run over the hour fetches it, or reports the failure
         if not archived.odd:
             found.append(hour)
     return found
@@ -108,7 +108,7 @@ def archived_hours(
 def archived_snapshots(
     dataset: Dataset, enterprise: EnterpriseResource, warehouse: Warehouse, layout: Layout
 ) -> tuple[list[str], list[str]]:
-    """Name the snapshots archived in a newer version than is loaded; then a sentence for each that cannot be read."""
+    """Return snapshots whose archived version is newer than the loaded one, and a sentence per unreadable one."""
     newest, failures = [], []
     for project, namespace in enterprise.scope_of(dataset):
         name = f"{project}_namespace_{namespace}"
@@ -120,7 +120,7 @@ def archived_snapshots(
             continue  # its download is not complete yet
         except MirrorError as error:
             failures.append(str(error))
-    # the warehouse, which another process may hold, is asked only where that is of use
+    # another process may hold the warehouse, so open it only if there is something to compare
     loaded = warehouse.snapshot_versions(dataset) if newest and warehouse.build_path.exists() else {}
     found = [
         one.identifier
@@ -142,7 +142,7 @@ def spans(hours: Iterable[datetime]) -> list[list[datetime]]:
 
 
 def reference_due(layout: Layout, now: datetime) -> bool:
-    """Return whether a reference list is absent or a day old."""
+    """Return True if a reference list is missing or a day old."""
     for dataset in datasets.datasets(Family.LIST):
         path = layout.list_archive(dataset)
         if not path.exists() or datetime.fromtimestamp(path.stat().st_mtime, UTC) < now - REFERENCE_AGE:
@@ -152,7 +152,7 @@ def reference_due(layout: Layout, now: datetime) -> bool:
 
 @dataclass(frozen=True)
 class DryRun:
-    """Files that a run would fetch. Batches cost no quota units, files of snapshots one each; listing costs none."""
+    """Files that a run would fetch. A file of a snapshot costs one quota unit; batches and listings cost none."""
 
     plans: tuple[batches.Plan, ...]
     snapshots: tuple[SnapshotPlan, ...]
@@ -164,7 +164,7 @@ class DryRun:
 
     @property
     def quota_units(self) -> int:
-        """Units of the account's counters, of snapshots or of chunks."""
+        """Units of the account's snapshot and chunk counters."""
         return sum(plan.unit_count for plan in self.snapshots)
 
     @property
@@ -173,12 +173,12 @@ class DryRun:
 
     @property
     def byte_count(self) -> int:
-        """Bytes to fetch, about: the service rounds sizes to 500 bytes."""
+        """Approximate bytes to fetch: the service rounds sizes to 500 bytes."""
         return sum(plan.missing_bytes for plan in self._plans)
 
     @property
     def disk_bytes(self) -> int:
-        """Bytes of disk that all of it takes in the end, about."""
+        """Approximate disk space needed, in bytes, for archive and lake together."""
         hours = int(sum(plan.missing_bytes for plan in self.plans) * batches.DISK_FACTOR)
         return hours + sum(plan.disk_bytes for plan in self.snapshots)
 
@@ -190,7 +190,7 @@ def dry_run(
     enterprise: EnterpriseResource,
     layout: Layout,
 ) -> DryRun:
-    """List the hours of every mirrored dataset, and the snapshots, and say what would be fetched; nothing is."""
+    """Plan the hours of every mirrored dataset, and the snapshots. Nothing is fetched."""
     hourly = [(hour, dataset) for hour in hours for dataset in datasets.datasets(Family.HOURLY)]
     wanted = [(name, dataset) for dataset, names in snapshots.items() for name in names]
     return DryRun(

@@ -1,11 +1,11 @@
-"""Verification of all lake files, a rebuild of lake and warehouse from the archive alone, and the rejected lines.
+"""Verification of lake files, a rebuild of lake and warehouse from the archive alone, and rejected lines.
 
-A rebuild keeps files that are converted and loaded already, so the same call continues a killed one, and on a complete
-mirror it changes nothing. The service is not contacted. Dagster's history stays as it is: its hours are materialized,
-which is true again in the end.
+A rebuild skips files that are already converted and loaded. So the same call continues a killed one, and on a complete
+mirror it changes nothing. The service is not contacted. Dagster's history is not changed: it shows the hours as
+materialized, which is true again after the rebuild.
 
-A retry of rejected lines is a rebuild of their archives. It gains rows only if the converter differs from the one that
-rejected the lines: lake files are never replaced, because their names hold a digest over archive, tables and converter.
+A retry of rejected lines rebuilds their archives. It gains rows only if the converter has changed since the lines were
+rejected. Lake files are never overwritten, because their names contain a digest of archive, tables and converter.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ ORDER BY 1"""
 
 
 def verify(warehouse: Warehouse, reporter: Reporter) -> str:
-    """Read the lake files of the published file's ledger, and note the damaged ones, which then count as missing.
+    """Verify the lake files of the published file's ledger, and record damaged ones, which then count as missing.
 
-    Returns what was found, in a sentence. Files that are gone are for the publication to name.
+    Returns a sentence for the operator. Missing files are left to the publication, which names them.
     """
     lake = warehouse.data / "lake"
     named = [path for (path,) in warehouse.sql(_FILES).rows]
@@ -77,11 +77,11 @@ def verify(warehouse: Warehouse, reporter: Reporter) -> str:
 def rebuild(settings: Settings, only: Only | None = None, **overrides: Any) -> Rebuilt:
     """Convert and load everything that is archived and not loaded, and publish. One failure does not stop the rest.
 
-    Projects that the settings do not name are loaded as well if they are archived. `only` limits the rebuild to hours
-    and snapshots, each with its projects and namespaces; `overrides` are resources in place of the settings' own.
+    Archived projects that the settings do not name are loaded as well. `only` limits the rebuild to hours and
+    snapshots, each with its projects and namespaces. `overrides` are resources that replace those of the settings.
 
     Raises:
-        MirrorError: What would stop everything else as well: the disk is full, another process holds the warehouse.
+        MirrorError: Nothing else could succeed either, because the disk is full or another process holds the warehouse.
     """
     resources = build_resources(settings) | overrides
     enterprise, store = resources["enterprise"], resources["warehouse"].warehouse
@@ -95,14 +95,14 @@ def rebuild(settings: Settings, only: Only | None = None, **overrides: Any) -> R
     return done
 
 
-#: Parts of a reason that differ from line to line (a value, a position) are cut where lines are counted by reason.
+#: Cuts the parts of a reason that differ from line to line (a value, a position), for counts by reason.
 _KIND = """\
 regexp_replace(regexp_replace(reason, '(?s)the (text|number|truth value) .*, where', 'the \\1 …, where'),
     '(at (?:byte|character)) \\d+', '\\1 …')"""
 _PLACE = "archive || ' ' || member || ' line ' || line_number"
 _ORDER = "source_at, archive, member, line_number"
 _NEWEST_FIRST = "source_at DESC, archive, member, line_number"
-#: The archives with rejected lines, and their rows of the ledger. Chunks of a snapshot differ by their file name only.
+#: Archives with rejected lines, and their ledger rows. Chunks of a snapshot differ only by file name.
 _REJECTED = f"""\
 SELECT table_name, source_at, project_id, namespace_id, archive, line_count, identifier, version, digest, snapshot_id,
   snapshot_version, exported_at
@@ -113,7 +113,7 @@ LEFT JOIN (SELECT table_name, source_at, project_id, namespace_id, snapshot_id, 
   FROM snapshots) AS snapshots USING (table_name, source_at, project_id, namespace_id)
 WHERE snapshot_id IS NULL OR ends_with(archive, concat('/', identifier, '.', version[1:{DIGITS}], '.{ARCHIVE}'))
 ORDER BY snapshot_id IS NOT NULL, source_at, archive"""  # noqa: S608  constant texts
-#: Bytes of a line that are shown as an example of it.
+#: Bytes of a line shown as an example.
 _EXAMPLE_BYTES = 80
 #: Lines read from the warehouse at once.
 _BATCH_ROWS = 256
@@ -122,14 +122,14 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class Selection:
-    """A choice of rejected lines: those of an hour, of a project, with a text in their reason. None: all."""
+    """Filter for rejected lines: an hour, a project, a text within the reason. None matches everything."""
 
     hour: datetime | None = None
     project: str | None = None
     reason: str | None = None
 
     def where(self) -> tuple[str, list[Any]]:
-        """Return the choice as a condition on the table `rejects`, and its parameters."""
+        """Return the filter as a condition on the table `rejects`, and its parameters."""
         found: dict[str, Any] = {
             "batch_hour = ?": self.hour,
             "project_id = ?": self.project,
@@ -140,9 +140,9 @@ class Selection:
 
 
 def by_reason(warehouse: Warehouse, selection: Selection) -> QueryResult:
-    """Count lines by reason, the most frequent first, with the first hour and place, and the beginning of that line."""
+    """Count lines by reason, most frequent first, with the first hour, first location and start of that line."""
     where, parameters = selection.where()
-    # equal reasons of a member first: there may be millions of lines
+    # group within each member first: there may be millions of lines
     return warehouse.sql(
         f"SELECT sum(lines)::BIGINT AS lines, {_KIND} AS reason, min(batch_hour) AS first_hour, "  # noqa: S608  constant texts
         f"arg_min({_PLACE}, ({_ORDER})) AS first_place, arg_min(begins, ({_ORDER})) AS begins FROM ("
@@ -154,7 +154,7 @@ def by_reason(warehouse: Warehouse, selection: Selection) -> QueryResult:
 
 
 def places(warehouse: Warehouse, selection: Selection, limit: int) -> QueryResult:
-    """List the locations of lines and the reasons, newest hour first."""
+    """List the locations and reasons of lines, newest hour first."""
     where, parameters = selection.where()
     return warehouse.sql(
         "SELECT batch_hour, archive, member, line_number, byte_offset, reason, raw_bytes AS bytes "  # noqa: S608
@@ -166,12 +166,13 @@ def places(warehouse: Warehouse, selection: Selection, limit: int) -> QueryResul
 def lines(
     warehouse: Warehouse, selection: Selection, *, limit: int | None = None, raw: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Yield the lines as rows of the table `rejects`, newest hour first, a few in memory at a time.
+    """Yield lines as rows of the table `rejects`, newest hour first, a few in memory at a time.
 
-    Without `raw` a row has the number of its `bytes` instead of them. `raw` of a line with a `raw_path` is a prefix.
+    Without `raw`, a row has the line's size as `bytes` and no content. If a line has a `raw_path`, its `raw` is only a
+    prefix.
 
     Raises:
-        NotPublishedError: Nothing was published yet.
+        NotPublishedError: Nothing has been published yet.
     """
     where, parameters = selection.where()
     with warehouse.connect_published() as connection:
@@ -198,7 +199,7 @@ def as_json(line: dict[str, Any], layout: Layout) -> Iterator[str]:
     held = b""
     for block in (raw,) if line["raw_path"] is None else whole_line(layout, line["raw_path"], line["raw_offset"]):
         data = held + block
-        whole = len(data) - len(data) % 3  # of which base64 needs no padding
+        whole = len(data) - len(data) % 3  # a multiple of three bytes needs no padding in base64
         held = data[whole:]
         yield base64.b64encode(data[:whole]).decode()
     yield f'{base64.b64encode(held).decode()}"}}'
@@ -206,13 +207,14 @@ def as_json(line: dict[str, Any], layout: Layout) -> Iterator[str]:
 
 @dataclass
 class Retry:
-    """Archives with rejected lines, and which of them another converter rejected than today's.
+    """Archives with rejected lines, split by whether a retry can help.
 
     Attributes:
         parts: Hours and snapshots to convert again, each with its projects and namespaces.
         archives: Archives of these parts, with `line_count` rejected lines.
-        current_count: Rejected lines of archives that today's converter has read; it would reject them again.
-        unavailable: Archives with a file that is not on disk, with `unavailable_count` rejected lines.
+        current_count: Rejected lines of archives read by the current converter, which would reject them again.
+        unavailable: Archives that cannot be converted because a file is not on disk, with `unavailable_count` rejected
+            lines.
     """
 
     parts: dict[Part, set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))
@@ -224,15 +226,15 @@ class Retry:
 
     def sentences(self) -> list[str]:
         if not (self.line_count or self.current_count or self.unavailable_count):
-            return ["No rejected line is there to be tried again."]
+            return ["There are no rejected lines to convert again."]
         found = []
         if self.current_count:
             found.append(
                 f"{counted(self.current_count, 'rejected line')} {'was' if self.current_count == 1 else 'were'} read "
-                "by the present converter, which would reject the same lines again."
+                "by the current converter, which would reject the same lines again."
             )
         if not self.line_count:
-            return [*found, "Nothing is to be done again."]
+            return [*found, "There is nothing to convert again."]
         found.append(
             f"{counted(self.line_count, 'rejected line')} of {counted(len(self.archives), 'archive')} "
             f"{'was' if self.line_count == 1 else 'were'} read by another converter, or with other settings."
@@ -246,15 +248,15 @@ class Retry:
 
     def obstacles(self) -> list[str]:
         sentence = (
-            f"{counted(self.unavailable_count, 'rejected line')} of {listed(self.unavailable, _SHOWN)} cannot be tried "
-            "again, because the archive, or another file of its snapshot, is not on disk. The lines stay in `rejects`, "
-            "unmodified, and what is loaded stays. Restore the file from a backup, then try again."
+            f"{counted(self.unavailable_count, 'rejected line')} of {listed(self.unavailable, _SHOWN)} cannot be "
+            "converted again, because the archive, or another file of its snapshot, is not on disk. The lines stay in "
+            "`rejects`, and loaded rows stay as they are. Restore the file from a backup, then try again."
         )
         return [sentence] if self.unavailable else []
 
 
 def plan_retry(settings: Settings, selection: Selection) -> Retry:
-    """List the archives with rejected lines that today's converter has not read. Nothing is changed."""
+    """Find archives with rejected lines, and separate those that a retry can help. Nothing is changed."""
     lake = build_resources(settings)["lake"]
     layout: Layout = lake.layout
     where, parameters = selection.where()
@@ -295,12 +297,12 @@ def plan_retry(settings: Settings, selection: Selection) -> Retry:
 
 
 def retry(settings: Settings, planned: Retry, **overrides: Any) -> Rebuilt:
-    """Convert planned archives again, load what changed, and publish. The service is not contacted."""
+    """Convert the planned archives again, load changed rows, and publish. The service is not contacted."""
     return rebuild(settings, planned.parts, **overrides)
 
 
 def count(warehouse: Warehouse, parts: Iterable[Part]) -> int:
-    """Count the rejected lines of some hours and snapshots, whatever the reason."""
+    """Count all rejected lines of some hours and snapshots, for any reason."""
     chosen: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for dataset, part in parts:
         # by the archive's folder, because a snapshot that gains rows may get another source_at

@@ -1,4 +1,4 @@
-"""Restoring a backup into an empty data folder; the same call continues a killed restore."""
+"""Restore of a backup into an empty data folder; the same call continues a killed restore."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from resources.engine import Reporter
 from resources.formatting import size_text
 from resources.warehouse import Warehouse, WarehouseDamagedError, named_in, remove_code
 
-#: In the data folder while a backup is restored: the MD5 of the backup's list, so that the same restore can continue.
+#: Marks an unfinished restore in the data folder: the MD5 of the backup's list, so that the same restore can continue.
 _NOTE = "restoring.json"
-_KEPT = "What was copied is kept. Make room and run the same command again."
+_KEPT = "The copied files are kept. Free some disk space and run the same command again."
 
 
 @dataclass
 class Restored:
-    """Outcome of a restore: files left out as damaged, and settings renamed because they would run what they name."""
+    """Outcome of a restore: damaged files were left out; renamed settings could have started programs."""
 
     backup: Backup
     file_count: int = 0
@@ -39,9 +39,9 @@ class Restored:
 def restore(source: files.StrPath, data: files.StrPath, reporter: Reporter) -> Restored:
     """Restore a backup, or the newest one of a destination, into an empty data folder, and publish.
 
-    The same call continues a killed restore. The published file keeps no path of the original data folder. The
-    backup's own views, macros and triggers are removed before anything runs them, and its settings of Dagster are
-    renamed unless they are the usual ones.
+    The same call continues a killed restore. The published file contains no path of the original data folder. Views,
+    macros and triggers of the backup are removed before they could run. Its Dagster settings are renamed unless they
+    are the default ones.
 
     Raises:
         BackupError: There is no backup, the folder is not empty, or the disk is full.
@@ -56,12 +56,12 @@ def restore(source: files.StrPath, data: files.StrPath, reporter: Reporter) -> R
         task.finish()
         restored.renamed = [*_renamed(data)]
         if warehouse.build_path.exists():
-            # a backup has no log, and a foreign one would be applied to the file
+            # a backup contains no log, and a leftover log would be applied to the restored file
             warehouse.build_path.with_name(f"{warehouse.build_path.name}.wal").unlink(missing_ok=True)
             remove_code(warehouse.build_path)
     if warehouse.build_path.exists():
         warehouse.publish(facts_of(data))
-    # once for all files: without the note nobody looks at them again
+    # one sync for all files, before the note goes: without the note nothing checks them again
     os.sync()
     (data / _NOTE).unlink()
     return restored
@@ -70,10 +70,10 @@ def restore(source: files.StrPath, data: files.StrPath, reporter: Reporter) -> R
 def check(backup: Backup, data: Path) -> None:
     """Refuse a backup that cannot be restored into a data folder, or whose list or ledger names files elsewhere.
 
-    The digest of the list shows damage, not who wrote the list: its names are as foreign as any. Nothing is changed.
+    The list's digest reveals damage but not manipulation, so its names are untrusted. Nothing is changed.
 
     Raises:
-        BackupError: The folder is not empty, the list names something that no mirror has, or a file is in the way.
+        BackupError: The folder is not empty, the list names a file that no mirror has, or a file is in the way.
     """
     _check_empty(backup, data)
     for name, _ in backup.sums():
@@ -98,7 +98,7 @@ def check(backup: Backup, data: Path) -> None:
 
 def _fault(backup: Backup, data: Path, name: str) -> str | None:
     if not (files.is_name(name) and is_known(name) and all(map(store.is_finished, name.split("/")))):
-        return f"{name[:200]!r} is no file of a mirror."
+        return f"{name[:200]!r} is not a file of a mirror."
     try:
         files.check_way(backup.path, backup.path / name)
         files.check_way(data, data / name)
@@ -112,9 +112,9 @@ def _mark(backup: Backup) -> bytes:
 
 
 def _check_empty(backup: Backup, data: Path) -> None:
-    """Refuse a data folder that is neither empty nor the half of this restore."""
+    """Refuse a data folder unless it is empty or contains the unfinished part of this restore."""
     if os.path.lexists(data) and not data.is_dir():
-        raise BackupError(f"{data} is no folder. Nothing was changed. Set WME_DATA to an empty folder.")
+        raise BackupError(f"{data} is not a folder. Nothing was changed. Set WME_DATA to an empty folder.")
     note = data / _NOTE
     if data.exists() and any(data.iterdir()) and not (note.exists() and files.read(note) == _mark(backup)):
         raise BackupError(
@@ -123,13 +123,13 @@ def _check_empty(backup: Backup, data: Path) -> None:
         )
     for path in store.irregular(data):
         raise BackupError(
-            f"{path} is neither a file nor a folder, and no restore creates such a thing. Nothing was changed. Set "
+            f"{path} is neither a file nor a folder, so no restore created it. Nothing was changed. Set "
             "WME_DATA to an empty folder."
         )
 
 
 def _restore_files(backup: Backup, data: Path, advance: Callable[[float], None]) -> Restored:
-    """Copy and compare all files, each with its MD5. The build file is last, because it makes the folder a mirror."""
+    """Copy all files and compare each with its MD5. The build file comes last: it turns the folder into a mirror."""
     present = (data / name for name, _ in backup.sums())
     needed = backup.size_bytes - sum(path.stat().st_size for path in present if path.is_file())
     if needed > (free := shutil.disk_usage(data).free):
@@ -174,7 +174,7 @@ def _put(done: Restored, data: Path, name: str, digest: str, advance: Callable[[
 
 
 def _renamed(data: Path) -> Iterator[Path]:
-    """Rename settings of Dagster that are not the usual ones: they name modules and programs that Dagster starts."""
+    """Rename Dagster settings that are not the default ones: they name modules and programs that Dagster starts."""
     for usual, name in ((TEMPLATE, "dagster.yaml"), (WORKSPACE, WORKSPACE.name)):
         path = data / FOLDER / name
         if path.exists() and files.read(path) != usual.read_bytes():

@@ -1,7 +1,7 @@
 """The main job: reference lists, snapshots and the newest hours, from the service to the published file.
 
-The same jobs run on a schedule and in the Dagster UI; here they run in this process, with the history of the data
-folder's own instance.
+The same jobs run on a schedule and in the Dagster UI. Here they run in this process and use the Dagster instance of
+the data folder.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from resources.warehouse import WarehouseBusyError
 
 gc_during_import.keep()
 
-#: First and longest wait between two attempts to reach a host; each is twice the one before.
+#: First and longest wait, in seconds, between two attempts to reach a host; the wait doubles each time.
 WAIT_SECONDS = (1.0, 60.0)
 
 
 @dataclass
 class RunReport:
-    """The outcome of a run, besides the warehouse.
+    """Outcome of a run, apart from the data.
 
     Attributes:
-        failures: A sentence for each failure, in the order they happened.
-        hours: The hours of the run, in order; without those that were loaded from the archive alone.
+        failures: A sentence for each failure, in order of occurrence.
+        hours: Hours of the run, in order, without hours that were loaded from the archive alone.
         seconds: Seconds of fetching and converting by (table, hour, archive).
-        unavailable: `service` or `warehouse`, if it failed; no job that needs it was run afterwards.
+        unavailable: `service` or `warehouse`, if it failed; jobs that need it were skipped.
         unreachable: A host of the service could not be reached, and may be reachable later.
-        repaired: Sentences about lake files that the publication found gone or damaged.
+        repaired: Sentences about lake files that the publication found missing or damaged.
     """
 
     failures: list[str] = field(default_factory=list)
@@ -64,26 +64,26 @@ class RunReport:
 
 
 def _quiet(_context: dg.InitLoggerContext) -> logging.Logger:
-    """A logger without a listener; the instance keeps every event all the same."""
+    """Create a logger without handlers; the instance stores every event anyway."""
     logger = logging.getLogger("pipelines.quiet")
     logger.propagate = False
     logger.addHandler(logging.NullHandler())
     return logger
 
 
-#: Tables and sentences report a run on the command line, not Dagster's console log.
+#: Replaces Dagster's console log: on the command line, tables and sentences report a run.
 QUIET = dg.LoggerDefinition(_quiet)
 
 
 def newest_hours(
     client: EnterpriseClient, count: int, now: datetime, dataset: Dataset = ARTICLE_CHANGES
 ) -> list[datetime]:
-    """The `count` newest hours that the service has published, oldest first.
+    """Return the `count` newest hours that the service has published, oldest first.
 
-    A batch listing appears some minutes after its hour, so the newest complete hour may not be there yet.
+    A batch listing appears some minutes after its hour, so the newest complete hour may be missing.
 
     Raises:
-        NotPublishedYet: Nothing of the last six hours is there; the service seems to lag.
+        NotPublishedYet: None of the last six hours is published; the service seems to lag.
     """
     newest = last_complete_hour(now)
     for back in range(6):
@@ -99,14 +99,14 @@ def newest_hours(
 
 
 def is_reachable(enterprise: EnterpriseResource) -> bool:
-    """Return whether the service responds at all; each connection is attempted once."""
+    """Return True if the service responds at all; each connection is attempted once."""
     with enterprise.client(seconds=20.0) as client:
         try:
             client.hours.listing(last_complete_hour(datetime.now(UTC)))
         except UnreachableError:
             return False
         except EnterpriseError:
-            pass  # an answer all the same, or a failure that the run itself has to tell of
+            pass  # the service has responded, or the failure is reported by the run itself
     return True
 
 
@@ -124,17 +124,17 @@ def run(
     say: Callable[[str], None] = lambda _: None,
     **overrides: Any,
 ) -> RunReport:
-    """Run the jobs: reference lists if they are due, snapshots, hours, the current articles, publish where that is due.
+    """Run the jobs: reference lists if due, snapshots, hours, current articles, and a publication if due.
 
-    Snapshots and hours that are archived and not loaded are loaded as well. If an hour or a snapshot fails, the rest is
-    published, and the failure is in the report. `hours` are consecutive; `snapshots` are identifiers by dataset, to
-    have in their newest version. `refresh_reference` pulls the reference lists, or not (None: when they are due).
-    `with_lacking` fetches also the hours before these that the mirror lacks and the service still keeps. `say` hears a
-    line before each job.
+    Archived snapshots and hours that are not loaded are loaded as well. If an hour or a snapshot fails, the others are
+    published, and the failure is in the report. `hours` are consecutive. `snapshots` are identifiers by dataset,
+    fetched in their newest version. `refresh_reference` fetches the reference lists, or not (None: if due).
+    `with_lacking` adds earlier hours that the mirror lacks and the service still keeps. `say` receives a line before
+    each job.
 
     Raises:
-        SettingsError: The hours lie before any that the mirror could have.
-        KeyboardInterrupt: Somebody interrupted a job; the jobs behind it were not begun.
+        SettingsError: The first of the hours is before the first hour of the mirror.
+        KeyboardInterrupt: A job was interrupted; later jobs were not started.
     """
     first = first_hour(settings, *hours)
     if hours and hours[0] < first:
@@ -147,7 +147,7 @@ def run(
     enterprise, store = resources["enterprise"], resources["warehouse"].warehouse
     due = pending.reference_due(layout, datetime.now(UTC)) if refresh_reference is None else refresh_reference
     with _run_here(settings) as here:
-        # a password that was refused once is not tried again, since that locks accounts; nor is a lock waited for again
+        # a refused password is not sent again, since that locks accounts; nor does the run wait twice for a lock
         if due:
             say("Reference lists")
             here.execute(defs, jobs.REFERENCE)
@@ -186,7 +186,7 @@ def run(
 
 
 def publish(settings: Settings, **overrides: Any) -> RunReport:
-    """Take what is pending into the current articles and publish, whether it is due or not."""
+    """Apply pending hours and snapshots to the current articles, and publish even if no publication is due."""
     defs = _defs(settings, **overrides)
     with _run_here(settings) as here:
         here.execute(defs, jobs.PUBLISH)
@@ -194,7 +194,7 @@ def publish(settings: Settings, **overrides: Any) -> RunReport:
 
 
 def look_up(settings: Settings, **overrides: Any) -> RunReport:
-    """Look up watched and uncertain pages within the day's budget, and publish where that is due."""
+    """Look up watched and uncertain pages within the day's budget, and publish if due."""
     defs = _defs(settings, **overrides)
     with _run_here(settings) as here:
         here.execute(defs, jobs.LOOKUPS)
@@ -214,12 +214,12 @@ def _text(span: Sequence[datetime]) -> str:
 
 
 def _defs(settings: Settings, hours: Sequence[datetime] = (), **overrides: Any) -> dg.Definitions:
-    """Definitions whose runs print nothing themselves."""
+    """Build definitions whose runs print nothing themselves."""
     return build_defs(settings, asked=hours, all_datasets=True, loggers={"quiet": QUIET}, **overrides)
 
 
 class _Here:
-    """Runs jobs in this process, one after the other, and reports on all of them."""
+    """Runs jobs in this process, one after another, and collects their report."""
 
     def __init__(self, instance: dg.DagsterInstance, mark: Mapping[str, str]) -> None:
         self.instance = instance
@@ -235,7 +235,7 @@ class _Here:
         selection: Sequence[dg.AssetKey] | None = None,
         partition_key: str | None = None,
     ) -> None:
-        """Run one job, or of its assets those selected, and add to the report what took how long and what failed."""
+        """Run one job, or only its `selection`, and add durations and failures to the report."""
         if "warehouse" in self.report.unavailable:
             return
         result = defs.resolve_job_def(job).execute_in_process(
@@ -262,7 +262,7 @@ class _Here:
                 continue
             data = event.step_failure_data
             if data.error is not None and data.error.cls_name == "DagsterExecutionInterruptedError":
-                # Dagster makes a failed step of an interrupt; whoever interrupts wants the whole run to end
+                # Dagster turns an interrupt into a failed step, but the user wants the complete run to end
                 raise KeyboardInterrupt
             said = data.user_failure_data.metadata if data.user_failure_data is not None else {}
             if (missing := said.get("unavailable")) is not None:
@@ -277,7 +277,8 @@ class _Here:
                 continue
             name = steps.get(event.step_key or "", "")
             failed.setdefault(sentence.removeprefix(f"{name}: "), []).append(name)
-        # where a job had several datasets, each failure names its own, and one of all of them is said once
+        # a job over several datasets prefixes each failure with its dataset; a failure of all datasets is reported
+        # once
         ran = {steps[event.step_key] for event in result.all_events if event.step_key in steps}
         sentences = [
             f"{', '.join(of)}: {sentence}" if len(ran) > 1 and set(of) < ran else sentence
@@ -296,7 +297,7 @@ class _Here:
 
 @contextmanager
 def _run_here(settings: Settings) -> Iterator[_Here]:
-    """Jobs in the block are known to be this process's, so that nobody takes their runs for killed ones."""
+    """Tag the jobs of the block with this process, so that their runs are not ended as killed ones."""
     with processes.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
         yield _Here(instance, mark)
 
@@ -304,10 +305,10 @@ def _run_here(settings: Settings) -> Iterator[_Here]:
 def outlast(
     attempt: Callable[[], RunReport], answers: Callable[[], bool], minutes: float, say: Callable[[str], None]
 ) -> RunReport:
-    """Run `attempt` again and again until no host is out of reach; return the report of the last run.
+    """Run `attempt` until no host is unreachable; return the report of the last attempt.
 
-    What an earlier run has done costs a later one nothing. `answers` tries once to reach the service; all waits
-    together last at most `minutes`; `say` hears one line when a wait begins, and one when it is over.
+    A later attempt does not repeat the work of earlier ones. `answers` tries once to reach the service. All waits
+    together last at most `minutes`. `say` receives a line when a wait begins and when it ends.
     """
     left, pause = minutes * 60, WAIT_SECONDS[0]
     while (report := attempt()).unreachable and left > 0:
@@ -321,7 +322,7 @@ def outlast(
             left -= time.monotonic() - began
             pause = min(2 * pause, WAIT_SECONDS[1])
         if not found:
-            report.failures.append(f"After {counted(round(minutes), 'minute')} of waiting it still cannot be reached.")
+            report.failures.append(f"After {counted(round(minutes), 'minute')} of waiting, it still cannot be reached.")
             break
         say("It can be reached again; the run continues.")
     return report

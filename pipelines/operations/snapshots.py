@@ -1,4 +1,4 @@
-"""Snapshots as an operator handles them: listing them, planning several at once, downloading one after another."""
+"""Snapshots for operators: listings, a plan for several snapshots, and downloads in sequence."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _IDENTIFIER = re.compile(r"(\w+)_namespace_(\d+)")
 def listed(
     client: EnterpriseClient, scope: Iterable[tuple[str, int]] | None = None, dataset: Dataset = SNAPSHOT_ARTICLES
 ) -> list[Snapshot]:
-    """The service's snapshots of some (project, namespace) pairs, or all, by project and namespace. No quota."""
+    """Return the service's snapshots of `scope` (None: all), by project and namespace. Costs no quota."""
     wanted = None if scope is None else set(scope)
     found = [s for s in client.snapshots.listing(dataset) if wanted is None or (s.project_id, s.namespace_id) in wanted]
     return sorted(found, key=lambda s: (s.project_id, s.namespace_id, s.identifier))
@@ -46,7 +46,7 @@ class CombinedPlan:
 
     @property
     def unit_counts(self) -> dict[str, int]:
-        """Units of quota by counter (`snapshot`, `chunk`), of those counters that are drawn on."""
+        """Quota units by counter (`snapshot`, `chunk`); counters that are not used are left out."""
         units: Counter[str] = Counter()
         for plan in self.plans:
             if plan.product is not None:
@@ -66,12 +66,12 @@ class CombinedPlan:
         return min((plan.free_bytes for plan in self.plans), default=0)
 
     def check(self) -> None:
-        """See that all of them can be finished.
+        """Check that all downloads can finish.
 
         Raises:
-            QuotaExceeded: They need more units than are left, and nobody allowed to go beyond.
-            BudgetExceeded: They need more units than may be spent.
-            DiskFull: The disk does not hold them and the floor that is left free.
+            QuotaExceeded: They need more units than are left, and exceeding the quota is not allowed.
+            BudgetExceeded: They need more units than the budget allows.
+            DiskFull: They would leave less free disk space than the configured minimum.
         """
         for plan in self.plans:
             plan.check()
@@ -79,7 +79,7 @@ class CombinedPlan:
 
     @property
     def obstacle(self) -> str | None:
-        """The reason why the download would not start, as a sentence; None: it would."""
+        """Reason why the download would not start, as a sentence; None if it would."""
         try:
             self.check()
         except (errors.QuotaExceeded, errors.BudgetExceeded, errors.DiskFull) as error:
@@ -99,9 +99,9 @@ def plan(
     `identifiers` are the service's names, for example enwiki_namespace_0.
 
     Raises:
-        NotFound: One of them does not exist.
-        UnknownNameError: Neither does its project or namespace.
-        InvalidRequest: Chunks are asked for, and there are none.
+        NotFound: A snapshot does not exist.
+        UnknownNameError: Nor does its project or namespace.
+        InvalidRequest: Chunks were requested, and there are none.
     """
     layout = Layout(settings.data)
     plans = []
@@ -117,19 +117,19 @@ def plan(
 
 @dataclass(frozen=True)
 class Fetched:
-    """A snapshot that is in the archive, complete and confirmed."""
+    """A snapshot in the archive, complete and verified."""
 
     plan: SnapshotPlan
     downloads: tuple[Download, ...]
 
     @property
     def fetched_count(self) -> int:
-        """Files that were not there before."""
+        """Number of files that were downloaded by this call."""
         return sum(download.fetched for download in self.downloads)
 
     @property
     def fetched_bytes(self) -> int:
-        """Bytes that were not there before."""
+        """Bytes that were downloaded by this call."""
         return sum(d.size_bytes - d.resumed_bytes for d in self.downloads if d.fetched)
 
     @property
@@ -142,20 +142,20 @@ class Fetched:
 
     @property
     def replaced(self) -> tuple[Path, ...]:
-        """Files of other versions or the other form in the same folder."""
+        """Files of other versions, or of the other form, in the same folder."""
         return superseded(self.plan)
 
 
 @dataclass(frozen=True)
 class Report:
-    """Outcome of a download: complete snapshots, failures, and snapshots that were not begun."""
+    """Outcome of a download: complete snapshots, failures, and snapshots that were not started."""
 
     done: tuple[Fetched, ...]
     failures: tuple[tuple[str, errors.EnterpriseError], ...]
     not_begun: tuple[str, ...]
 
     def sentence(self) -> str:
-        """The failures, for people; empty without any."""
+        """Text that describes the failures; empty if there are none."""
         if not self.failures:
             return ""
         if len(self.failures) == 1 and not self.done and not self.not_begun:
@@ -169,21 +169,21 @@ class Report:
 
 
 def download(client: EnterpriseClient, combined: CombinedPlan, *, workers: int = 4, reporter: Reporter) -> Report:
-    """Have planned snapshots in the archive, one after another, each with several files at once.
+    """Download planned snapshots into the archive, one after another, each with several files at once.
 
-    Nothing starts unless all of them can be finished. What is there is not fetched again, and what an earlier call
-    left is continued. An interrupt keeps what was fetched.
+    Nothing starts unless all downloads can finish. Archived files are not fetched again, and unfinished downloads are
+    resumed. An interrupt keeps the data already fetched.
 
     Raises:
         QuotaExceeded: They need more units than are left. Nothing was fetched.
-        DiskFull: The disk does not hold them. Nothing was fetched.
+        DiskFull: The disk has too little free space. Nothing was fetched.
     """
     combined.check()
     done: list[Fetched] = []
     failures: list[tuple[str, errors.EnterpriseError]] = []
     for number, first in enumerate(combined.plans):
         try:
-            # hours may have passed with the snapshots before this one: it is looked at again
+            # earlier snapshots may have taken hours, so this one is planned again
             now = _planned(client, first.identifier, first.folder, first.options, first.dataset) if number else first
             done.append(Fetched(now, snapshot_sets.download(now, client, Engine(workers, reporter))))
         except errors.EnterpriseError as error:
@@ -195,7 +195,7 @@ def download(client: EnterpriseClient, combined: CombinedPlan, *, workers: int =
 
 
 def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
-    """A snapshot's record for machines; sizes in bytes."""
+    """Return a snapshot's record as JSON values; sizes in bytes."""
     return _values(snapshot, "identifier project_id namespace_id version date_modified") | {
         "size_bytes": snapshot.approximate_bytes,
         "chunk_count": len(snapshot.chunks),
@@ -203,7 +203,7 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def plan_json(combined: CombinedPlan) -> dict[str, Any]:
-    """Plans for machines, and their combined cost."""
+    """Return plans and their combined cost as JSON values."""
     costs = "missing_bytes disk_bytes free_bytes"
     own = (
         f"identifier form reason sentence product unit_count units_left size_bytes {costs} fits_quota fits_disk folder"
@@ -217,7 +217,7 @@ def plan_json(combined: CombinedPlan) -> dict[str, Any]:
 
 
 def report_json(report: Report) -> dict[str, Any]:
-    """The outcome of a download for machines."""
+    """Return the outcome of a download as JSON values."""
     done = [
         _values(fetched.plan, "identifier form folder")
         | _values(fetched, "size_bytes fetched_bytes")

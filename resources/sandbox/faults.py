@@ -1,6 +1,6 @@
-"""Declarations of injected faults, and damaged archives. `api.middleware` applies the other faults.
+"""Faults as data (what goes wrong, on which paths, how often), and damaged archives. `api.middleware` does the rest.
 
-`data/faults.yaml` lists the kinds and their details.
+Kinds and details: `data/faults.yaml`.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-#: Key in the scope of a request: damage of the archive in the response.
+#: Set on a request: the damage that the archive it asks for is served with.
 DAMAGE = "sandbox.damage"
-#: Key in the scope of a request: the signed URL in the response is already expired.
+#: Set on a request: the signed URL that it is answered with has already expired.
 EXPIRED = "sandbox.expired"
 
 Where = Literal["api", "objects"]
 
 _TABLE = read_yaml("faults.yaml")
-#: By kind: the default port and the defaults of the details. Faults of archives have only details.
+#: By kind: where it happens, and its details with their defaults; of damaged archives the details alone.
 _ANSWERS: dict[str, tuple[Where, dict[str, Any]]] = _TABLE["answers"]
 _ARCHIVES: dict[str, dict[str, Any]] = _TABLE["archives"]
 ARCHIVE_KINDS = frozenset(_ARCHIVES)
 KINDS = frozenset(_ANSWERS) | ARCHIVE_KINDS
-#: Page id of the record with the huge body, used by no page of the world.
+#: Page id of the record with the huge body; no page of the world has it.
 HUGE_ARTICLE_ID = 2_147_483_647
 _TYPES = {name: tuple(getattr(builtins, kind) for kind in kinds.split()) for name, kinds in _TABLE["types"].items()}
 
 
 @dataclass
 class Fault:
-    """Fault for requests to some paths. `count` is the number of requests it affects; None means all."""
+    """One fault. `remaining` counts down with each request it hits; None: for ever."""
 
     path: str
     kind: str
@@ -60,17 +60,17 @@ class Fault:
 
     @property
     def remaining(self) -> int | None:
-        """Return the number of requests still to be affected; None means all."""
+        """Return how many requests it will still hit."""
         return None if self.count is None else self.count - self.hits
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fault as in `/sandbox/faults`."""
+        """The fault as `/sandbox/faults` shows it."""
         own = {name: value for name, value in vars(self).items() if name != "details"}
         return own | self.details
 
 
 class Faults:
-    """Thread-safe list of faults, in the order of their creation."""
+    """The faults that are set, in order. Safe for threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -79,13 +79,13 @@ class Faults:
     def add(
         self, path: str = "*", method: str | None = None, kind: str = "status", count: int | None = 1, **details: Any
     ) -> Fault:
-        """Add a fault for requests with a path that matches the glob `path` and, if given, this `method`.
+        """Set a fault for requests whose path matches the glob `path` (and whose method is `method`, if given).
 
         Raises:
-            ValueError: Unknown kind, or invalid detail.
+            ValueError: Unknown kind or detail; the message names what there is.
         """
         if kind not in KINDS:
-            raise ValueError(f"There is no fault of kind {kind!r}; the kinds are {', '.join(sorted(KINDS))}.")
+            raise ValueError(f"There is no fault of kind {kind!r}; there are {', '.join(sorted(KINDS))}.")
         listed = bool(details.pop("listed", False))
         if listed and kind not in ARCHIVE_KINDS:
             raise ValueError(f"`listed` is for damaged archives, not for a fault of kind {kind!r}.")
@@ -123,11 +123,11 @@ class Faults:
         return fault
 
     def add_from(self, description: Mapping[str, Any]) -> Fault:
-        """Add a fault from the JSON object of `POST /sandbox/faults`."""
+        """Set a fault from the JSON object of `POST /sandbox/faults`."""
         try:
             return self.add(**description)
         except TypeError as error:
-            raise ValueError(f"Invalid fault: {error}.") from None
+            raise ValueError(f"This is not a fault: {error}.") from None
 
     def clear(self) -> None:
         """Remove all faults; archives with listed damage are served undamaged again."""
@@ -135,12 +135,15 @@ class Faults:
             self._faults.clear()
 
     def active(self) -> list[Fault]:
-        """Return all faults, including those with no requests left."""
+        """The faults that are set, also those that hit as often as they should."""
         with self._lock:
             return list(self._faults)
 
     def take(self, where: Where, method: str, path: str) -> list[Fault]:
-        """Return and count the faults of a request: all delays, and the first matching fault of another kind."""
+        """The faults this request meets; each is counted.
+
+        Of several that would decide the answer alone only the first is taken; a delay goes with anything.
+        """
         taken: list[Fault] = []
         with self._lock:
             for fault in self._faults:
@@ -153,7 +156,7 @@ class Faults:
         return taken
 
     def listed_damage(self, path: str) -> Fault | None:
-        """Return the `listed` damage of the archive with this download path, or None."""
+        """The damage that the archive behind a download path has itself."""
         with self._lock:
             for fault in self._faults:
                 if fault.listed and fnmatchcase(path, fault.path):
@@ -168,7 +171,7 @@ def _applies(fault: Fault, method: str, path: str) -> bool:
 
 
 def damaged_archive(archive: Path, fault: Fault, folder: Path) -> Path:
-    """Return a damaged copy of the archive, created in `folder` on first use; equal input gives equal bytes."""
+    """The archive with the fault's damage in it, made in `folder` at first use; equal input gives equal bytes."""
     name = f"{archive.stem}-{fault.kind}-{json.dumps(fault.details, sort_keys=True)}-{archive.stat().st_size}"
     key = hashlib.sha256(f"{archive}\0{name}\0{archive.stat().st_mtime_ns}".encode()).hexdigest()[:24]
     target = folder / f"{key}.tar.gz"
@@ -199,13 +202,13 @@ def _damage(content: bytes, kind: str, details: dict[str, Any]) -> bytes:
 
 def _bad_line(line: bytes, kind: str, details: dict[str, Any]) -> bytes:
     if kind == "line_malformed":
-        # cut between characters: invalid UTF-8 is a separate kind of damage
+        # Cut between characters: invalid UTF-8 is a damage of its own.
         return line[: len(line) // 2].decode(errors="ignore").encode() + b"\n"
     if kind == "line_utf8":
         return line.replace(b'"name":"', b'"name":"\xff\xfe', 1)
     record: dict[str, Any] = json.loads(line)
     if kind == "line_type":
-        # a text that cannot be converted to a number
+        # A number that became a text which is no number either.
         record["identifier"] = "not a number"
     else:
         body = record.setdefault("article_body", {})

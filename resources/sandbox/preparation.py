@@ -1,9 +1,10 @@
-"""Preparation of archives in separate processes, because listings contain their sizes and MD5s.
+"""Archives made in separate processes before they are listed: a listing reports their sizes and MD5s.
 
-Before the sandbox reports that it is ready, it builds the newest hour, the snapshots of paid and free accounts, and the
-requested number of earlier hours. In the background, it then builds the next hour and the next exports before their
-publication, and the snapshots of structured contents, one at a time and with the lowest priority. Existing archives
-survive restarts. Archives that a request needs are built immediately, by all processes in parallel.
+Everything that can be listed is made before the sandbox says that it is ready: the newest hour, the snapshots of paid
+and of free accounts, and the hours before, back to the number asked for. From then on the next hour and the next
+exports are made before they are published, and the snapshots of structured contents, one at a time and with the lowest
+priority; the world is known in advance. Existing archives remain across restarts. Archives requested meanwhile are made
+at once, by all processes together.
 """
 
 from __future__ import annotations
@@ -36,40 +37,40 @@ if TYPE_CHECKING:
     from resources.sandbox.store.exports import Exports, Turn
 
 _HOUR = timedelta(hours=1)
-#: Archives are built this long before their publication.
+#: How long before it is published an archive is made, as far as that is known.
 _AHEAD = timedelta(minutes=20)
 _POLL_SECONDS = 0.2
-#: Poll interval when there was nothing to build.
+#: How often is looked when there was nothing to make.
 _PATIENCE_SECONDS = 1.0
 _NICE, _NICEST = 5, 19
-#: Maximum number of processes that build archives for requests.
+#: Most processes that make what a request waits for.
 _MOST_WORKERS = 4
-#: Minimum free disk space for preparing archives.
+#: Nothing more is made ahead when the disk has less left.
 _FREE_BYTES = 2_000_000_000
 
 
 class Task(NamedTuple):
-    """Archives of a project's hour, or of an export of a snapshot."""
+    """The archives of a project's hour, or of an export of a snapshot."""
 
     name: str  # project, or identifier of the snapshot
     moment: datetime  # start of the hour, or of the export
-    serial: int | None = None  # serial of the export; None for an hour
-    area: str = ""  # area of the export
+    serial: int | None = None  # of the export; None: it is an hour
+    area: str = ""  # the area of the export
 
     @classmethod
     def of(cls, area: str, identifier: str, turn: Turn) -> Task:
-        """Create the task of an export."""
+        """Return the task of an export."""
         return cls(identifier, turn.started, turn.serial, area)
 
     def make(self, world: ArchivedWorld) -> None:
-        """Build missing archives."""
+        """Make them, unless they are there."""
         if self.serial is None:
             world.make_hour(self.name, self.moment)
         else:
             self._contents(world).snapshot(self.name, self.moment, serial=self.serial)
 
     def is_made(self, world: ArchivedWorld) -> bool:
-        """Return whether the archives exist."""
+        """Return whether they are there."""
         if self.serial is None:
             return world.has_hour(self.name, self.moment)
         return self._contents(world).has_snapshot(self.name, self.moment, self.serial)
@@ -79,7 +80,7 @@ class Task(NamedTuple):
 
 
 class Preparation:
-    """Thread-safe builder of one sandbox's archives in separate processes."""
+    """Makes archives of one sandbox in separate processes. Safe for threads."""
 
     def __init__(
         self,
@@ -88,11 +89,11 @@ class Preparation:
         exports: Mapping[str, Exports],
         clock: Clock,
     ) -> None:
-        """Prepare the last `settings.prepare` hours and the exports of each area; processes start on first use."""
+        """Prepare `settings.prepare` hours back, and the exports of each area, in processes that start with a task."""
         self._settings = settings
         self._world = world
         self._exports = exports
-        #: Areas whose snapshots are built before the sandbox is ready; the others follow in the background.
+        #: Areas whose snapshots are made before the sandbox is ready; the others follow in the background.
         self._early = [area for area in exports if area != STRUCTURED]
         self._clock = clock
         self._lock = threading.Lock()
@@ -101,27 +102,27 @@ class Preparation:
         self._here = threading.local()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._go_ahead, name="ahead", daemon=True)
-        # each process holds the complete corpus in memory
+        # each of them holds the whole corpus in memory
         count = min(_MOST_WORKERS, os.cpu_count() or 1) if settings.corpus is None else 1
         self._asked = ThreadPoolExecutor(count, "asked", self._new_worker, (_NICE,))
         self._ahead = self._asked if settings.corpus else ThreadPoolExecutor(1, "ahead", self._new_worker, (_NICEST,))
 
     def begin(self, interrupted: Callable[[], bool], progress: Callable[[int, int], None]) -> None:
-        """Build everything that can be listed, then continue in the background."""
+        """Make everything that can be listed, then continue in the background."""
         _remove_left_over(self._settings.state)
         self._make(self._listed(), lambda: interrupted() or not self._has_space(), progress)
         self._thread.start()
 
     def make_hour(self, hour: datetime) -> None:
-        """Build the archives of an hour now and wait for them."""
+        """Have the archives of an hour made now."""
         self._make(self._hour(hour), self._ending.is_set)
 
     def make_snapshots(self, area: str, turns: Sequence[tuple[str, Turn]]) -> None:
-        """Build the archives of exports now and wait for them."""
+        """Have the archives of exports made now."""
         self._make([Task.of(area, identifier, turn) for identifier, turn in turns], self._ending.is_set)
 
     def close(self) -> None:
-        """Kill all processes; unfinished archives are discarded."""
+        """End all processes, in the middle of what they make."""
         self._ending.set()
         for pool in (self._asked, self._ahead):
             pool.shutdown(wait=False, cancel_futures=True)
@@ -140,7 +141,7 @@ class Preparation:
             yield from self._hour(newest - back * _HOUR)
 
     def _later(self) -> Iterator[Task]:
-        """Yield the background tasks: the next archives, and archives listed since a test moved the clock."""
+        """Yield the tasks of the background: archives that come next, and those listed since the clock was moved."""
         now = self._clock.now()
         newest = newest_hour(self._world, now)
         if self._world.hour_ready_at(newest + _HOUR) - _AHEAD <= now:
@@ -170,15 +171,15 @@ class Preparation:
         interrupted: Callable[[], bool],
         progress: Callable[[int, int], None] = lambda _ready, _of: None,
     ) -> None:
-        """Build missing archives; return when they are done, have failed or are `interrupted`."""
-        # on the first of a month, free and paid accounts have the same snapshot
+        """Make what is not there yet; returns when that is done, could not be done, or is not wanted any more."""
+        # a snapshot of the first of a month is the same for all accounts
         missing = [task for task in dict.fromkeys(tasks) if not task.is_made(self._world)]
         futures = [self._submit(task, self._asked) for task in missing]
         for ready, future in enumerate(futures):
             progress(ready, len(futures))
             while not _is_done(future, _POLL_SECONDS):
                 if interrupted():
-                    # archives for requests have priority from now on
+                    # from now on, what is requested comes first
                     for waiting in futures:
                         waiting.cancel()
                     return
@@ -229,19 +230,19 @@ class Preparation:
 
 
 def _remove_left_over(state: Path) -> None:
-    """Remove unfinished archives of killed processes; no other sandbox uses the folder."""
+    """Remove the unfinished work of processes that were killed; the folder has no other sandbox."""
     for kind in ("archives", "snapshots", "structured"):
         for path in state.glob(f"{kind}/*/*/*/*.part"):
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_done(future: Future[None], seconds: float) -> bool:
-    """Wait up to some seconds and return whether the future has ended, with or without success."""
+    """Return whether a future ends, however, within some seconds."""
     return bool(wait([future], seconds).done) or future.done()
 
 
 class _Worker:
-    """Process that builds one archive at a time. It ends with the sandbox, even if the sandbox is killed."""
+    """A process that makes archives, one at a time. It ends when this one does, however that happens."""
 
     def __init__(self, settings: Settings, nice: int) -> None:
         self._words = [sys.executable, "-m", __name__, str(nice), *command_line(settings)]
@@ -250,7 +251,7 @@ class _Worker:
         self._closed = False
 
     def work(self, task: Task) -> None:
-        """Build the archives of a task and wait; if the process fails or dies, they remain missing."""
+        """Have archives made; returns when they are there. Those that a process failed at, or died of, are not."""
         process = self._running()
         if process is None:
             return
@@ -263,13 +264,13 @@ class _Worker:
             process.stdout.readline()
 
     def close(self) -> None:
-        """Kill the process and start no other."""
+        """End the process, for good."""
         with self._lock:
             self._closed = True
             self._end()
 
     def _running(self) -> subprocess.Popen[bytes] | None:
-        """Return the process, restarted if it died, or None after `close`."""
+        """The process, or a new one in place of one that died; None when this has been closed."""
         with self._lock:
             if self._closed:
                 return None
@@ -281,7 +282,7 @@ class _Worker:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                     env=child_environment(),
-                    # signals from the terminal are for the sandbox only
+                    # what a terminal sends to end the sandbox is for the sandbox alone
                     start_new_session=True,
                 )
             return self._process
@@ -297,7 +298,7 @@ class _Worker:
 
 
 def main(words: list[str]) -> None:
-    """Build the archives of each task on standard input, print a line for each, and exit at the end of input."""
+    """Make what the lines of standard input ask for, a line of output for each, and end with the input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGHUP))
     os.nice(int(words[0]))
@@ -314,7 +315,7 @@ def main(words: list[str]) -> None:
 def _read(lines: queue.SimpleQueue[bytes]) -> None:
     for line in sys.stdin.buffer:
         lines.put(line)
-    # the sandbox has ended, so nobody needs the current archive
+    # the sandbox has ended, so nothing waits for what is under way
     os._exit(0)
 
 

@@ -231,7 +231,7 @@ def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(
     for inside in (data / "backups", data, tmp_path):
         told = call("backup", str(inside), environ=copied)
         assert told.code == 1
-        assert "must not contain one another. Nothing was copied." in told.err
+        assert "must not contain each other. Nothing was copied." in told.err
     restored = copied | {"WME_DATA": str(tmp_path / "restored")}
     for at in (r"/lake/", r"build\.duckdb$", r"/warehouse\.duckdb$"):
         child = runner.program(KILLED, at, "restore", str(to), environ=bare() | restored)

@@ -107,7 +107,7 @@ def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(
     refused = call("forget", "frwiki", "--yes", environ=both | {"WME_PROJECTS": "enwiki,frwiki"})
     assert refused.code == 1
     assert (
-        "frwiki is among the projects to mirror, and the next run would bring it back. Nothing was removed."
+        "frwiki is among the projects to mirror, so the next run would load it again. Nothing was removed."
         in refused.err
     )
     for words, answer in ((["--dry-run"], ""), ([], "n\n")):

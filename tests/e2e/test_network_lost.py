@@ -102,6 +102,6 @@ def test_a_wait_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(monotonic=lambda: moments[-1], sleep=lambda seconds: moments.append(moments[-1] + seconds))
     monkeypatch.setattr(runs, "time", clock)
     report = runs.outlast(lambda: lost, lambda: bool(looks.append(moments[-1])), 3, said.append)
-    assert report.failures == ["Could not.", "After 3 minutes of waiting it still cannot be reached."]
+    assert report.failures == ["Could not.", "After 3 minutes of waiting, it still cannot be reached."]
     assert said == ["Could not.", "Waiting up to 3 minutes for it. Ctrl-C stops waiting."]
     assert looks == [1, 3, 7, 15, 31, 63, 123, 180]

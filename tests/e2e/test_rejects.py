@@ -184,7 +184,7 @@ def test_lines_become_rows_when_the_converter_learnt_to_read_them(
     told = call("rejects", "--retry", environ=mirror)
     assert told.code == 0, told.err
     assert told.out == (
-        f"2 rejected lines were read by the present converter, which {READ_AGAIN}\nNothing is to be done again.\n"
+        f"2 rejected lines were read by the current converter, which {READ_AGAIN}\nThere is nothing to convert again.\n"
     )
     assert lake_of(mirror) == files
 
@@ -226,7 +226,7 @@ def test_a_version_that_was_not_raised_and_an_archive_that_is_gone(
     assert call("rejects", "--retry", "--dry-run", environ=mirror).code == 0
     told = call("rejects", "--retry", environ=mirror)
     assert told.code == 1
-    assert f"of batches/date={hours[0]:%Y-%m-%d}/hour={hours[0]:%H}/{victim.name} cannot be tried again" in told.err
+    assert f"of batches/date={hours[0]:%Y-%m-%d}/hour={hours[0]:%H}/{victim.name} cannot be converted again" in told.err
     assert "Restore the file from a backup" in told.err
     older = "SELECT DISTINCT project_id FROM rejects WHERE reason LIKE 'An older%'"
     assert ask(mirror, older) == [("frwiki",)]
@@ -260,7 +260,7 @@ def test_lines_of_a_snapshot_are_tried_again_and_the_snapshot_is_done_again_whol
     away = victim.rename(tmp_path / victim.name)
     told = call("rejects", "--retry", environ=environ)
     assert told.code == 1
-    assert f"{victim.name} cannot be tried again" in told.err
+    assert f"{victim.name} cannot be converted again" in told.err
     away.rename(victim)
 
     told = call("rejects", "--retry", "--dry-run", environ=environ)
@@ -278,7 +278,7 @@ def test_lines_of_a_snapshot_are_tried_again_and_the_snapshot_is_done_again_whol
     assert ask(environ, "SELECT count(*) FROM snapshot_articles") == ask(environ, held)
     assert ask(environ, "SELECT count(*) FROM rejects") == [(0,)]
     assert not service.requests  # all of it from the archive
-    assert "No rejected line is there" in call("rejects", "--retry", environ=environ).out
+    assert "There are no rejected lines" in call("rejects", "--retry", environ=environ).out
 
 
 def test_list_by_reason_filters_bytes_and_json(mirror: dict[str, str], call: Any, hours: list[datetime]) -> None:

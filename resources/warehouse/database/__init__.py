@@ -1,1 +1,1 @@
-"""DuckDB access: opening the files, creating the declared tables, SQL as text."""
+"""DuckDB itself: opening the files, the tables that are declared, SQL as text."""

@@ -1,1 +1,1 @@
-"""Loading of lake files: rows, ledger and coverage of hours, snapshots, lookups and lists."""
+"""Loading: files of the lake become rows, the ledger and the coverage; what a snapshot adds."""

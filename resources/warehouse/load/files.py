@@ -1,4 +1,4 @@
-"""Steps shared by the loads of all datasets: checks of files, rejects, repeated rows and ledger rows."""
+"""Steps that the loads of all datasets share: checks of files, their rejects, and their rows in the ledger."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from resources.warehouse.database.sql import FORMULAS, column_list, filled, iden
 from resources.warehouse.database.workarounds import is_exhausted
 from resources.warehouse.errors import LakeFileError
 
-#: Columns of the table `incoming`: the ledger row of each file, and values that only the load needs.
+#: What is announced of the files to load: their ledger rows, and what only the load itself needs to know.
 _INCOMING = pa.schema([*LOADS.schema, ("path", pa.string()), ("rejects_path", pa.string()), ("redone", pa.bool_())])
-#: Columns of `rejects` whose values come from the ledger.
+#: Columns of rejects that the ledger knows.
 _SHARED = ("table_name", "source_at", "batch_hour", "project_id", "namespace_id")
 _SUPERSEDE = """
 INSERT INTO internal.hidden_rows
@@ -32,15 +32,12 @@ FROM loads
 JOIN compacted_files AS file ON loads.compaction_id = file.compaction_id
 WHERE loads.batch_hour IS NOT NULL AND ({condition})
 """
-#: Maximum number of unreadable files that a message names.
+#: Unreadable files that are named.
 _SHOWN = 5
 
 
 def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> int:
-    """Return the row count of a lake file.
-
-    Raises LakeFileError if the file is gone, is not Parquet, or lacks declared columns (except `besides`).
-    """
+    """Rows of a Parquet file. Raises LakeFileError: it is gone, no Parquet, or of other columns (`besides` aside)."""
     try:
         metadata = read_footer(path)
         found = {field.name: field.type for field in metadata.schema.to_arrow_schema()}
@@ -56,14 +53,14 @@ def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> 
     wrong = [c.name for c in table if c.name not in besides and found.get(c.name) != c.type]
     if wrong:
         raise LakeFileError(
-            f"The lake file {path} lacks the declared columns {', '.join(wrong)} or has them with another type; "
+            f"The lake file {path} lacks the declared columns {', '.join(wrong)} or holds them as another type; "
             "nothing was loaded from it. Remove it and convert its archive again."
         )
     return int(metadata.num_rows)
 
 
 def check_counts(file: ConvertedFile, table: Table) -> None:
-    """Raise LakeFileError if a file or its rejects cannot be read, or contradict the announced counts."""
+    """Raise LakeFileError where the rows or the rejects of a file are not as announced, or cannot be read."""
     row_count = checked_row_count(file.path, table)
     by_change = file.update_count + file.delete_count + file.visibility_change_count
     if "change_type" not in table.schema.names:
@@ -71,7 +68,7 @@ def check_counts(file: ConvertedFile, table: Table) -> None:
     if row_count != file.row_count or by_change != file.row_count:
         raise LakeFileError(
             f"The lake file {file.path} holds {row_count} rows; {file.row_count} were announced, {by_change} of them "
-            "by kind of change. Nothing was loaded. Remove it and convert its archive again."
+            "by change. Nothing was loaded. Remove it and convert its archive again."
         )
     rejects = 0 if file.rejects_path is None else checked_row_count(file.rejects_path, REJECTED_LINES, besides=_SHARED)
     if rejects != file.reject_count:
@@ -82,7 +79,7 @@ def check_counts(file: ConvertedFile, table: Table) -> None:
 
 
 def lake_path(lake_root: Path, folder: str, path: Path) -> str:
-    """Return the path relative to the lake. Raises LakeFileError if the file is outside the folder of its partition."""
+    """Path relative to the lake. Raises LakeFileError: it is not in the folder by which its rows are found later."""
     root = lake_root.resolve()
     found = path.resolve()
     if found.parent != root / folder:
@@ -94,7 +91,7 @@ def lake_path(lake_root: Path, folder: str, path: Path) -> str:
 
 
 def announce(connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[ConvertedFile, dict[str, Any]]]) -> None:
-    """Create the temporary table `incoming` with a row per file, from the file and the given further values."""
+    """Create the table `incoming` with a row per file: the file and the values known of it."""
     rows = []
     for file, known in files:
         rejects = None if file.rejects_path is None else str(file.rejects_path)
@@ -106,7 +103,7 @@ def announce(connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[Conver
 
 
 def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None:
-    """Remove the rows of the hours, projects and namespaces in `incoming` from tables, rejects and ledger."""
+    """Remove the rows of the hours, projects and namespaces of `incoming` from tables, rejects and ledger."""
     supersede(
         connection,
         "reloaded",
@@ -128,17 +125,17 @@ def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None
 def supersede(
     connection: duckdb.DuckDBPyConnection, reason: str, condition: str, parameters: Mapping[str, Any] | None = None
 ) -> None:
-    """Mask the rows in compacted files whose ledger rows (`condition`) are about to be removed.
+    """Hide rows in compacted files before their rows of the ledger (those of `condition`) are removed.
 
-    Compacted files of snapshots are excluded: each contains one version, and is dropped with it.
+    A compacted file of a snapshot holds one version, and is dropped with it.
     """
     connection.execute(filled(_SUPERSEDE, reason=quoted(reason), condition=condition), parameters or {})
 
 
 def retire(connection: duckdb.DuckDBPyConnection) -> None:
-    """Delete compactions without loaded rows from the ledger, with their masks, after ledger rows were removed.
+    """Forget the compactions of which nothing is loaded any more, after rows of the ledger were removed.
 
-    A later compaction of the same files gets the same name, so no mask of the earlier one may remain.
+    The same files, loaded again, make a compaction of the same name; no note of the earlier one may hold for it.
     """
     connection.execute(
         "DELETE FROM compacted_files WHERE compaction_id NOT IN "
@@ -151,7 +148,7 @@ def retire(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def enter(connection: duckdb.DuckDBPyConnection) -> None:
-    """Insert the rejects of the files in `incoming`, and add the files to the ledger."""
+    """Put the rejects of the files of `incoming` into the warehouse, and the files into the ledger."""
     found = connection.execute("SELECT rejects_path FROM incoming WHERE rejects_path IS NOT NULL").fetchall()
     if found:
         shared = ", ".join(f"incoming.{column}" for column in _SHARED)
@@ -169,9 +166,9 @@ def enter(connection: duckdb.DuckDBPyConnection) -> None:
 def unreadable(
     of: str, files: Sequence[ConvertedFile], table: Table, error: duckdb.Error
 ) -> duckdb.Error | LakeFileError:
-    """Return the error for a failed load of several files; it names the damaged ones. Each file is read separately.
+    """The failure to load files together, as a sentence that names those at fault: each is read alone.
 
-    If disk or memory ran out, no file is at fault, and the error is returned unchanged.
+    If disk or memory ran out, no file is at fault, and the failure is returned unchanged.
     """
     if is_exhausted(error):
         return error
@@ -190,13 +187,13 @@ def unreadable(
     more = f" and {len(damaged) - _SHOWN} more" if len(damaged) > _SHOWN else ""
     return LakeFileError(
         f"{len(damaged)} of the files of {of} could not be read into the warehouse: "
-        f"{', '.join(damaged[:_SHOWN])}{more}. Nothing was loaded. Remove them and convert their archives again; other "
-        "converted files are kept."
+        f"{', '.join(damaged[:_SHOWN])}{more}. Nothing was loaded. Remove them and convert their archives again; what "
+        "is converted is kept."
     )
 
 
 def _fault(alone: duckdb.DuckDBPyConnection, path: Path, table: Table, besides: Sequence[str]) -> str | None:
-    """Return the reason why a file cannot be loaded, or None."""
+    """Return the reason for which a file cannot be loaded, or None."""
     columns = [c for c in table if c.name not in besides]
     required = [c.name for c in columns if c.required]
     names = ", ".join(identifier(c.name) for c in columns)
@@ -213,7 +210,7 @@ def _fault(alone: duckdb.DuckDBPyConnection, path: Path, table: Table, besides: 
 
 
 def load_list(build: Build, dataset: Dataset, path: StrPath) -> int:
-    """Replace the rows of a list with those of a lake file; return their number. Raises LakeFileError."""
+    """Replace the rows of a list by those of a lake file; return their number. Raises LakeFileError: it is unusable."""
     connection, table = build.connection, dataset.table
     row_count = checked_row_count(Path(path), table)
     name, columns = identifier(table.name), column_list(table.narrow)
@@ -231,7 +228,7 @@ def load_list(build: Build, dataset: Dataset, path: StrPath) -> int:
     return row_count
 
 
-# Repeated rows are few. Their keys are found in the key columns before anything is sorted or compared in full.
+# Repeated rows are few: their keys are found by short columns before anything is sorted or compared in full.
 _SUSPECTS = """
 CREATE OR REPLACE TEMP TABLE suspects AS
 SELECT {numbered}
@@ -266,16 +263,15 @@ SELECT {columns}
 FROM read_parquet($paths, filename := true, file_row_number := true, hive_partitioning := false) AS file
 ANTI JOIN repeated ON file.filename = repeated.path AND file.file_row_number = repeated.file_row
 """
-#: SQL for the internal columns, computed from a row of a lake file.
+#: How the columns follow from a row of a file that the pipeline knows besides those of the table.
 _INTERNAL = {"event_key": FORMULAS["event_key"], "file_row": "file_row_number"}
 
 
 def hide_repeated(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths: Sequence[str]) -> int:
-    """Mask the repeated rows of the files in `incoming`, and count them there; return the total.
+    """Hide the repeated rows of the files of `incoming`, and count them there; return the number in all.
 
-    The dataset's rule selects the row that counts. An hourly file is compared only with itself, since hourly files
-    overlap by design; a file of a snapshot version is compared with all files of the version. Afterwards the temporary
-    table `repeated` has the masked rows.
+    The rule of the dataset selects the row that counts. An hour's file is compared with itself, since files overlap on
+    purpose; a version of a snapshot with all its files. Then the temporary table `repeated` has the hidden rows.
     """
     rule, files = dataset.uniqueness, {"paths": list(paths)}
     connection.execute(_NONE_REPEATED)
@@ -298,7 +294,7 @@ def hide_repeated(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths
 
 
 def insert_once(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths: Sequence[str]) -> int:
-    """Insert the rows that `hide_repeated` has not masked, without bodies; return their number."""
+    """Insert the rows that `hide_repeated` has left, less their bodies; return their number."""
     table = dataset.table.narrow
     more = "".join(f", {_INTERNAL[name]} AS {name}" for name in INTERNAL_COLUMNS.get(table.name, ()))
     query = filled(_INSERT, table=identifier(table.name), columns=column_list(table) + more)

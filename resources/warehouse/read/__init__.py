@@ -1,1 +1,1 @@
-"""Queries that change nothing."""
+"""Reading back, without changing anything."""

@@ -156,7 +156,8 @@ def test_a_full_disk_keeps_what_is_complete(data, tmp_path, monkeypatch):
             take(data, to)
         assert backups.completed(to) == [first]
         with pytest.raises(
-            BackupDiskFullError, match=r"What was copied is kept\. Make room and run the same command again\."
+            BackupDiskFullError,
+            match=r"The copied files are kept\. Free some disk space and run the same command again\.",
         ):
             restore(first, tmp_path / "restored")
     assert take(data, to).backup.file_count == 6

@@ -403,7 +403,7 @@ def test_nothing_is_restored_into_half_a_folder_with_links(stage, name):
 @pytest.mark.parametrize("make", [Path.touch, lambda path: path.symlink_to("none")], ids=["file", "link"])
 def test_a_data_folder_that_is_none_is_refused(stage, make):
     make(stage.data)
-    with pytest.raises(BackupError, match=r"data is no folder\. Nothing was changed"):
+    with pytest.raises(BackupError, match=r"data is not a folder\. Nothing was changed"):
         stage.restore()
 
 

@@ -80,7 +80,7 @@ def test_archives_of_another_converter_are_converted_again_and_those_of_the_pres
     assert planned.parts == {(ARTICLE_CHANGES, START): {("enwiki", 0)}}
     assert planned.obstacles() == []
     assert planned.sentences() == [
-        "1 rejected line was read by the present converter, which would reject the same lines again.",
+        "1 rejected line was read by the current converter, which would reject the same lines again.",
         "3 rejected lines of 1 archive were read by another converter, or with other settings.",
         "To be converted again, by hour: 2026-11-01 00:00 (UTC).",
     ]
@@ -89,8 +89,8 @@ def test_archives_of_another_converter_are_converted_again_and_those_of_the_pres
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ([], "No rejected line is there to be tried again."),
-        ([b"a", b"b"], "2 rejected lines were read by the present converter, which would reject the same lines again."),
+        ([], "There are no rejected lines to convert again."),
+        ([b"a", b"b"], "2 rejected lines were read by the current converter, which would reject the same lines again."),
     ],
 )
 def test_nothing_is_done_for_lines_that_would_be_rejected_again(empty, lines, told):
@@ -105,7 +105,7 @@ def test_only_chosen_lines_are_planned(folder):
         (ARTICLE_CHANGES, START + timedelta(hours=1)): {("enwiki", 0), ("frwiki", 0)}
     }
     assert folder.retry(reason="JSON").line_count == 12
-    assert folder.retry(reason="another").sentences() == ["No rejected line is there to be tried again."]
+    assert folder.retry(reason="another").sentences() == ["There are no rejected lines to convert again."]
 
 
 def test_an_archive_that_is_gone_is_named_and_the_others_are_converted(empty):
@@ -113,7 +113,7 @@ def test_an_archive_that_is_gone_is_named_and_the_others_are_converted(empty):
     empty.load(0, FRENCH, "frwiki")
     planned = empty.retry()
     assert planned.parts == {(ARTICLE_CHANGES, START): {("frwiki", 0)}}
-    assert planned.obstacles()[0].startswith("2 rejected lines of enwiki_namespace_0.tar.gz cannot be tried again")
+    assert planned.obstacles()[0].startswith("2 rejected lines of enwiki_namespace_0.tar.gz cannot be converted again")
 
 
 def test_a_snapshot_is_converted_again_if_all_of_its_files_are_there(empty):

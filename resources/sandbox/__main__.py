@@ -1,4 +1,4 @@
-"""`python -m resources.sandbox`: the sandbox in the foreground, until Ctrl-C, a signal, or idleness."""
+"""`python -m resources.sandbox`: run the sandbox in the foreground until Ctrl-C, a signal or idleness."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from resources.sandbox.accounts.accounts import Accounts
     from resources.sandbox.settings import Settings
 
-#: Before the first start: exports have ended by then, and the three newest hours follow them.
+#: Snapshots are exported this long before the first start, so that they are followed by three hourly batches.
 _SNAPSHOTS_BEFORE = timedelta(hours=3)
 _POLL_SECONDS = 0.2
 _PROGRESS_SECONDS = 10
-#: Without a request, once the owner has ended: another command may be using the sandbox.
+#: Idle time before the sandbox stops after its owner: another command may be using it.
 _OWNERLESS_SECONDS = 5.0
 
 
 def main(words: Sequence[str] | None = None, *, called: str | None = None, state: Path | None = None) -> int:
-    """Run the command line; returns the exit status."""
+    """Run the sandbox with the options in `words` and return the exit status."""
     options = parse(words, called=called or "python -m resources.sandbox", state=state)
-    was_owned = _is_owned(options.owner)  # before the seconds of starting, in which the owner may end
+    was_owned = _is_owned(options.owner)  # check now: the owner may end during the start
     try:
         if "snapshot_hour" not in options.model_fields_set and options.now is None:
             hour = snapshot_hour(options.state, datetime.now(UTC))
@@ -63,7 +63,7 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
 
 
 def snapshot_hour(state: Path, now: datetime) -> int:
-    """Return the hour of the day (UTC) of a folder's exports of snapshots, which is chosen at its first start."""
+    """Return the hour of the day (UTC) of a folder's snapshot exports; the first start chooses it."""
     state.mkdir(parents=True, exist_ok=True)
     kept = state / "snapshot-hour.json"
     hour = read_state(kept).get("hour") if kept.exists() else None
@@ -74,15 +74,15 @@ def snapshot_hour(state: Path, now: datetime) -> int:
 
 
 def provide(accounts: Accounts, options: Settings, environ: Mapping[str, str]) -> list[str]:
-    """Make the accounts of the command line and of the environment; return a line about each.
+    """Create the accounts of the command line and of the environment; return a line about each.
 
-    `WME_USERNAME` and `WME_PASSWORD`, where both are set, are the name and the password of an account that may do
-    everything: a client that reads them works unchanged. The password is kept as a digest and shown nowhere.
+    If both `WME_USERNAME` and `WME_PASSWORD` are set, they define an account with all permissions, so clients that read
+    them work unchanged. The password is stored as a digest and never printed.
     """
     lines = []
     username, password = environ.get("WME_USERNAME", "").strip(), environ.get("WME_PASSWORD", "").strip()
     if username and password:
-        # some clients send the name in lower case, as the service's user pool keeps it
+        # some clients send the name in lower case, like the service's user pool stores it
         for name in {username, username.lower()}:
             control.change(accounts, {"username": name, "password": password, "groups": [TOP_GROUP]})
         lines.append(f"Account: {username}, with the password of WME_PASSWORD.")
@@ -91,7 +91,7 @@ def provide(accounts: Accounts, options: Settings, environ: Mapping[str, str]) -
     for account, temporary in accounts_wanted:
         folder.mkdir(mode=0o700, exist_ok=True)
         path = folder / f"{account.name}.json"
-        # the password of the start before, where there was one
+        # keep the password of the previous start
         kept = read_state(path, "password")["password"] if path.exists() else None
         content = {"username": account.name, "groups": [account.group], "temporary": temporary, "password": kept}
         made = control.change(accounts, content)
@@ -107,7 +107,7 @@ def provide(accounts: Accounts, options: Settings, environ: Mapping[str, str]) -
 
 
 class _Progress:
-    """Prints how much is prepared: one line that grows on a terminal, elsewhere a line every ten seconds."""
+    """Progress display: one updated line on a terminal, otherwise a line every ten seconds."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -131,13 +131,13 @@ class _Progress:
 def _sentence(error: OSError) -> str:
     if error.filename is None:
         return error.strerror or str(error)
-    return f"The sandbox cannot use {error.filename}: {error.strerror}. Name another folder with --state."
+    return f"The sandbox cannot use {error.filename}: {error.strerror}. Choose another folder with --state."
 
 
 @contextmanager
 def _caught_signals() -> Iterator[list[int]]:
-    """The signals to end that arrive within the block, instead of what they do otherwise."""
-    # A list and not an event: a handler that sets the event this thread waits for could find its lock taken.
+    """Collect SIGINT and SIGTERM during the block instead of handling them."""
+    # a list instead of an event: a handler could deadlock on the lock of an event that this thread waits for
     caught: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda received, _frame: caught.append(received)) for number in numbers]
@@ -157,12 +157,12 @@ def _wait(sandbox: Sandbox, signals: list[int], options: Settings, was_owned: bo
     while not signals and not sandbox.stopped.wait(_POLL_SECONDS):
         if idle is not None and sandbox.journal.idle_seconds() >= idle:
             sandbox.ending.set()
-            sys.stdout.write(f"There was no request for {idle:g} seconds: the sandbox stops.\n")
+            sys.stdout.write(f"There was no request for {idle:g} seconds; the sandbox stops.\n")
             return
         is_owned = _is_owned(owner)
         if was_owned and not is_owned and sandbox.journal.idle_seconds() >= _OWNERLESS_SECONDS:
             sandbox.ending.set()
-            sys.stdout.write(f"The process that held {owner} has ended: the sandbox stops.\n")
+            sys.stdout.write(f"The process that held {owner} has ended; the sandbox stops.\n")
             return
         was_owned |= is_owned
 

@@ -1,6 +1,6 @@
-"""The sandbox's clock. Every age and expiry (tokens, codes, signatures, retention, publication) is read from it.
+"""Clock of the sandbox, used for tokens, codes, signatures, retention, publication and the `Date` of responses.
 
-The `Date` of its answers (`api.middleware`) follows this clock too. Rate limits and idleness use real time.
+Rate limits and idleness use real time.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 
 
 class Clock:
-    """A clock that follows real time, or is frozen at a moment that the caller moves. Safe for threads."""
+    """Thread-safe clock that follows real time or is frozen at a settable time."""
 
     def __init__(self, start: datetime | None = None, speed: float = 1.0, since: datetime | None = None) -> None:
-        """Stand still at `start`; without it, run with real time, from `since` on `speed` times as fast."""
+        """Freeze the clock at `start`; without it, follow real time, since `since` at `speed` times its rate."""
         self._lock = threading.Lock()
         self._frozen = start
         self._offset = timedelta()
@@ -22,11 +22,11 @@ class Clock:
 
     @property
     def frozen(self) -> bool:
-        """Return True if the clock is frozen until it is moved."""
+        """Return whether the clock is frozen."""
         return self._frozen is not None
 
     def now(self) -> datetime:
-        """The present moment, UTC."""
+        """Return the current time in UTC."""
         with self._lock:
             if self._frozen is not None:
                 return self._frozen
@@ -34,14 +34,14 @@ class Clock:
             return real + (real - self._since) * (self.speed - 1) + self._offset
 
     def set(self, moment: datetime) -> None:
-        """Stand still at `moment`."""
+        """Freeze the clock at `moment`; raises ValueError for a naive datetime."""
         if moment.tzinfo is None:
-            raise ValueError("The sandbox's clock needs a timezone-aware moment; add tzinfo to it.")
+            raise ValueError("The sandbox's clock requires a timezone-aware datetime; add tzinfo.")
         with self._lock:
             self._frozen = moment.astimezone(UTC)
 
     def advance(self, by: timedelta) -> None:
-        """Move the clock by `by`; a running clock continues from there."""
+        """Move the clock by `by`; a running clock continues running."""
         with self._lock:
             if self._frozen is not None:
                 self._frozen += by
@@ -49,7 +49,7 @@ class Clock:
                 self._offset += by
 
     def release(self) -> None:
-        """Run with real time again."""
+        """Follow real time again."""
         with self._lock:
             self._frozen = None
             self._offset = timedelta()

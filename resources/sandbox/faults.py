@@ -1,6 +1,6 @@
-"""Faults as data (what goes wrong, on which paths, how often), and damaged archives. `api.middleware` does the rest.
+"""Declarations of injected faults, and damaged archives. `api.middleware` applies the other faults.
 
-Kinds and details: `data/faults.yaml`.
+`data/faults.yaml` lists the kinds and their details.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-#: Set on a request: the damage that the archive it asks for is served with.
+#: Key in the scope of a request: damage of the archive in the response.
 DAMAGE = "sandbox.damage"
-#: Set on a request: the signed URL that it is answered with has already expired.
+#: Key in the scope of a request: the signed URL in the response is already expired.
 EXPIRED = "sandbox.expired"
 
 Where = Literal["api", "objects"]
 
 _TABLE = read_yaml("faults.yaml")
-#: By kind: where it happens, and its details with their defaults; of damaged archives the details alone.
+#: By kind: the default port and the defaults of the details. Faults of archives have only details.
 _ANSWERS: dict[str, tuple[Where, dict[str, Any]]] = _TABLE["answers"]
 _ARCHIVES: dict[str, dict[str, Any]] = _TABLE["archives"]
 ARCHIVE_KINDS = frozenset(_ARCHIVES)
 KINDS = frozenset(_ANSWERS) | ARCHIVE_KINDS
-#: Page id of the record with the huge body; no page of the world has it.
+#: Page id of the record with the huge body, used by no page of the world.
 HUGE_ARTICLE_ID = 2_147_483_647
 _TYPES = {name: tuple(getattr(builtins, kind) for kind in kinds.split()) for name, kinds in _TABLE["types"].items()}
 
 
 @dataclass
 class Fault:
-    """One fault. `remaining` counts down with each request it hits; None: for ever."""
+    """Fault for requests to some paths. `count` is the number of requests it affects; None means all."""
 
     path: str
     kind: str
@@ -60,17 +60,17 @@ class Fault:
 
     @property
     def remaining(self) -> int | None:
-        """Return how many requests it will still hit."""
+        """Return the number of requests still to be affected; None means all."""
         return None if self.count is None else self.count - self.hits
 
     def as_dict(self) -> dict[str, Any]:
-        """The fault as `/sandbox/faults` shows it."""
+        """Return the fault as in `/sandbox/faults`."""
         own = {name: value for name, value in vars(self).items() if name != "details"}
         return own | self.details
 
 
 class Faults:
-    """The faults that are set, in order. Safe for threads."""
+    """Thread-safe list of faults, in the order of their creation."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -79,13 +79,13 @@ class Faults:
     def add(
         self, path: str = "*", method: str | None = None, kind: str = "status", count: int | None = 1, **details: Any
     ) -> Fault:
-        """Set a fault for requests whose path matches the glob `path` (and whose method is `method`, if given).
+        """Add a fault for requests with a path that matches the glob `path` and, if given, this `method`.
 
         Raises:
-            ValueError: Unknown kind or detail; the message names what there is.
+            ValueError: Unknown kind, or invalid detail.
         """
         if kind not in KINDS:
-            raise ValueError(f"There is no fault of kind {kind!r}; there are {', '.join(sorted(KINDS))}.")
+            raise ValueError(f"There is no fault of kind {kind!r}; the kinds are {', '.join(sorted(KINDS))}.")
         listed = bool(details.pop("listed", False))
         if listed and kind not in ARCHIVE_KINDS:
             raise ValueError(f"`listed` is for damaged archives, not for a fault of kind {kind!r}.")
@@ -123,11 +123,11 @@ class Faults:
         return fault
 
     def add_from(self, description: Mapping[str, Any]) -> Fault:
-        """Set a fault from the JSON object of `POST /sandbox/faults`."""
+        """Add a fault from the JSON object of `POST /sandbox/faults`."""
         try:
             return self.add(**description)
         except TypeError as error:
-            raise ValueError(f"This is not a fault: {error}.") from None
+            raise ValueError(f"Invalid fault: {error}.") from None
 
     def clear(self) -> None:
         """Remove all faults; archives with listed damage are served undamaged again."""
@@ -135,15 +135,12 @@ class Faults:
             self._faults.clear()
 
     def active(self) -> list[Fault]:
-        """The faults that are set, also those that hit as often as they should."""
+        """Return all faults, including those with no requests left."""
         with self._lock:
             return list(self._faults)
 
     def take(self, where: Where, method: str, path: str) -> list[Fault]:
-        """The faults this request meets; each is counted.
-
-        Of several that would decide the answer alone only the first is taken; a delay goes with anything.
-        """
+        """Return and count the faults of a request: all delays, and the first matching fault of another kind."""
         taken: list[Fault] = []
         with self._lock:
             for fault in self._faults:
@@ -156,7 +153,7 @@ class Faults:
         return taken
 
     def listed_damage(self, path: str) -> Fault | None:
-        """The damage that the archive behind a download path has itself."""
+        """Return the `listed` damage of the archive with this download path, or None."""
         with self._lock:
             for fault in self._faults:
                 if fault.listed and fnmatchcase(path, fault.path):
@@ -171,7 +168,7 @@ def _applies(fault: Fault, method: str, path: str) -> bool:
 
 
 def damaged_archive(archive: Path, fault: Fault, folder: Path) -> Path:
-    """The archive with the fault's damage in it, made in `folder` at first use; equal input gives equal bytes."""
+    """Return a damaged copy of the archive, created in `folder` on first use; equal input gives equal bytes."""
     name = f"{archive.stem}-{fault.kind}-{json.dumps(fault.details, sort_keys=True)}-{archive.stat().st_size}"
     key = hashlib.sha256(f"{archive}\0{name}\0{archive.stat().st_mtime_ns}".encode()).hexdigest()[:24]
     target = folder / f"{key}.tar.gz"
@@ -202,13 +199,13 @@ def _damage(content: bytes, kind: str, details: dict[str, Any]) -> bytes:
 
 def _bad_line(line: bytes, kind: str, details: dict[str, Any]) -> bytes:
     if kind == "line_malformed":
-        # Cut between characters: invalid UTF-8 is a damage of its own.
+        # cut between characters: invalid UTF-8 is a separate kind of damage
         return line[: len(line) // 2].decode(errors="ignore").encode() + b"\n"
     if kind == "line_utf8":
         return line.replace(b'"name":"', b'"name":"\xff\xfe', 1)
     record: dict[str, Any] = json.loads(line)
     if kind == "line_type":
-        # A number that became a text which is no number either.
+        # a text that cannot be converted to a number
         record["identifier"] = "not a number"
     else:
         body = record.setdefault("article_body", {})

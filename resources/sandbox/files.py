@@ -1,4 +1,4 @@
-"""The sandbox's own files: tables that come with the code, and state that is complete or absent."""
+"""Files of the sandbox: tables shipped with the code, and state files that are written atomically."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-#: Tables of facts, and the interface description.
+#: Folder of tables and the interface description.
 DATA = Path(__file__).with_name("data")
-#: Longest file of the sandbox's own state.
+#: Maximum size of a state file.
 _STATE_BYTES = 1 << 20
 
 
@@ -22,14 +22,14 @@ def read_yaml(name: str) -> Any:
 
 
 def read_state(path: Path, *texts: str) -> dict[str, Any]:
-    """Read one of the sandbox's own files, a JSON object with these texts in it.
+    """Read a state file: a JSON object with string values for the keys `texts`.
 
     Raises:
-        FileNotFoundError: There is none.
-        ValueError: It is a folder, a named pipe or a device, or holds something else; the message says what to do.
+        FileNotFoundError: The file is missing.
+        ValueError: The path is a folder, named pipe or device, or the content is invalid.
     """
     content: Any = None
-    # opening a named pipe would wait for somebody who writes into it
+    # without O_NONBLOCK, opening a named pipe would wait for a writer
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -40,14 +40,14 @@ def read_state(path: Path, *texts: str) -> dict[str, Any]:
         os.close(descriptor)
     if not isinstance(content, dict) or not all(isinstance(content.get(name), str) for name in texts):
         raise ValueError(
-            f"The file {path} of the sandbox is damaged. Nothing was changed. "
-            "Remove it: the sandbox makes a new one at its next start."
+            f"The sandbox's file {path} is damaged. Nothing was changed. "
+            "Delete it; the sandbox creates a new one at its next start."
         )
     return content
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file with mode 0600 in one step."""
+    """Write a file atomically, with mode 0600."""
     part = path.with_suffix(".part")
     part.unlink(missing_ok=True)
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:

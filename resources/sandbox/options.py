@@ -1,4 +1,4 @@
-"""The options of `wme sandbox` and `python -m resources.sandbox`, derived from the settings."""
+"""Options of `wme sandbox` and `python -m resources.sandbox`, derived from the settings."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _METAVARS = {
     "quota": "NAME:KIND=LIMIT",
     "admit": "NETWORK[:GROUP]",
 }
-#: Settings of the process, next to those of the world and of accounts.
+#: Settings of the process, as opposed to those of the world and of accounts.
 _PROCESS = ("state", "port", "object_port", "realtime_port", "idle", "owner", "prepare")
-#: Values that the command line has where it says nothing.
+#: Defaults of the command line that differ from those of the settings.
 _DEFAULTS = {"prepare": KEPT_HOURS}
 
 
 class _Parser(argparse.ArgumentParser):
-    """Ends a wrong call with one sentence and exit status 2."""
+    """Parser that prints an error as one sentence and exits with status 2."""
 
     def error(self, message: str) -> NoReturn:
-        """Print the error."""
+        """Print the error and exit."""
         message = re.sub(r"^argument (\S+): ", r"\1: ", message)
         if unknown := re.match(r"unrecognized arguments: (\S+)", message):
             known = [name for action in self._actions for name in action.option_strings]
@@ -51,10 +51,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(words: Sequence[str] | None, *, called: str, state: Path | None = None) -> Settings:
-    """Parse a command line.
+    """Parse a command line; the default is that of the process.
 
     Raises:
-        SystemExit: Help was asked for (0), or something is wrong (2); a sentence was printed.
+        SystemExit: Help was requested (0) or an argument is invalid (2); a message was printed.
     """
     parser = _Parser(
         prog=called, description="Serve a local content service in the foreground until it is stopped (Ctrl-C)."
@@ -88,7 +88,7 @@ def _sentence(error: ValidationError) -> str:
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, state: Path | None = None) -> None:
-    """Declare the arguments; `state` is the default of `--state` (None: it must be given)."""
+    """Declare the arguments; `state` is the default of `--state`, which is required without one."""
     world, accounts = parser.add_argument_group("the world"), parser.add_argument_group(_ACCOUNTS)
     for name, field in Settings.model_fields.items():
         more: dict[str, Any] = {"default": argparse.SUPPRESS, "metavar": _METAVARS.get(name)}
@@ -109,7 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, state: Path | None = None)
 
 
 def command_line(settings: Settings) -> list[str]:
-    """Return the arguments that serve these settings, but for accounts, quotas and admissions: the state has them."""
+    """Return the arguments for these settings, except accounts, quotas and admissions, which the state contains."""
     words = ["serve"]
     for name, field in Settings.model_fields.items():
         value = getattr(settings, name)

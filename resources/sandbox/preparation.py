@@ -1,10 +1,9 @@
-"""Archives made in separate processes before they are listed: a listing reports their sizes and MD5s.
+"""Preparation of archives in separate processes, because listings contain their sizes and MD5s.
 
-Everything that can be listed is made before the sandbox says that it is ready: the newest hour, the snapshots of paid
-and of free accounts, and the hours before, back to the number asked for. From then on the next hour and the next
-exports are made before they are published, and the snapshots of structured contents, one at a time and with the lowest
-priority; the world is known in advance. Existing archives remain across restarts. Archives requested meanwhile are made
-at once, by all processes together.
+Before the sandbox reports that it is ready, it builds the newest hour, the snapshots of paid and free accounts, and the
+requested number of earlier hours. In the background, it then builds the next hour and the next exports before their
+publication, and the snapshots of structured contents, one at a time and with the lowest priority. Existing archives
+survive restarts. Archives that a request needs are built immediately, by all processes in parallel.
 """
 
 from __future__ import annotations
@@ -37,40 +36,40 @@ if TYPE_CHECKING:
     from resources.sandbox.store.exports import Exports, Turn
 
 _HOUR = timedelta(hours=1)
-#: How long before it is published an archive is made, as far as that is known.
+#: Archives are built this long before their publication.
 _AHEAD = timedelta(minutes=20)
 _POLL_SECONDS = 0.2
-#: How often is looked when there was nothing to make.
+#: Poll interval when there was nothing to build.
 _PATIENCE_SECONDS = 1.0
 _NICE, _NICEST = 5, 19
-#: Most processes that make what a request waits for.
+#: Maximum number of processes that build archives for requests.
 _MOST_WORKERS = 4
-#: Nothing more is made ahead when the disk has less left.
+#: Minimum free disk space for preparing archives.
 _FREE_BYTES = 2_000_000_000
 
 
 class Task(NamedTuple):
-    """The archives of a project's hour, or of an export of a snapshot."""
+    """Archives of a project's hour, or of an export of a snapshot."""
 
     name: str  # project, or identifier of the snapshot
     moment: datetime  # start of the hour, or of the export
-    serial: int | None = None  # of the export; None: it is an hour
-    area: str = ""  # the area of the export
+    serial: int | None = None  # serial of the export; None for an hour
+    area: str = ""  # area of the export
 
     @classmethod
     def of(cls, area: str, identifier: str, turn: Turn) -> Task:
-        """Return the task of an export."""
+        """Create the task of an export."""
         return cls(identifier, turn.started, turn.serial, area)
 
     def make(self, world: ArchivedWorld) -> None:
-        """Make them, unless they are there."""
+        """Build missing archives."""
         if self.serial is None:
             world.make_hour(self.name, self.moment)
         else:
             self._contents(world).snapshot(self.name, self.moment, serial=self.serial)
 
     def is_made(self, world: ArchivedWorld) -> bool:
-        """Return whether they are there."""
+        """Return whether the archives exist."""
         if self.serial is None:
             return world.has_hour(self.name, self.moment)
         return self._contents(world).has_snapshot(self.name, self.moment, self.serial)
@@ -80,7 +79,7 @@ class Task(NamedTuple):
 
 
 class Preparation:
-    """Makes archives of one sandbox in separate processes. Safe for threads."""
+    """Thread-safe builder of one sandbox's archives in separate processes."""
 
     def __init__(
         self,
@@ -89,11 +88,11 @@ class Preparation:
         exports: Mapping[str, Exports],
         clock: Clock,
     ) -> None:
-        """Prepare `settings.prepare` hours back, and the exports of each area, in processes that start with a task."""
+        """Prepare the last `settings.prepare` hours and the exports of each area; processes start on first use."""
         self._settings = settings
         self._world = world
         self._exports = exports
-        #: Areas whose snapshots are made before the sandbox is ready; the others follow in the background.
+        #: Areas whose snapshots are built before the sandbox is ready; the others follow in the background.
         self._early = [area for area in exports if area != STRUCTURED]
         self._clock = clock
         self._lock = threading.Lock()
@@ -102,27 +101,27 @@ class Preparation:
         self._here = threading.local()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._go_ahead, name="ahead", daemon=True)
-        # each of them holds the whole corpus in memory
+        # each process holds the complete corpus in memory
         count = min(_MOST_WORKERS, os.cpu_count() or 1) if settings.corpus is None else 1
         self._asked = ThreadPoolExecutor(count, "asked", self._new_worker, (_NICE,))
         self._ahead = self._asked if settings.corpus else ThreadPoolExecutor(1, "ahead", self._new_worker, (_NICEST,))
 
     def begin(self, interrupted: Callable[[], bool], progress: Callable[[int, int], None]) -> None:
-        """Make everything that can be listed, then continue in the background."""
+        """Build everything that can be listed, then continue in the background."""
         _remove_left_over(self._settings.state)
         self._make(self._listed(), lambda: interrupted() or not self._has_space(), progress)
         self._thread.start()
 
     def make_hour(self, hour: datetime) -> None:
-        """Have the archives of an hour made now."""
+        """Build the archives of an hour now and wait for them."""
         self._make(self._hour(hour), self._ending.is_set)
 
     def make_snapshots(self, area: str, turns: Sequence[tuple[str, Turn]]) -> None:
-        """Have the archives of exports made now."""
+        """Build the archives of exports now and wait for them."""
         self._make([Task.of(area, identifier, turn) for identifier, turn in turns], self._ending.is_set)
 
     def close(self) -> None:
-        """End all processes, in the middle of what they make."""
+        """Kill all processes; unfinished archives are discarded."""
         self._ending.set()
         for pool in (self._asked, self._ahead):
             pool.shutdown(wait=False, cancel_futures=True)
@@ -141,7 +140,7 @@ class Preparation:
             yield from self._hour(newest - back * _HOUR)
 
     def _later(self) -> Iterator[Task]:
-        """Yield the tasks of the background: archives that come next, and those listed since the clock was moved."""
+        """Yield the background tasks: the next archives, and archives listed since a test moved the clock."""
         now = self._clock.now()
         newest = newest_hour(self._world, now)
         if self._world.hour_ready_at(newest + _HOUR) - _AHEAD <= now:
@@ -171,15 +170,15 @@ class Preparation:
         interrupted: Callable[[], bool],
         progress: Callable[[int, int], None] = lambda _ready, _of: None,
     ) -> None:
-        """Make what is not there yet; returns when that is done, could not be done, or is not wanted any more."""
-        # a snapshot of the first of a month is the same for all accounts
+        """Build missing archives; return when they are done, have failed or are `interrupted`."""
+        # on the first of a month, free and paid accounts have the same snapshot
         missing = [task for task in dict.fromkeys(tasks) if not task.is_made(self._world)]
         futures = [self._submit(task, self._asked) for task in missing]
         for ready, future in enumerate(futures):
             progress(ready, len(futures))
             while not _is_done(future, _POLL_SECONDS):
                 if interrupted():
-                    # from now on, what is requested comes first
+                    # archives for requests have priority from now on
                     for waiting in futures:
                         waiting.cancel()
                     return
@@ -230,19 +229,19 @@ class Preparation:
 
 
 def _remove_left_over(state: Path) -> None:
-    """Remove the unfinished work of processes that were killed; the folder has no other sandbox."""
+    """Remove unfinished archives of killed processes; no other sandbox uses the folder."""
     for kind in ("archives", "snapshots", "structured"):
         for path in state.glob(f"{kind}/*/*/*/*.part"):
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_done(future: Future[None], seconds: float) -> bool:
-    """Return whether a future ends, however, within some seconds."""
+    """Wait up to some seconds and return whether the future has ended, with or without success."""
     return bool(wait([future], seconds).done) or future.done()
 
 
 class _Worker:
-    """A process that makes archives, one at a time. It ends when this one does, however that happens."""
+    """Process that builds one archive at a time. It ends with the sandbox, even if the sandbox is killed."""
 
     def __init__(self, settings: Settings, nice: int) -> None:
         self._words = [sys.executable, "-m", __name__, str(nice), *command_line(settings)]
@@ -251,7 +250,7 @@ class _Worker:
         self._closed = False
 
     def work(self, task: Task) -> None:
-        """Have archives made; returns when they are there. Those that a process failed at, or died of, are not."""
+        """Build the archives of a task and wait; if the process fails or dies, they remain missing."""
         process = self._running()
         if process is None:
             return
@@ -264,13 +263,13 @@ class _Worker:
             process.stdout.readline()
 
     def close(self) -> None:
-        """End the process, for good."""
+        """Kill the process and start no other."""
         with self._lock:
             self._closed = True
             self._end()
 
     def _running(self) -> subprocess.Popen[bytes] | None:
-        """The process, or a new one in place of one that died; None when this has been closed."""
+        """Return the process, restarted if it died, or None after `close`."""
         with self._lock:
             if self._closed:
                 return None
@@ -282,7 +281,7 @@ class _Worker:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                     env=child_environment(),
-                    # what a terminal sends to end the sandbox is for the sandbox alone
+                    # signals from the terminal are for the sandbox only
                     start_new_session=True,
                 )
             return self._process
@@ -298,7 +297,7 @@ class _Worker:
 
 
 def main(words: list[str]) -> None:
-    """Make what the lines of standard input ask for, a line of output for each, and end with the input."""
+    """Build the archives of each task on standard input, print a line for each, and exit at the end of input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGHUP))
     os.nice(int(words[0]))
@@ -315,7 +314,7 @@ def main(words: list[str]) -> None:
 def _read(lines: queue.SimpleQueue[bytes]) -> None:
     for line in sys.stdin.buffer:
         lines.put(line)
-    # the sandbox has ended, so nothing waits for what is under way
+    # the sandbox has ended, so nobody needs the current archive
     os._exit(0)
 
 

@@ -1,6 +1,6 @@
-"""Claims of a state folder, and sandboxes in separate processes: join a running one, or start one.
+"""Locks of state folders, and sandboxes in separate processes: attach to a running one or start one.
 
-A lock is held for as long as a sandbox runs; a file next to it says how far it is, then where it answers.
+A sandbox holds a lock while it runs; a file next to the lock contains its progress and then its URLs.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ _log = logging.getLogger(__name__)
 IDLE_SECONDS = 600.0
 _ANSWER_SECONDS = 5
 _START_SECONDS = 60
-#: A sandbox that is ending releases its folder within this time.
+#: A stopping sandbox releases its folder within this time.
 _ENDING_SECONDS = 45
-#: A sandbox that prepares has another archive ready within this time, however slow the machine.
+#: A starting sandbox finishes another archive within this time, even on a slow machine.
 _STALLED_SECONDS = 180.0
-#: Between two lines about the wait.
+#: Interval between two log messages about the wait.
 _SAY_SECONDS = 30.0
 _POLL_SECONDS = 0.02
 _RECORD = "sandbox.json"
 
 
 class SandboxConflictError(Exception):
-    """The state folder is in use by another sandbox; the message says what to do."""
+    """Another sandbox uses the state folder."""
 
 
 class SandboxStartError(Exception):
-    """A sandbox could not be started; the message says where its log is."""
+    """A sandbox did not start, or makes no progress."""
 
 
 class Record(NamedTuple):
-    """A state folder's sandbox: its addresses or, until it answers, how many of its archives are ready."""
+    """File of a state folder's sandbox: its URLs or, until it is ready, the number of prepared archives."""
 
     identity: str
     pid: int
@@ -63,7 +63,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The addresses of a sandbox, and the account that may do everything there."""
+    """URLs of a sandbox, and its default account."""
 
     url: str
     object_url: str
@@ -76,10 +76,10 @@ class Endpoint:
 
 @contextmanager
 def claimed(settings: Settings) -> Iterator[None]:
-    """Be the one sandbox of the folder. The lock goes with the process, however that ends.
+    """Hold the lock of the state folder; it is released even if the process is killed.
 
     Raises:
-        SandboxConflictError: Another one serves it.
+        SandboxConflictError: Another sandbox serves the folder.
     """
     state = settings.state
     lock = _lock(state)
@@ -89,14 +89,14 @@ def claimed(settings: Settings) -> Iterator[None]:
             lock.acquire()
         except Timeout:
             record = _read(state)
-            # One that neither prepares nor answers may be ending.
+            # a sandbox that neither prepares archives nor responds may be stopping
             holds = record is not None and (not record.url or _is_answering(record))
             if holds or time.monotonic() > deadline:
                 where = ""
                 if holds and record is not None:
                     where = f" at {record.url}" if record.url else f" in process {record.pid}, which is preparing it"
                 raise SandboxConflictError(
-                    f"A sandbox already serves {state}{where}; join it, end it first, or name another state folder."
+                    f"A sandbox already serves {state}{where}. Use it, stop it first, or choose another state folder."
                 ) from None
             time.sleep(_POLL_SECONDS)
     try:
@@ -108,28 +108,28 @@ def claimed(settings: Settings) -> Iterator[None]:
 
 
 def is_held(lock: Path) -> bool:
-    """Return True while a process holds a lock on an existing file."""
+    """Return whether the file exists and a process holds a lock on it."""
     return lock.exists() and _is_taken(FileLock(lock, timeout=0))
 
 
 def report(settings: Settings, ready: int = 0, of: int = 0) -> None:
-    """Write down how many archives a sandbox that starts has prepared."""
+    """Write the progress of a starting sandbox to its file."""
     _write(settings, ready=ready, of=of)
 
 
 def publish(settings: Settings, url: str, object_url: str, realtime_url: str) -> None:
-    """Write down where the sandbox answers."""
+    """Write the URLs of a ready sandbox to its file."""
     _write(settings, url=url, object_url=object_url, realtime_url=realtime_url)
 
 
 def find(state: str | Path) -> Record | None:
-    """Return the folder's sandbox if it has answered; it may have ended without a trace since."""
+    """Return the folder's sandbox if it was ready; it may have been killed since."""
     record = _read(Path(state))
     return record if record is not None and record.url else None
 
 
 def _is_answering(record: Record) -> bool:
-    """Return whether the sandbox written down still answers, and is the same one."""
+    """Return whether the recorded sandbox still responds with the same process and identity."""
     address = urlsplit(record.url)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_ANSWER_SECONDS)
     try:
@@ -168,17 +168,16 @@ def _read(state: Path) -> Record | None:
 
 
 def attach(settings: Settings, *, idle_seconds: float = IDLE_SECONDS, owner: Path | None = None) -> Endpoint:
-    """Return the sandbox of `settings.state`: the one that runs, or a new, detached one that ends when idle.
+    """Return the running sandbox of `settings.state`, or start a detached one that stops when idle.
 
-    With `owner`, a file, the new one also ends soon after the process that holds a lock on it.
+    With `owner`, a new sandbox also stops soon after the process that holds a lock on this file ends.
 
-    Processes that attach at the same time get the same sandbox. One that was killed is replaced. One that still
-    prepares its archives is waited for while it makes progress. A sandbox that runs keeps its clock whatever
-    `settings.now` says.
+    Processes that attach at the same time get the same sandbox. A killed sandbox is replaced. While a sandbox prepares
+    its archives and makes progress, this function waits. A running sandbox ignores `settings.now`.
 
     Raises:
         SandboxConflictError: A sandbox with other settings serves the folder.
-        SandboxStartError: A new one did not answer within a minute, or the one that is there makes no progress.
+        SandboxStartError: A new sandbox was not ready within a minute, or a running one makes no progress.
     """
     state = settings.state.absolute()
     state.mkdir(parents=True, exist_ok=True)
@@ -190,7 +189,7 @@ def attach(settings: Settings, *, idle_seconds: float = IDLE_SECONDS, owner: Pat
 
 
 def _running(settings: Settings, state: Path) -> Endpoint | None:
-    """The folder's sandbox, waited for while it starts; None: there is none."""
+    """Return the folder's sandbox, waiting until it is ready, or None if none is running."""
     known: Record | None = None
     changed_at = said_at = time.monotonic()
     while (endpoint := _join(settings, state)) is None and _is_taken(_lock(state)):
@@ -214,19 +213,19 @@ def _running(settings: Settings, state: Path) -> Endpoint | None:
 
 
 def _stalled(state: Path) -> SandboxStartError:
-    """The error about a sandbox that holds the folder and does nothing."""
+    """Return the error for a sandbox that holds the lock but makes no progress."""
     holder = _read(state)
-    process = "a process" if holder is None else f"process {holder.pid}"
+    process = "A process" if holder is None else f"Process {holder.pid}"
     end = "End it" if holder is None else f"End it with `kill {holder.pid}`"
     return SandboxStartError(
-        f"The sandbox of {state} is {process}, which has not answered or prepared anything for {_STALLED_SECONDS:.0f} "
-        f"seconds. Nothing was started. {end}, then run this again; what it has prepared is kept."
+        f"{process} serves {state} but has neither responded nor prepared an archive for {_STALLED_SECONDS:.0f} "
+        f"seconds. No sandbox was started. {end}, then run this again; prepared archives are kept."
     )
 
 
 def _conflict(state: Path, where: str, identity: str, settings: Settings) -> SandboxConflictError:
     return SandboxConflictError(
-        f"The sandbox {where} serves {state} as {identity}, not as {settings.identity}; end it first, or use another "
+        f"The sandbox {where} serves {state} as {identity}, not as {settings.identity}. Stop it first, or use another "
         "data folder for these settings."
     )
 
@@ -246,7 +245,7 @@ def _start(settings: Settings, state: Path) -> Endpoint:
     from resources.sandbox.options import command_line  # noqa: PLC0415 - finding a sandbox does without
 
     log = state / "sandbox.log"
-    # posix_spawn and not subprocess: the sandbox outlives this process, which therefore never waits for it.
+    # posix_spawn instead of subprocess: the sandbox survives this process, which never waits for it
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawn(
         sys.executable,
@@ -264,7 +263,7 @@ def _start(settings: Settings, state: Path) -> Endpoint:
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         ended = _ended(pid)
-        # Someone may have started one by hand meanwhile: then ours has ended, and theirs is the one.
+        # if our sandbox ended because another one was started manually, use that one
         endpoint = _running(settings, state) if ended else _join(settings, state)
         if endpoint is not None:
             return endpoint
@@ -276,10 +275,10 @@ def _start(settings: Settings, state: Path) -> Endpoint:
 
 
 def _inheritable() -> list[int]:
-    """List the open descriptors behind standard error that a new process would inherit, and so hold open for hours."""
+    """Return the descriptors, except standard streams, that a new process would inherit and hold open for hours."""
     found = []
     for path in Path("/dev/fd").iterdir():
-        with suppress(OSError):  # that of the listing is closed by now
+        with suppress(OSError):  # the descriptor of the listing itself is already closed
             if int(path.name) > 2 and os.get_inheritable(int(path.name)):
                 found.append(int(path.name))
     return found
@@ -292,6 +291,6 @@ def _ended(pid: int) -> bool:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the environment in which a process of the sandbox finds this very code, whatever its folder."""
+    """Return an environment in which a sandbox process imports this code from any folder."""
     root = str(Path(__file__).resolve().parents[2])
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}

@@ -1,4 +1,4 @@
-"""A sandbox in this process: its three ports, in a separate thread."""
+"""Sandbox in this process: its three ports, served in a separate thread."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ if TYPE_CHECKING:
     from resources.sandbox.api.operations import Operation
     from resources.sandbox.settings import Settings
 
-#: The sockets of a port: one for each address of the machine itself.
+#: Sockets of a port: one for each loopback address.
 Loopback = tuple[socket.socket, ...]
 
 _ADDRESSES = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
-#: How often a free port is looked for.
+#: Maximum number of attempts to find a free port.
 _TRIES = 20
 _START_SECONDS = 60
-#: Answers still under way when a sandbox ends get this long.
+#: Time limit for unfinished responses when the sandbox stops.
 _GRACE_SECONDS = 1
 _POLL_SECONDS = 0.002
-#: Bytes of a request's first line and headers: a GET may have 255 fields and filters in its address.
+#: Maximum bytes of a request's first line and headers: the URL of a GET may have 255 fields and filters.
 _LONGEST_HEAD = 1 << 18
 
 
 class Sandbox(Service):
-    """A running sandbox, and all that a test changes of it."""
+    """Running sandbox, and the settings that a test can change."""
 
     def __init__(self, settings: Settings, world: ArchivedWorld, sockets: tuple[Loopback, Loopback, Loopback]) -> None:
         clock = Clock(settings.now, settings.speed, _started_at(settings) if settings.speed != 1 else None)
@@ -77,21 +77,21 @@ class Sandbox(Service):
 
     @property
     def username(self) -> str:
-        """Name of the default account."""
+        """Return the name of the default account."""
         return self.accounts.username
 
     @property
     def password(self) -> str:
-        """Password of the default account."""
+        """Return the password of the default account."""
         return self.accounts.password
 
     @property
     def requests(self) -> deque[Seen]:
-        """The requests seen on all ports, oldest first, each with method, path and status."""
+        """Return the requests on all ports, oldest first, with method, path and status."""
         return self.journal.requests
 
     def start(self) -> None:
-        """Serve; returns when all ports answer."""
+        """Start serving and wait until all ports respond."""
         self._thread.start()
         deadline = time.monotonic() + _START_SECONDS
         while not all(server.started for server in self._servers):
@@ -101,7 +101,7 @@ class Sandbox(Service):
             time.sleep(_POLL_SECONDS)
 
     def close(self) -> None:
-        """End all ports, connections that clients keep alive included, and close the accounts."""
+        """Close all ports, including kept-alive connections, and the accounts."""
         self.ending.set()
         for server in self._servers:
             server.should_exit = True
@@ -122,15 +122,15 @@ def running(
     interrupted: Callable[[], bool] = bool,
     progress: Callable[[int, int], None] = lambda _ready, _of: None,
 ) -> Iterator[Sandbox]:
-    """A sandbox in this process, until the block ends. Ports left at 0 are chosen free.
+    """Run a sandbox in this process until the block ends. A port of 0 means any free port.
 
-    Other processes that attach to the same state folder join it. `world` replaces the one that the settings describe.
-    With `settings.prepare`, the archives of so many hours and of the snapshots are made in processes of their own
-    before this returns, unless it is `interrupted`; `progress` is called with how many of how many are ready.
-    Otherwise each is made when it is first listed.
+    Other processes can attach to it through the state folder. `world` replaces the world of the settings. With
+    `settings.prepare`, separate processes first build the archives of so many hours and of the snapshots, unless
+    `interrupted` returns true; `progress` is called with the number of finished archives and of all archives. Other
+    archives are built when they are first listed.
 
     Raises:
-        SandboxConflictError: The state folder is in use by another sandbox.
+        SandboxConflictError: Another sandbox uses the state folder.
         OSError: A port is taken.
     """
     settings.state.mkdir(parents=True, exist_ok=True)
@@ -162,7 +162,7 @@ def running(
 
 
 def _started_at(settings: Settings) -> datetime:
-    """Return the moment from which the folder's clock runs at another speed: it must not go back at the next start."""
+    """Return the first start of the folder's faster clock; a restart must not turn the clock back."""
     kept = settings.state / f"running-at-{settings.speed:g}"
     if not kept.exists():
         kept.write_text(datetime.now(UTC).isoformat())
@@ -170,9 +170,9 @@ def _started_at(settings: Settings) -> datetime:
 
 
 def _bind(port: int) -> Loopback:
-    """The port on both addresses of the machine itself; on the first alone where there is no IPv6.
+    """Bind the port on both loopback addresses, or only on the IPv4 one if there is no IPv6.
 
-    `localhost` is either of them, and which one is asked first is for the client to choose.
+    `localhost` may resolve to either address, depending on the client.
     """
     for tries_left in reversed(range(1 if port else _TRIES)):
         first = _bound(socket.AF_INET, port)
@@ -182,7 +182,7 @@ def _bind(port: int) -> Loopback:
             if not _has_ipv6():
                 return (first,)
             first.close()
-            # a port chosen free in the one family may be taken in the other
+            # a port that is free in one family may be taken in the other
             if not tries_left:
                 raise
     raise AssertionError
@@ -197,7 +197,7 @@ def _has_ipv6() -> bool:
 
 
 def _bound(family: socket.AddressFamily, port: int) -> socket.socket:
-    # With the protocol named, asyncio switches Nagle's delay off; without, each answer would take 40 ms.
+    # with an explicit protocol, asyncio disables Nagle's algorithm; otherwise each response would take 40 ms
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -216,17 +216,17 @@ def _bound(family: socket.AddressFamily, port: int) -> socket.socket:
 def _server(app: ASGIApp) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
-        # httptools drops the body of a request that asks for an upgrade, as Java's HttpClient does of every first one
+        # httptools drops the body of upgrade requests, and Java's HttpClient sends one for each new connection
         http="h11",
         h11_max_incomplete_event_size=_LONGEST_HEAD,
         lifespan="off",
         ws="none",
         log_config=None,
-        # Cut connections are faults on purpose; uvicorn would report each of them as an error.
+        # connections are cut on purpose; uvicorn would log each as an error
         log_level=100,
         access_log=False,
         server_header=False,
-        date_header=False,  # it is the sandbox's clock that counts
+        date_header=False,  # `Journal` adds the date of the sandbox's clock
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     return uvicorn.Server(config)

@@ -1,7 +1,7 @@
-"""The settings of a sandbox: its world, its clock, its ports, its accounts, and where it keeps its state.
+"""Settings of a sandbox: world, clock, ports, accounts and state folder.
 
-Each is declared here once; `options` derives command line flags and their help. The sandbox reads no environment
-variables for them.
+`options` derives the command line flags and their help from these declarations. There are no environment variables for
+them.
 """
 
 from __future__ import annotations
@@ -25,41 +25,39 @@ from pydantic import (
     Field,
 )
 
-#: Years of the sandbox's clock: before the first the numbers of revisions would be negative, after the last beyond 32
-#: bits.
+#: Years of the sandbox's clock: revision numbers would be negative before the first and exceed 32 bits after the last.
 YEARS = range(2021, 2041)
 FREE_GROUP = "group_1"
 EVERY_GROUP = (FREE_GROUP, "group_2", "group_3")
 PAID_GROUPS = ("group_2", "group_3")
-#: The group that may do everything.
+#: Group with all permissions.
 TOP_GROUP = EVERY_GROUP[-1]
 QuotaKind = Literal["ondemand", "snapshot", "chunk", "batch"]
 
-#: Bytes read at either end of a corpus file for its digest: names, sizes and ends distinguish corpora without reading
+#: Bytes read at both ends of a corpus file for its digest: names, sizes and ends identify a corpus without reading
 #: gigabytes at every start.
 _PROBE_BYTES = 65_536
-#: Page numbers of more would meet those of new pages.
+#: More pages would have the same numbers as new pages.
 _MOST_ARTICLES = 400_000
-#: The events of an hour are held in memory while its archives are made.
+#: The events of an hour are held in memory while its archives are built.
 _MOST_CHANGES = 100_000
-#: A day in four minutes: faster than that the archives of an hour are not made in time.
+#: One day in four minutes: at a higher speed, the archives of an hour would not be ready in time.
 _MOST_SPEED = 360
 
-
-#: Hours that the service keeps.
+#: Number of hours that the service retains.
 KEPT_HOURS = 48
 _ACCOUNT_NAME = re.compile(r"[\w.@+-]{1,255}")
 
 
 class Account(NamedTuple):
-    """An account that the sandbox starts with."""
+    """Account to create at the start."""
 
     name: str
     group: str
 
 
 class Quota(NamedTuple):
-    """A limit of an account's requests of a kind."""
+    """Limit of an account's requests of one kind."""
 
     name: str
     kind: QuotaKind
@@ -67,19 +65,19 @@ class Quota(NamedTuple):
 
 
 class Admission(NamedTuple):
-    """Addresses that need no token."""
+    """Address range that needs no token."""
 
     network: str
     group: str
 
 
 def _with_group(text: str, usual: str) -> tuple[str, str]:
-    """The text before `:group_n`, and the group."""
+    """Split `TEXT:group_n` into text and group; the group defaults to `usual`."""
     before, separator, number = text.rpartition(":group_")
     if not separator:
         return text, usual
     if f"group_{number}" not in EVERY_GROUP:
-        raise ValueError(f"there is no group 'group_{number}'; there are {', '.join(EVERY_GROUP)}")
+        raise ValueError(f"there is no group 'group_{number}'; the groups are {', '.join(EVERY_GROUP)}")
     return before, f"group_{number}"
 
 
@@ -103,7 +101,7 @@ def _admission(text: str) -> Admission:
     try:
         return Admission(str(ip_network(network)), group)
     except ValueError:
-        raise ValueError(f"{text!r} is not a range of addresses; write, for example, 127.0.0.0/8 or ::1/128") from None
+        raise ValueError(f"{text!r} is not an address range; write, for example, 127.0.0.0/8 or ::1/128") from None
 
 
 _Port = Annotated[int, Field(ge=0, le=65_535)]
@@ -111,16 +109,16 @@ _Account = Annotated[Account, BeforeValidator(_account)]
 
 
 def _split(value: Any) -> Any:
-    """The parts of a text, each once; any other value as it is."""
+    """Split a comma-separated text into its unique parts; return any other value unchanged."""
     if not isinstance(value, str):
         return value
     return tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
 
 
 def check_year(moment: datetime) -> datetime:
-    """Return the moment in UTC."""
+    """Return the moment in UTC; raises ValueError if its year is outside `YEARS`."""
     if moment.astimezone(UTC).year not in YEARS:
-        raise ValueError(f"the world has the years {YEARS[0]} to {YEARS[-1]}, not {moment.year}")
+        raise ValueError(f"the year must be between {YEARS[0]} and {YEARS[-1]}, not {moment.year}")
     return moment.astimezone(UTC)
 
 
@@ -128,7 +126,7 @@ Moment = Annotated[AwareDatetime, AfterValidator(check_year)]
 
 
 class Settings(BaseModel):
-    """Everything that decides what a sandbox answers, and how it runs. Equal worlds are byte-identical."""
+    """Settings of a sandbox. Equal settings give byte-identical worlds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -137,7 +135,7 @@ class Settings(BaseModel):
     projects: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
         default=("enwiki", "frwiki", "simplewiki"),
         min_length=1,
-        description="projects (database names) that have articles, separated by commas; the reference lists have more",
+        description="projects (database names) with articles, separated by commas; the reference lists contain more",
     )
     namespaces: Annotated[tuple[int, ...], BeforeValidator(_split)] = Field(
         default=(0, 10, 14), min_length=1, description="namespaces that have articles"
@@ -146,52 +144,52 @@ class Settings(BaseModel):
         default=None,
         ge=1,
         le=_MOST_ARTICLES,
-        description="pages in namespace 0 of each project, never so few that the changes could not be made on them "
+        description="pages in namespace 0 of each project; raised if the changes need more "
         "(default: about 5,000, fewer if there are few changes)",
     )
     changes_per_hour: int = Field(
         default=2200,
         ge=1,
         le=_MOST_CHANGES,
-        description="events per hour and project in namespace 0; the other namespaces have a few per cent of it",
+        description="events per hour and project in namespace 0; each other namespace has a few percent of that",
     )
     entities: int = Field(
-        default=400, ge=0, le=_MOST_ARTICLES, description="items of Wikidata, next to some properties; 0: no Wikidata"
+        default=400, ge=0, le=_MOST_ARTICLES, description="Wikidata items, in addition to 36 properties; 0: no Wikidata"
     )
     now: Moment | None = Field(
         default=None, description="stop the clock at this moment, for example 2026-11-20T05:00:00Z (default: real time)"
     )
-    overlap: bool = Field(default=True, description="let the hours overlap as the service's do")
+    overlap: bool = Field(default=True, description="let consecutive hourly batches overlap, like those of the service")
     corpus: DirectoryPath | None = Field(
-        default=None, description="take page text from a folder of real records (NDJSON, plain or .gz)"
+        default=None, description="use page text from a folder of real records (NDJSON, plain or .gz)"
     )
-    body_bytes: int = Field(default=6000, ge=1, description="mean size of HTML and wikitext together")
-    chunk_bytes: int = Field(default=8_000_000, ge=1, description="uncompressed size of a chunk of a snapshot")
+    body_bytes: int = Field(default=6000, ge=1, description="mean total size of a page's HTML and wikitext, in bytes")
+    chunk_bytes: int = Field(default=8_000_000, ge=1, description="uncompressed size of a snapshot's chunk, in bytes")
     stream_rate: float = Field(
-        default=50.0, ge=0, description="messages a second on a stream of all parts; 0: no throttle"
+        default=50.0, ge=0, description="messages per second on a stream of all parts; 0: no limit"
     )
     speed: float = Field(
         default=1.0,
         gt=0,
         le=_MOST_SPEED,
-        description="let the clock run this much faster than real time, from the first start on",
+        description="run the clock this many times as fast as real time, counted from the first start",
     )
     snapshot_hour: int = Field(
         default=0,
         ge=0,
         le=23,
         description="hour of the day (UTC) in which snapshots are exported (default: three hours before the first "
-        "start, so that the newest hours follow them; 0 where the clock is stopped)",
+        "start, so that newer hourly batches exist; 0 with a stopped clock)",
     )
     single_member: bool = Field(
-        default=False, description="put a snapshot's lines into one member instead of one for every chunk"
+        default=False, description="write a snapshot's lines to one member instead of one member per chunk"
     )
 
     port: _Port = Field(default=0, description="port of the service (default: a free one)")
     object_port: _Port = Field(default=0, description="port of signed downloads (default: a free one)")
     realtime_port: _Port = Field(default=0, description="port of the streams (default: a free one)")
     idle: float | None = Field(
-        default=None, gt=0, description="stop after this long without a request (default: never)"
+        default=None, gt=0, description="stop after this many seconds without a request (default: never)"
     )
     owner: Path | None = Field(
         default=None, description="stop when the process that held a lock on this file has ended (default: no file)"
@@ -200,20 +198,20 @@ class Settings(BaseModel):
         default=0,
         ge=0,
         le=KEPT_HOURS,
-        description="prepare this many hours, and the snapshots, before the sandbox is ready, so that listing them is "
-        "quick; 0: make each archive when it is first listed",
+        description="prepare this many hours, and the snapshots, before the sandbox is ready, so that listings are "
+        "fast; 0: build each archive when it is first listed",
     )
     account: tuple[_Account, ...] = Field(
         default=(),
-        description=f"make an account in one of the groups {', '.join(EVERY_GROUP)} (default: {FREE_GROUP}); its name "
-        "and password are written to accounts/NAME.json in the state folder",
+        description=f"create an account in one of the groups {', '.join(EVERY_GROUP)} (default: {FREE_GROUP}); its "
+        "name and password are written to accounts/NAME.json in the state folder",
     )
     temporary: tuple[_Account, ...] = Field(
         default=(),
-        description="the same with a temporary password: the first login is answered with NEW_PASSWORD_REQUIRED",
+        description="create an account with a temporary password; its first login returns NEW_PASSWORD_REQUIRED",
     )
     quota: tuple[Annotated[Quota, BeforeValidator(_quota)], ...] = Field(
-        default=(), description=f"limit an account's requests of a kind: {', '.join(get_args(QuotaKind))}"
+        default=(), description=f"limit an account's requests of one kind: {', '.join(get_args(QuotaKind))}"
     )
     admit: tuple[Annotated[Admission, BeforeValidator(_admission)], ...] = Field(
         default=(),
@@ -223,7 +221,7 @@ class Settings(BaseModel):
 
     @cached_property
     def corpus_digest(self) -> str | None:
-        """Digest (16 hex digits) of the corpus by names, sizes and ends of its files; None without a corpus."""
+        """Return a digest (16 hex digits) of the names, sizes and ends of the corpus files; None without a corpus."""
         if self.corpus is None:
             return None
         digest = hashlib.sha256()
@@ -238,10 +236,9 @@ class Settings(BaseModel):
 
     @cached_property
     def identity(self) -> str:
-        """Origin of the sandbox's data: `sandbox-<seed>-<digest of everything else that shapes the world>`.
+        """Return the origin of the sandbox's data: `sandbox-<seed>-<digest of the other settings of the world>`.
 
-        Neither the address, nor the state folder, nor the clock, nor the hour of snapshots, nor the pace of streams is
-        part of it.
+        The digest does not depend on ports, state folder, clock, hour of snapshots or rate of streams.
         """
         shape = json.dumps(
             [
@@ -251,7 +248,7 @@ class Settings(BaseModel):
                 self.changes_per_hour,
                 self.entities,
                 self.overlap,
-                False,  # a mode that is gone: without its place, data folders would refuse the sandbox they came from
+                False,  # a removed setting: without it, existing data folders would reject their sandbox
                 self.body_bytes,
                 self.chunk_bytes,
                 self.single_member,

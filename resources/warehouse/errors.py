@@ -1,4 +1,4 @@
-"""Errors of the warehouse. Each is a sentence: what happened, what was kept, what to do."""
+"""Errors of the warehouse. Each message says what happened, what was kept and what to do."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from resources.errors import DiskFullError, MirrorError
 
 
 class WarehouseError(MirrorError):
-    """Something the warehouse could not do."""
+    """Base class: an operation of the warehouse failed."""
 
 
 class WarehouseBusyError(WarehouseError):
-    """Another process held the warehouse for longer than this one was willing to wait."""
+    """Another process held the lock for longer than the timeout."""
 
     retryable = True
     ends_run = True
@@ -18,7 +18,7 @@ class WarehouseBusyError(WarehouseError):
 
 
 class WarehouseFullError(WarehouseError, DiskFullError):
-    """The disk or the memory was not enough; the transaction was rolled back."""
+    """Disk or memory ran out; the transaction was rolled back."""
 
 
 class WarehouseDamagedError(WarehouseError):
@@ -29,21 +29,21 @@ class WarehouseDamagedError(WarehouseError):
 
 
 class WarehouseVersionError(WarehouseError):
-    """The build file was made for other tables than the ones declared now."""
+    """The build file cannot be opened in the requested storage version."""
 
     ends_run = True
     unavailable = "warehouse"
 
 
 class LakeFileError(WarehouseError):
-    """A lake file is absent, or holds something else than what was said about it."""
+    """A lake file is missing or damaged, or contradicts the ledger or the announced counts."""
 
 
 class QueryError(WarehouseError):
-    """DuckDB could not answer a query on the published file, or not open the file."""
+    """DuckDB could not open the published file or answer a query on it."""
 
 
 class NotPublishedError(WarehouseError):
-    """There is no published file to read yet."""
+    """There is no published file yet."""
 
     retryable = True

@@ -18,12 +18,12 @@ from resources.tables import HourState
 
 
 def utc_text(moment: datetime) -> str:
-    """The moment as `2026-11-20T09:00Z`: short, and without doubt about the zone."""
+    """Format a moment as `2026-11-20T09:00Z`: short, with an unambiguous time zone."""
     return moment.strftime("%Y-%m-%dT%H:%MZ")
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column as plain Python, or as DuckDB's texts where Python lacks one, such as `infinity`."""
+    """Return a column as plain Python values; DuckDB's text for values that Python lacks, such as `infinity`."""
     try:
         values: list[Any] = column.to_pylist()
     except (OverflowError, ValueError):
@@ -38,7 +38,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 class Snapshot:
     """One version of a snapshot with all its files; `file_count` is their number in the service's listing.
 
-    `snapshot_version` is the version of the whole; `exported_at` the service's date_modified of it.
+    `snapshot_version` is the version of the complete snapshot; `exported_at` is its date_modified from the service.
     """
 
     snapshot_id: str
@@ -53,11 +53,11 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class SnapshotLoad:
-    """Outcome of loading a snapshot. `changed` is False when this version was loaded with the same content already.
+    """Outcome of loading a snapshot. `changed` is False if the version was already loaded with the same content.
 
-    `is_base`: it lies underneath `articles` once they are brought up to date. `dropped_versions` are no longer kept;
-    `boundary_at`: until when it is complete; None where its dataset has no `event_at`. `released_lake_paths` (relative
-    to the lake) are files that nothing refers to any more but readers of what is published.
+    `is_base` means that it is the base of `articles` (after the next update). `dropped_versions` are no longer kept.
+    `boundary_at` is the moment until which it is complete; None if its dataset has no `event_at`. `released_lake_paths`
+    (relative to the lake) are files that only readers of the published file still use.
     """
 
     snapshot_id: str
@@ -74,11 +74,11 @@ class SnapshotLoad:
     seconds: float
 
     def __str__(self) -> str:
-        """The load in one sentence."""
+        """Return the outcome as a sentence."""
         name = f"Snapshot {self.snapshot_id} {short(self.snapshot_version)}"
         if not self.changed:
             return f"{name}: nothing to do, {counted(self.file_count, 'file')} loaded with the same content before."
-        place = "" if self.is_base else " A newer one stays underneath the articles."
+        place = "" if self.is_base else " A newer version stays the base of the articles."
         until = f", complete until {utc_text(self.boundary_at)}" if self.boundary_at else ""
         dropped = f" Dropped: {counted(len(self.dropped_versions), 'older version')}." if self.dropped_versions else ""
         return (
@@ -90,7 +90,7 @@ class SnapshotLoad:
 
 @dataclass(frozen=True)
 class HourStatus:
-    """The state of one hour of one project and namespace; `checked_at` is when the service was asked (None: now)."""
+    """State of one hour of a project and namespace; `checked_at` is the time of the service's response (None: now)."""
 
     batch_hour: datetime
     project_id: str
@@ -102,10 +102,10 @@ class HourStatus:
 
 @dataclass(frozen=True)
 class HourLoad:
-    """Outcome of one load. `changed` is False when everything was there under the same digests already.
+    """Outcome of one load. `changed` is False if everything was already loaded with the same digests.
 
-    The counts are of what this load wrote; `held_row_count` and `held_duplicate_count` (left out as exact copies within
-    a file) are of all that the hour has in the warehouse afterwards, whenever it was loaded.
+    The counts are those of this load. `held_row_count` and `held_duplicate_count` (exact copies omitted within a file)
+    are those of all files of the hour that are in the warehouse afterwards.
     """
 
     hour: datetime
@@ -120,7 +120,7 @@ class HourLoad:
     seconds: float
 
     def __str__(self) -> str:
-        """The load in one sentence."""
+        """Return the outcome as a sentence."""
         hour = utc_text(self.hour)
         if not self.changed:
             files = counted(self.unchanged_file_count, "file")
@@ -134,10 +134,11 @@ class HourLoad:
 
 @dataclass(frozen=True)
 class Applied:
-    """Outcome of bringing a current state up to date, for example `articles`. `row_count` is all its rows afterwards.
+    """Outcome of updating a current state, for example `articles`. `row_count` is the number of its rows afterwards.
 
-    `noun`: what a row is. `file_count` counts files of hours, `lookup_file_count` those of pages that were looked up.
-    `renewed_projects` were rebuilt because of a new snapshot. `recomputed_count` counts what was looked up again.
+    `noun` names a row in messages. `file_count` counts hourly files, `lookup_file_count` files of lookups.
+    `renewed_projects` were rebuilt because of a new snapshot. `recomputed_count` counts states that were decided again
+    because a file was reloaded.
     """
 
     state: str
@@ -155,11 +156,11 @@ class Applied:
 
     @property
     def changed(self) -> bool:
-        """False when nothing was pending."""
+        """Return False if nothing was pending."""
         return self.rebuilt or self.file_count + self.lookup_file_count > 0 or bool(self.renewed_projects)
 
     def __str__(self) -> str:
-        """The step in one sentence."""
+        """Return the outcome as a sentence."""
         if not self.changed:
             return f"{self.state.capitalize()}: nothing pending, {counted(self.row_count, self.noun)}."
         return (
@@ -168,7 +169,7 @@ class Applied:
         )
 
     def _how(self) -> str:
-        """The kinds of files that were applied, without those of which there were none."""
+        """Name the kinds of files that were applied."""
         if self.rebuilt:
             return "rebuilt from everything loaded"
         files = []
@@ -184,7 +185,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """One hour, project and namespace in figures. Rows by change count the file's rows, duplicates included."""
+    """Figures of one hour, project and namespace. Counts by kind of change include duplicates in the file."""
 
     batch_hour: datetime
     project_id: str
@@ -204,7 +205,7 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class HourAudit:
-    """One hour: its rows, the rows its ledger promises, rows whose key is there already, events before the hour."""
+    """Audit of one hour: its rows, rows according to the ledger, rows with a repeated key, events before the hour."""
 
     batch_hour: datetime
     row_count: int
@@ -231,7 +232,7 @@ class CoverageRow:
 
 @dataclass(frozen=True)
 class ProjectState:
-    """One row of `project_state`: from when until when `articles` is exact."""
+    """One row of `project_state`: the time range in which `articles` is exact."""
 
     project_id: str
     namespace_id: int
@@ -249,13 +250,13 @@ class ProjectState:
 
 @dataclass(frozen=True)
 class QueryResult:
-    """Answer of a query: an Arrow table, and the same as plain Python."""
+    """Result of a query: an Arrow table, also available as plain Python values."""
 
     table: pa.Table
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns, in order."""
+        """Column names, in order."""
         return tuple(self.table.column_names)
 
     @cached_property

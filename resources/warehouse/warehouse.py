@@ -29,9 +29,9 @@ _Result = TypeVar("_Result")
 def _operation(
     function: Callable[Concatenate[Build, _Arguments], _Result], purpose: str
 ) -> Callable[Concatenate[Warehouse, _Arguments], _Result]:
-    """Return the method that opens the build file under the lock and calls a function with it.
+    """Return a method that opens the build file under the lock and calls a function with it.
 
-    `purpose` completes the sentence "This run could not ..." in errors. It names arguments in braces.
+    `purpose` completes the sentence "This run could not ..." in errors. It may contain arguments in braces.
     """
     signature = inspect.signature(function)
 
@@ -45,12 +45,13 @@ def _operation(
 
 
 class Warehouse(Publisher):
-    """DuckDB under a data folder: `warehouse/build.duckdb` of the pipeline, `warehouse.duckdb` for analysts.
+    """DuckDB in a data folder: `warehouse/build.duckdb` for the pipeline, `warehouse.duckdb` for analysts.
 
-    Each writing method opens the build file under the lock `state/warehouse.lock` and does its work in one transaction.
-    `storage_version` of DuckDB's files, for example v2.0.0, can be raised and never lowered; None: as they are, and
-    v1.5.0 for new ones, which DuckDB 1.5 reads as well. `lock_timeout`: seconds to wait for another process.
-    `memory_limit`: for writing; more goes to disk. `clock`: aware moments. Nothing is opened before a method is called.
+    Each writing method opens the build file under the lock `state/warehouse.lock` and works in one transaction.
+    `storage_version` is the version of DuckDB's files, for example v2.0.0. It can be raised but never lowered. None
+    leaves existing files unchanged, and creates new ones as v1.5.0, which DuckDB 1.5 can read. `lock_timeout` is in
+    seconds. `memory_limit` applies to writing; larger data spills to disk. `clock` returns aware moments. No file is
+    opened before a method is called.
     """
 
     def __init__(
@@ -104,39 +105,39 @@ class Warehouse(Publisher):
     merge_row_groups = _operation(_merge_row_groups, "merge small row groups")
     compactions = _operation(plan.compactions, "plan the compaction")
     prepare_compaction = _operation(commit.prepare_compaction, "prepare the compaction")
-    commit_compaction = _operation(commit.commit_compaction, "take in the compaction")
-    movable_changes = _operation(window.movable_changes, "look at the window")
+    commit_compaction = _operation(commit.commit_compaction, "commit the compaction")
+    movable_changes = _operation(window.movable_changes, "read the window")
     move_window = _operation(window.move_window, "move the window of the changes")
     compare_stream = _operation(comparison.compare_stream, "compare the stream with the hours' files")
     keep_visibility_changes = _operation(comparison.keep_visibility_changes, "store changes of visibility")
 
     @contextlib.contextmanager
     def compacting(self) -> Iterator[None]:
-        """Keep other processes from compacting the same files. Raises WarehouseBusyError: another one does."""
+        """Prevent other processes from compacting the same files. Raises WarehouseBusyError if one already does."""
         with locked(self.data / "state" / "compact.lock", 0.0, "compact the lake"):
             yield
 
     def is_complete(self) -> bool:
-        """Return False after the build file has replaced a damaged one, until all data is loaded again."""
-        with self._connector.build("look for what is missing") as connection:
+        """Return False from the replacement of a damaged build file until all data is loaded again."""
+        with self._connector.build("find missing data") as connection:
             [(found,)] = connection.execute("SELECT is_complete FROM internal.meta").fetchall()
         return bool(found)
 
     def create(self) -> None:
-        """Create an empty build file where there is none; otherwise the next opening copies the published file."""
+        """Create an empty build file if there is none, so that the next opening does not copy the published file."""
         self._connector.create_build()
 
     def note_complete(self) -> None:
-        """Note that everything that is archived was loaded again."""
-        with self._connector.build("note that nothing is missing") as connection:
+        """Record that all archived data is loaded again."""
+        with self._connector.build("record that nothing is missing") as connection:
             connection.execute("UPDATE internal.meta SET is_complete = true")
 
     def note_damage(self, lake_path: str, why: str) -> None:
-        """Treat a lake file with damaged pages like a missing one, until it is replaced."""
+        """Treat a lake file with damaged pages as missing until it is replaced."""
         Damaged(self.data).note(lake_path, why)
 
     def copy_to(self, target: StrPath) -> None:
-        """Write a copy of the build file with everything that is committed."""
+        """Write a copy of the build file with all committed data."""
         with self.writing("copy the warehouse"):
             with self._connector.build_unlocked("copy the warehouse") as connection:
                 connection.execute("CHECKPOINT")
@@ -144,20 +145,20 @@ class Warehouse(Publisher):
 
     @contextlib.contextmanager
     def writing(self, purpose: str) -> Iterator[None]:
-        """Keep others from writing the build file, which need not be there."""
+        """Prevent other processes from writing the build file, which may be missing."""
         with locked(self._connector.lock_path, self._connector.lock_timeout, purpose):
             yield
 
     @contextlib.contextmanager
     def auditing(self) -> Iterator[Auditor]:
-        """Open the build file once for the checks; nobody writes meanwhile."""
+        """Open the build file once for the checks, under the lock."""
         with self._connector.build("check what is loaded") as connection:
             yield Auditor(connection, self._lake_root)
 
     @contextlib.contextmanager
     def ledger(self) -> Iterator[Ledger]:
-        """Hold the ledger open; nobody loads or publishes meanwhile, so files it does not name may be deleted."""
-        timeout, purpose = self._connector.lock_timeout, "look at the ledger"
+        """Hold the ledger open, under the lock, so that files it does not name can be deleted safely."""
+        timeout, purpose = self._connector.lock_timeout, "read the ledger"
         with (
             locked(self.data / "state" / "publish.lock", timeout, purpose),
             self._connector.build(purpose) as build,

@@ -530,13 +530,13 @@ def test_sandbox_serves_the_account_of_the_environment_until_it_is_interrupted(w
 def test_sandbox_that_cannot_be_started_as_asked_says_so_in_a_sentence(call, tmp_path):
     told = call("sandbox", "--projects", "enwki", environ={"WME_DATA": str(tmp_path / "data")})
     assert (told.code, told.out) == (2, "")
-    assert told.err.startswith("--projects: The sandbox knows no project 'enwki'; did you mean enwiki ")
+    assert told.err.startswith("--projects: The sandbox has no project 'enwki'; did you mean enwiki ")
     (tmp_path / "file").write_text("")
     told = call("sandbox", "--state", str(tmp_path / "file" / "state"), environ={"WME_DATA": str(tmp_path / "data")})
     assert (told.code, told.out) == (1, "")
     assert (
         told.err
-        == f"The sandbox cannot use {tmp_path}/file/state: Not a directory. Name another folder with --state.\n"
+        == f"The sandbox cannot use {tmp_path}/file/state: Not a directory. Choose another folder with --state.\n"
     )
     assert not (tmp_path / "data").exists()
 

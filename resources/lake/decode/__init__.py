@@ -1,5 +1,5 @@
-"""Conversion of lines to rows: natively, or one by one for difficult lines.
+"""Conversion of lines to rows, in C for most lines and in Python for difficult ones.
 
-`native` and decode.c are the native path. `records` combines both paths. `strict` examines single lines,
-and `strict_json` decides which of them are JSON.
+`native` and decode.c are the C path. `strict` examines single lines in Python; `strict_json` parses their JSON.
+`records` combines both paths.
 """

@@ -1,7 +1,7 @@
-"""The native decoder as Python sees it: the library, the decoders, and their results.
+"""Python interface of the native decoder: the library, the decoders, and their results.
 
-The library is built next to this file at installation, if there is a C compiler. Without it, or with WME_NATIVE=0 in
-the environment, `decoding` lends nothing, and records are read more slowly by other means with the same result.
+The installation builds the library next to this file if there is a C compiler. Without the library, or with
+WME_NATIVE=0 in the environment, `decoding` yields None, and Python reads the records more slowly with the same result.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from resources.lake.decode.rejected import LeftLines
 from resources.lake.decode.strict_json import VALUES_MAX
 from resources.tables import Table
 
-#: An arena that grew beyond this for huge lines is freed as soon as its batch is, instead of being used again.
+#: An arena that grew beyond this size for huge lines is freed with its batch instead of being reused.
 KEEP_BYTES = 96 << 20
 _VERSION = 6
-#: In place of a text's length: the number is the greatest that a row may have.
+#: Marker in the length field of `_Given`: the number is a maximum.
 _AT_MOST = -1
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Fields of one row that the table does not declare: (path, name, value) of each, in order.
+    """Undeclared fields of one row, in order: the path of the object, the name and the value of each.
 
-    `line` is the number of its line (from 0), with the bounds `start` and `end` in the block.
+    `line` is the line number (from 0). `start` and `end` are the bounds of the line in the block.
     """
 
     line: int
@@ -50,10 +50,9 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """The decoder's result for a block: rows in the order of the lines, and the lines that it leaves to others.
+    """Result of the decoder for a block: rows in line order, and the lines `left` that did not become valid rows.
 
-    `left` and `unknown` must be read before the decoder takes another block. The batch includes the rows of BROKEN
-    lines.
+    `left` and `unknown` must be read before the decoder is used again. The batch includes the rows of BROKEN lines.
     """
 
     batch: pa.RecordBatch
@@ -82,9 +81,9 @@ class _Result(ctypes.Structure):
 
 
 class Decoder:
-    """Decodes blocks of lines for one table and choice of bodies. One thread at a time; `decoding` ensures that.
+    """Decoder of blocks for one table and selection of bodies. Not thread-safe; use `decoding`.
 
-    The memory of a batch is reused once the batch is dropped; until then the next block uses other memory.
+    The memory of a batch is reused after the batch is freed. Until then, the next block uses separate memory.
     """
 
     def __init__(self, library: ctypes.CDLL, table: Table, bodies: frozenset[str]) -> None:
@@ -111,9 +110,9 @@ class Decoder:
             record_schema_of(table).least_bytes,
         )
         if not self._handle:
-            raise MemoryError("There is no memory for a decoder of records.")
+            raise MemoryError("There is not enough memory for a decoder of records.")
         self._result = _Result()
-        self._array = (ctypes.c_int64 * 10)()  # a struct ArrowArray: ten words on every machine of 64 bits
+        self._array = (ctypes.c_int64 * 10)()  # a struct ArrowArray has ten words on 64-bit machines
         self._address = ctypes.addressof(self._array)
 
     def __del__(self) -> None:
@@ -123,21 +122,21 @@ class Decoder:
 
     @property
     def arena_bytes(self) -> int:
-        """Bytes held for batches to come."""
+        """Bytes reserved for future batches."""
         return int(self._library.wme_bytes(self._handle))
 
     def trim(self) -> None:
-        """Give back the memory that no living batch needs."""
+        """Free the memory that no live batch uses."""
         self._library.wme_trim(self._handle)
 
     def decode(
         self, view: memoryview, given: Mapping[str, str | int], most: Mapping[str, int] | None = None
     ) -> Decoded:
-        """Return the rows of a block of complete lines (the last may lack its line feed), which need `view` no longer.
+        """Decode a block of complete lines (the last may lack its line feed). The rows do not reference `view`.
 
-        `given` are texts or whole numbers that rows must have in these columns, if they have any; `most` the greatest
-        numbers. Columns that are not in the record are left without values. Raises MemoryError: there is no memory for
-        the rows, or the block has 2 GB.
+        `given` are the required texts or integers of columns; null is allowed too. `most` are maximum integers of
+        columns. Columns without a path in the record are null. Raises MemoryError: there is not enough memory for the
+        rows, or the block has 2 GB or more.
         """
         block = pa.py_buffer(view)
         rules = [
@@ -156,7 +155,7 @@ class Decoder:
             ctypes.byref(self._result),
         )
         if code:
-            raise MemoryError("There is no memory for the rows of a block.")
+            raise MemoryError("There is not enough memory for the rows of a block.")
         batch = pa.RecordBatch._import_from_c(self._address, self._schema)  # noqa: SLF001  Arrow's documented door for other languages
         result = self._result
         left = LeftLines(
@@ -186,14 +185,14 @@ class Decoder:
 
 
 def _column(kind: pa.DataType, address: int | None, count: int) -> pa.Array:
-    """Return the numbers at an address, without copying."""
+    """Return the numbers at an address as an array, without a copy."""
     if not count or address is None:
         return pa.array([], kind)
     return pa.Array.from_buffers(kind, count, [None, pa.foreign_buffer(address, count * kind.bit_width // 8)])
 
 
 def _numbers(address: int | None, count: int, each: int) -> Iterator[tuple[int, ...]]:
-    """Yield `count` groups of `each` numbers, read on demand."""
+    """Yield `count` tuples of `each` numbers, read on demand."""
     if not count or address is None:
         return iter(())
     numbers = (ctypes.c_int64 * (count * each)).from_address(address)
@@ -206,7 +205,7 @@ def _integers(numbers: Iterable[int]) -> ctypes.Array[ctypes.c_int32]:
 
 
 class _Pool:
-    """Decoders that are free: each is lent to one thread at a time, and their memory is warm."""
+    """Pool of free decoders whose memory is reused. Each is used by one thread at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -214,18 +213,18 @@ class _Pool:
 
     @contextmanager
     def lend(self, library: ctypes.CDLL, table: Table, bodies: frozenset[str]) -> Iterator[Decoder]:
-        """A decoder for the time of the context."""
+        """Yield a decoder that the context uses exclusively."""
         key = (table, bodies)
         with self._lock:
             free = self._free.setdefault(key, [])
             decoder = free.pop() if free else None
         decoder = decoder or Decoder(library, table, bodies)
         yield decoder
-        with self._lock:  # one that raised is not used again
+        with self._lock:  # not reached after an exception, so that a failed decoder is not reused
             free.append(decoder)
 
     def trim(self) -> None:
-        """Forget the decoders that are free."""
+        """Drop the free decoders."""
         with self._lock:
             self._free.clear()
 
@@ -235,7 +234,7 @@ _POOL = _Pool()
 
 @contextmanager
 def decoding(table: Table, bodies: frozenset[str]) -> Iterator[Decoder | None]:
-    """A decoder that no other thread uses meanwhile; None where there is no library."""
+    """Yield a decoder that no other thread uses; None if there is no library."""
     loaded = library() if os.environ.get("WME_NATIVE", "1") != "0" else None
     if loaded is None:
         yield None
@@ -245,7 +244,7 @@ def decoding(table: Table, bodies: frozenset[str]) -> Iterator[Decoder | None]:
 
 
 def trim() -> None:
-    """Give back the memory of all decoders that are not in use, and what Arrow and libc keep for later."""
+    """Free the memory of unused decoders, and the memory that Arrow and libc retain."""
     _POOL.trim()
     pa.default_memory_pool().release_unused()
     if (give_back := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:  # glibc
@@ -254,7 +253,7 @@ def trim() -> None:
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Return the library next to this file; None, with a warning if the file exists and cannot be used."""
+    """Return the library next to this file, or None. Log a warning if the file exists but cannot be used."""
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
         path = Path(__file__).with_name(f"_decode{suffix}")
         if path.is_file():
@@ -263,17 +262,17 @@ def library() -> ctypes.CDLL | None:
 
 
 def load(path: Path) -> ctypes.CDLL | None:
-    """The library at `path`; None, with a warning, where it cannot be used."""
+    """Load the library at `path`. Return None and log a warning if it cannot be used."""
     try:
         library = ctypes.CDLL(str(path))
         version = library.wme_version()
     except (OSError, AttributeError) as error:
         _log.warning(
-            "The decoder %s cannot be used (%s), so records are read the slow way. Run `make setup`.", path, error
+            "The decoder %s cannot be used (%s), so records are read more slowly. Run `make setup`.", path, error
         )
         return None
     if version != _VERSION or ctypes.sizeof(ctypes.c_void_p) != 8:
-        _log.warning("The decoder %s is of another version, so records are read the slow way. Run `make setup`.", path)
+        _log.warning("The decoder %s has another version, so records are read more slowly. Run `make setup`.", path)
         return None
     number, pointer, count, text = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p
     library.wme_open.restype = pointer

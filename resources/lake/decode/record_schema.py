@@ -1,4 +1,4 @@
-"""The schema of a record, derived from a table's declaration, rules for each row, and both as decode.c reads them."""
+"""Schema of a record and rules for rows, both derived from a table's declaration, and their form for decode.c."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import pyarrow.compute as pc
 
 from resources.tables import TIMESTAMP, Column, Table
 
-#: Below this a double holds every whole number, and stands for no other one.
+#: A double represents every integer below this limit exactly and unambiguously.
 EXACT_DOUBLE = 2**53
 
 
 @dataclass
 class Node:
-    """One place in a record: an object with known fields, a list, or a leaf.
+    """A value in a record: an object with known fields, a list, or a leaf.
 
-    Exactly one of `fields`, `element`, `leaf` and `json` is set. `whole` marks a whole number that the service writes
-    as a double. `json` is any value, kept as it is written.
+    Exactly one of `fields`, `element`, `leaf` and `json` is set. `whole` marks an integer that the service writes as a
+    double. `json` marks a value of any type that is stored as JSON text.
     """
 
     fields: dict[str, Node] | None = None
@@ -36,7 +36,7 @@ class Node:
 
     @property
     def type(self) -> pa.DataType:
-        """The Arrow type of this place, without values that are kept as JSON."""
+        """Arrow type of this value, without fields that are stored as JSON."""
         if self.fields is not None:
             return pa.struct([(name, node.type) for name, node in self.fields.items() if not node.json])
         if self.element is not None:
@@ -48,8 +48,8 @@ class Node:
 class RecordSchema:
     """The mapping from records to the rows of one table.
 
-    `type` is the Arrow type of records. Every record has at least `least_bytes` bytes, with its required values.
-    `paths` are the places of the columns in a record, and `json` those of the columns that are stored as JSON text.
+    `type` is the Arrow type of records. `least_bytes` is the size of the shortest record with all required values.
+    `paths` maps columns to their paths in a record; `json` does so for the columns that are stored as JSON text.
     """
 
     table: Table
@@ -60,7 +60,7 @@ class RecordSchema:
     json: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def columns(self, records: list[dict[str, Any]]) -> dict[str, pa.Array]:
-        """Return the table's columns that are in the records, whose values are as `strict.declared` returns them."""
+        """Return the columns with a path in the records; `records` are results of `strict.declared`."""
         objects: dict[tuple[str, ...], dict[str, pa.Array]] = {(): _members(pa.array(records, self.type))}
         return {name: _inside(objects, path[:-1])[path[-1]] for name, path in self.paths.items()}
 
@@ -68,7 +68,7 @@ class RecordSchema:
 def _inside(objects: dict[tuple[str, ...], dict[str, pa.Array]], path: tuple[str, ...]) -> dict[str, pa.Array]:
     """Return the members of the object at a path.
 
-    This is no closure, because a recursive closure keeps all arrays until the next garbage collection.
+    This is not a closure, because a recursive closure would retain all arrays until the next garbage collection.
     """
     if path not in objects:
         parent = _inside(objects, path[:-1])[path[-1]]
@@ -82,7 +82,7 @@ def _members(objects: pa.StructArray) -> dict[str, pa.Array]:
 
 
 def node_of(declared: pa.DataType, *, whole: bool = False) -> Node:
-    """The form of a value of this type; `whole` as in Node."""
+    """Return the node of a value of this type; see Node for `whole`."""
     if pa.types.is_struct(declared):
         return Node(fields={item.name: node_of(item.type) for item in declared})
     if pa.types.is_list(declared):
@@ -92,7 +92,7 @@ def node_of(declared: pa.DataType, *, whole: bool = False) -> Node:
 
 @cache
 def record_schema_of(table: Table) -> RecordSchema:
-    """The form of the records that `table` is made of."""
+    """Return the schema of the records of `table`."""
     root = Node(fields={})
     paths: dict[str, tuple[str, ...]] = {}
     json_paths: dict[str, tuple[str, ...]] = {}
@@ -112,16 +112,16 @@ def record_schema_of(table: Table) -> RecordSchema:
 
 
 def _least_bytes(table: Table) -> int:
-    """The bytes of the shortest record that has all that is required."""
+    """Return the number of bytes of the shortest record with all required values."""
     needed = [column for column in table if column.required and column.default is None]
     paths = [column for column in needed if column.path is not None]
-    # of those that a column follows from, one is enough
+    # a column with several sources needs only one of them
     sources = next(([table[name] for name in column.first_of] for column in needed if column.first_of), [])
     return min((len(_shortest([*paths, one])) for one in sources), default=len(_shortest(paths)))
 
 
 def _shortest(columns: Iterable[Column]) -> bytes:
-    """A record of the least that each column's value can be: every value has a byte at least."""
+    """Return a record with the shortest possible value of each column."""
     record: dict[str, Any] = {}
     for column in columns:
         *parents, last = (column.path or "").split(".")
@@ -134,7 +134,7 @@ def _shortest(columns: Iterable[Column]) -> bytes:
 
 
 def value_at(record: Mapping[str, Any], way: Iterable[str]) -> Any:
-    """The value at a place of a record whose objects are as declared; None where there is none."""
+    """Return the value at a path of a record whose objects match the declaration; None if it is missing."""
     value: Any = record
     for name in way:
         value = None if value is None else value.get(name)
@@ -142,12 +142,12 @@ def value_at(record: Mapping[str, Any], way: Iterable[str]) -> Any:
 
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-#: The times that there are in Python, and so in every program that reads rows by it.
+#: The range of Python's datetime, and therefore of every program that reads rows with Python.
 _YEARS = (
     (pc.greater_equal, dt.datetime.min.replace(tzinfo=dt.UTC)),
     (pc.less_equal, dt.datetime.max.replace(tzinfo=dt.UTC)),
 )
-#: Ends the reason of a reject that is of another project or namespace than its archive.
+#: Suffix of the reason of a reject whose project or namespace differs from its archive's.
 OF_ANOTHER = ", which the archive is of."
 #: The column that orders the states of a page.
 _EVENT_AT = "event_at"
@@ -155,7 +155,7 @@ _EVENT_AT = "event_at"
 
 @dataclass(frozen=True)
 class Rules:
-    """The rules for rows of `table`: see `RecordReader` for `given` and `latest`."""
+    """Rules that rows of `table` must satisfy; see `RecordReader` for `given` and `latest`."""
 
     table: Table
     given: Mapping[str, str | int | dt.datetime]
@@ -163,7 +163,7 @@ class Rules:
 
     @cached_property
     def expected(self) -> dict[str, str | int]:
-        """Values of the archive that a record may contradict; times in microseconds since 1970."""
+        """Values of the archive that records may repeat and must not contradict; times in microseconds since 1970."""
         return {
             name: _micros(value) if isinstance(value, dt.datetime) else value
             for name, value in self.given.items()
@@ -172,17 +172,17 @@ class Rules:
 
     @cached_property
     def most(self) -> dict[str, int]:
-        """The greatest that a record may have in a column; times in microseconds since 1970."""
+        """Maximum value of a column in a record; times in microseconds since 1970."""
         is_bound = self.latest is not None and _EVENT_AT in self.table.schema.names
         return {_EVENT_AT: _micros(self.latest)} if is_bound and self.latest is not None else {}
 
     def complete(self, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
-        """The columns with those that follow from others, and with their defaults."""
+        """Add default values, and the columns that are derived from others."""
         columns |= {c.name: pc.fill_null(columns[c.name], c.default) for c in self.table if c.default is not None}
         return columns | {c.name: pc.coalesce(*(columns[s] for s in c.first_of)) for c in self.table if c.first_of}
 
     def problems(self, columns: dict[str, pa.Array], count: int) -> pa.DictionaryArray:
-        """The sentence for each of `count` rows that breaks a rule, and nulls for the others."""
+        """Return a sentence for each of `count` rows that breaks a rule, and null for every other row."""
         found = pa.nulls(count, pa.int32())
         sentences: list[str] = []
 
@@ -222,7 +222,7 @@ class Rules:
         return pa.DictionaryArray.from_arrays(found, pa.array(sentences, pa.string()))
 
     def judged(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """The columns of rows that were read as declared in which a row may break a rule."""
+        """Return the columns to which rules apply; the rows match the declared types."""
         return {
             column.name: batch.column(place)
             for place, column in enumerate(self.table)
@@ -231,7 +231,7 @@ class Rules:
         }
 
     def lacking_in(self, record: Mapping[str, Any]) -> str:
-        """The sentence for a record, as declared where it says anything, that lacks something required."""
+        """Return the sentence for a record of declared types that lacks a required value."""
         return next(
             self._lacking(column)
             for column in self.table
@@ -244,12 +244,12 @@ class Rules:
         return f"{what} is missing, and no row can be without it."
 
     def _paths(self, column: Column) -> list[str]:
-        """Return the places of a column's values in a record."""
+        """Return the paths of a column's values in a record."""
         return [column.path] if column.path else [self.table[name].path or name for name in column.first_of]
 
 
 def _times(array: pa.Array) -> Iterator[pa.Array]:
-    """The columns of times in an array, inside objects too."""
+    """Yield the timestamp arrays of an array, including those inside objects."""
     if array.null_count == len(array):
         return
     if pa.types.is_timestamp(array.type):
@@ -260,14 +260,14 @@ def _times(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def _micros(moment: dt.datetime) -> int:
-    """Microseconds since 1970."""
+    """Return the microseconds since 1970."""
     return (moment - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 _ROUTE, _STRUCT, _LIST, _TEXT, _INTEGER, _DOUBLE, _WHOLE, _BOOL, _TIME = range(9)
 _KINDS = {pa.string(): _TEXT, pa.int64(): _INTEGER, pa.float64(): _DOUBLE, pa.bool_(): _BOOL, TIMESTAMP: _TIME}
 _REQUIRED, _NOT_EMPTY, _DISCARD, _DEFAULT, _JSON = (1 << bit for bit in range(5))
-#: The longest name of a field that the decoder knows.
+#: Most bytes of a field name that the decoder supports.
 _NAME_BYTES_MAX = 48
 
 
@@ -282,9 +282,9 @@ class Description(ctypes.Structure):
 
 
 class Tree:
-    """A table as the decoder wants it: nodes, the children of each one behind another, the record itself first.
+    """A table in the form that the decoder reads: the node of the record, then its descendants, siblings together.
 
-    Raises ValueError: a column has a type, or a field a name, that the decoder does not know.
+    Raises ValueError: the decoder does not support the type of a column or the name of a field.
     """
 
     def __init__(self, table: Table, bodies: frozenset[str]) -> None:
@@ -309,7 +309,7 @@ class Tree:
         self.columns = [self.places[column.name] for column in table]
 
     def _descend(self, root: Node, columns: Mapping[tuple[str, ...], Column], place: int = 0) -> None:
-        """Add the places inside the node at `place`, level by level."""
+        """Add the descendants of the node at `place`, level by level."""
         waiting: deque[tuple[int, Node, tuple[str, ...]]] = deque([(place, root, ())])
         while waiting:
             number, node, path = waiting.popleft()
@@ -332,14 +332,14 @@ class Tree:
         place = self.places[column.name]
         node = self.nodes[place]
         node.first_value, node.value_count = len(self.names), len(column.values)
-        # the default first
+        # decode.c expects the default first
         for value in sorted({*column.values, *filter(None, [column.default])}, key=lambda one: one != column.default):
             self._name(value)
         node.first_source, node.source_count = len(self.sources), len(column.first_of)
         if column.first_of and pa.types.is_nested(column.type):
             raise ValueError(f"The column {column.name} cannot be the first of several objects or lists.")
         self.sources += [self.places[name] for name in column.first_of]
-        # a required value without another source comes from the archive
+        # a required column without a path or sources gets its value from the archive
         if column.required and (column.path or column.first_of):
             node.flags |= _REQUIRED | (_NOT_EMPTY if column.lookup else 0)
         if column.default is not None:

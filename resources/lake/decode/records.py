@@ -1,7 +1,7 @@
 """Conversion of a block of lines to rows.
 
-The native decoder converts lines that are plainly as declared, and returns a verdict on certainly bad lines. The other
-lines are examined one by one, as all lines are if the decoder is not built. The results are the same.
+The native decoder converts lines that clearly match the declaration, and marks lines that are clearly bad. Python
+examines the other lines one by one, or all lines if the decoder is not built. Both paths have the same results.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from resources.lake.decode.strict_json import Bad
 from resources.lake_files import Drift
 from resources.tables import Column, Table
 
-#: The reason that many different lines with a verdict share.
+#: Common reasons by verdict, for lines without a separate reason.
 _COMMON = {
     SHORT: "It has fewer bytes than any record ({}).",
     NO_OBJECT: "It is not one JSON object in UTF-8 with every key once.",
     MISTYPED: "One of its values is not as declared.",
 }
 _BLANK = b" \t\r"
-#: Different bad lines of a block, of each verdict, that have a reason of their own. The others share one.
+#: Most different bad lines of a block and verdict that get a separate reason. The others share one.
 _TOLD = 64
-#: Bytes of good lines that are examined before rows are made of them: their values take many times the memory.
+#: Bytes of examined lines that are converted to rows at once. Their Python values need many times this memory.
 _EXAMINED_BYTES = 1 << 20
 
 
 @dataclass
 class Rows:
-    """The result of one block. `line_count` does not count blank lines: it equals rows plus rejects."""
+    """Result of one block. `line_count` excludes blank lines, so it equals rows plus rejects."""
 
     batch: pa.RecordBatch
     line_count: int
@@ -60,7 +60,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Lines of `member` from byte `offset` and line `first_line` on."""
+    """Lines of `member`, starting at byte `offset` and line `first_line`."""
 
     view: memoryview
     member: str
@@ -68,7 +68,7 @@ class _Block:
     offset: int
 
     def rejects(self, lines: LeftLines, reasons: pa.DictionaryArray, raws: pa.DictionaryArray | None = None) -> Rejects:
-        """Rejects of these lines of the block; `raws` are their bytes."""
+        """Return the rejects of these lines of the block; `raws` are their bytes."""
         numbers, places = pc.add(lines.numbers, self.first_line), pc.add(lines.starts, self.offset)
         return Rejects(
             self.member, numbers, places, reasons, lines.texts(self.view).dictionary_encode() if raws is None else raws
@@ -77,7 +77,7 @@ class _Block:
 
 @dataclass
 class _Examined:
-    """Rows (with the number of rows before each), bad lines and rejects of lines that were examined one by one."""
+    """Result of lines that were examined one by one. `rows` is the number of the decoder's rows before each row."""
 
     batch: pa.RecordBatch
     rows: list[int]
@@ -87,9 +87,9 @@ class _Examined:
 
 @dataclass(slots=True)
 class _Line:
-    """A line that was examined and is as declared.
+    """An examined line that matches the declaration.
 
-    `place` is its number, the number of rows before it, its start and its end; `extra` is beyond the declaration.
+    `place` is its number, the number of rows before it, its start and its end. `extra` holds the undeclared fields.
     """
 
     place: tuple[int, int, int, int]
@@ -101,11 +101,11 @@ class _Line:
 
 @dataclass(frozen=True)
 class RecordReader:
-    """Turns lines of one archive into rows of `table`.
+    """Converter of the lines of one archive to rows of `table`.
 
-    `given` are the columns that the archive knows: they have that value in all rows, and a record that says another one
-    is rejected. `bodies` names the body columns to keep; the others stay in the table as nulls. `latest`: a record
-    whose event is later is rejected.
+    `given` are columns whose value the archive determines, the same in all rows; a record with another value is
+    rejected. `bodies` are the body columns to store; the others are null. A record with an event after `latest` is
+    rejected.
     """
 
     table: Table
@@ -115,12 +115,12 @@ class RecordReader:
 
     @cached_property
     def record_schema(self) -> RecordSchema:
-        """The form of the records."""
+        """Schema of the records."""
         return record_schema_of(self.table)
 
     @cached_property
     def _json(self) -> dict[tuple[str, ...], str]:
-        """The columns that are kept as JSON, by their way through the record."""
+        """Columns that are stored as JSON, by their path in the record."""
         return {way: column for column, way in self.record_schema.json.items()}
 
     @cached_property
@@ -132,7 +132,7 @@ class RecordReader:
         return Rules(self.table, self.given, self.latest)
 
     def read(self, view: memoryview, member: str, first_line: int, offset: int) -> Rows:
-        """The rows of a block of whole lines from byte `offset` and line `first_line` of `member`. Safe for threads."""
+        """Convert a block of complete lines from byte `offset`, line `first_line` of `member`; thread-safe."""
         block = _Block(view, member, first_line, offset)
         with decoding(self.table, self.bodies) as decoder:
             if decoder is not None:
@@ -141,7 +141,7 @@ class RecordReader:
         return self._join(Decoded(self._no_rows, len(left), left, iter(())), block)
 
     def _left(self, lines: list[bytes]) -> LeftLines:
-        """All lines but the blank ones."""
+        """Return all lines except blank ones as lines to examine."""
         numbers, bounds, verdicts = array("q"), array("i"), bytearray()
         add_number, add_bound, add_verdict = numbers.append, bounds.append, verdicts.append
         place, least = 0, self.record_schema.least_bytes
@@ -156,7 +156,7 @@ class RecordReader:
         return LeftLines.of_columns(numbers, bounds, verdicts)
 
     def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows with what the archive knows and they do not say."""
+        """Fill missing values with those that the archive determines."""
         for place, column in enumerate(self.table):
             if column.name in self.given and (column.path is None or batch.column(place).null_count):
                 value = pa.repeat(pa.scalar(self.given[column.name], column.type), len(batch))
@@ -203,7 +203,7 @@ class RecordReader:
         return Rows(batch, decoded.line_count, merged(rejects), drift.result())
 
     def _rejects(self, lines: LeftLines, verdict: int, block: _Block) -> Rejects:
-        """Rejects of lines with a verdict: equal ones are read once, and only the first of many different ones."""
+        """Return the rejects of lines with a verdict; examine only the first different lines for separate reasons."""
         each = lines.texts(block.view).dictionary_encode()
         common = _COMMON[verdict].format(self.record_schema.least_bytes)
         told = [self._fault(raw) for raw in each.dictionary[:_TOLD].to_pylist()]
@@ -211,7 +211,7 @@ class RecordReader:
         return block.rejects(lines, reasons.take(pc.min_element_wise(each.indices, len(told))), each)
 
     def _fault(self, raw: bytes) -> str:
-        """Return the fault of a line that is no record."""
+        """Return the fault of a line that is not a valid record."""
         try:
             record = strict.read_record(raw)
             strict.extra_text(strict.declared(record, self.record_schema.root)[1])
@@ -221,10 +221,10 @@ class RecordReader:
         return self._rules.lacking_in(record)
 
     def _examine(self, lines: LeftLines, block: _Block, drift: DriftCount) -> _Examined:
-        """Examine line by line for faults and undeclared fields, and make rows of the good lines."""
+        """Examine each line for faults and undeclared fields, and convert the good lines to rows."""
         good: list[_Line] = []
         bad: list[tuple[int, int, int, int, int]] = []
-        verdicts: dict[bytes, int] = {}  # on bad lines: they may all be equal
+        verdicts: dict[bytes, int] = {}  # verdicts on bad lines, since many lines may be equal
         found, batches, size = _Examined(self._no_rows, [], LeftLines.of(bad), []), [], 0
         for place in lines:
             raw = bytes(block.view[place[2] : place[3]])
@@ -255,7 +255,7 @@ class RecordReader:
         return found
 
     def _rows_of(self, lines: list[_Line], found: _Examined, block: _Block, drift: DriftCount) -> pa.RecordBatch:
-        """The rows of lines that are as declared; those that break a rule become rejects."""
+        """Convert lines that match the declaration to rows; lines that break a rule become rejects."""
         columns = self._rules.complete(self.record_schema.columns([line.values for line in lines]))
         problems = self._rules.problems(columns, len(lines))
         columns |= {
@@ -276,7 +276,7 @@ class RecordReader:
         return batch
 
     def assemble(self, columns: dict[str, pa.Array], extra: pa.Array) -> pa.RecordBatch:
-        """The columns in the table's order, with those that the archive itself decides."""
+        """Return the columns in table order, with `extra` and the values that the archive determines."""
         rows = len(extra)
 
         def array(column: Column) -> pa.Array:
@@ -292,7 +292,7 @@ class RecordReader:
 
 
 def _placed(batch: pa.RecordBatch, removed: pa.Array, other: pa.RecordBatch, before: pa.Array) -> pa.RecordBatch:
-    """The rows of a batch without some of them, and with others between them: `before` counts the rows before each."""
+    """Remove rows of a batch, and insert each row of `other` after as many rows of the batch as `before` says."""
     own, two = pa.arange(0, len(batch)), pa.scalar(2)
     order = pc.sort_indices(pa.concat_arrays([pc.add(pc.multiply(own, two), 1), pc.multiply(before, two)]))
     order = order.filter(pc.invert(pc.is_in(order, value_set=pc.cast(removed, order.type))))

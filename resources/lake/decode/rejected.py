@@ -1,4 +1,4 @@
-"""Lines of a block, and the rejected ones among them, in columns: there may be a million of two bytes each."""
+"""Lines and rejects of a block as Arrow columns, because a block may have a million lines of two bytes."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import pyarrow.compute as pc
 
 from resources.formatting import legible
 
-#: Characters of a reason; some name a key of the line.
+#: Most characters of a reason; some reasons quote a key of the line.
 REASON_MAX = 500
 
 
-#: Verdicts on a line that is no good row, as in decode.c. UNDECIDED: Python examines the line. SHORT: it has fewer
-#: bytes than any record. NO_OBJECT: it is not one JSON object, as `read_record` reads it. MISTYPED: one of its values
-#: is not as declared. BROKEN: it is as declared, and breaks a rule.
+#: Verdicts on a line without a valid row, as in decode.c. UNDECIDED: Python must examine the line. SHORT: the line has
+#: fewer bytes than any record. NO_OBJECT: `read_record` rejects the line. MISTYPED: a value has another type than
+#: declared. BROKEN: the types are as declared, but a rule is broken.
 UNDECIDED, SHORT, NO_OBJECT, MISTYPED, BROKEN = range(5)
 
 
 @dataclass(frozen=True)
 class LeftLines:
-    """Lines of a block that are no good rows, in order, in columns.
+    """Lines of a block without a valid row, in order, as columns.
 
-    Their numbers (from 0), the number of the batch's `rows` before each, the place of its start in the block, its start
-    and end (`bounds`), and the verdict on it.
+    Each line has a number (from 0), the number of the batch's `rows` before it, the offset of its start in the block,
+    the pair of its start and end (`bounds`), and a verdict.
     """
 
     numbers: pa.Int64Array
@@ -38,7 +38,7 @@ class LeftLines:
 
     @classmethod
     def of(cls, lines: Iterable[tuple[int, int, int, int, int]]) -> LeftLines:
-        """Columns of lines: number, row, start, end and verdict of each."""
+        """Build the columns from tuples: number, row, start, end and verdict of each line."""
         numbers, rows, starts, ends, verdicts = zip(*lines, strict=True) if lines else ((),) * 5
         bounds = array("i", (place for both in zip(starts, ends, strict=True) for place in both))
         found = cls.of_columns(array("q", numbers), bounds, bytes(verdicts))
@@ -46,7 +46,7 @@ class LeftLines:
 
     @classmethod
     def of_columns(cls, numbers: array[int], bounds: array[int], verdicts: bytes | bytearray) -> LeftLines:
-        """Columns of lines that no row is before: numbers of 64 bits, bounds of 32. The starts follow from these."""
+        """Build the columns from buffers (64-bit numbers, 32-bit bounds). No rows precede these lines."""
         count = len(numbers)
 
         def column(kind: pa.DataType, data: array[int] | bytes | bytearray, length: int = count) -> pa.Array:
@@ -61,19 +61,19 @@ class LeftLines:
         return len(self.numbers)
 
     def __iter__(self) -> Iterator[tuple[int, int, int, int]]:
-        """Number, row, start and end of each."""
+        """Yield number, row, start and end of each line."""
         bounds = self.bounds.to_pylist()
         return zip(self.numbers.to_pylist(), self.rows.to_pylist(), bounds[::2], bounds[1::2], strict=True)
 
     def by_verdict(self) -> dict[int, LeftLines]:
-        """The lines of each verdict that there is."""
+        """Return the lines grouped by verdict."""
         verdicts = self.verdicts.unique().to_pylist()
         if len(verdicts) < 2:
             return dict.fromkeys(verdicts, self)
         return {one: self._take(pc.indices_nonzero(pc.equal(self.verdicts, one))) for one in verdicts}
 
     def merged(self, other: LeftLines) -> LeftLines:
-        """These and the others, in the order of the lines."""
+        """Return these and the other lines, in line order."""
         if not len(self) or not len(other):
             return self if len(self) else other
         pairs = ((getattr(self, name.name), getattr(other, name.name)) for name in fields(self))
@@ -81,8 +81,8 @@ class LeftLines:
         return both._take(pc.sort_indices(both.numbers))
 
     def texts(self, view: memoryview) -> pa.BinaryArray:
-        """A copy of the lines' bytes."""
-        # every other item of an array of the lines and the gaps between them
+        """Return a copy of the bytes of each line."""
+        # `bounds` are the offsets of an array of lines and gaps, whose even items are the lines
         count = max(0, len(self.bounds) - 1)
         every = pa.Array.from_buffers(pa.binary(), count, [None, self.bounds.buffers()[1], pa.py_buffer(view)])
         return every.take(pa.arange(0, 2 * len(self), 2))
@@ -94,13 +94,13 @@ class LeftLines:
 
 
 def reasons_of(reasons: Iterable[str]) -> pa.DictionaryArray:
-    """Reasons as a column; what they show of a line becomes legible."""
+    """Return reasons as a column, shortened, with unprintable characters replaced."""
     return pa.array([legible(reason, REASON_MAX) for reason in reasons], pa.string()).dictionary_encode()
 
 
 @dataclass(frozen=True)
 class Reject:
-    """A line that could not be converted: its place in the member (line from 1, byte from 0), reason and bytes."""
+    """A line that could not be converted: its position in the member (line from 1, byte from 0), reason and bytes."""
 
     member: str
     line_number: int
@@ -111,7 +111,7 @@ class Reject:
 
 @dataclass(frozen=True, eq=False)
 class Rejects:
-    """Lines that could not be converted, in order, in columns: what `Reject` says of each."""
+    """Lines that could not be converted, in order, as columns; see `Reject`."""
 
     member: str
     line_numbers: pa.Int64Array
@@ -132,11 +132,11 @@ class Rejects:
         )
 
     def lines(self) -> bytes:
-        """All lines, each with a line feed."""
+        """Return the bytes of all lines, each followed by a line feed."""
         return _joined(self.raws.dictionary_decode())
 
     def reason_lines(self) -> bytes:
-        """The reason of each line, each with a line feed."""
+        """Return the reasons of all lines, each followed by a line feed."""
         return _joined(self.reasons.dictionary_decode().cast(pa.binary()))
 
     @cached_property
@@ -159,7 +159,7 @@ class Rejects:
 
 
 def merged(parts: Sequence[Rejects]) -> Rejects:
-    """All of them, in the order of the lines."""
+    """Combine rejects of one member, in line order."""
     if len(parts) < 2:
         return parts[0] if parts else Rejects.of(())
     columns = [pa.concat_arrays(each) for each in zip(*(part.columns for part in parts), strict=True)]

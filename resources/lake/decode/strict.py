@@ -1,4 +1,4 @@
-"""Examination of one line: its faults, or its fields beyond the declaration, which are counted by path."""
+"""Examination of single lines in Python: their faults, and a count of undeclared fields by path."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from resources.lake.decode.record_schema import EXACT_DOUBLE, Node, value_at
 from resources.lake.decode.strict_json import SHOWN, Bad, Number, members_of, read_document, read_value, shown, text_of
 from resources.lake_files import Drift
 
-#: Stands for "nothing beyond the declaration"; None is a value that a record may hold.
+#: Marks a value without undeclared parts. None cannot, because a record may contain null.
 NOTHING: Any = object()
 _INT64 = range(-(2**63), 2**63)
 _INT64_LENGTH = len(str(-(2**63)))
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d(:?\d\d(:?\d\d(\.\d{1,6})?)?)?)?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-#: From year 0, which Python lacks, to a year that has the same days.
+#: Python has no year 0. This is the distance from year 0 to 2000, which has the same calendar.
 _FROM_YEAR_0 = timedelta(days=5 * 146_097)
 
 
 def read_record(line: bytes) -> dict[str, Any]:
-    """The JSON object of one line. Raises Bad: it is not one object in valid UTF-8 with every key once."""
+    """Return the JSON object of a line. Raises Bad: the line is not one object in valid UTF-8 with unique keys."""
     value = read_document(line)
     if not isinstance(value, dict):
         raise Bad(f"A JSON object was expected, not {_kind(value)}.")
@@ -36,18 +36,18 @@ def read_record(line: bytes) -> dict[str, Any]:
 
 
 def declared(record: dict[str, Any], root: Node) -> tuple[dict[str, Any], Any]:
-    """Split a record into its declared values, as Arrow takes them, and the rest of it with its nesting.
+    """Split a record into its declared values, in the form that Arrow reads, and the nested rest.
 
-    Times are microseconds since 1970. The rest is NOTHING if there is none. A time without a zone, which is read as
-    UTC, is part of it as it was written. A list whose elements hold unknown fields appears with one object per element
-    (empty where it adds nothing), so that laying the rest over the row gives the record back. Raises Bad: a value has
-    another type than the one declared for it.
+    Times are microseconds since 1970. The rest is NOTHING if every field is declared. A time without a zone is read as
+    UTC, and its original text is part of the rest. For a list whose elements have undeclared fields, the rest holds one
+    object per element (possibly empty). Merging the rest into the row therefore restores the record. Raises Bad: a
+    value has another type than declared.
     """
     return _split(record, root, "")
 
 
 def extra_text(extra: Any) -> str | None:
-    """`extra` as JSON text; None where there is nothing. Raises Bad: half a surrogate pair is in it."""
+    """Return `extra` as JSON text; None for NOTHING. Raises Bad: a text contains half a surrogate pair."""
     if extra is NOTHING:
         return None
     if not _is_unicode(text := text_of(extra)):
@@ -58,8 +58,7 @@ def extra_text(extra: Any) -> str | None:
 def json_texts(line: bytes, record: dict[str, Any], wanted: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
     """Return the values of a record that are stored as JSON, by path, exactly as written.
 
-    Null and absent values are left out. Raises Bad: a text in one of them is not Unicode (half a surrogate pair), so
-    that no client could read it.
+    Null and missing values are omitted. Raises Bad: a text contains half a surrogate pair, which no client could read.
     """
     found: dict[tuple[str, ...], str] = {}
     objects: dict[tuple[str, ...], dict[str, str]] = {}
@@ -75,7 +74,7 @@ def json_texts(line: bytes, record: dict[str, Any], wanted: Iterable[tuple[str, 
 def _members(line: bytes, objects: dict[tuple[str, ...], dict[str, str]], way: tuple[str, ...]) -> dict[str, str]:
     """Return the members of the object at a path.
 
-    This is no closure, because a recursive closure keeps the line until the next garbage collection.
+    This is not a closure, because a recursive closure would retain the line until the next garbage collection.
     """
     if way not in objects:
         objects[way] = members_of(_members(line, objects, way[:-1])[way[-1]].encode() if way else line)
@@ -83,7 +82,7 @@ def _members(line: bytes, objects: dict[tuple[str, ...], dict[str, str]], way: t
 
 
 def nested_fields(fields: Iterable[tuple[tuple[str, ...], bytes, bytes]]) -> dict[str, Any]:
-    """Return unknown fields of a row (object, name and value) as nested objects. Raises Bad: they are no plain JSON."""
+    """Nest the undeclared fields of a row (path, name and value of each). Raises Bad: they are not strict JSON."""
     extra: dict[str, Any] = {}
     for way, name, value in fields:
         place = extra
@@ -100,7 +99,7 @@ def nested_fields(fields: Iterable[tuple[tuple[str, ...], bytes, bytes]]) -> dic
 
 
 def unknown_fields(extra: dict[str, Any], root: Node) -> Iterator[tuple[str, Any]]:
-    """The dotted path of each field that goes beyond the declaration, and its value; list elements are `[]`."""
+    """Yield the dotted path and the value of each undeclared field; `[]` stands for list elements."""
     yield from _unknown(extra, root, "")
 
 
@@ -167,7 +166,7 @@ def _split(value: Any, node: Node, path: str) -> tuple[Any, Any]:
 
 
 def _text_fault(value: Any, node: Node) -> str | None:
-    """Return the kind of value expected instead of one that is no number; None if it is valid."""
+    """Return the expected kind of value for a value that is not a number; None if the value is valid."""
     declared = node.leaf
     if pa.types.is_string(declared):
         return None if isinstance(value, str) else "text"
@@ -177,7 +176,7 @@ def _text_fault(value: Any, node: Node) -> str | None:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return whether a text can be written as UTF-8: half of a surrogate pair cannot."""
+    """Return True if a text can be encoded as UTF-8; half of a surrogate pair cannot."""
     if text.isascii():
         return True
     try:
@@ -188,7 +187,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _number_fault(value: float | Number, node: Node) -> str | None:
-    """Return the kind of value expected instead of a number; None if it is valid."""
+    """Return the expected kind of value for a number; None if the number is valid."""
     declared = node.leaf
     if pa.types.is_integer(declared):
         return None if _is_int64(value) else "a whole number of at most 64 bits"
@@ -209,16 +208,16 @@ def _is_int64(value: float | Number) -> bool:
 
 
 def _is_exact(value: float | Number) -> bool:
-    """Return True for a whole number that a double represents and distinguishes from all others."""
+    """Return True for an integer that a double represents exactly and unambiguously."""
     try:
         number = Decimal(value.text if isinstance(value, Number) else value)
         return abs(number) < EXACT_DOUBLE and number == number.to_integral_value()
-    except InvalidOperation:  # an exponent beyond everything
+    except InvalidOperation:  # the exponent exceeds the range of Decimal
         return False
 
 
 def _time(text: str) -> tuple[int, bool] | None:
-    """Return the microseconds since 1970 of a time, and True if it has a zone; None if it is no time."""
+    """Parse a time; return its microseconds since 1970, and True if it has a zone. Return None for other texts."""
     found = _TIME.fullmatch(text)
     if found is None:
         return None
@@ -245,7 +244,8 @@ def _kind(value: Any) -> str:
     return f"the {'truth value' if isinstance(value, bool) else 'number'} {shown(text_of(value))}"
 
 
-#: Paths that are counted separately, the first in alphabetical order. Identifiers as keys would give a path per record.
+#: Most paths that are counted separately, the first in alphabetical order. If keys are identifiers, every record can
+#: add a path.
 PATHS_MAX = 1_000
 #: The path under which all others are counted.
 OTHERS = "(other fields)"
@@ -260,14 +260,14 @@ class _Seen:
 
 
 class DriftCount:
-    """The fields seen so far. The order of the calls makes no difference to the result."""
+    """Counts of undeclared fields by path. The result does not depend on the order of the calls."""
 
     def __init__(self) -> None:
         self._seen: dict[str, _Seen] = {}
         self._others = 0
 
     def add(self, extra: dict[str, Any], root: Node, line: int) -> None:
-        """Count what one line holds beyond its declared form; the first line gives the example."""
+        """Count the undeclared fields of one line. The example of a path is from its first line."""
         for path, value in unknown_fields(extra, root):
             self._count(_cut(path), line, value)
 
@@ -293,13 +293,13 @@ class DriftCount:
             seen.line, seen.example = line, _cut(text_of(value))
 
     def _forget(self, limit: int) -> None:
-        """Keep only the first paths if there are more than `limit`. No later path can bring back a dropped one."""
+        """Retain only the first PATHS_MAX paths if there are more than `limit`. A dropped path can never return."""
         if len(self._seen) > limit:
             for path in sorted(self._seen)[PATHS_MAX:]:
                 self._others += self._seen.pop(path).count
 
     def result(self) -> list[Drift]:
-        """Return the unknown fields by path."""
+        """Return the counted fields, sorted by path."""
         self._forget(PATHS_MAX)
         found = [Drift(path, seen.count, seen.example) for path, seen in sorted(self._seen.items())]
         return [*found, Drift(OTHERS, self._others, '"…"')] if self._others else found

@@ -1,4 +1,4 @@
-"""JSON read strictly, and written with its numbers as they were."""
+"""Strict JSON parser, and an encoder that preserves the original text of numbers."""
 
 from __future__ import annotations
 
@@ -9,53 +9,54 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-#: Objects and lists inside one another. Python itself gives up at a depth that depends on its version and its caller.
+#: Most nested objects and lists. Python's own limit depends on its version and on the caller.
 DEPTH_MAX = 500
-#: Values in a line, which take many times their bytes in memory. The most in any recorded line are 33,000.
+#: Most values in a line, because parsed values need many times their bytes in memory. The largest known line has 33,000
+#: values.
 VALUES_MAX = 500_000
-#: The longest whole number and the longest fraction that may be as Python writes them.
+#: Most characters of an integer and of a fraction that Python may reproduce exactly.
 _INTEGER_LENGTH, _DOUBLE_LENGTH = 18, len("-2.2250738585072014e-308")
 _TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
-#: Characters of a text that a sentence shows.
+#: Most characters of a text in a message.
 SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number as it was written, where Python's own would be written in another way or hold another value."""
+    """The original text of a number that a Python number would write differently or change."""
 
     text: str
 
     @property
     def double(self) -> float:
-        """The nearest double; infinite beyond all of them."""
+        """The nearest double, or infinity beyond the range of doubles."""
         return float(self.text)
 
     @property
     def vanishes(self) -> bool:
-        """True if the number is not zero but its nearest double is."""
+        """True if the number is not zero, but its nearest double is zero."""
         return not self.double and any(digit in "123456789" for digit in self.text.lower().partition("e")[0])
 
 
 class Bad(Exception):  # noqa: N818  the line is bad, the program is not in error
-    """A line that cannot be converted; its text is the reason."""
+    """A line that cannot be converted; the text of the exception is the reason."""
 
 
 def read_document(data: bytes) -> Any:
-    """One JSON document, read strictly: valid UTF-8, every key once, no NaN. Raises Bad otherwise.
+    """Parse one JSON document strictly: valid UTF-8, unique keys, no NaN. Raises Bad otherwise.
 
-    Numbers that Python would not give back as they were written are a `Number`.
+    Numbers that Python would not write in the same way become a `Number`.
     """
     return _read(data, "utf-8-sig")
 
 
 def read_value(data: bytes) -> Any:
-    """A value from inside a document, read as strictly. Raises Bad where it is none."""
+    """Parse a value from inside a document, as strictly as `read_document`. Raises Bad if it is not valid."""
     return _read(data, "utf-8")
 
 
 def members_of(document: bytes) -> dict[str, str]:
-    """The members of a JSON object that was read before, each value as it is written."""
+    """Return the members of a JSON object that `read_document` accepts, with the original text of each value."""
     text = document.decode("utf-8-sig")
     found: dict[str, str] = {}
     place = _behind_blanks(text, _behind_blanks(text, 0) + 1)
@@ -75,7 +76,7 @@ def _behind_blanks(text: str, place: int) -> int:
 
 
 def is_crowded(data: bytes) -> bool:
-    """Return True if a line holds more than VALUES_MAX values, by its commas and opening brackets outside of texts."""
+    """Return True if a line has more than VALUES_MAX values, counted by commas and opening brackets outside texts."""
 
     def count(part: bytes) -> int:
         return sum(map(part.count, (b",", b"[", b"{")))
@@ -86,7 +87,7 @@ def is_crowded(data: bytes) -> bool:
     for number, text in enumerate(_TEXT.finditer(data)):
         found += count(data[place : text.start()])
         place = text.end()
-        if found > VALUES_MAX or number > 2 * VALUES_MAX:  # each is a key or a value
+        if found > VALUES_MAX or number > 2 * VALUES_MAX:  # each text is a key or a value
             return True
     return found + count(data[place:]) > VALUES_MAX
 
@@ -99,7 +100,7 @@ def _read(data: bytes, encoding: str) -> Any:
     except UnicodeDecodeError as error:
         raise Bad(f"Not valid UTF-8: {error.reason} at byte {error.start}.") from error
     except json.JSONDecodeError as error:
-        # some of its messages end with the word
+        # some of the decoder's messages end with "at"
         raise Bad(f"Not valid JSON: {error.msg.removesuffix(' at')} at character {error.pos}.") from error
     except RecursionError as error:
         raise Bad(_TOO_DEEP) from error
@@ -117,7 +118,7 @@ def _is_deep(value: Any) -> bool:
 
 
 def text_of(value: Any, *, ascii_only: bool = False) -> str:
-    """A value as JSON, without blanks and with numbers as they were written."""
+    """Return a value as JSON without whitespace, with the original text of numbers."""
     encoder = _ASCII_ENCODER if ascii_only else _ENCODER
     try:
         return encoder.encode(value)
@@ -128,7 +129,7 @@ def text_of(value: Any, *, ascii_only: bool = False) -> str:
 
 
 def _write(value: Any, put: Callable[[str], None], encoder: json.JSONEncoder) -> None:
-    """Put together what the encoder gives, with numbers as they were written."""
+    """Write a value recursively, because the encoder cannot write a `Number`."""
     if isinstance(value, Number):
         put(value.text)
     elif isinstance(value, dict):
@@ -148,7 +149,7 @@ def _write(value: Any, put: Callable[[str], None], encoder: json.JSONEncoder) ->
 
 
 def shown(text: str) -> str:
-    """Return the beginning of a text from outside, which may be long and no Unicode, for a message."""
+    """Return the beginning of an untrusted text for a message; the text may be long and contain surrogates."""
     short = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
     return short.encode("utf-8", "backslashreplace").decode()
 

@@ -53,7 +53,7 @@ class TokenMint:
         key = serialization.load_pem_private_key(pem, password=None)
         if not isinstance(key, rsa.RSAPrivateKey):
             raise TypeError(
-                f"{state / 'signing-key.pem'} holds no RSA key; remove it, the sandbox then makes a new one."
+                f"{state / 'signing-key.pem'} contains no RSA key. Delete it; the sandbox then creates a new key."
             )
         self._private = key
         self._public = key.public_key()

@@ -126,7 +126,7 @@ def spoil_tokens(accounts: Accounts, content: Mapping[str, Any]) -> dict[str, in
             return {"refresh_tokens": accounts.revoke_all(asked.username)}
         case None, True:
             return {"refresh_tokens": accounts.exhaust(asked.username)}
-    raise UnreadableError('give "revoke": "access", "revoke": "all" or "exhaust": true.')
+    raise UnreadableError('send "revoke": "access", "revoke": "all" or "exhaust": true.')
 
 
 def _read(model: type[_Model], content: Any) -> _Model:
@@ -141,7 +141,7 @@ def _read(model: type[_Model], content: Any) -> _Model:
 def _described(accounts: Accounts, username: str) -> dict[str, Any]:
     user = accounts.user(username)
     if user is None:
-        raise UnreadableError(f"there is no account {username!r}; there are {', '.join(accounts.usernames())}.")
+        raise UnreadableError(f"there is no account {username!r}; the accounts are {', '.join(accounts.usernames())}.")
     quotas = {kind: accounts.quotas.of(user, kind) for kind in get_args(QuotaKind)}
     return {
         "username": user.username,
@@ -164,7 +164,7 @@ class Control:
     async def answer(self, request: Request) -> Response:
         """Answer a request under `/sandbox/`."""
         if "origin" in request.headers or request.url.hostname not in LOOPBACK_NAMES:
-            raise Refusal(403, "Controls are for programs on this machine, not for pages in a browser.")
+            raise Refusal(403, "Only local programs may send control requests, not pages in a browser.")
         content = decode_json(await request.body()) if request.method == "POST" and await request.body() else {}
         try:
             match request.method, request.url.path.removeprefix("/sandbox/"):
@@ -202,7 +202,7 @@ class Control:
                     self.service.stopped.set()
                     return answers.no_content()
         except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
-            raise Refusal(422, f"The sandbox cannot read this: {error}") from None
+            raise Refusal(422, f"Invalid control request: {error}") from None
         raise Refusal(404)
 
     def _identity(self) -> Response:

@@ -84,7 +84,7 @@ class Exports:
         It is current until the next scheduled export ends, or until `clear`. Raises ValueError for an unknown snapshot.
         """
         if identifier not in self.identifiers():
-            raise ValueError(f"There is no snapshot {identifier!r}; there are {', '.join(self.identifiers())}.")
+            raise ValueError(f"There is no snapshot {identifier!r}; the snapshots are {', '.join(self.identifiers())}.")
         with self._lock:
             if after_downloads > 0:
                 self._armed.setdefault(identifier, []).append(_Armed(after_downloads, free))

@@ -95,14 +95,14 @@ NAMESPACES: tuple[int, ...] = tuple(one["identifier"] for one in _TABLES["namesp
 def project(identifier: str) -> Project:
     """Return the project with this database name; raises ValueError for an unknown one."""
     if identifier not in PROJECTS:
-        raise ValueError(f"The sandbox knows no project {identifier!r}; {nearest(identifier, list(PROJECTS))}")
+        raise ValueError(f"The sandbox has no project {identifier!r}; {nearest(identifier, list(PROJECTS))}")
     return PROJECTS[identifier]
 
 
 def nearest(wanted: str, known: Sequence[str]) -> str:
     """Return the end of an error message that suggests similar known names."""
     found = get_close_matches(wanted, known, n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(found)}?" if found else f"there are {', '.join(known[:8])} and so on."
+    return f"did you mean {' or '.join(found)}?" if found else f"known ones include {', '.join(known[:8])}."
 
 
 def codes() -> list[dict[str, Any]]:

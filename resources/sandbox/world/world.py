@@ -66,7 +66,7 @@ class World:
         self._known = {name: reference.project(name) for name in settings.projects}
         unknown = set(settings.namespaces) - set(reference.NAMESPACES)
         if unknown:
-            raise ValueError(f"The service has the namespaces 0, 6, 10 and 14, not {sorted(unknown)}.")
+            raise ValueError(f"The service has only the namespaces 0, 6, 10 and 14, not {sorted(unknown)}.")
         self._namespaces = dict.fromkeys(settings.projects, settings.namespaces)
         if settings.entities:
             self._namespaces[entities.PROJECT] = entities.NAMESPACES
@@ -111,7 +111,7 @@ class World:
         timetable = self._wiki(project).timetable
         if namespace not in self._namespaces[project]:
             raise ValueError(
-                f"This sandbox has no articles in namespace {namespace}; it has them in {self._namespaces[project]}."
+                f"This sandbox has no articles in namespace {namespace}, only in {self._namespaces[project]}."
             )
         end, begin = micros(moment), None if since is None else micros(since)
         for cast in timetable.casts:
@@ -244,7 +244,7 @@ class World:
             timetable: Timetable = entities.EntityTimetable(settings.seed, settings.entities)
             return _Wiki(timetable, EntityWriter(settings.seed, _titles("en"), settings.body_bytes, self._sitelinks))
         if project not in self._known:
-            raise ValueError(f"This sandbox has no articles of {project!r}; it has those of {', '.join(self._known)}.")
+            raise ValueError(f"This sandbox has no articles of {project!r}, only of {', '.join(self._known)}.")
         known = self._known[project]
         lexicon = lexicon_of(known.language)
         if settings.corpus is not None and self._corpus is None:
@@ -275,7 +275,7 @@ class World:
 def micros(moment: datetime) -> int:
     """Convert to microseconds since 1970; raises ValueError for a naive datetime."""
     if moment.tzinfo is None:
-        raise ValueError("The world needs timezone-aware moments; add tzinfo.")
+        raise ValueError("The world requires timezone-aware datetimes; add tzinfo.")
     return (moment - _START) // _MICROSECOND
 
 

@@ -1,1 +1,1 @@
-"""DuckDB itself: opening the files, the tables that are declared, SQL as text."""
+"""DuckDB access: opening the files, creating the declared tables, SQL as text."""

@@ -1,7 +1,7 @@
-"""Opening DuckDB: the build file under one lock, the published file without any.
+"""Opening DuckDB files: the build file under a lock, the published file without one.
 
-Writers exclude each other through one lock file before DuckDB's own lock on the file is touched, because that one fails
-at once instead of waiting.
+Writers acquire a lock file before they open the build file. DuckDB's own lock on the file fails at once instead of
+waiting.
 """
 
 from __future__ import annotations
@@ -46,19 +46,20 @@ __all__ = ["Build", "Connector", "answer", "has_table", "locked", "merge_row_gro
 
 _log = logging.getLogger(__name__)
 
-#: Apart, because writers set for a whole instance what readers do not want.
+#: Separate, because writers change settings of the whole instance that readers need unchanged.
 _WRITERS, _READERS = Instances(), Instances()
-#: Errors by which DuckDB refuses what it reads, besides the base class, which stands for a wrong checksum.
+#: Errors that DuckDB raises for a damaged file, besides the base class itself, which it raises for a wrong checksum.
 _REFUSALS = (duckdb.IOException, duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
-#: What every supported client reads: DuckDB 1.5 and later. A file keeps its storage version unless it is raised.
+#: Oldest storage version: every supported client (DuckDB 1.5 and later) reads it. A file keeps its version unless
+#: raised.
 OLDEST_STORAGE = "v1.5.0"
-#: Merging costs as much work as loading the rows did.
+#: Merging costs as much work as loading the rows did, so it runs at most once in this time.
 _BETWEEN_MERGES = timedelta(days=1)
 
 
 @contextlib.contextmanager
 def locked(lock_path: Path, timeout: float, purpose: str) -> Iterator[None]:
-    """Hold a lock file; waits up to `timeout` seconds, says so, and then raises WarehouseBusyError."""
+    """Hold a lock file. If it is taken, log that, wait up to `timeout` seconds, then raise WarehouseBusyError."""
     lock_path.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(lock_path)
     try:
@@ -79,7 +80,7 @@ def locked(lock_path: Path, timeout: float, purpose: str) -> Iterator[None]:
 
 
 class Build(NamedTuple):
-    """The open build file, the folder of the lake, and the moment of an operation."""
+    """The open build file, the lake's folder, and the moment of an operation (aware)."""
 
     connection: duckdb.DuckDBPyConnection
     lake_root: Path
@@ -88,7 +89,7 @@ class Build(NamedTuple):
 
 @dataclass(frozen=True)
 class Connector:
-    """The paths of the files, and the settings for opening them."""
+    """Opens the build file and the published file with the configured settings."""
 
     build_path: Path
     published_path: Path
@@ -99,16 +100,16 @@ class Connector:
 
     @contextlib.contextmanager
     def build(self, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The build file, for writing, under the lock; closed in every case. Its tables are made when it is new."""
+        """Yield the build file for writing, under the lock. Missing tables are created; the file is always closed."""
         with locked(self.lock_path, self.lock_timeout, purpose), self.build_unlocked(purpose) as connection:
             yield connection
 
     @contextlib.contextmanager
     def build_unlocked(self, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The same for a caller that holds the lock already."""
+        """Yield the build file like `build`, for a caller that already holds the lock."""
         self.build_path.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(_spill_path(self.build_path), ignore_errors=True)
-        # a process that is killed leaves it
+        # a killed process leaves this marker behind
         note = self.build_path.with_name(f"{self.build_path.name}.open")
         was_left_open, is_open = note.exists(), False
         if not was_left_open:
@@ -122,9 +123,9 @@ class Connector:
         except duckdb.Error as error:
             if is_exhausted(error):
                 raise WarehouseFullError(
-                    f"Disk or memory ran out, so this run could not {purpose} ({clause(error)}). The warehouse is as "
-                    "it was before. Make "
-                    f"room under {self.build_path.parent.name} or give the process more memory, and run it again."
+                    f"Disk or memory ran out, so this run could not {purpose} ({clause(error)}). The warehouse is "
+                    f"unchanged. Free disk space under {self.build_path.parent.name} or give the process more memory, "
+                    "then run it again."
                 ) from error
             if (type(error) is duckdb.Error or isinstance(error, _REFUSALS)) and is_refused(
                 self.build_path, with_rows=True
@@ -132,16 +133,16 @@ class Connector:
                 self._replace_build(error)
                 raise WarehouseDamagedError(
                     f"DuckDB could not read {self.build_path.name}, so this run could not {purpose} ({clause(error)}). "
-                    "The file was replaced, and the next publication loads again what it lacks. Run it again."
+                    "The file was replaced, and the next publication reloads the missing data. Run it again."
                 ) from error
             raise
         finally:
-            # a file that could not be opened is left to the next process
+            # if the file could not be opened, the marker stays for the next process
             if is_open or not was_left_open:
                 note.unlink(missing_ok=True)
 
     def _open_build(self, purpose: str, was_left_open: bool, opened: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
-        """Open the build file; replace one that DuckDB refuses, and wait for one that another program has open."""
+        """Open the build file. Replace a damaged one; wait while another program has it open."""
         end = time.monotonic() + self.lock_timeout
         is_replaced = False
         if is_missing(self.build_path, self.published_path):
@@ -163,22 +164,22 @@ class Connector:
                         if time.monotonic() >= end:
                             raise WarehouseBusyError(
                                 f"Another program has {self.build_path.name} open, so this run could not {purpose}. "
-                                "Nothing was changed. Close it there; to look at the data open "
-                                f"{self.published_path.name}, which never locks."
+                                "Nothing was changed. Close it there; to query the data, open "
+                                f"{self.published_path.name}, which is never locked."
                             ) from error
                         time.sleep(min(0.2, max(0.0, end - time.monotonic())))
                         continue
                 if is_replaced or not (isinstance(error, OutdatedError) or is_refused(self.build_path)):
                     raise WarehouseDamagedError(
                         f"DuckDB cannot open {self.build_path.name}, so this run could not {purpose} "
-                        f"({clause(error)}). Nothing was changed. "
-                        "What is published stays as it is, and so do archive and lake."
+                        f"({clause(error)}). Nothing was changed: "
+                        "the published file, the archive and the lake stay as they are."
                     ) from error
                 self._replace_build(error)
                 is_replaced = True
 
     def create_build(self) -> None:
-        """Create an empty build file where there is none, instead of a copy of the published file."""
+        """Create an empty build file if there is none, without a copy of the published file."""
         with locked(self.lock_path, self.lock_timeout, "create the build file"):
             create_build(self.build_path, self.open_file)
 
@@ -189,8 +190,8 @@ class Connector:
     def open_file(self, path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         """Open a DuckDB file for writing, in the requested storage version.
 
-        The default is the version of the file, or the oldest one for a new file. Raises WarehouseVersionError: it
-        cannot be opened in that storage version.
+        The default is the file's own version, or the oldest one for a new file. Raises WarehouseVersionError if the
+        file cannot be opened in that storage version.
         """
         spill = _spill_path(path)
         with _WRITERS.connection(spill) as connection:
@@ -199,14 +200,14 @@ class Connector:
             try:
                 connection.execute(f"SET memory_limit = {quoted(self.memory_limit)}")
                 connection.execute(f"SET temp_directory = {quoted(str(spill))}")
-                # whoever writes what the stream has takes fewer
+                # the previous user may have lowered the number of threads, as the stream's writer does
                 connection.execute("RESET threads")
-                # keeping the order of rows would hold back what was read ahead
+                # preserving insertion order would hold back rows that were read ahead
                 connection.execute("SET preserve_insertion_order = false")
-                # a commit adds row groups and merges none of those that are there (`merge_row_groups`)
+                # a commit then only appends row groups; `merge_row_groups` merges them
                 connection.execute("SET max_vacuum_tasks = 0")
-                # where Python was started without a file, as workers of Dagster are, DuckDB draws a bar into the
-                # standard output
+                # DuckDB prints a progress bar to standard output if Python was started without a script, as Dagster's
+                # workers are
                 connection.execute("SET enable_progress_bar = false")
                 connection.execute(f"ATTACH {quoted(str(path))} AS {NAME}{options}")
                 connection.execute(f"USE {NAME}")
@@ -215,23 +216,23 @@ class Connector:
                     raise
                 raise WarehouseVersionError(
                     f"DuckDB {duckdb.__version__} cannot open {path.name} in the storage version {version} "
-                    f"({clause(error)}). Nothing was changed. A file can be raised and never lowered: set "
-                    "WME_STORAGE_VERSION to what it has, or remove warehouse/build.duckdb and run `wme rebuild`."
+                    f"({clause(error)}). Nothing was changed. The version of a file can be raised but not lowered: set "
+                    "WME_STORAGE_VERSION to its version, or remove warehouse/build.duckdb and run `wme rebuild`."
                 ) from error
             yield connection
 
     @contextlib.contextmanager
     def published(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """The newest published file, read-only, for our own questions.
+        """Yield a read-only connection to the newest published file, for the pipeline's own queries.
 
-        Raises NotPublishedError, or QueryError: the file is damaged, or was written by a newer DuckDB.
+        Raises NotPublishedError, or QueryError if the file is damaged or was written by a newer DuckDB.
         """
         with _READERS.connection() as connection:
             self._attach_published(connection)
             yield connection
 
     def connect_published(self) -> duckdb.DuckDBPyConnection:
-        """The same in a separate instance, for any query and setting; the caller closes the connection."""
+        """Connect to the published file in a separate instance, for any query and setting; the caller closes it."""
         connection = connect()
         try:
             self._attach_published(connection)
@@ -244,11 +245,11 @@ class Connector:
         if not self.published_path.exists():
             raise NotPublishedError(
                 f"There is no published file {self.published_path.absolute()}: nothing was published in this data "
-                "folder so far. If another one is meant, set WME_DATA; else run the pipeline once (`wme run`). With "
-                "WME_PUBLISH=off runs do not publish; `wme publish` does."
+                "folder so far. To use another folder, set WME_DATA; otherwise run the pipeline once (`wme run`). "
+                "With WME_PUBLISH=off runs do not publish; `wme publish` does."
             )
         if not self.published_path.is_file():
-            # DuckDB would wait for the other end of a pipe
+            # DuckDB would block on a named pipe
             raise QueryError(
                 f"{self.published_path} is not a file, so it cannot be read. Nothing was changed. Move it away and run "
                 "`wme publish`: the file is created again."
@@ -258,26 +259,26 @@ class Connector:
             connection.execute(f"USE {NAME}")
         except duckdb.Error as error:
             raise QueryError(
-                f"DuckDB cannot open {self.published_path.name} ({clause(error)}). The pipeline's own file is not "
-                "touched by this. Remove the published file and run `wme publish`: it is created again."
+                f"DuckDB cannot open {self.published_path.name} ({clause(error)}). The pipeline's own file is "
+                "unaffected. Remove the published file and run `wme publish`: it is created again."
             ) from error
 
 
 def _spill_path(path: Path) -> Path:
-    """Folder of one file for what does not fit into the memory; there only while it is needed, or after a kill."""
+    """Folder for data of one file that exceeds the memory limit. It exists only during use, or after a kill."""
     return path.with_name(f"{path.name}.spill")
 
 
 def answer(
     connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
 ) -> list[tuple[Any, ...]]:
-    """The rows of an answer as plain Python; times are aware and in UTC, whatever else is installed."""
+    """Return the rows of a query as plain Python values; times are aware and in UTC. Needs no further package."""
     found = connection.sql(query, params=parameters or None).to_arrow_table()
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
 def has_table(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    """Return whether the file has a table. DuckDB's own list takes ten times as long."""
+    """Return whether the file has a table. DuckDB's catalog query takes ten times as long."""
     try:
         connection.execute(f"SELECT 1 FROM {name} LIMIT 0")  # noqa: S608  our own names
     except duckdb.CatalogException:
@@ -286,15 +287,16 @@ def has_table(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
 
 
 def raise_revision(connection: duckdb.DuckDBPyConnection) -> None:
-    """Note, at the end of a transaction, that something published has changed."""
+    """Record at the end of a transaction that published data has changed."""
     connection.execute("UPDATE internal.meta SET revision = revision + 1")
 
 
 def merge_row_groups(build: Build) -> bool:
-    """Let DuckDB merge the small row groups that hours have added, at most once a day; return True if it did.
+    """Let DuckDB merge the small row groups of hourly loads, at most once a day; return True if it ran.
 
-    It affects only speed and space, and holds the lock for about 20 µs of processor time per row of the day. A
-    checkpoint merges them, and only where something has changed since the last one: here the moment itself.
+    Merging affects only speed and size. It holds the lock for about 20 µs of CPU time per row loaded that day. A
+    checkpoint merges row groups only if the file has changed since the last checkpoint. Updating `merged_at` is such a
+    change.
     """
     connection, _, now = build
     [(merged_at,)] = answer(connection, "SELECT merged_at FROM internal.meta")

@@ -1,6 +1,7 @@
--- What the build file holds beyond the declared tables.
--- Version of the tables, and of what analysts ask (views/analysts.py); revision: raised by each transaction that changes what is
--- published; merged_at: when DuckDB last merged small row groups. A file that has replaced a damaged one is not complete until everything that is archived was loaded again.
+-- Internal tables of the build file, in addition to the declared ones. schema_version: of the tables; prepared_version:
+-- of the views and macros for analysts (views/analysts.py); revision: incremented by each transaction that changes
+-- published data; merged_at: when DuckDB last merged small row groups. After a damaged file was replaced, is_complete
+-- is false until all archived data is loaded again.
 CREATE TABLE IF NOT EXISTS internal.meta (
   schema_version VARCHAR NOT NULL,
   revision BIGINT NOT NULL,
@@ -11,21 +12,21 @@ CREATE TABLE IF NOT EXISTS internal.meta (
 INSERT INTO internal.meta SELECT '', 0, NULL, true, NULL WHERE NOT EXISTS (FROM internal.meta);
 COMMENT ON TABLE internal.meta IS {keys};
 
--- The snapshot underneath the pages of a project and namespace: the newest one that was loaded.
+-- The base snapshot of each project and namespace: its newest loaded version.
 CREATE OR REPLACE VIEW internal.bases AS
 SELECT project_id, namespace_id, snapshot_id, snapshot_version, boundary_at, source_at, applied_at
 FROM snapshots
 WHERE table_name = 'snapshot_articles'
 QUALIFY row_number() OVER (PARTITION BY project_id, namespace_id ORDER BY {newest_snapshot_first}) = 1;
 
--- The changes that can decide whether a page lives: one row per delete, and per update that is not older than the
--- snapshot underneath. Rows of snapshots compete with them; they are read from the lake when they are needed.
+-- Changes that can decide whether a page exists: one row per delete, and one per update that is not older than the base
+-- snapshot. Rows of snapshots compete with them; they are read from the lake when they are needed.
 CREATE OR REPLACE VIEW internal.candidates AS
 {candidates};
 
--- Titles that were not found twice, ten minutes apart at least: they are gone, and were so some minutes before the first of the two. Once is
--- not enough, since the service hides its own failures behind the same answer. Whatever happened later says otherwise, and so does a
--- later answer in which the title is found: then it was never gone.
+-- Titles that were not found twice, at least ten minutes apart. They count as deleted some minutes before the first of
+-- the two lookups. One lookup is not enough, since the service hides its own failures behind the same response. A later
+-- change of the title overrides this. If a later lookup finds the title, it was never deleted.
 CREATE OR REPLACE VIEW internal.not_found AS
 SELECT
   project_id,
@@ -51,8 +52,8 @@ FROM (
 )
 WHERE NOT is_found AND NOT was_found AND is_found_later IS NOT TRUE AND before_at <= looked_up_at - INTERVAL 10 MINUTE;
 
--- The lookups that can decide: a page that was found is an update like any other, a title that is gone a delete. Both are older news than
--- a snapshot whose boundary is newer.
+-- Lookups that can decide: a found page counts as an update, a deleted title as a delete. A lookup older than the
+-- boundary of the base snapshot does not count.
 CREATE OR REPLACE VIEW internal.looked_up AS
 SELECT states.*
 FROM (
@@ -66,13 +67,13 @@ FROM (
 LEFT JOIN internal.bases AS base ON states.project_id = base.project_id AND states.namespace_id = base.namespace_id
 WHERE base.boundary_at IS NULL OR states.event_at >= base.boundary_at;
 
--- First maximum: the newest update or delete of each title, where it is not the row of a living page.
+-- First maximum: the newest update or delete of each title, unless it is a row of `articles`.
 CREATE TABLE IF NOT EXISTS internal.titles ({state});
 
--- Second maximum: the newest update of each page, where it is not the row by which the page lives.
+-- Second maximum: the newest update of each page, unless it is a row of `articles`.
 CREATE TABLE IF NOT EXISTS internal.pages ({state});
 
--- The entities that are not there because a delete is the newest thing known of them.
+-- Entities that do not exist now, because their newest known event is a delete.
 CREATE TABLE IF NOT EXISTS internal.ended_entities (
   project_id VARCHAR NOT NULL,
   namespace_id BIGINT NOT NULL,
@@ -83,10 +84,12 @@ CREATE TABLE IF NOT EXISTS internal.ended_entities (
   event_id VARCHAR
 );
 
--- Rows of lake files that do not count, and why. `repeated`: the file has the row of this key already. `same_revision`: another row of the hour
--- shows the page text of this revision. `reloaded`, `dropped`: all rows that a compacted file has of an hour, project and namespace, because the
--- hour was loaded again or the project was dropped; `file_row` is null, and the next compaction leaves them out. Otherwise `file_row` is the place
--- in the lake file that the row was converted into, also after its compaction: `batch_hour` to `namespace_id` then identify the lake file.
+-- Rows of lake files that do not count, with the reason. `repeated`: the file already has a row with this key.
+-- `same_revision`: another row of the hour shows the page text of this revision. `reloaded`, `dropped`: the hour was
+-- loaded again, or the project was dropped. These two mask all rows of an hour, project and namespace in a compacted
+-- file, with a null `file_row`; the next compaction omits the rows. Otherwise `file_row` is the position in the lake
+-- file to which the row was converted, even after its compaction; `batch_hour`, `project_id` and `namespace_id`
+-- identify that file.
 CREATE TABLE IF NOT EXISTS internal.hidden_rows (
   lake_path VARCHAR NOT NULL,
   file_row BIGINT,
@@ -96,13 +99,13 @@ CREATE TABLE IF NOT EXISTS internal.hidden_rows (
   namespace_id BIGINT NOT NULL
 );
 
--- No row: `article_changes` holds all changes. Else the first hour of which it does; those of hours before it are read from compacted files,
--- except where a lake file is not compacted. No event in these is newer than `events_until`.
+-- The first hour whose changes are in `article_changes`; without a row, all changes are. Changes of earlier hours are
+-- read from compacted files, except where a lake file is not compacted. Their events are not newer than `events_until`.
 CREATE TABLE IF NOT EXISTS internal.hot_window (
   first_hour TIMESTAMPTZ NOT NULL,
   events_until TIMESTAMPTZ NOT NULL
 );
 
--- The facts by which a publication is recognised, the moment of the last look at the lake's files and the files that were faulty then;
--- and digests of the statements of the views over the lake.
+-- Facts that identify a publication, the time of the last check of the lake's files and the files that were faulty
+-- then, and digests of the statements of the views over the lake.
 CREATE TABLE IF NOT EXISTS internal.publication (name VARCHAR NOT NULL, value VARCHAR NOT NULL)

@@ -1,8 +1,8 @@
-"""Replacement of a build file that DuckDB refuses: it is set aside, and a copy of the published file takes its place.
+"""Recovery from a damaged build file: rename it, and replace it with a copy of the published file.
 
-Nothing here writes into DuckDB's blocks. A build file that is new or was copied back is marked as incomplete
-(`internal.meta.is_complete`), so the next publication loads the missing data again (`assets/steps/rebuilding.py`). The
-SQL in a build file that comes from elsewhere (a backup) is removed (`remove_code`).
+Nothing here writes into DuckDB's blocks. A new or copied build file is marked as incomplete
+(`internal.meta.is_complete`), so the next publication reloads the missing data (`assets/steps/rebuilding.py`). If a
+build file comes from elsewhere, for example a backup, its views, macros and triggers are removed (`remove_code`).
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ Open = Callable[[Path], AbstractContextManager[duckdb.DuckDBPyConnection]]
 
 
 _log = logging.getLogger(__name__)
-#: The end of the name of a build file that was set aside.
+#: Suffix of a damaged build file after it was renamed.
 ASIDE: Final = "damaged"
 
 
 def replace_build(build: Path, published: Path, open_file: Open, why: Exception | None) -> None:
-    """Set the build file aside, and put a copy of the published file in its place, or a new file.
+    """Rename the build file, and replace it with a copy of the published file, or with a new file.
 
-    The caller holds the lock and has no connection open. A kill at any point leaves a build file that DuckDB refuses,
-    none, or the copy; the next process continues. `why` is the error by which the file was refused; None: it is
-    missing.
+    The caller holds the lock and has no open connection. A kill at any point leaves a damaged build file, no build
+    file, or the complete copy. The next process resumes in each case. `why` is the error for which the file is
+    replaced; None means that the file is missing.
     """
     aside = build.with_name(f"{build.name}.{ASIDE}")
     if build.exists():
         build.replace(aside)
-    # the log belongs to the file that was set aside
+    # the write-ahead log belongs to the renamed file
     if (log := build.with_name(f"{build.name}.wal")).exists():
         log.replace(aside.with_name(f"{aside.name}.wal"))
     is_copied = published.exists() and _put_in_place(build, published, open_file)
     if not is_copied:
         _put_in_place(build, None, open_file)
     _log.warning(
-        "%s. %s takes its place. The next publication loads from the lake and the archive what that lacks.",
+        "%s. %s takes its place. The next publication loads missing data from the lake and the archive.",
         f"{build.name} is missing"
         if why is None
         else f"{build.name} cannot be used ({clause(why)}) and was renamed to {aside.name}",
@@ -62,7 +62,7 @@ def replace_build(build: Path, published: Path, open_file: Open, why: Exception 
 
 
 def create_build(build: Path, open_file: Open) -> None:
-    """Create an empty build file where there is none, without a copy of the published one. It is not complete."""
+    """Create an empty build file if there is none, without a copy of the published file, and mark it as incomplete."""
     if not build.exists():
         build.parent.mkdir(parents=True, exist_ok=True)
         build.with_name(f"{build.name}.wal").unlink(missing_ok=True)
@@ -70,24 +70,24 @@ def create_build(build: Path, open_file: Open) -> None:
 
 
 def is_missing(build: Path, published: Path) -> bool:
-    """Return whether there is no build file, although one was published or set aside."""
+    """Return whether the build file is missing although it existed: a published or a renamed file is there."""
     was_there = published.exists() or build.with_name(f"{build.name}.{ASIDE}").exists()
     return was_there and not build.exists()
 
 
 def _put_in_place(build: Path, published: Path | None, open_file: Open) -> bool:
-    """Put a copy of the published file, or a new file, in place of the build file. False: The copy does not serve."""
+    """Replace the build file with a copy of the published file, or a new file. Return False if the copy is unusable."""
     temporary = build.with_name(f"{build.name}.tmp")
     temporary.unlink(missing_ok=True)
     try:
         if published is not None:
             copy_file(published, temporary)
-            # the published file may come from elsewhere
+            # the published file may be a copy from another machine
             remove_code(temporary)
         with open_file(temporary) as connection:
             read_metadata(connection)
             if published is not None:
-                # a file without it has the tables of analysts alone: nothing could be loaded into them
+                # without it, the file has only the tables for analysts, so nothing could be loaded
                 connection.execute("SELECT is_complete FROM internal.meta")
             ensure(connection)
             connection.execute("UPDATE internal.meta SET is_complete = false")
@@ -96,7 +96,7 @@ def _put_in_place(build: Path, published: Path | None, open_file: Open) -> bool:
     except (duckdb.Error, OutdatedError, WarehouseDamagedError, WarehouseVersionError) as error:
         if published is None or (isinstance(error, duckdb.Error) and is_exhausted(error)):
             raise
-        _log.info("%s does not serve as a build file: %s", published.name, clause(error))
+        _log.info("%s cannot be used as a build file: %s", published.name, clause(error))
         return False
     finally:
         for left in (temporary, temporary.with_name(f"{temporary.name}.wal")):
@@ -105,7 +105,7 @@ def _put_in_place(build: Path, published: Path | None, open_file: Open) -> bool:
 
 
 def read_metadata(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Read all metadata of the attached file; return its tables. Raises duckdb.Error: the metadata is damaged."""
+    """Read all metadata of the attached file; return its tables. Raises duckdb.Error if the metadata is damaged."""
     query = (
         """SELECT concat_ws('.', database_name, '"' || schema_name || '"', '"' || table_name || '"') """
         "FROM duckdb_tables() WHERE database_name = current_database()"
@@ -118,7 +118,7 @@ def read_metadata(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def is_refused(path: Path, *, with_rows: bool = False) -> bool:
-    """Return whether opening an accessible file, reading its metadata or, if asked, reading its rows fails."""
+    """Return whether DuckDB fails to open an accessible file, or to read its metadata or (`with_rows`) its rows."""
     try:
         path.open("r+b").close()
     except OSError:
@@ -136,7 +136,7 @@ def is_refused(path: Path, *, with_rows: bool = False) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether another process has locked a file, as DuckDB does."""
+    """Return whether another process holds a DuckDB lock on a file."""
     try:
         with path.open("r+b") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -147,18 +147,18 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-#: `copy_file_range` does not serve these two files; reading and writing does.
+#: Errors of `copy_file_range` for files that it does not support; a plain copy works for these.
 _UNSUPPORTED: Final = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF})
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Replace `target` by a copy, whose bytes a file system may share; nothing is synced. Raises OSError."""
+    """Replace `target` with a copy that may share blocks with `source`. Nothing is synced. Raises OSError."""
     if not (hasattr(os, "copy_file_range") and _copy_range(source, target)):
         shutil.copyfile(source, target)
 
 
 def _copy_range(source: Path, target: Path) -> bool:
-    """Copy with `copy_file_range`. False: the file system does not support it."""
+    """Copy with `copy_file_range`; return False if the file system does not support it."""
     with source.open("rb") as read, target.open("wb") as written:
         try:
             while os.copy_file_range(read.fileno(), written.fileno(), 1 << 30):
@@ -171,7 +171,8 @@ def _copy_range(source: Path, target: Path) -> bool:
 
 
 _HERE = f"database_name = {quoted(NAME)}"
-#: Kind, schema, name and table of what is removed. Triggers first, since they run with the others; DuckDB 1.5 has none.
+#: Kind, schema, name and table of the objects to remove. Triggers come first, since they run when the others are
+#: dropped; DuckDB 1.5 has none.
 _CODE = (
     f"SELECT 'TRIGGER', schema_name, trigger_name, table_name FROM duckdb_triggers() WHERE {_HERE}",  # noqa: S608
     f"SELECT 'VIEW', schema_name, view_name, NULL FROM duckdb_views() WHERE NOT internal AND {_HERE}",  # noqa: S608
@@ -185,8 +186,8 @@ _CODE = (
 def remove_code(build: Path) -> None:
     """Remove all views, macros and triggers of a build file. The next opening creates the declared ones again.
 
-    A macro may have the name of a DuckDB function. The file is therefore not made the current database, and DuckDB may
-    open no other file. Raises WarehouseDamagedError: DuckDB cannot read or write the file.
+    A macro may shadow a DuckDB function. Therefore the file is not made the current database, and DuckDB may not open
+    other files. Raises WarehouseDamagedError if DuckDB cannot read or write the file.
     """
     try:
         with connect() as connection:
@@ -199,7 +200,7 @@ def remove_code(build: Path) -> None:
                     if table is not None:
                         of = f"{identifier(name)} ON {place}.{identifier(table)}"
                     connection.execute(f"DROP {kind} {of}")
-            # a file of today's version would be taken for complete
+            # otherwise a file of the current version would count as prepared
             with contextlib.suppress(duckdb.CatalogException, duckdb.BinderException):
                 connection.execute(
                     f"UPDATE {NAME}.internal.meta SET schema_version = '', prepared_version = NULL "  # noqa: S608
@@ -209,7 +210,7 @@ def remove_code(build: Path) -> None:
     except duckdb.Error as error:
         raise WarehouseDamagedError(
             f"DuckDB cannot remove the views, macros and triggers of {build} ({clause(error)}). Nothing was published. "
-            "Use another copy, or make the warehouse from the archive: `wme rebuild`."
+            "Use another copy, or rebuild the warehouse from the archive: `wme rebuild`."
         ) from error
 
 

@@ -1,7 +1,7 @@
-"""The tables of the build file, created from the declarations, with their comments.
+"""Tables of the build file, created from the declarations, with comments.
 
-Tables with columns for the pipeline alone are in the schema `internal`, and views in `main` show the declared columns.
-Writers find the tables under the same names, because their connections search `internal` first (`Connector.open_file`).
+Tables with internal columns are in the schema `internal`; views in `main` show their declared columns. Writers use the
+same names for the tables, because their connections search `internal` first (`Connector.open_file`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from resources import datasets, tables
 from resources.errors import clause
 from resources.warehouse.database.sql import KEYS_DIGEST, STATE, identifier, quoted, sql_type, statement, transaction
 
-#: Columns for the pipeline alone: the keys, and the row's place in its file.
+#: Columns that only the pipeline uses: the computed keys, and the row's position in its file.
 INTERNAL_COLUMNS = {
     tables.ARTICLE_CHANGES.name: {"event_key": "UBIGINT", "file_row": "BIGINT"},
     tables.LOOKUPS.name: {"event_key": "UBIGINT"},
@@ -27,7 +27,7 @@ VIEWS = (tables.REDIRECTS, tables.PROJECT_STATE)
 
 
 def create_table(table: tables.Table) -> str:
-    """The `CREATE TABLE` of a declared table."""
+    """Return the `CREATE TABLE` statement of a declared table."""
     columns = [
         f"{identifier(column.name)} {sql_type(column.type)}{' NOT NULL' if column.required else ''}" for column in table
     ]
@@ -42,7 +42,7 @@ def _schema_of(table: tables.Table) -> str:
 
 
 def comments(table: tables.Table, kind: str = "TABLE") -> Iterator[str]:
-    """The statements that give a table or view (`kind`) of analysts and its columns their descriptions."""
+    """Return the statements that store the descriptions of a table or view (`kind`) and its columns as comments."""
     name = f"main.{identifier(table.name)}"
     yield f"COMMENT ON {kind} {name} IS {quoted(table.description)}"
     for column in table:
@@ -50,7 +50,7 @@ def comments(table: tables.Table, kind: str = "TABLE") -> Iterator[str]:
 
 
 def native_tables() -> tuple[tables.Table, ...]:
-    """The declared tables of the build file: those of every dataset, less their bodies, and the ledger."""
+    """Return the declared tables of the build file: current states, datasets without bodies, and the ledger."""
     of_datasets = (
         table
         for dataset in datasets.datasets()
@@ -71,14 +71,14 @@ def native_tables() -> tuple[tables.Table, ...]:
 
 
 def table_names() -> list[str]:
-    """All tables of the build file, with their schemas, quoted."""
+    """Return the names of all tables of the build file, quoted and with their schemas."""
     own = [(_schema_of(table), table.name) for table in native_tables()]
     internal = re.findall(r"^CREATE TABLE IF NOT EXISTS internal\.(\w+)", statement("database/internal"), re.MULTILINE)
     return [f"{identifier(schema)}.{identifier(name)}" for schema, name in (*own, *(("internal", n) for n in internal))]
 
 
 def digest() -> str:
-    """The version of a build file: a digest of everything that is declared of it."""
+    """Return the schema version of a build file: a digest of all its declarations."""
     return _digest(native_tables())
 
 
@@ -88,20 +88,20 @@ def _digest(natives: tuple[tables.Table, ...]) -> str:
 
 
 class OutdatedError(Exception):
-    """A build file has tables that are declared in another way today."""
+    """The tables of a build file differ from the current declarations."""
 
 
 def ensure(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the tables that are missing, all of them in a new file; leave a file of the same version alone.
+    """Create missing tables, views and comments; do nothing if the file has the current schema version.
 
-    Tables that no dataset declares stay. Raises OutdatedError: the file has other columns or keys; nothing was changed.
+    Undeclared tables stay. Raises OutdatedError if the file has other columns or keys. Nothing is changed then.
     """
     wanted = digest()
     connection.execute("CREATE SCHEMA IF NOT EXISTS internal")
     search_internal(connection)
     try:
         found = connection.execute("SELECT schema_version FROM internal.meta").fetchall()[0][0]
-    except duckdb.CatalogException:  # DuckDB's list of its tables would take ten times as long, each time
+    except duckdb.CatalogException:  # a query of DuckDB's catalog would take ten times as long at every opening
         found = None
     if found == wanted:
         return
@@ -117,13 +117,13 @@ def ensure(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def search_internal(connection: duckdb.DuckDBPyConnection) -> None:
-    """Let names without a schema find the tables with columns for the pipeline before the views of the same name."""
+    """Resolve names without a schema in `internal` first, so that writers find the tables, not the views."""
     connection.execute("SET search_path = 'internal,main'")
 
 
 @functools.cache
 def _script(natives: tuple[tables.Table, ...]) -> str:
-    """The statements that make all tables, views and comments that are not there."""
+    """Return the statements that create all missing tables, views and comments."""
     statements: list[str] = []
     for table in natives:
         # analysts see a table of the schema `internal` through a view with these comments
@@ -138,7 +138,7 @@ def _script(natives: tuple[tables.Table, ...]) -> str:
 
 
 def _changed(connection: duckdb.DuckDBPyConnection, script: str) -> list[str]:
-    """The tables of a file that are declared in another way today, sorted."""
+    """Return the tables of a file that differ from the current declarations, sorted."""
     query = (
         "SELECT concat(schema_name, '.', table_name), concat(sql, CASE WHEN table_name = 'meta' THEN comment END) "
         "FROM duckdb_tables() WHERE database_name = current_database()"

@@ -1,4 +1,4 @@
-"""SQL as text (statements from files, literals, names, types), and instances of DuckDB with their transactions."""
+"""SQL as text (statements from files, literals, names, types), and DuckDB instances with their transactions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from resources import tables
 
-#: A row as it competes for its title and its page: the columns that decide, with their types.
+#: Columns by which rows compete for their title and page, with their types.
 STATE = {
     "project_id": "VARCHAR",
     "title": "VARCHAR",
@@ -30,16 +30,16 @@ STATE = {
     "source_at": "TIMESTAMPTZ",
     "namespace_id": "BIGINT",
 }
-#: How the keys are computed that the build file stores. `event_key`: 64 bits of a digest over event and title, over the
-#: whole row where it names no event; the last word in the order of states. `title_key`: 64 bits of a digest over
-#: project and title, by which a title is found among millions without comparing texts. A build file of other formulas
-#: is refused.
+#: Formulas of the keys that the build file stores. `event_key` is 64 bits of a digest of event and title, or of all
+#: columns if the row has no event; it comes late in the order of states. `title_key` is 64 bits of a digest of project
+#: and title, so that one title among millions is found without comparing texts. A build file with other formulas is
+#: outdated.
 KEYS = {
     "event_key": (
         "md5_number_lower(CASE WHEN event_id IS NULL THEN {row_digest} "
         "ELSE concat(event_id, chr(10), replace(name, '_', ' ')) END)"
     ),
-    # a row of a snapshot has the key of the same event in an hour's file
+    # a snapshot row has the same key as the row of this event in an hourly file
     "event_key_of_snapshot": (
         "md5_number_lower(concat(coalesce(event_id, concat('page ', article_id)), chr(10), title))"
     ),
@@ -53,7 +53,7 @@ FORMULAS = KEYS | {
     "no_snapshot": tables.NO_SNAPSHOT,
     "last_recheck_hours": str(tables.RECHECKS[-1] // timedelta(hours=1)),
     "row_key": ", ".join(STATE),
-    # rows of one title or page that are equal in all of it are the same row
+    # two rows of a title or page that agree in all these columns are the same row
     "newest_state_first": "event_at DESC, version_id DESC, is_update DESC, event_key DESC, source_at, namespace_id",
     "oldest_state_first": "event_at, version_id, is_update, event_key, source_at DESC, namespace_id DESC",
     "newest_snapshot_first": "boundary_at DESC, exported_at DESC NULLS LAST, snapshot_version DESC",
@@ -75,22 +75,23 @@ _SCALARS: dict[pa.DataType, str] = {
 }
 
 
-#: The line before a statement of a file with several.
+#: Line that names the next statement in a file with several.
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
 def statement(name: str, /, **values: str) -> str:
-    """The text of a statement by its folder and name, for example `load/beginnings`.
+    """Return the text of a statement by its folder and name, for example `load/beginnings`.
 
-    It is all of `<name>.sql`, or in another .sql file of the folder what follows the line `-- name: <name>`. `{name}`
-    in it stands for a value, which may have further ones of those after it, or for a shared formula.
+    The statement is the content of `<name>.sql`, or the part of another .sql file in the folder that follows the line
+    `-- name: <name>`. Each `{name}` in it is replaced by a value or by a shared formula. A value may contain
+    placeholders of later values and of formulas.
     """
     folder, _, key = name.rpartition("/")
     return filled(_statements(folder)[key], **values)
 
 
 def filled(text: str, /, **values: str) -> str:
-    """A statement with its `{name}` places filled: with these values, in order, then with the shared formulas."""
+    """Replace the `{name}` placeholders of a statement with the values, in order, then with the shared formulas."""
     for place, value in (*values.items(), *FORMULAS.items()):
         text = text.replace(f"{{{place}}}", value)
     return text
@@ -98,33 +99,33 @@ def filled(text: str, /, **values: str) -> str:
 
 @functools.cache
 def _statements(folder: str) -> dict[str, str]:
-    """The statements in the .sql files of a folder, by name."""
+    """Return the statements in the .sql files of a folder by name."""
     found: dict[str, str] = {}
     for file in resources.files("resources.warehouse").joinpath(folder).iterdir():
         if file.name.endswith(".sql"):
-            # the name of a file stands for what is before the first name in it
+            # text before the first name line has the name of the file
             words = [file.name.removesuffix(".sql"), *_NAME.split(file.read_text(encoding="utf-8"))]
             found |= dict(zip(words[::2], words[1::2], strict=True))
     return found
 
 
 def quoted(text: str) -> str:
-    """A text as an SQL literal, for the places where DuckDB takes no parameter (comments, views)."""
+    """Return a text as an SQL literal, for statements that accept no parameters (comments, views)."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def moment(when: datetime) -> str:
-    """An aware moment as an SQL literal, for the places where DuckDB takes no parameter."""
+    """Return an aware moment as an SQL literal, for statements that accept no parameters."""
     return f"TIMESTAMPTZ {quoted(when.astimezone(UTC).isoformat(sep=' '))}"
 
 
 def identifier(name: str) -> str:
-    """A name as an SQL identifier."""
+    """Return a name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def sql_type(arrow: pa.DataType) -> str:
-    """The DuckDB type that holds an Arrow type without loss. Raises TypeError if none is declared."""
+    """Return the DuckDB type that stores an Arrow type without loss. Raises TypeError if none is declared."""
     if isinstance(arrow, pa.ListType):
         return f"{sql_type(arrow.value_type)}[]"
     if isinstance(arrow, pa.StructType):
@@ -138,18 +139,18 @@ def sql_type(arrow: pa.DataType) -> str:
 
 
 def nulls(table: tables.Table) -> str:
-    """Nulls of the types and names of the table's columns, comma separated, as SQL."""
+    """Return SQL for typed nulls under the table's column names, separated by commas."""
     return ", ".join(f"CAST(NULL AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in table)
 
 
 def column_list(table: tables.Table) -> str:
-    """The table's columns, comma separated, as SQL."""
+    """Return the table's column names as SQL, separated by commas."""
     return ", ".join(identifier(column.name) for column in table)
 
 
 @contextlib.contextmanager
 def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
-    """All or nothing: committed at the end, rolled back on any exception."""
+    """Run the block as one transaction: commit at the end, roll back on any exception."""
     connection.execute("BEGIN")
     try:
         yield
@@ -159,42 +160,43 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     connection.execute("COMMIT")
 
 
-#: Nothing may try the network unasked: without it, a missing extension is said at once instead of after seconds.
+#: No network access without a request: a missing extension is then an error at once instead of after seconds.
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
-#: Kept at most: there is seldom more than one user of a kind at a time.
+#: Maximum number of idle instances; there is rarely more than one user of a kind at a time.
 _KEPT = 2
-#: The name under which every file is attached.
+#: Name under which every file is attached.
 NAME = "warehouse"
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """Return a connection to a separate instance, which ends with the connection."""
+    """Return a connection to a separate instance, which is closed with the connection."""
     return _in_utc(duckdb.connect(":memory:", config=_CONFIG))
 
 
 class Instances:
-    """Idle DuckDB instances that are reused for the next file, for one kind of use. Safe for threads.
+    """Pool of idle DuckDB instances that are reused for the next file, for one kind of use. Thread-safe.
 
-    Starting and closing an instance takes 25 ms, attaching a file 1 ms. An instance has one user and one file at a
-    time. Nothing passes to the next user: each has a separate connection and sets the instance's settings again, and an
-    instance in which something failed is closed.
+    Starting and closing an instance takes 25 ms; attaching a file takes 1 ms. An instance has one user and one file at
+    a time. Users share no state: each has a separate connection and sets the instance's settings again. An instance in
+    which something failed is closed.
     """
 
     def __init__(self) -> None:
-        """Keep none so far."""
+        """Start with an empty pool."""
         self._idle: list[duckdb.DuckDBPyConnection] = []
-        # a process that is forked would inherit instances without their threads
+        # a forked process would inherit the instances without their threads
         os.register_at_fork(before=self.end)
         atexit.register(self.end)
 
     @contextlib.contextmanager
     def connection(self, spill: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection to attach a file with, as `NAME`; it is detached at the end, as if the instance were closed.
+        """Yield a connection for attaching a file as `NAME`. The file is detached at the end.
 
-        An instance that has spilled into the folder `spill` is ended: it removes the folder and keeps to its name.
+        An instance that has spilled to disk (the folder `spill` exists) is closed, because it would keep using that
+        path.
         """
         try:
             instance = self._idle.pop()
@@ -206,7 +208,7 @@ class Instances:
         except BaseException:
             instance.close()
             raise
-        # closing an instance never fails either: what the last checkpoint could not write stays in the log
+        # like closing an instance, this never fails: rows that the last checkpoint could not write stay in the log
         with contextlib.suppress(duckdb.Error):
             instance.execute(f"DETACH DATABASE IF EXISTS {NAME}")
             if len(self._idle) < _KEPT and not (spill is not None and spill.exists()):
@@ -215,7 +217,7 @@ class Instances:
         instance.close()
 
     def end(self) -> None:
-        """End those that nobody uses."""
+        """Close all idle instances."""
         while self._idle:
             self._idle.pop().close()
 

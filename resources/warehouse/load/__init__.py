@@ -1,1 +1,1 @@
-"""Loading: files of the lake become rows, the ledger and the coverage; what a snapshot adds."""
+"""Loading of lake files: rows, ledger and coverage of hours, snapshots, lookups and lists."""

@@ -1,6 +1,6 @@
--- What is mirrored of a dataset in a project and namespace begins with its first hour that had a file; for the articles with the
--- hour that the boundary of the newest snapshot lies in, where that is earlier. What was only asked for, or not named by the
--- service's list, moves nothing.
+-- First mirrored hour of each dataset, project and namespace: its first hour with a file. For articles it is the hour
+-- of the newest snapshot's boundary if that is earlier. Hours that were only requested, or that the batch listing does
+-- not name, do not count.
 SELECT table_name, project_id, namespace_id, min(hour) AS first_hour
 FROM (
   SELECT table_name, project_id, namespace_id, batch_hour AS hour FROM hours WHERE state IN ('loaded', 'empty')

@@ -18,7 +18,7 @@ SELECT
 FROM wanted
 ANTI JOIN hours USING (table_name, batch_hour, project_id, namespace_id)
 -- name: cover
--- The hours of the files that were just loaded. Content that differs from what was there counts as another load.
+-- Hours of the files that were just loaded. Content that differs from the previous load increments load_count.
 CREATE OR REPLACE TEMP TABLE covered AS
 SELECT
   table_name,

@@ -1,4 +1,4 @@
-"""Steps that the loads of all datasets share: checks of files, their rejects, and their rows in the ledger."""
+"""Steps shared by the loads of all datasets: checks of files, rejects, repeated rows and ledger rows."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from resources.warehouse.database.sql import FORMULAS, column_list, filled, iden
 from resources.warehouse.database.workarounds import is_exhausted
 from resources.warehouse.errors import LakeFileError
 
-#: What is announced of the files to load: their ledger rows, and what only the load itself needs to know.
+#: Columns of the table `incoming`: the ledger row of each file, and values that only the load needs.
 _INCOMING = pa.schema([*LOADS.schema, ("path", pa.string()), ("rejects_path", pa.string()), ("redone", pa.bool_())])
-#: Columns of rejects that the ledger knows.
+#: Columns of `rejects` whose values come from the ledger.
 _SHARED = ("table_name", "source_at", "batch_hour", "project_id", "namespace_id")
 _SUPERSEDE = """
 INSERT INTO internal.hidden_rows
@@ -32,12 +32,15 @@ FROM loads
 JOIN compacted_files AS file ON loads.compaction_id = file.compaction_id
 WHERE loads.batch_hour IS NOT NULL AND ({condition})
 """
-#: Unreadable files that are named.
+#: Maximum number of unreadable files that a message names.
 _SHOWN = 5
 
 
 def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> int:
-    """Rows of a Parquet file. Raises LakeFileError: it is gone, no Parquet, or of other columns (`besides` aside)."""
+    """Return the row count of a lake file.
+
+    Raises LakeFileError if the file is gone, is not Parquet, or lacks declared columns (except `besides`).
+    """
     try:
         metadata = read_footer(path)
         found = {field.name: field.type for field in metadata.schema.to_arrow_schema()}
@@ -53,14 +56,14 @@ def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> 
     wrong = [c.name for c in table if c.name not in besides and found.get(c.name) != c.type]
     if wrong:
         raise LakeFileError(
-            f"The lake file {path} lacks the declared columns {', '.join(wrong)} or holds them as another type; "
+            f"The lake file {path} lacks the declared columns {', '.join(wrong)} or has them with another type; "
             "nothing was loaded from it. Remove it and convert its archive again."
         )
     return int(metadata.num_rows)
 
 
 def check_counts(file: ConvertedFile, table: Table) -> None:
-    """Raise LakeFileError where the rows or the rejects of a file are not as announced, or cannot be read."""
+    """Raise LakeFileError if a file or its rejects cannot be read, or contradict the announced counts."""
     row_count = checked_row_count(file.path, table)
     by_change = file.update_count + file.delete_count + file.visibility_change_count
     if "change_type" not in table.schema.names:
@@ -68,7 +71,7 @@ def check_counts(file: ConvertedFile, table: Table) -> None:
     if row_count != file.row_count or by_change != file.row_count:
         raise LakeFileError(
             f"The lake file {file.path} holds {row_count} rows; {file.row_count} were announced, {by_change} of them "
-            "by change. Nothing was loaded. Remove it and convert its archive again."
+            "by kind of change. Nothing was loaded. Remove it and convert its archive again."
         )
     rejects = 0 if file.rejects_path is None else checked_row_count(file.rejects_path, REJECTED_LINES, besides=_SHARED)
     if rejects != file.reject_count:
@@ -79,7 +82,7 @@ def check_counts(file: ConvertedFile, table: Table) -> None:
 
 
 def lake_path(lake_root: Path, folder: str, path: Path) -> str:
-    """Path relative to the lake. Raises LakeFileError: it is not in the folder by which its rows are found later."""
+    """Return the path relative to the lake. Raises LakeFileError if the file is outside the folder of its partition."""
     root = lake_root.resolve()
     found = path.resolve()
     if found.parent != root / folder:
@@ -91,7 +94,7 @@ def lake_path(lake_root: Path, folder: str, path: Path) -> str:
 
 
 def announce(connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[ConvertedFile, dict[str, Any]]]) -> None:
-    """Create the table `incoming` with a row per file: the file and the values known of it."""
+    """Create the temporary table `incoming` with a row per file, from the file and the given further values."""
     rows = []
     for file, known in files:
         rejects = None if file.rejects_path is None else str(file.rejects_path)
@@ -103,7 +106,7 @@ def announce(connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[Conver
 
 
 def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None:
-    """Remove the rows of the hours, projects and namespaces of `incoming` from tables, rejects and ledger."""
+    """Remove the rows of the hours, projects and namespaces in `incoming` from tables, rejects and ledger."""
     supersede(
         connection,
         "reloaded",
@@ -125,17 +128,17 @@ def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None
 def supersede(
     connection: duckdb.DuckDBPyConnection, reason: str, condition: str, parameters: Mapping[str, Any] | None = None
 ) -> None:
-    """Hide rows in compacted files before their rows of the ledger (those of `condition`) are removed.
+    """Mask the rows in compacted files whose ledger rows (`condition`) are about to be removed.
 
-    A compacted file of a snapshot holds one version, and is dropped with it.
+    Compacted files of snapshots are excluded: each contains one version, and is dropped with it.
     """
     connection.execute(filled(_SUPERSEDE, reason=quoted(reason), condition=condition), parameters or {})
 
 
 def retire(connection: duckdb.DuckDBPyConnection) -> None:
-    """Forget the compactions of which nothing is loaded any more, after rows of the ledger were removed.
+    """Delete compactions without loaded rows from the ledger, with their masks, after ledger rows were removed.
 
-    The same files, loaded again, make a compaction of the same name; no note of the earlier one may hold for it.
+    A later compaction of the same files gets the same name, so no mask of the earlier one may remain.
     """
     connection.execute(
         "DELETE FROM compacted_files WHERE compaction_id NOT IN "
@@ -148,7 +151,7 @@ def retire(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def enter(connection: duckdb.DuckDBPyConnection) -> None:
-    """Put the rejects of the files of `incoming` into the warehouse, and the files into the ledger."""
+    """Insert the rejects of the files in `incoming`, and add the files to the ledger."""
     found = connection.execute("SELECT rejects_path FROM incoming WHERE rejects_path IS NOT NULL").fetchall()
     if found:
         shared = ", ".join(f"incoming.{column}" for column in _SHARED)
@@ -166,9 +169,9 @@ def enter(connection: duckdb.DuckDBPyConnection) -> None:
 def unreadable(
     of: str, files: Sequence[ConvertedFile], table: Table, error: duckdb.Error
 ) -> duckdb.Error | LakeFileError:
-    """The failure to load files together, as a sentence that names those at fault: each is read alone.
+    """Return the error for a failed load of several files; it names the damaged ones. Each file is read separately.
 
-    If disk or memory ran out, no file is at fault, and the failure is returned unchanged.
+    If disk or memory ran out, no file is at fault, and the error is returned unchanged.
     """
     if is_exhausted(error):
         return error
@@ -187,13 +190,13 @@ def unreadable(
     more = f" and {len(damaged) - _SHOWN} more" if len(damaged) > _SHOWN else ""
     return LakeFileError(
         f"{len(damaged)} of the files of {of} could not be read into the warehouse: "
-        f"{', '.join(damaged[:_SHOWN])}{more}. Nothing was loaded. Remove them and convert their archives again; what "
-        "is converted is kept."
+        f"{', '.join(damaged[:_SHOWN])}{more}. Nothing was loaded. Remove them and convert their archives again; other "
+        "converted files are kept."
     )
 
 
 def _fault(alone: duckdb.DuckDBPyConnection, path: Path, table: Table, besides: Sequence[str]) -> str | None:
-    """Return the reason for which a file cannot be loaded, or None."""
+    """Return the reason why a file cannot be loaded, or None."""
     columns = [c for c in table if c.name not in besides]
     required = [c.name for c in columns if c.required]
     names = ", ".join(identifier(c.name) for c in columns)
@@ -210,7 +213,7 @@ def _fault(alone: duckdb.DuckDBPyConnection, path: Path, table: Table, besides: 
 
 
 def load_list(build: Build, dataset: Dataset, path: StrPath) -> int:
-    """Replace the rows of a list by those of a lake file; return their number. Raises LakeFileError: it is unusable."""
+    """Replace the rows of a list with those of a lake file; return their number. Raises LakeFileError."""
     connection, table = build.connection, dataset.table
     row_count = checked_row_count(Path(path), table)
     name, columns = identifier(table.name), column_list(table.narrow)
@@ -228,7 +231,7 @@ def load_list(build: Build, dataset: Dataset, path: StrPath) -> int:
     return row_count
 
 
-# Repeated rows are few: their keys are found by short columns before anything is sorted or compared in full.
+# Repeated rows are few. Their keys are found in the key columns before anything is sorted or compared in full.
 _SUSPECTS = """
 CREATE OR REPLACE TEMP TABLE suspects AS
 SELECT {numbered}
@@ -263,15 +266,16 @@ SELECT {columns}
 FROM read_parquet($paths, filename := true, file_row_number := true, hive_partitioning := false) AS file
 ANTI JOIN repeated ON file.filename = repeated.path AND file.file_row_number = repeated.file_row
 """
-#: How the columns follow from a row of a file that the pipeline knows besides those of the table.
+#: SQL for the internal columns, computed from a row of a lake file.
 _INTERNAL = {"event_key": FORMULAS["event_key"], "file_row": "file_row_number"}
 
 
 def hide_repeated(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths: Sequence[str]) -> int:
-    """Hide the repeated rows of the files of `incoming`, and count them there; return the number in all.
+    """Mask the repeated rows of the files in `incoming`, and count them there; return the total.
 
-    The rule of the dataset selects the row that counts. An hour's file is compared with itself, since files overlap on
-    purpose; a version of a snapshot with all its files. Then the temporary table `repeated` has the hidden rows.
+    The dataset's rule selects the row that counts. An hourly file is compared only with itself, since hourly files
+    overlap by design; a file of a snapshot version is compared with all files of the version. Afterwards the temporary
+    table `repeated` has the masked rows.
     """
     rule, files = dataset.uniqueness, {"paths": list(paths)}
     connection.execute(_NONE_REPEATED)
@@ -294,7 +298,7 @@ def hide_repeated(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths
 
 
 def insert_once(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths: Sequence[str]) -> int:
-    """Insert the rows that `hide_repeated` has left, less their bodies; return their number."""
+    """Insert the rows that `hide_repeated` has not masked, without bodies; return their number."""
     table = dataset.table.narrow
     more = "".join(f", {_INTERNAL[name]} AS {name}" for name in INTERNAL_COLUMNS.get(table.name, ()))
     query = filled(_INSERT, table=identifier(table.name), columns=column_list(table) + more)

@@ -1,8 +1,8 @@
-"""Loads hourly files: rows, rejects, ledger and coverage of an hour in one transaction.
+"""Loads of hourly files: rows, rejects, ledger and coverage of an hour in one transaction.
 
-The rows of a project and namespace of the hour are replaced as a whole. Coverage is what became of each hour of a
-dataset, per project and namespace, so that gaps are never silent. A loaded hour stays loaded, even if the service later
-reports another state.
+All rows of a project and namespace in the hour are replaced together. Coverage is the state of each hour of a dataset,
+per project and namespace, so that no gap goes unnoticed. A loaded hour stays loaded, even if the service later reports
+another state.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from resources.warehouse.read.lake_parts import make_all_changes, window
 from resources.warehouse.read.ledger import faulty
 from resources.warehouse.records import HourLoad, HourStatus, utc_text
 
-# Rows in a compacted file that is gone stay hidden: the file may be put back.
+# Rows in a missing compacted file stay masked, because the file may be restored.
 _SHOW_AGAIN = """
 DELETE FROM internal.hidden_rows
 WHERE reason = 'same_revision' AND batch_hour BETWEEN $first AND $last AND list_contains($projects, project_id)
@@ -46,7 +46,7 @@ WHERE reason = 'same_revision' AND batch_hour BETWEEN $first AND $last AND list_
     WHERE table_name = $table AND batch_hour < $cold_until AND list_contains(CAST($gone AS VARCHAR[]), compaction_id)
   )
 """
-# All files of a project's hour are compared: a page that changes its namespace is in two of them with one revision.
+# Compares all files of a project in an hour. If a page changes its namespace, two of them have the same revision.
 _HIDE_SAME_REVISIONS = """
 INSERT INTO internal.hidden_rows
 SELECT lake_path, file_row, 'same_revision', batch_hour, project_id, namespace_id
@@ -82,12 +82,12 @@ def load_hour(
     dataset: Dataset = ARTICLE_CHANGES,
     reload: bool = False,
 ) -> HourLoad:
-    """Load a dataset's files of one hour, and note the states of its other scopes, in one transaction.
+    """Load a dataset's files of one hour, and record the states of other scopes, in one transaction.
 
-    Files that are loaded under the same digest are left alone unless `reload`, or the compacted file with their rows is
-    gone or damaged. If nothing is left to do, `changed` is False. A file decides the state of its project and
-    namespace. Rows of others stay. Raises LakeFileError: a file is absent or does not hold what was announced; nothing
-    was changed. Raises ValueError: the arguments contradict one another.
+    Files that are loaded with the same digest are skipped unless `reload`, or unless the compacted file with their rows
+    is gone or damaged. If nothing is left to do, `changed` is False. A file determines the state of its project and
+    namespace. Rows of other scopes stay. Raises LakeFileError if a file is missing or contradicts the announced counts.
+    Raises ValueError if the arguments contradict each other. Nothing is changed in both cases.
     """
     started, (connection, lake_root, now) = time.perf_counter(), build
     _check_arguments(hour, files, statuses)
@@ -132,7 +132,7 @@ def load_hour(
 
 
 def _lost(connection: duckdb.DuckDBPyConnection, lake_root: Path, key: Sequence[object]) -> set[tuple[str, int]]:
-    """Projects and namespaces of the hour that may have had rows in a compacted file which is gone or damaged."""
+    """Return the projects and namespaces of the hour that may have rows in a compacted file that is gone or damaged."""
     found = connection.execute(
         "SELECT loads.project_id, namespace_id, file.lake_path FROM loads "
         "JOIN compacted_files AS file USING (table_name, compaction_id) WHERE table_name = ? AND batch_hour = ? "
@@ -154,15 +154,15 @@ def _check_arguments(hour: datetime, files: Sequence[ConvertedFile], statuses: S
             )
     pairs = [(file.project_id, file.namespace_id) for file in files]
     if len(set(pairs)) < len(pairs):
-        raise ValueError(f"Hour {utc_text(hour)} has two files of one project and namespace.")
+        raise ValueError(f"Hour {utc_text(hour)} has two files for the same project and namespace.")
 
 
 def _replace_rows(
     build: Build, dataset: Dataset, hour: datetime, files: Sequence[ConvertedFile], known: Mapping[tuple[str, int], str]
 ) -> int:
-    """Replace rows, rejects, ledger and coverage of an hour's files; return the rows inserted.
+    """Replace rows, rejects, ledger and coverage of an hour's files; return the number of inserted rows.
 
-    All files go through each statement together: an hour has about 150, and a statement costs more than a small file.
+    Each statement processes all files: an hour has about 150 files, and a statement costs more than a small file.
     """
     (connection, lake_root, now), folder = build, f"{dataset.name}/{hour_folder(hour)}"
     announced = []
@@ -197,7 +197,10 @@ def _replace_rows(
 def hide_same_revisions(
     build: Build, dataset: Dataset, hours: tuple[datetime, datetime], projects: Sequence[str]
 ) -> None:
-    """Hide rows of some hours whose page text another row of the same hour shows, inside a transaction."""
+    """Mask rows whose page text another row of the same hour shows, from the first to the last of `hours`.
+
+    Runs inside a transaction.
+    """
     connection, changes = build.connection, dataset.name
     known = window(connection)
     values = {"first": hours[0], "last": hours[1], "projects": list(projects)}
@@ -211,7 +214,7 @@ def hide_same_revisions(
 
 
 def _refuse_misplaced_rows(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
-    """Raises LakeFileError where a file of `incoming` holds rows of another hour, project or namespace."""
+    """Raise LakeFileError if a file in `incoming` has rows of another hour, project or namespace."""
     strangers = connection.execute(_MISPLACED, {"paths": list(paths)}).fetchall()
     if strangers:
         name, count = strangers[0]
@@ -221,13 +224,13 @@ def _refuse_misplaced_rows(connection: duckdb.DuckDBPyConnection, paths: Sequenc
         )
 
 
-# What was missing while the service kept it is lost once it does not.
+# An hour that was not fetched in time cannot be fetched any more once the service has deleted its file.
 _EXPIRE = """
 UPDATE hours SET state = 'past_retention', reason = $past_reason, checked_at = $now
 WHERE table_name = $table AND state IN ('missing', 'not_yet') AND batch_hour < $kept_from
 """
-# Hours before the beginning that nobody can load any more are no gaps: an earlier fill began too early, or they were
-# requested by mistake.
+# Hours before the beginning that the service no longer keeps are not gaps: an earlier fill began too early, or the
+# hours were requested by mistake.
 _TRIM = """
 DELETE FROM hours
 WHERE table_name = $table
@@ -239,10 +242,10 @@ WHERE table_name = $table
       AND hours.batch_hour >= first_hour
   )
 """
-#: What is reported of hours: the columns of `hours` that a status has.
+#: Columns of `hours` that a status provides.
 _TOLD = ("table_name", "batch_hour", "project_id", "namespace_id", "state", "reason", "row_count", "checked_at")
 _STATUSES = pa.schema([HOURS.schema.field(name) for name in _TOLD])
-# What is reported of hours without a file.
+# The given states of hours without a file.
 _NOTED = """
 CREATE OR REPLACE TEMP TABLE noted AS
 SELECT
@@ -265,7 +268,7 @@ INSERT INTO hours BY NAME SELECT * EXCLUDE (is_known, is_new) FROM noted WHERE N
 
 
 def record_statuses(build: Build, statuses: Sequence[HourStatus], dataset: Dataset = ARTICLE_CHANGES) -> int:
-    """Note states of hours that are not loaded, in one transaction; return the number of rows that changed."""
+    """Record states of hours that are not loaded, in one transaction; return the number of changed rows."""
     connection, _, now = build
     with transaction(connection):
         if changed := _record(connection, dataset, statuses, now):
@@ -276,7 +279,7 @@ def record_statuses(build: Build, statuses: Sequence[HourStatus], dataset: Datas
 def _record(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, statuses: Sequence[HourStatus], now: datetime
 ) -> int:
-    """Note states of hours without a file; return how many are new. Raises ValueError: one is said to be loaded."""
+    """Record states of hours without a file; return the number of new ones. Raises ValueError for `loaded`."""
     if not statuses:
         return 0
     told = {
@@ -298,8 +301,8 @@ def _record(
     wrong = answer(connection, "SELECT batch_hour, project_id, namespace_id FROM noted WHERE state = 'loaded' LIMIT 1")
     for hour, project, namespace in wrong:
         raise ValueError(
-            f"Hour {utc_text(hour)} of {project} {namespace} cannot be noted as loaded: no file of it is in the "
-            "warehouse."
+            f"Hour {utc_text(hour)} of {project} {namespace} cannot be recorded as loaded: the warehouse has no file "
+            "of it."
         )
     connection.execute(_RECORD)
     return int(connection.execute("SELECT count(*) FROM noted WHERE is_new").fetchall()[0][0])
@@ -314,12 +317,12 @@ def fill_coverage(
     until: datetime | None = None,
     dataset: Dataset = ARTICLE_CHANGES,
 ) -> int:
-    """Add a row for every hour of a dataset from the first to the last known one; return the rows changed.
+    """Add the missing rows of `hours` from a dataset's first to its last known hour; return the number of changed rows.
 
-    All rows are added in one transaction. The first hour of a project and namespace is its first hour with a file; for
-    articles also the hour of the newest snapshot's boundary. The last is the last known hour of all, or `until` if that
-    hour is later. Hours that the service no longer keeps become `past_retention`, the others `missing`. Rows of hours
-    before the beginning that the service no longer keeps are deleted.
+    Runs in one transaction. The first hour of a project and namespace is its first hour with a file. For articles it is
+    the hour of the newest snapshot's boundary if that is earlier. The last hour is the last known one of any project,
+    or `until` if that is later. Hours that the service no longer keeps become `past_retention`, others `missing`. Rows
+    of hours before the first one that the service no longer keeps are deleted.
     """
     connection, now = build.connection, now or build.now
     parameters = {
@@ -329,7 +332,7 @@ def fill_coverage(
         "now": now,
         "until": until,
         "kept_from": now - RETENTION,
-        "missing_reason": "The hour was not fetched; the service still keeps it, so a run or a backfill brings it in.",
+        "missing_reason": "The hour was not fetched; the service still keeps it, so a run or a backfill loads it.",
         "past_reason": "The hour was not fetched while the service kept it (two days); a snapshot closes the gap.",
     }
     changed = 0

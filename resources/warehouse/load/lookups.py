@@ -1,4 +1,4 @@
-"""Lookups of single pages: loading the answers of a run, and choosing the pages to look up."""
+"""Lookups of single pages: loading the responses of a run, and selecting the pages to look up."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import FORMULAS, column_list, filled, statement, transaction
 from resources.warehouse.load.files import announce, check_counts, enter, lake_path, unreadable
 
-#: Rejected lines whose pages are looked for, the newest first.
+#: Maximum number of rejected records, the newest first, whose pages are looked up.
 _MOST_LINES = 1000
-#: An hour's file ends with its own export, some minutes after the hour.
+#: Time after the start of an hour until which its file may contain events: its export ends some minutes after the hour.
 _TOLD = timedelta(hours=2)
-#: The title of a record whose first field it is, as the service writes them.
+#: Title of a rejected record if `name` is its first field, as in the service's records.
 _FIRST_NAME = re.compile(rb'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")')
 _INSERT = """
 INSERT INTO lookups BY NAME
@@ -44,12 +44,13 @@ _EARLIER = (
 
 
 def load_lookups(build: Build, files: Sequence[ConvertedFile], *, reload: bool = False) -> int:
-    """Load lookup responses about single pages in one transaction; return the rows of the new files.
+    """Load lookup responses about single pages in one transaction; return the number of rows in new files.
 
-    Files that are loaded under the same digest are skipped unless `reload`. Two files together show that a title was
-    not found twice; a third may show that it was found after all. So later files of the same project and namespace are
-    applied again, and so are earlier ones that did not find a title requested here: the order of loading makes no
-    difference. Raises LakeFileError: a file is absent or does not hold what was announced; nothing was changed.
+    Files that are loaded with the same digest are skipped unless `reload`. A title counts as deleted after two lookups
+    in different files did not find it, and no longer does once a third one finds it. Therefore later files of the same
+    project are applied again. Earlier files that did not find a title of the new files are applied again too. So the
+    loading order makes no difference. Raises LakeFileError if a file is missing or contradicts the announced counts.
+    Nothing is changed then.
     """
     connection = build.connection
     with transaction(connection):
@@ -87,7 +88,7 @@ def _replace(build: Build, files: Sequence[ConvertedFile]) -> None:
 
 
 class Page(NamedTuple):
-    """A page by its title."""
+    """A page, identified by its title."""
 
     project_id: str
     namespace_id: int
@@ -95,7 +96,7 @@ class Page(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """A page of a sample, with what `articles` holds of it and until when its changes are known."""
+    """A sampled page with its row in `articles`, and the moment until which its changes are known."""
 
     project_id: str
     namespace_id: int
@@ -106,7 +107,7 @@ class Sampled(NamedTuple):
 
 
 class LookedUp(NamedTuple):
-    """An answer: what there was of the title, if anything."""
+    """Response to a lookup: the page with the requested title, if there is one."""
 
     project_id: str
     asked_name: str
@@ -117,7 +118,7 @@ class LookedUp(NamedTuple):
 
 
 def lookup_digests(build: Build) -> frozenset[tuple[datetime, str]]:
-    """The loaded files of lookups, by the beginning of their run and their digest."""
+    """Return the loaded lookup files as (start of the run, digest)."""
     return frozenset(answer(build.connection, "SELECT source_at, digest FROM loads WHERE table_name = 'lookups'"))
 
 
@@ -128,7 +129,7 @@ def last_lookup_at(build: Build, purpose: str) -> datetime | None:
 
 
 def lookups_since(build: Build, moment: datetime, purpose: str | None = None) -> list[LookedUp]:
-    """The answers to lookups from a moment on, for one purpose or any."""
+    """Return the responses to lookups since a moment, for one purpose or for all."""
     query = (
         "SELECT project_id, asked_name, is_found, article_id, version_id, event_at FROM lookups "
         "WHERE looked_up_at >= $moment AND ($purpose IS NULL OR purpose = $purpose)"
@@ -137,7 +138,7 @@ def lookups_since(build: Build, moment: datetime, purpose: str | None = None) ->
 
 
 def lookups_due(build: Build, watched: Sequence[tuple[str, str]], now: datetime) -> list[Page]:
-    """Return the watched (project, title) pairs that were never requested, have changed, or are unknown for a day."""
+    """Return the watched (project, title) pairs that are due: never requested, changed, or not found for a day."""
     parameters = {"projects": [one[0] for one in watched], "names": [one[1] for one in watched], "now": now}
     return _pages(build.connection, statement("read/due"), parameters) if watched else []
 
@@ -145,7 +146,7 @@ def lookups_due(build: Build, watched: Sequence[tuple[str, str]], now: datetime)
 def uncertain_pages(
     build: Build, projects: Sequence[str], namespaces: Sequence[int], limit: int, now: datetime
 ) -> list[Page]:
-    """Pages that rejected lines, then those that lost hours made uncertain, the likeliest to have changed first."""
+    """Return pages to repair: those of rejected records, then those of lost hours, the most likely changed first."""
     connection, scope = build.connection, {"projects": list(projects), "namespaces": list(namespaces)}
     lines = answer(
         connection,
@@ -164,7 +165,7 @@ def uncertain_pages(
 
 
 def sampled_pages(build: Build, projects: Sequence[str], namespaces: Sequence[int], count: int) -> list[Sampled]:
-    """Return random pages of `articles`, of projects without a gap; a project without a snapshot qualifies too."""
+    """Return random pages of `articles` from projects without a gap; projects without a snapshot qualify too."""
     query = f"""\
 FROM (SELECT page.project_id, page.namespace_id, page.name, page.article_id, page.version_id,
   coalesce(exact_until_at, known_until)
@@ -186,11 +187,11 @@ def _pages(connection: duckdb.DuckDBPyConnection, query: str, parameters: dict[s
 
 
 def _name_in(raw: bytes) -> str | None:
-    """Return the title in a rejected record; None: it cannot be found."""
+    """Return the title in a rejected record, or None if it cannot be extracted."""
     if (found := _FIRST_NAME.match(raw)) is None:
         return None
     try:
         name = json.loads(found[1])
-    except ValueError:  # not UTF-8 either
+    except ValueError:  # includes invalid UTF-8
         return None
     return name if isinstance(name, str) and name else None

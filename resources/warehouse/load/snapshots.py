@@ -1,11 +1,11 @@
-"""Loads of snapshots: the files of one version, all or nothing, and removal of versions that are no longer kept.
+"""Loads of snapshots: the files of one version, all or nothing, and removal of expired versions.
 
-In most datasets a new version replaces the rows of the one before. Snapshots of articles are underneath the changes:
-their rows stay in the lake, several versions are kept, and `articles` holds the rows that count. For each version
-DuckDB stores its files, the repeated rows, and the boundary: the greatest `event_at` of its rows less ten minutes. The
-snapshot contains everything that happened before. All rows of a version have one `source_at`: the boundary plus a part
-of a second derived from the version. It is no full hour and differs from that of every other version, so it identifies
-one source. The result never depends on the order in which versions were loaded.
+In most datasets, a new version replaces the rows of the previous one. Snapshots of articles are the base of the current
+state. Their rows stay in the lake, several versions are kept, and `articles` stores the rows that count. For each
+version, DuckDB stores the files, the repeated rows and the boundary. The boundary is the greatest `event_at` of the
+rows minus ten minutes; the snapshot contains all earlier changes. All rows of a version have the same `source_at`: the
+boundary plus a fraction of a second that is derived from the version. It is never a full hour and differs from that of
+every other version, so it identifies the version. The result never depends on the loading order of versions.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from resources.warehouse.read.lake_parts import LakePart, derived
 from resources.warehouse.read.ledger import faulty
 from resources.warehouse.records import Snapshot, SnapshotLoad
 
-#: Versions of a snapshot of articles that stay besides the newest, for the pages as they were.
+#: Default number of article snapshot versions kept in addition to the newest, for earlier states of pages.
 KEEP_REPLACED = 2
-#: How far before its newest row a snapshot may still lack a change.
+#: Time before the newest row of a snapshot in which changes may be missing.
 MARGIN = timedelta(minutes=10)
 _MICROSECOND = timedelta(microseconds=1)
-#: Over how many microseconds the versions are spread.
+#: Range, in microseconds, over which the `source_at` of versions is spread.
 _SPREAD = 999_000
 _IS_VERSION = "(table_name, snapshot_id, snapshot_version) = (?, ?, ?)"
 _OF_SCOPE = "(table_name, project_id, namespace_id) = (?, ?, ?)"
@@ -50,13 +50,13 @@ _OF_SCOPE = "(table_name, project_id, namespace_id) = (?, ?, ?)"
 def load_snapshot(
     build: Build, snapshot: Snapshot, *, keep_replaced: int = KEEP_REPLACED, reload: bool = False
 ) -> SnapshotLoad:
-    """Load one complete version of a snapshot in one transaction, and drop the versions that are no longer kept.
+    """Load one complete version of a snapshot in one transaction, and drop expired versions.
 
-    A version that is loaded under the same digests is skipped (`changed` is False) unless `reload`, or a compacted file
-    that has its rows is gone or damaged. If the dataset has a current state, the newest version is underneath it, and
-    `keep_replaced` older ones stay, for the pages as they were. In other datasets the version replaces the one before.
-    Raises LakeFileError: a file is absent or does not hold what was announced; nothing was changed. Raises ValueError:
-    the arguments contradict one another.
+    A version that is loaded with the same digests is skipped (`changed` is False) unless `reload`, or unless a
+    compacted file with its rows is gone or damaged. If the dataset has a current state, the newest version is its base,
+    and `keep_replaced` older ones are kept for earlier states of pages. In other datasets, the version replaces the
+    previous one. Raises LakeFileError if a file is missing or contradicts the announced counts. Raises ValueError if
+    the arguments contradict each other. Nothing is changed in both cases.
     """
     started, (connection, lake_root, now) = time.perf_counter(), build
     _check_arguments(snapshot, keep_replaced)
@@ -121,20 +121,20 @@ def load_snapshot(
 
 def _check_arguments(snapshot: Snapshot, keep_replaced: int) -> None:
     if keep_replaced < 0:
-        raise ValueError(f"{keep_replaced} replaced versions cannot be kept; 0 is the least.")
+        raise ValueError(f"{keep_replaced} replaced versions cannot be kept; the minimum is 0.")
     identifiers = [file.identifier for file in snapshot.files]
     if len(set(identifiers)) < len(identifiers):
-        raise ValueError(f"Snapshot {snapshot.snapshot_id} has two files of one identifier.")
+        raise ValueError(f"Snapshot {snapshot.snapshot_id} has two files with the same identifier.")
     if len(identifiers) != snapshot.file_count:
         raise LakeFileError(
-            f"Snapshot {snapshot.snapshot_id} is not whole: {len(identifiers)} of its {snapshot.file_count} files are "
-            "there. Nothing was changed, the version loaded before still counts. Fetch and convert the rest, and load "
-            "it again."
+            f"Snapshot {snapshot.snapshot_id} is incomplete: it has {len(identifiers)} of its {snapshot.file_count} "
+            "files. Nothing was changed; the previously loaded version stays in use. Fetch and convert the other "
+            "files, and load it again."
         )
 
 
 def _take_in(build: Build, snapshot: Snapshot) -> tuple[datetime | None, int, int]:
-    """Rows or repeated rows, rejects and ledger of a version; returns its boundary, rows and duplicates."""
+    """Insert rows, masks of repeated rows, rejects and ledger of a version; return boundary, rows and duplicates."""
     (connection, lake_root, now), table = build, snapshot.dataset.table
     folder = f"{table.name}/{snapshot.snapshot_id}/{short(snapshot.snapshot_version)}"
     relatives = [lake_path(lake_root, folder, file.path) for file in snapshot.files]
@@ -143,8 +143,8 @@ def _take_in(build: Build, snapshot: Snapshot) -> tuple[datetime | None, int, in
     row_count = sum(file.row_count for file in snapshot.files)
     if snapshot.dataset.rows_stay_in_lake and not row_count:
         raise LakeFileError(
-            f"Snapshot {snapshot.snapshot_id} holds no page, which cannot be: the service leaves empty ones out. "
-            "Nothing was changed. Look at its rejects, then convert its archives again."
+            f"Snapshot {snapshot.snapshot_id} has no pages, which is impossible: the service omits empty snapshots. "
+            "Nothing was changed. Check its rejects, then convert its archives again."
         )
     full = [str(file.path.resolve()) for file in snapshot.files if file.row_count]
     try:
@@ -189,7 +189,7 @@ def _take_in(build: Build, snapshot: Snapshot) -> tuple[datetime | None, int, in
 
 
 def _insert_derived(build: Build, snapshot: Snapshot, source: datetime, paths: Sequence[str]) -> None:
-    """Replace what follows from the bodies of the snapshots of a project and namespace."""
+    """Replace the rows derived from page parts for the snapshot's project and namespace."""
     part = LakePart(
         snapshot.dataset,
         f"{build.lake_root.resolve()}/",
@@ -210,8 +210,8 @@ def _insert_derived(build: Build, snapshot: Snapshot, source: datetime, paths: S
 
 
 def _newest(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Sequence[str]) -> datetime | None:
-    """Greatest event_at of the rows, if they have one, after looking whether all of them are of this version."""
-    # zero times of the year 1 are dates that are not known, and ten minutes before them there is no datetime
+    """Return the greatest event_at of the rows, if any. Raises LakeFileError if a row belongs to another version."""
+    # unknown times are in the year 1, and no datetime is ten minutes earlier
     newest = "greatest(max(event_at), to_timestamp(0))" if "event_at" in snapshot.dataset.table.schema.names else "NULL"
     found, strangers = answer(
         connection,
@@ -237,7 +237,7 @@ def _newest(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Se
 
 
 def _source_at(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, moment: datetime) -> datetime:
-    """Return the `source_at` of the rows: within a second of the moment, no full hour, no other version's."""
+    """Return the `source_at` of the rows: within a second after `moment`, never a full hour, unique among versions."""
     digest = hashlib.md5(
         f"{snapshot.snapshot_id}\n{snapshot.snapshot_version}".encode(), usedforsecurity=False
     ).digest()
@@ -249,14 +249,15 @@ def _source_at(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, moment
 
 
 def _base(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> str | None:
-    """The version underneath the current state of the snapshot's project and namespace."""
+    """Return the base version for the current state of the snapshot's project and namespace, if there is one."""
     return next(iter(_newest_first(connection, snapshot)), None) if snapshot.dataset.state is not None else None
 
 
 def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str | None, now: datetime | None) -> None:
-    """Note that the current state has nothing to apply of a version, or (None) that it has.
+    """Set `applied_at` of a version; None: the current state must apply it.
 
-    A version that is underneath again, because the one above it was reloaded with older rows, is applied completely.
+    If the newest version is reloaded with older rows, an older version can become the base again. It is then applied
+    completely.
     """
     source = "(table_name, project_id, namespace_id, source_at)"
     of_version = f"{source} IN (SELECT {source} FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?)"  # noqa: S608
@@ -268,7 +269,7 @@ def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
 
 
 def _newest_first(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> list[str]:
-    """Return the loaded versions of a snapshot, starting with the one underneath the current state."""
+    """Return the loaded versions of a snapshot, newest (the base of the current state) first."""
     found = connection.execute(
         f"SELECT snapshot_version FROM snapshots WHERE {_OF_SCOPE} "  # noqa: S608  constant words
         f"ORDER BY {FORMULAS['newest_snapshot_first']}",
@@ -278,7 +279,7 @@ def _newest_first(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> 
 
 
 def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str) -> list[str]:
-    """Remove a version of the snapshot, inside a transaction; returns its files, relative to the lake."""
+    """Remove a version of the snapshot, inside a transaction; return its files, relative to the lake."""
     key = [*_scope(snapshot), version]
     (hour,) = answer(connection, f"SELECT source_at FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?", key)[0]  # noqa: S608
     source = [*_scope(snapshot), hour]
@@ -300,7 +301,7 @@ def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
 
 
 def _compacted(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, source_at: datetime) -> list[str]:
-    """The compacted files that have the rows of a version, relative to the lake."""
+    """Return the compacted files with the rows of a version, relative to the lake."""
     found = connection.execute(
         "SELECT lake_path FROM compacted_files WHERE compaction_id IN "  # noqa: S608
         f"(SELECT compaction_id FROM loads WHERE {_OF_SCOPE} AND source_at = ?)",

@@ -1,1 +1,1 @@
-"""Reading back, without changing anything."""
+"""Queries that change nothing."""

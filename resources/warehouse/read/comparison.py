@@ -1,8 +1,8 @@
-"""The stream and the files of an hour, compared event by event and column by column.
+"""Comparison of the realtime stream with hourly files, event by event and column by column.
 
-Only events are compared that both sides should have: those of the projects and namespaces whose events the stream kept,
-published while it was kept. Changes of visibility are in the stream alone. `keep_visibility_changes` stores those of
-loaded hours in a table of their own, because an hour that is loaded again replaces its rows.
+Only events that both sides should have are compared: those of projects and namespaces that the stream stored, published
+while it was running. Changes of visibility are only in the stream. `keep_visibility_changes` stores those of loaded
+hours in a separate table, because a reload replaces all rows of an hour.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from resources.warehouse.database.workarounds import is_exhausted
 from resources.warehouse.errors import LakeFileError
 
 _HOUR = timedelta(hours=1)
-#: Differences of an hour, project and namespace that are named.
+#: Maximum number of differences per hour, project and namespace that are named.
 _EXAMPLES = 5
-#: Columns that only one side has, or that say where a row is.
+#: Columns that only one side has, or that locate a row.
 _OWN = ("batch_hour", "event_partition", "event_offset")
 _COMPARED = [column for column in EVENTS if column.name not in _OWN]
-# each event with its title once; a hash for each column, because a whole hour of page text would not fit into memory
+# each event with its title once, with a hash per column, because an hour of page text would not fit into memory
 _SIDE = """
   SELECT
     project_id, namespace_id, replace(name, '_', ' ') AS title,
@@ -61,7 +61,7 @@ ORDER BY ALL
 
 @dataclass(frozen=True)
 class Comparison:
-    """The stream and the files of an hour, project and namespace; `examples` names the first differences."""
+    """Result for an hour, project and namespace of the stream and its files; `examples` names the first differences."""
 
     batch_hour: datetime
     project_id: str
@@ -77,16 +77,16 @@ class Comparison:
 
     @property
     def difference_count(self) -> int:
-        """Events in which the two differ."""
+        """Number of events that differ or that only one side has."""
         return self.only_in_stream_count + self.only_in_file_count + self.different_count
 
     @property
     def is_partial(self) -> bool:
-        """Return whether the stream covers only a part of the hour, so that nothing is known of the rest."""
+        """Return whether the stream covers only a part of the hour, so that the rest is unknown."""
         return self.compared_until - self.compared_from < _HOUR
 
     def __str__(self) -> str:
-        """The result in a sentence."""
+        """Return the result as a sentence."""
         place = f"{self.project_id} namespace {self.namespace_id}, {hour_text(self.batch_hour)} UTC"
         if self.is_partial:
             span = (f"{when.astimezone(UTC):%H:%M:%S}" for when in (self.compared_from, self.compared_until))
@@ -106,10 +106,10 @@ class Comparison:
 
 
 def compare_stream(build: Build, hours: Collection[datetime]) -> list[Comparison]:
-    """Compare the stream with the files of loaded hours, as far as it covers them; none where no stream is kept.
+    """Compare the stream with the files of loaded hours, as far as it covers them; empty if no stream is stored.
 
-    Hours that the stream does not cover at all are left out, and so are those whose files were compacted or are past
-    the service's retention: the stream's files of these are incomplete. Raises LakeFileError: a file of the stream or
+    Hours that the stream does not cover are omitted. So are hours whose stream files were compacted, or that are past
+    the service's retention: the stream's files of these are incomplete. Raises LakeFileError if a file of the stream or
     of an hour cannot be read.
     """
     connection, lake_root, now = build
@@ -133,7 +133,7 @@ def compare_stream(build: Build, hours: Collection[datetime]) -> list[Comparison
             scopes[hour].append(scope | {"compared_from": begin, "compared_until": end})
     compared: list[Comparison] = []
     for hour, places in scopes.items():
-        # a slow clock may have put events into the folder of the hour before
+        # a slow clock may have put events into the previous hour's folder
         streamed = [file.path for file in files_of(folder, hour - _HOUR)]
         try:
             compared += _compare(connection, hour, places, streamed, filed[hour])
@@ -184,10 +184,10 @@ def _example(difference: str, name: str, event_id: str | None, columns: Sequence
 
 
 def keep_visibility_changes(build: Build) -> int:
-    """Store the stream's changes of visibility of loaded hours, which their files lack; return how many are new.
+    """Store the stream's changes of visibility in loaded hours, which hourly files lack; return the number of new ones.
 
-    One that a file has after all is a row of its hour, and is removed here. Raises LakeFileError: a file of the stream
-    cannot be read; nothing was changed.
+    If an hourly file does contain such a change, the stored row is removed here. Raises LakeFileError if a file of the
+    stream cannot be read. Nothing is changed then.
     """
     connection, lake_root, now = build
     paths = [file.path for file in files_of(lake_root.resolve() / LIVE_CHANGES, now - RETENTION - _HOUR)]
@@ -222,7 +222,7 @@ def keep_visibility_changes(build: Build) -> int:
 
 
 def _rows(paths: Sequence[Path]) -> str:
-    """The rows of some files with all columns of changes; a column that a file lacks is null."""
+    """Return the rows of some files with all columns of changes; a column that a file lacks is null."""
     nothing = f"SELECT {sql.nulls(EVENTS)} WHERE false"
     if not paths:
         return f"({nothing})"

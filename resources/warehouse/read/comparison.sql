@@ -1,5 +1,5 @@
--- The events of an hour by the stream and by its files, for each project and namespace of `compared`. A file may lack an event that a newer one
--- of its title superseded, and a side may lack page text: neither is a difference.
+-- Events of an hour in the stream and in its files, for each project and namespace in `compared`. A file may lack an
+-- event that a newer event of the same title superseded, and either side may lack page text. Neither is a difference.
 WITH streamed AS ({streamed}),
 filed AS ({filed}),
 newest AS (SELECT project_id, title, max(event.event_at) AS newest_at FROM filed GROUP BY project_id, title),

@@ -1,8 +1,8 @@
-"""The health of what is mirrored, of which `wme status`, the report, the metrics and the checks all report the same.
+"""Health of the mirror, as reported alike by `wme status`, the report, the metrics and the checks.
 
-Its scope is what is configured: each mirrored dataset, project and namespace, over the newest hours since it began. It
-began with the first hour that had a file, or with the hour of the newest snapshot's boundary where that is earlier.
-It excludes data that is no longer mirrored, and hours before the beginning that the service no longer has.
+The scope is the configuration: each mirrored dataset, project and namespace, over its newest hours. The mirror of each
+begins with the first hour that had a file, or with the hour of the newest snapshot's boundary if that is earlier. Data
+that is no longer mirrored is excluded, as are earlier hours that the service no longer has.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from resources.formatting import counted, hour_text, listed
 from resources.tables import COVERED, NO_SNAPSHOT, HourState
 from resources.warehouse.read.reading import Reader
 
-#: Nothing is noted of an hour that should be there.
+#: State of an hour that has no row in `hours`.
 UNKNOWN: Final = "unknown"
-#: An hour from before the mirror began.
+#: State of an hour before the mirror began.
 OUTSIDE: Final = "outside"
-#: Hours that are looked at, unless asked otherwise: those that the service keeps.
+#: Default number of newest hours to examine: those that the service keeps.
 WATCHED: Final = RETENTION // timedelta(hours=1)
 _HOUR: Final = timedelta(hours=1)
-#: Projects and namespaces that a sentence names.
+#: Maximum number of projects and namespaces that a sentence names.
 _NAMED: Final = 20
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One hour of one project and namespace. `state` is one of the table `hours`, or `unknown` or `outside`.
+    """One hour of one project and namespace. `state` is a state of the table `hours`, or `unknown` or `outside`.
 
-    `redone`: it was loaded again with other content. `reason`: for which it is not loaded, if known.
+    `redone` means that it was loaded again with other content. `reason` says why it is not loaded, if known.
     """
 
     batch_hour: datetime
@@ -46,10 +46,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Place:
-    """One project and namespace over some hours, a cell for each.
+    """One project and namespace with a cell for each examined hour.
 
-    `newest_hour` is the newest of all times of which nothing more is to come. `older_gap_count` counts gaps before the
-    first cell, `older_gap_at` is the first of them. `has_snapshot`: None where the dataset needs none.
+    `newest_hour` is the newest hour with a final state, at any time. `older_gap_count` counts gaps before the first
+    cell; `older_gap_at` is the first of them. `has_snapshot` is None if the dataset needs no snapshot.
     """
 
     project_id: str
@@ -63,17 +63,17 @@ class Place:
 
     @property
     def name(self) -> str:
-        """Name for messages; the dataset appears only if it is not that of the articles."""
+        """Name for messages; it includes the dataset unless that is `article_changes`."""
         return f"{_prefix(self.dataset)}{self.project_id} namespace {self.namespace_id}"
 
     def counts(self) -> dict[str, int]:
-        """Hours by state of the table `hours`."""
+        """Return the number of hours in each state of the table `hours`."""
         return {state.value: sum(cell.state == state for cell in self.cells) for state in HourState}
 
 
 @dataclass(frozen=True)
 class Gap:
-    """Consecutive hours that are missing for one reason; `varies`: the reasons differ in files or numbers."""
+    """Consecutive hours missing for the same reason. `varies` means that reasons differ in file names or numbers."""
 
     project_id: str
     namespace_id: int
@@ -91,30 +91,30 @@ class Gap:
 
     @property
     def hours(self) -> list[datetime]:
-        """The start of each of them."""
+        """Starts of the hours."""
         return [self.first + number * _HOUR for number in range(self.hour_count)]
 
     @property
     def place(self) -> str:
-        """The project and namespace, as `Place.name` has them."""
+        """Project and namespace, in the form of `Place.name`."""
         return f"{_prefix(self.dataset)}{self.project_id} namespace {self.namespace_id}"
 
     @property
     def sentence(self) -> str:
-        """Sentence that names the hours, their state, and the remedy."""
+        """Sentence with the hours, their state, and the remedy."""
         span = hour_text(self.first)
         if self.hour_count > 1:
             span += f" to {hour_text(self.last)} ({counted(self.hour_count, 'hour')})"
-        more = " The other hours failed alike: the table `hours` has the reason of each." if self.varies else ""
+        more = " The other hours failed in the same way: the table `hours` has each reason." if self.varies else ""
         return f"{self.place} {span}: {self.state}. {self.reason or ''}{more}".strip()
 
 
 @dataclass(frozen=True)
 class Health:
-    """Health of the newest hours of each mirrored project and namespace of each mirrored dataset.
+    """Health of the newest hours of each mirrored dataset, project and namespace.
 
-    `lagging` and `without_snapshot` are sentences, about places without a loaded or a new hour, and about datasets.
-    `unmirrored` names places that are in the file and are mirrored no longer.
+    `lagging` has sentences about places with no loaded hour or no new ones. `without_snapshot` has sentences about
+    datasets without a base snapshot. `unmirrored` names places with data that are no longer mirrored.
     """
 
     places: list[Place] = field(default_factory=list)
@@ -125,12 +125,12 @@ class Health:
 
     @property
     def uncovered(self) -> list[str]:
-        """Everything that is wrong with hours, in sentences."""
+        """Sentences about all missing hours and lags."""
         return [*self.lagging, *(gap.sentence for gap in self.gaps)]
 
     @property
     def troubles(self) -> list[str]:
-        """Everything that needs attention, in sentences; behind the gaps, the command that closes them."""
+        """Sentences about everything that needs attention, with the command that closes the gaps."""
         command = remedy(self.gaps)
         return [*self.lagging, *self.without_snapshot, *(gap.sentence for gap in self.gaps), *filter(None, [command])]
 
@@ -143,9 +143,9 @@ def health(
     *,
     published: bool = True,
 ) -> Health:
-    """The health of the mirror over its newest complete hours, from its published file or its build file.
+    """Return the health of the mirror over its newest complete hours, from the published file or the build file.
 
-    `scopes` are the mirrored (project, namespace) pairs of each dataset of hourly files. Raises NotPublishedError.
+    `scopes` are the mirrored (project, namespace) pairs of each hourly dataset. Raises NotPublishedError.
     """
     newest = last_complete_hour(now)
     found = Health()
@@ -189,7 +189,7 @@ def _survey(
             is_before = here is None or hour < here.first_hour
             cell = there.get(hour, Cell(hour, OUTSIDE if is_before else UNKNOWN))
             if here is not None and here.has_begun and is_before and cell.state == HourState.PAST_RETENTION:
-                cell = Cell(hour, OUTSIDE)  # it was asked for, and nothing can be done
+                cell = Cell(hour, OUTSIDE)  # it was requested, but cannot be fetched any more
             cells.append(cell)
         places.append(
             Place(
@@ -214,18 +214,18 @@ def _lag(place: Place, now: datetime) -> str | None:
         behind = (last_complete_hour(now) - place.newest_hour) // _HOUR
         trouble = (
             f"{place.name}: the newest hour is {hour_text(place.newest_hour)}, {counted(behind, 'hour')} behind. "
-            f"The service keeps two days; `wme run --hours {min(behind, WATCHED)}` fetches what is still there."
+            f"The service keeps two days; `wme run --hours {min(behind, WATCHED)}` fetches the available hours."
         )
     return trouble
 
 
 def gaps(places: Iterable[Place], now: datetime) -> list[Gap]:
-    """Return the gaps in the hours surveyed; hours that may still appear are left out."""
+    """Return the gaps in the examined hours, without hours that may still be published."""
     return [gap for place in places for gap in _gaps(place, now)]
 
 
 def gap_hours(found: Iterable[Gap]) -> Counter[tuple[str, str, int]]:
-    """Count hours of gaps by dataset, project and namespace; the newest hours of a place that is behind are none."""
+    """Count the hours in gaps by dataset, project and namespace. The newest hours of a lagging place are not gaps."""
     counts: Counter[tuple[str, str, int]] = Counter()
     for gap in found:
         counts[gap.dataset, gap.project_id, gap.namespace_id] += gap.hour_count
@@ -233,12 +233,12 @@ def gap_hours(found: Iterable[Gap]) -> Counter[tuple[str, str, int]]:
 
 
 def remedy(found: Iterable[Gap]) -> str | None:
-    """The command that fetches all that the service still keeps of these gaps; None: it keeps nothing of them."""
+    """Return the command that fetches the hours in these gaps; None if the service no longer keeps any of them."""
     open_ = [gap for gap in found if gap.state != HourState.PAST_RETENTION]
     if not open_:
         return None
     first, last = (f"{hour:%Y-%m-%dT%H}" for hour in (min(g.first for g in open_), max(g.last for g in open_)))
-    return f"`wme run --from {first} --to {last}` fetches those of these hours that the service still keeps."
+    return f"`wme run --from {first} --to {last}` fetches the hours that the service still keeps."
 
 
 def is_early(cell: Cell, now: datetime) -> bool:
@@ -251,7 +251,7 @@ def _gaps(place: Place, now: datetime) -> Iterator[Gap]:
     under_way: Gap | None = None
     for number, cell in enumerate(place.cells):
         state, reason = cell.state, cell.reason
-        # what lies behind the last known hour depends on how old that is
+        # hours after the last known one are a lag, not a gap
         behind = state == UNKNOWN and (not known or number > known[-1])
         if state in COVERED or state == OUTSIDE or is_early(cell, now) or behind:
             found = None
@@ -273,7 +273,7 @@ def _gaps(place: Place, now: datetime) -> Iterator[Gap]:
 
 
 def _kind(reason: str | None) -> str | None:
-    """A reason without what is of one hour alone: paths, dates and numbers."""
+    """Return a reason without the parts specific to one hour: paths, dates and numbers."""
     return None if reason is None else re.sub(r"\S*[/\d]\S*", "", reason)
 
 

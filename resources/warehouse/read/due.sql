@@ -1,5 +1,5 @@
--- The titles of the watch list that are to be looked up: those never asked for, those that have changed since as far as the mirror
--- knows, and those of which it knows no page once a day.
+-- Titles of the watch list that are due for a lookup: those never looked up, those changed since according to the
+-- mirror, and once a day those without a known page.
 SELECT watched.project_id, coalesce(page.namespace_id, last.namespace_id, 0), watched.name
 FROM (SELECT unnest($projects) AS project_id, unnest($names) AS name, unnest(generate_series(1, len($names))) AS place) AS watched
 LEFT JOIN articles AS page

@@ -1,8 +1,8 @@
-"""Rows in the lake, as something to select from: parts of datasets, and all changes.
+"""SQL sources for rows in the lake: parts of datasets, and all changes.
 
-Rows that do not count (`internal.hidden_rows`) are left out. Changes of an hour are in `article_changes` of the build
-file from the window's first hour on, and before it as long as their lake file is not compacted. All others are in
-compacted files, and nowhere else but in the archive.
+Masked rows (`internal.hidden_rows`) are filtered out. Changes of an hour are in `article_changes` of the build file if
+the hour is in the window, or if its lake file is not compacted. All other changes are only in compacted files, and in
+the archive.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from resources.warehouse.database.sql import FORMULAS, column_list, filled, iden
 from resources.warehouse.errors import LakeFileError
 from resources.warehouse.read.ledger import FaultyFile, faults
 
-#: Levels of parts that are looked into. Headings have six levels, and the deepest recorded part is at level 5.
+#: Depth to which nested parts are expanded. Headings have six levels; the deepest recorded part is at level 5.
 _LEVELS = 12
 _PAGE = "project_id, namespace_id, article_id, name"
-#: A part at [2, 1] is the first one in the second one.
+#: JSON path of a position: [2, 1] is the first part of the second part.
 _PATH = "concat('$[', array_to_string(list_transform(position, lambda n: n - 1), '].has_parts['), ']')"
 
 
 def derived(name: str, bodies: str = "structured_bodies") -> str:
-    """Return the query of a table derived from structured contents; `bodies` is their view, or a query in brackets."""
+    """Return the query of a table derived from structured contents; `bodies` is their view or a subquery."""
     return statement(
         f"views/{name}",
         infobox_parts=_parts("coalesce(infoboxes_json, infobox_json)"),
@@ -47,14 +47,14 @@ def derived(name: str, bodies: str = "structured_bodies") -> str:
 
 
 def _list(column: str) -> str:
-    """The members of a list. It is declared as one object in places; data has a list."""
+    """Return SQL for the members of a list. The service declares some lists as one object, but sends lists."""
     return (
         f"CASE WHEN starts_with({column}, '{{') THEN [CAST({column} AS JSON)] ELSE json_extract({column}, '$[*]') END"
     )
 
 
 def _numbered(parts: str) -> str:
-    """A query for each of the `parts` of a page: with its page, and its number from 1."""
+    """Return a query with a row for each of a page's `parts`: page, part, and number from 1."""
     return (
         "SELECT {page}, unnest(parts) AS part, generate_subscripts(parts, 1) AS n\n"  # noqa: S608  constants
         f"FROM (SELECT {{page}}, {parts} AS parts FROM {{bodies}})"
@@ -62,13 +62,13 @@ def _numbered(parts: str) -> str:
 
 
 def _parts(document: str) -> str:
-    """Return a query for all parts in `document`: page, position, and names of the parts that contain each."""
+    """Return a query for all parts in `document`: page, position, and names of the enclosing parts."""
     members = _numbered(f"json_extract({document}, '$[*]')")
     query = (
         "SELECT {page}, [CAST(n AS BIGINT)] AS position, CAST([] AS VARCHAR[]) AS above, part, true AS is_new\n"
         f"FROM ({members})"
     )
-    # a part that was looked into stands before those that are in it
+    # an expanded part precedes the parts in it
     for _ in range(_LEVELS - 1):
         query = (
             "SELECT {page}, CASE WHEN n = 1 THEN position ELSE list_append(position, n - 1) END AS position,\n"  # noqa: S608
@@ -82,7 +82,7 @@ def _parts(document: str) -> str:
     return f"({query})"
 
 
-# Files of hours. The folder names the hour, so that a filter on it leaves the other files unopened. No text is ever
+# Hourly files. The folder names the hour, so a filter on the hour leaves other files unopened. Page text is never
 # sorted or grouped.
 _HOURS = """(
   SELECT * EXCLUDE ("date", "hour", batch_hour, file_row_number),
@@ -91,11 +91,11 @@ _HOURS = """(
     {files}, hive_partitioning = true, hive_types = {'date': VARCHAR, 'hour': VARCHAR}, file_row_number = true
   )
 ) AS file"""
-# What is asked for by page or revision is in one row group of each of these few sorted files, and filters and joins
-# reach their statistics.
+# Sorted compacted files. Rows of a page or revision are in one row group of each file, and filters and joins can use
+# the statistics.
 _COMPACTED_HOURS = "read_parquet({files}, hive_partitioning = false, filename = true) AS file"
 _VERSION = "read_parquet({files}, filename = true, file_row_number = true, hive_partitioning = false) AS file"
-# Rows of hours by their place in the file that they were converted into, whichever file they are in.
+# Masked rows of hours, by their row number in the original file; compacted files keep that number.
 _BY_PLACE = """
 ANTI JOIN (
   FROM internal.hidden_rows WHERE file_row IS NOT NULL AND starts_with(lake_path, {folder})
@@ -104,8 +104,8 @@ ANTI JOIN (
   AND file.project_id = hidden.project_id
   AND file.namespace_id = hidden.namespace_id
   AND file.file_row = hidden.file_row"""
-# Hours, projects and namespaces of compacted files; of the two files with the same rows, the one with the rows is
-# noted.
+# Masked hours, projects and namespaces in compacted files. The mask names the file with narrow rows; it also applies to
+# the file with page text.
 _BY_PARTITION = """
 ANTI JOIN (FROM internal.hidden_rows WHERE file_row IS NULL) AS old ON
   file.filename = concat({root}, replace(old.lake_path, {rows}, {texts}))
@@ -120,10 +120,10 @@ ANTI JOIN (
 
 @dataclass(frozen=True)
 class LakePart:
-    """A partition of a dataset, or all its hours, with the lake files that have its rows.
+    """A partition of a dataset, or all its hours, with the lake files that contain the rows.
 
-    `root` is the lake's folder, with a slash; `paths` are absolute. `source_at`: since when its rows count; None: each
-    hour since its beginning. `is_compacted`: the files have the rows of several partitions.
+    `root` is the lake's folder with a trailing slash; `paths` are absolute. `source_at` is the one of a snapshot
+    version; None for hours. `is_compacted` means that each file has the rows of several partitions.
     """
 
     dataset: Dataset
@@ -137,13 +137,13 @@ class LakePart:
     is_compacted: bool = False
 
     def without(self, missing: Container[str]) -> LakePart:
-        """The same less the files that are gone."""
+        """Return the same part without the missing files."""
         return replace(self, paths=tuple(path for path in self.paths if path not in missing))
 
     def rows(self, *, texts: bool = True) -> str:
-        """Its rows with all columns that the files have, as something to select from.
+        """Return its rows with all columns of the files, as SQL for a FROM clause.
 
-        `texts`: rows are left out as well whose page text another row of the hour shows.
+        With `texts`, rows whose page text another row of the hour shows are filtered out as well.
         """
         if self.source_at is not None:
             query, folder = _VERSION + _BY_FILE, f"{self.snapshot_id}/{short(self.snapshot_version)}/"
@@ -160,25 +160,25 @@ class LakePart:
         )
 
     def select(self, table: Table, **own: str) -> str:
-        """A query for the columns of a table; `own`: SQL for some of them.
+        """Return a query for the columns of a table; `own` replaces some of them with SQL.
 
-        Values shared by a whole version are constants, so that a query for other values opens none of its files.
+        Values shared by all rows of a version are constants, so a query for other values opens none of its files.
         """
         own |= self._constants() if self.source_at is not None else {"source_at": "batch_hour"}
         columns = ", ".join(f"{own.get(c.name, identifier(c.name))} AS {identifier(c.name)}" for c in table)
         return f"SELECT {columns} FROM {self.rows()} AS page"  # noqa: S608  declared names
 
     def bodies(self) -> str:
-        """Return a query for the view of page text: of its updates alone, unless each revision has one row."""
+        """Return the query for the view of page text: only updates, unless each revision has one row."""
         assert self.dataset.bodies is not None
         filtered = "" if self.source_at is not None or self.dataset.body_of else "\nWHERE change_type = 'update'"
         own = {} if self.source_at is None else {"batch_hour": "CAST(NULL AS TIMESTAMPTZ)"}
         return self.select(self.dataset.bodies, **own) + filtered
 
     def states(self) -> str:
-        """A query for the pages of a snapshot as they compete for titles and pages.
+        """Return a query for the pages of a snapshot as states, which compete for titles and pages.
 
-        A page that a snapshot holds was there, whatever its last event was; only a delete says otherwise.
+        A page in a snapshot existed, whatever its last event was, unless that was a delete.
         """
         return filled(
             "SELECT {project_id} AS project_id, title, article_id, event_at, version_id, "
@@ -190,7 +190,7 @@ class LakePart:
         )
 
     def insert_deciding(self, table: Table) -> str:
-        """Return the statement that inserts the rows of a snapshot in the table `deciding` into the current state."""
+        """Return the statement that inserts the snapshot's rows in the table `deciding` into the current state."""
         return filled(
             "INSERT INTO {table} BY NAME\n"
             "SELECT {columns}, {source_at} AS source_at, {title_key} AS title_key, "
@@ -206,7 +206,7 @@ class LakePart:
         )
 
     def _constants(self) -> dict[str, str]:
-        """The values of a version, as SQL, for places where DuckDB takes no parameter (views)."""
+        """Return the shared values of a version as SQL literals, since views accept no parameters."""
         assert self.source_at is not None
         return {
             "snapshot_id": quoted(self.snapshot_id),
@@ -249,11 +249,11 @@ def lake_parts(
     bases_only: bool = False,
     checked: bool = False,
 ) -> list[LakePart]:
-    """Return the parts of a dataset: its kept snapshots, or all files of its hours and all compacted ones.
+    """Return the parts of a dataset: its kept snapshots, or its uncompacted hourly files and its compacted files.
 
-    `bases_only`: the versions beneath the current state alone. `checked` is false where `ledger.faults` looks at the
-    files before any is opened, and leaves out those with wrong names. Raises UnusableFileError: the ledger names
-    something outside of the lake.
+    `bases_only` selects the base versions of the current state. `checked` rejects paths outside the lake. It is false
+    where `ledger.faults` checks the files before any is opened, and filters out invalid names. Raises UnusableFileError
+    if the ledger names a file outside the lake.
     """
     root = lake_root.resolve()
     values: dict[str, Any] = {"table": dataset.name}
@@ -281,23 +281,23 @@ def lake_parts(
     ]
 
 
-#: The dataset whose older rows are in the lake alone.
+#: The dataset whose older rows are only in the lake.
 (LEAVING,) = (dataset for dataset in datasets(Family.HOURLY) if dataset.leaves_warehouse)
-#: What the pipeline knows of a change besides its columns, and how it follows from the row of a compacted file.
+#: Internal columns of a change, computed from a row of a compacted file.
 _KEYS = f"{FORMULAS['event_key']} AS event_key, file_row"
 
 
 @dataclass(frozen=True)
 class Window:
-    """Range of the changes that the build file holds itself; older ones have events until `events_until`."""
+    """The changes in the build file, from `first_hour` on. Older changes have events until `events_until`."""
 
     first_hour: datetime
     events_until: datetime
 
     def cold(self, root: Path, paths: Sequence[str], more: str = "") -> list[str]:
-        """Return queries for the older changes in compacted files, with the columns of `article_changes` and `more`.
+        """Return queries for the older changes in compacted files: columns of `article_changes`, then `more`.
 
-        The comparisons with constants let a query for newer hours or events open no file.
+        The comparisons with constants let queries for newer hours or events skip all files.
         """
         if not paths:
             return []
@@ -308,7 +308,7 @@ class Window:
 
 
 def window(connection: duckdb.DuckDBPyConnection) -> Window | None:
-    """The window of a build file or a published one; None: it holds all changes itself."""
+    """Return the window of a build file or a published file; None if it contains all changes itself."""
     found = answer(connection, "SELECT first_hour, events_until FROM internal.hot_window")
     return Window(*found[0]) if found else None
 
@@ -320,11 +320,11 @@ def make_all_changes(
     *,
     partly: bool = False,
 ) -> frozenset[str]:
-    """Make the temporary view `all_changes` of a build file: the columns of its `article_changes`, of all hours.
+    """Create the temporary view `all_changes` of a build file: its `article_changes`, with the changes of older hours.
 
-    `projects`: those that it is asked for (None: all); others may be left out. `partly`: what is in files that are gone
-    or damaged may be left out as well. Returns the compactions with such files. Raises LakeFileError: a compacted file
-    is gone or damaged.
+    `projects` are the ones that will be queried (None: all); others may be missing. With `partly`, changes in missing
+    or damaged files are left out, and the compactions with such files are returned. Raises LakeFileError otherwise if a
+    compacted file is gone or damaged.
     """
     native = f"SELECT {column_list(LEAVING.table.narrow)}, event_key, file_row FROM article_changes"  # noqa: S608
     parts = [native]

@@ -1,8 +1,8 @@
-"""The lake files that the ledger names: which they are, and which cannot be read as the ledger says.
+"""Lake files named in the ledger, and checks for files that contradict it.
 
-A file is faulty if it is gone, of another size, without a footer, or noted as damaged. Every publication checks all
-files, so the check reads only the status of each, and footers only of files that changed since the last check. Data
-pages are not read. A reader that finds a damaged page notes the file (`Damaged.note`).
+A file is faulty if it is gone, has another size, has no valid footer, or is recorded as damaged. Every publication
+checks all files. So the check reads only their status, and the footers of files that changed since the last check. Data
+pages are not read. A reader that finds a damaged data page records the file (`Damaged.note`).
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.database.sql import statement
 from resources.warehouse.errors import WarehouseDamagedError
 
-#: The lake files that are read, by the table that names them: those loaded and not compacted, and the compacted ones.
+#: Queries for the lake files in use, by table: files of loads that are not compacted, and compacted files.
 _NAMED = {
     "loads": "SELECT lake_path, lake_bytes, false FROM loads WHERE compaction_id IS NULL",
     "compacted_files": "SELECT lake_path, lake_bytes, true FROM compacted_files",
 }
-#: Files that a message names.
+#: Maximum number of files that a message names.
 _SHOWN = 5
-#: Rows of the ledger read at once.
+#: Number of ledger rows read at once.
 _ROWS = 10_000
 
 
 @dataclass(frozen=True)
 class LoadedFile:
-    """One row of `loads`; `lake_path` is relative to the lake. `is_compacted`: its rows are in compacted files."""
+    """A row of `loads`; `lake_path` is relative to the lake. If `is_compacted`, its rows are in compacted files."""
 
     lake_path: str
     identifier: str
@@ -51,9 +51,9 @@ class LoadedFile:
 
 @dataclass(frozen=True)
 class Named:
-    """Files of a day's hours, or of all snapshots: the loaded ones of the build file, and all that somebody may read.
+    """Files of a day's hours, or of all snapshots. Paths are relative to the lake.
 
-    Paths are relative to the lake; the build file or the published file names them.
+    `files` are the loaded ones of the build file. `paths` are all that the build file or the published file names.
     """
 
     files: tuple[LoadedFile, ...]
@@ -61,13 +61,13 @@ class Named:
 
 
 class Ledger:
-    """Ledger of the build file and the published file (None: there is none) while both are held open."""
+    """The ledgers of the build file and the published file (None: there is none), while both are held open."""
 
     def __init__(self, build: duckdb.DuckDBPyConnection, published: duckdb.DuckDBPyConnection | None) -> None:
         self._build, self._published = build, published
 
     def versions(self, dataset: Dataset) -> tuple[tuple[str, str, datetime], ...]:
-        """Kept versions of a dataset's snapshots as (identifier, version, loaded_at)."""
+        """Return the kept versions of a dataset's snapshots as (identifier, version, loaded_at)."""
         query = "SELECT snapshot_id, snapshot_version, loaded_at FROM snapshots WHERE table_name = ? ORDER BY ALL"
         return tuple(answer(self._build, query, [dataset.name]))
 
@@ -83,7 +83,7 @@ class Ledger:
         return self._named("table_name = ?", [dataset.name])
 
     def compacted(self, dataset: Dataset) -> frozenset[str]:
-        """The compacted files of a dataset, those with bodies too, relative to the lake."""
+        """Return the compacted files of a dataset, including those with bodies, relative to the lake."""
         query = "SELECT lake_path FROM compacted_files WHERE table_name = ?"
         held = [self._build] if self._published is None else [self._build, self._published]
         return frozenset(
@@ -108,15 +108,15 @@ class Ledger:
 
 
 def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:
-    """Yield the lake files that a copy of the build file reads, with their bytes.
+    """Yield the lake files that a copy of the build file uses, with their sizes in bytes.
 
-    Paths are relative to the lake. Files whose bytes the ledger counts together form one item. Raises
-    WarehouseDamagedError: DuckDB cannot read the copy.
+    Paths are relative to the lake. Files whose sizes the ledger adds up form one item. Raises WarehouseDamagedError if
+    DuckDB cannot read the copy.
     """
     try:
-        # the copy may come from anywhere, and its tables may be views of other files
+        # the copy may come from anywhere, and its tables may be views that read other files
         with duckdb.connect(copy, read_only=True, config={"enable_external_access": False}) as connection:
-            # a table that is missing must not hide what the other one names: it is made when the copy is opened
+            # a missing table must not hide the files of the other one: it is created when the copy is opened
             there = [query for table, query in _NAMED.items() if has_table(connection, table)]
             found = connection.execute("\nUNION ALL\n".join(there) or "SELECT 1 LIMIT 0")
             while rows := found.fetchmany(_ROWS):
@@ -124,18 +124,18 @@ def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:
                     yield tuple(dict.fromkeys((path, with_bodies(path)))) if is_compacted else (path,), size
     except duckdb.Error as error:
         raise WarehouseDamagedError(
-            f"DuckDB cannot read {copy} ({clause(error)}). Nothing was changed. Use another copy, or make the "
+            f"DuckDB cannot read {copy} ({clause(error)}). Nothing was changed. Use another copy, or rebuild the "
             "warehouse from the archive: `wme rebuild`."
         ) from error
 
 
-#: Facts of a publication: when the last look at the lake's files began, and which of them were faulty then.
+#: Facts of a publication: start of its check of the lake's files, and the files found faulty.
 LOOKED_AT: Final = "lake_looked_at_ns"
 MISSING: Final = "missing_lake_files"
-#: Digests of the statements of the internal views that name lake files, in the same table.
+#: Name of the fact with digests of the internal views that name lake files.
 VIEWS: Final = "views"
-# What the ledger says of lake files: their bytes and rows. The bytes of a compacted file with its bodies apart are
-# those of both.
+# Bytes and rows of lake files according to the ledger. The size of a compacted file includes its separate file with
+# bodies.
 _EXPECTED = """
 SELECT lake_path, lake_bytes, row_count
 FROM (SELECT DISTINCT unnest(CAST($paths AS VARCHAR[])) AS lake_path)
@@ -145,15 +145,15 @@ JOIN (
   SELECT lake_path, lake_bytes, row_count FROM compacted_files
 ) USING (lake_path)
 """
-#: How far the clock of a shared file system may be behind, in nanoseconds.
+#: Tolerance for a slow clock of a shared file system, in nanoseconds.
 _MARGIN_NS = 600 * 10**9
-#: Characters that DuckDB takes for a pattern in a path.
+#: Characters that DuckDB treats as a pattern in a path.
 _PATTERN: Final = frozenset("*?[]{}")
 
 
 @dataclass(frozen=True)
 class FaultyFile:
-    """A lake file that is treated like a missing one. `why` is the fault, as the end of a sentence about the file."""
+    """A lake file that is treated as missing. `why` is the fault, as the predicate of a sentence about the file."""
 
     lake_path: str
     why: str
@@ -161,13 +161,13 @@ class FaultyFile:
     parts: tuple[Part, ...] = ()
 
     def __str__(self) -> str:
-        """The file and its fault."""
+        """Return the file and its fault."""
         return f"{self.lake_path} {self.why}"
 
 
 @dataclass(frozen=True)
 class Part:
-    """A load whose rows are in a lake file: of an hour, of a version of a snapshot, or of lookups."""
+    """A load whose rows are in a lake file: of an hour, of a snapshot version, or of lookups."""
 
     table_name: str
     batch_hour: datetime | None
@@ -179,40 +179,40 @@ class Part:
 
 
 def named(faulty: Sequence[FaultyFile]) -> str:
-    """The first files with their faults, and how many more there are."""
+    """Name the first files with their faults, and the number of others."""
     more = [f"{counted(len(faulty) - _SHOWN, 'more file')}"] if len(faulty) > _SHOWN else []
     return "; ".join([*map(str, faulty[:_SHOWN]), *more])
 
 
 @dataclass(frozen=True)
 class Looked:
-    """The last look at the lake's files: when it began (None: never), and the files that were faulty then."""
+    """The last check of the lake's files: its start (None: there was none), and the files found faulty."""
 
     at_ns: int | None = None
     faulty: Container[str] = ()
 
     @classmethod
     def last(cls, connection: duckdb.DuckDBPyConnection) -> Looked:
-        """Return the check of the last publication of a build file or a published one; empty if there was none."""
+        """Return the check of the last publication of a build file or published file; empty if there was none."""
         facts = publication(connection)
         return cls(facts.get(LOOKED_AT), facts.get(MISSING, ()))
 
 
 def publication(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-    """The facts of the last publication that a build file or a published one holds."""
+    """Return the facts of the last publication that a build file or published file contains."""
     rows = connection.execute("SELECT name, value FROM internal.publication").fetchall()
     return {name: json.loads(value) for name, value in rows}
 
 
 class Damaged:
-    """The notes of whoever found damaged pages, in a file of the data folder. A note ends when the file is replaced."""
+    """Records of files with damaged data pages, in the data folder. A record expires when its file is replaced."""
 
     def __init__(self, data: Path) -> None:
         self._path = data / "state" / "damaged.json"
         self._lake = data / "lake"
 
     def read(self) -> dict[str, tuple[list[int], str]]:
-        """By the file relative to the lake: its mark when it was read, and what was wrong."""
+        """Return the records by file (relative to the lake): the file's mark at that time, and the damage."""
         try:
             notes = json.loads(self._path.read_bytes())
             return {path: ([int(one) for one in mark], str(why)) for path, (mark, why) in notes.items()}
@@ -220,7 +220,7 @@ class Damaged:
             return {}
 
     def note(self, lake_path: str, why: str) -> None:
-        """Note that the pages of a file are damaged; notes of files that were replaced or removed are dropped."""
+        """Record that data pages of a file are damaged; drop the records of replaced or removed files."""
         notes = self.read() | {lake_path: ([], why)}
         kept = {}
         for path, (mark, told) in notes.items():
@@ -234,17 +234,16 @@ class Damaged:
 
 
 def mark_of(found: os.stat_result) -> list[int]:
-    """The mark by which a file is known that was not replaced meanwhile."""
+    """Return a mark that changes when a file is replaced."""
     return [found.st_ino, found.st_size, found.st_mtime_ns]
 
 
 def faults(
     connection: duckdb.DuckDBPyConnection, lake_root: Path, wanted: Iterable[Path], looked: Looked | None = None
 ) -> dict[Path, FaultyFile]:
-    """The faulty ones among lake files (absolute paths) of the ledger of a build file or a published one.
+    """Return the faulty files among `wanted` (absolute paths), according to the ledger of a build or published file.
 
-    Files that were whole at the last check (`looked`) and did not change have no footer read. None: all footers are
-    read.
+    Footers of unchanged files that were valid at the last check (`looked`) are not read. None: all footers are read.
     """
     root, looked = lake_root.resolve(), looked or Looked()
     # relative to the lake, or the full path outside it
@@ -255,7 +254,7 @@ def faults(
     found = {}
     for path, name in relative.items():
         size, count = known.get(with_rows(name), (None, None))
-        # DuckDB would read every file that a pattern finds
+        # DuckDB would read every file that matches a pattern
         if not files.is_name(name) or _PATTERN.intersection(name):
             found[path] = FaultyFile(name, "is not the name of a lake file", is_gone=True)
             continue
@@ -279,7 +278,7 @@ def faults(
 
 
 def faulty_files(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list[FaultyFile]:
-    """Return the faulty files of a ledger, with the loads in them; footers as for the last publication (`faults`)."""
+    """Return the faulty files of a ledger with the loads in them, after the check that publications use (`faults`)."""
     query = (
         "SELECT lake_path FROM loads WHERE compaction_id IS NULL AND row_count > 0 "
         "UNION SELECT lake_path FROM compacted_files"
@@ -290,7 +289,7 @@ def faulty_files(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list
 
 
 def faulty(connection: duckdb.DuckDBPyConnection, lake_root: Path, lake_paths: Iterable[str]) -> dict[str, FaultyFile]:
-    """The faulty ones among files of the ledger by its own names, of two halves either. All footers are read."""
+    """Return the faulty files among `lake_paths`, named as in the ledger. Checks both halves and reads all footers."""
     root, names = lake_root.resolve(), dict.fromkeys(lake_paths)
     halves = {root / half for name in names for half in (name, with_bodies(name))}
     found = faults(connection, lake_root, halves) if halves else {}
@@ -300,18 +299,18 @@ def faulty(connection: duckdb.DuckDBPyConnection, lake_root: Path, lake_paths: I
 def _fault(
     root: Path, name: str, status: os.stat_result, size: int | None, row_count: int | None, looked: Looked
 ) -> str | None:
-    """Return the fault of a regular file, by its size, then by its footer where that may have changed."""
+    """Return the fault of a regular file, from its size, and from its footer if that may have changed."""
     halves = [half for half in (with_rows(name), with_bodies(with_rows(name))) if half != name]
     total = status.st_size
     for half in halves:
         try:
             total += (root / half).stat().st_size
         except OSError:
-            total = -1  # the ledger has the bytes of both
+            total = -1  # the ledger has the total size of both
             break
     is_as_told = size in (None, total)
     if not is_as_told and not halves:
-        return f"has {status.st_size} bytes, and the ledger says {size}"
+        return f"has {status.st_size} bytes, but the ledger says {size}"
     changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
     is_known = looked.at_ns is not None and changed_ns < looked.at_ns - _MARGIN_NS and name not in looked.faulty
     if is_as_told and is_known:
@@ -319,8 +318,8 @@ def _fault(
     if (why := _wrong_footer(root / name, row_count)) is not None:
         return why
     if is_as_told or total < 0 or any(_wrong_footer(root / half, row_count) for half in halves):
-        return None  # it is the other half
-    return f"and {halves[0].rpartition('/')[2]} have {total} bytes, and the ledger says {size}"
+        return None  # the other half is faulty
+    return f"and {halves[0].rpartition('/')[2]} have {total} bytes, but the ledger says {size}"
 
 
 def _wrong_footer(path: Path, row_count: int | None) -> str | None:
@@ -328,13 +327,13 @@ def _wrong_footer(path: Path, row_count: int | None) -> str | None:
         found = read_footer(path).num_rows
     except UNREADABLE as error:
         return f"cannot be read as Parquet: {clause(error)}"
-    return None if row_count in (None, found) else f"holds {found} rows, and the ledger says {row_count}"
+    return None if row_count in (None, found) else f"has {found} rows, but the ledger says {row_count}"
 
 
 def note_damaged(
     connection: duckdb.DuckDBPyConnection, lake_root: Path, wanted: Sequence[Path], columns: Sequence[str] | None = None
 ) -> list[FaultyFile]:
-    """Return the faulty ones of some lake files, after reading and noting their data pages (of `columns`) as well."""
+    """Return the faulty files among `wanted`, after reading their data pages (of `columns`) and recording damage."""
     if not (found := faults(connection, lake_root, wanted)):
         for path in wanted:
             try:
@@ -347,7 +346,7 @@ def note_damaged(
 
 
 def with_parts(connection: duckdb.DuckDBPyConnection, found: Iterable[FaultyFile]) -> list[FaultyFile]:
-    """The files with the loads of a build file whose rows are in them, the newest first."""
+    """Add to each file the loads of a build file whose rows are in it, newest first."""
     by_name = {file.lake_path: file for file in found}
     asked = {"paths": sorted({with_rows(name) for name in by_name})}
     parts: dict[str, list[Part]] = {}

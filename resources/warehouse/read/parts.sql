@@ -1,4 +1,4 @@
--- The hours, versions of snapshots and lookups whose rows are in some lake files.
+-- Hours, snapshot versions and lookups whose rows are in the given lake files.
 WITH file AS (SELECT DISTINCT unnest(CAST($paths AS VARCHAR[])) AS lake_path),
 part AS (
   SELECT lake_path, table_name, batch_hour, source_at, project_id, namespace_id

@@ -1,5 +1,5 @@
--- Of each project and namespace of a dataset: its first hour (that the mirror began with; else the first that was asked for), whether
--- that had a file or is a snapshot's, its last hour, the newest of which nothing more is to come, and the gaps up to an hour.
+-- For each project and namespace of a dataset: the first hour of the mirror (else the first requested one), whether the
+-- mirror has begun, the newest hour with a final state, and the number and first of the gaps before an hour.
 SELECT
   project_id,
   namespace_id,

@@ -1,4 +1,4 @@
-"""Reading back: figures of hours, coverage, what is pending, and any query on the published file."""
+"""Queries of the warehouse: figures of hours, coverage, pending data, and any SQL on the published file."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from resources.warehouse.read.lake_parts import make_all_changes, window
 from resources.warehouse.read.ledger import FaultyFile, faulty_files
 from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryResult, SummaryRow
 
-#: DuckDB's table functions that only read or generate rows. Scalar functions, and macros of the published file, have no
-#: side effects.
+#: Table functions of DuckDB that only read or generate rows. Scalar functions, and macros of the published file, have
+#: no side effects.
 _READING = (
     "(duckdb|parquet|pragma|read)_\\w+|generate_series|glob|json_each|json_tree|query_table|range|repeat|repeat_row|"
     "sniff_csv|unnest"
@@ -42,8 +42,8 @@ _Row = TypeVar("_Row", CoverageRow, HourAudit, ProjectState, SummaryRow)
 class Scope:
     """A project and namespace of a dataset, and its gaps before an hour.
 
-    `first_hour` is that with which the mirror began, else (not `has_begun`) the first that was asked for. `newest_hour`
-    is the newest of which nothing more is to come.
+    `first_hour` is the beginning of the mirror, or the first requested hour if the mirror has not begun (`has_begun`).
+    `newest_hour` is the newest hour with a final state.
     """
 
     project_id: str
@@ -56,7 +56,7 @@ class Scope:
 
 
 def of_projects() -> list[str]:
-    """The tables that hold what a project is made of, `articles` aside."""
+    """Return the names of the tables with data of single projects, except `articles`."""
     families = (datasets.Family.HOURLY, datasets.Family.SNAPSHOT, datasets.Family.LOOKUP)
     own = [
         table.name
@@ -69,7 +69,7 @@ def of_projects() -> list[str]:
 
 
 class Reader:
-    """The part of the warehouse that only reads; with `published`, that file, else the build file under the lock."""
+    """Read-only methods of the warehouse: on the published file if `published`, else on the build file, locked."""
 
     data: Path
     _connector: Connector
@@ -77,16 +77,16 @@ class Reader:
     _clock: Callable[[], datetime]
 
     def published_window(self) -> datetime | None:
-        """Return the first hour whose changes the published file holds itself, not the lake; None: it holds all."""
+        """Return the first hour with changes in the published file, not the lake; None if the file has all changes."""
         with self._reading(published=True) as connection:
             known = window(connection)
         return None if known is None else known.first_hour
 
     def project_rows(self, project_id: str) -> dict[str, int]:
-        """Rows of a project by table, of those tables that have some."""
+        """Return the number of rows of a project in each table that has any."""
         moved = {one.name for one in datasets.datasets() if one.leaves_warehouse}
         counts = (
-            # the ledger counts changes that are in the lake as well
+            # the ledger also counts changes in the lake
             f"SELECT '{table}', CAST(coalesce(sum(row_count - duplicate_count), 0) AS BIGINT) FROM loads "  # noqa: S608
             f"WHERE table_name = '{table}' AND project_id = $1"
             if table in moved
@@ -96,33 +96,33 @@ class Reader:
         return {table: count for table, count in self._build(" UNION ALL ".join(counts), [project_id]) if count}
 
     def dropped_in(self, project_id: str) -> int:
-        """Compacted files that still hold rows of a project that was dropped; nobody is shown them."""
+        """Return the number of compacted files that still contain masked rows of a project."""
         query = "SELECT count(DISTINCT lake_path) FROM internal.hidden_rows WHERE file_row IS NULL AND project_id = ?"
         return int(self._build(query, [project_id])[0][0])
 
     def hours_of_others(self, project_id: str, dataset: Dataset) -> frozenset[datetime]:
-        """Hours of a dataset of which anything is known for another project."""
+        """Return the hours of a dataset for which another project has a row in `hours`."""
         query = "SELECT DISTINCT batch_hour FROM hours WHERE table_name = ? AND project_id <> ?"
         return frozenset(hour for (hour,) in self._build(query, [dataset.name, project_id]))
 
     def pending_hours(self) -> list[datetime]:
-        """Hours that are loaded and not yet in the current articles or entities, in order."""
+        """Return loaded hours that are pending for the current articles or entities, in order."""
         query = "SELECT DISTINCT batch_hour FROM loads WHERE batch_hour IS NOT NULL AND applied_at IS NULL ORDER BY 1"
         return [hour for (hour,) in self._build(query)]
 
     def pending_snapshots(self) -> list[str]:
-        """Snapshots that are loaded and not yet in the current articles or entities, in order."""
+        """Return loaded snapshots that are pending for the current articles or entities, in order."""
         query = "SELECT DISTINCT snapshot_id FROM snapshots WHERE applied_at IS NULL ORDER BY 1"
         return [snapshot_id for (snapshot_id,) in self._build(query)]
 
     def snapshot_scopes(self, dataset: Dataset, *, published: bool = False) -> frozenset[tuple[str, int]]:
-        """The (project, namespace) pairs of which a snapshot of a dataset is loaded."""
+        """Return the (project, namespace) pairs with a loaded snapshot of a dataset."""
         query = "SELECT project_id, namespace_id FROM snapshots WHERE table_name = ?"
         with self._reading(published=published) as connection:
             return frozenset(answer(connection, query, [dataset.name]))
 
     def snapshot_versions(self, dataset: Dataset) -> dict[str, dict[str, datetime]]:
-        """The loaded versions of each snapshot of a dataset, and when the service exported them."""
+        """Return the loaded versions of each snapshot of a dataset with their export times."""
         query = (
             "SELECT snapshot_id, snapshot_version, coalesce(exported_at, loaded_at) FROM snapshots WHERE table_name = ?"
         )
@@ -132,14 +132,14 @@ class Reader:
         return found
 
     def beginnings(self, dataset: Dataset) -> dict[tuple[str, int], datetime]:
-        """Return the first mirrored hour of a dataset by project and namespace, none for hours only requested."""
+        """Return the first mirrored hour of a dataset by project and namespace; hours only requested do not count."""
         query = (
             f"SELECT project_id, namespace_id, first_hour FROM ({statement('load/beginnings')}) WHERE table_name = ?"  # noqa: S608
         )
         return {(project, namespace): hour for project, namespace, hour in self._build(query, [dataset.name])}
 
     def lacking_hours(self, dataset: Dataset) -> list[datetime]:
-        """Hours of a dataset of which a project or namespace is known not to be loaded, in order."""
+        """Return the hours of a dataset that are not final for some project and namespace, in order."""
         query = (
             "SELECT DISTINCT batch_hour FROM hours "  # noqa: S608
             f"WHERE table_name = ? AND state NOT IN ({FORMULAS['covered']}) ORDER BY 1"
@@ -147,20 +147,20 @@ class Reader:
         return [hour for (hour,) in self._build(query, [dataset.name])]
 
     def scopes(self, since: datetime, dataset: Dataset, *, published: bool = True) -> list[Scope]:
-        """The (project, namespace) pairs of which anything is known of a dataset, with their gaps before an hour."""
+        """Return the (project, namespace) pairs of a dataset with rows in `hours`, and their gaps before an hour."""
         query = statement("read/places", beginnings=statement("load/beginnings"))
         with self._reading(published=published) as connection:
             return [Scope(*row) for row in answer(connection, query, {"since": since, "table": dataset.name})]
 
     def loaded_digests(self, hour: datetime, dataset: Dataset = ARTICLE_CHANGES) -> dict[tuple[str, int], str]:
-        """Digest of the loaded file of each (project, namespace) of an hour."""
+        """Return the digests of an hour's loaded files by (project, namespace)."""
         query = "SELECT project_id, namespace_id, digest FROM loads WHERE table_name = ? AND batch_hour = ?"
         return {(project, namespace): digest for project, namespace, digest in self._build(query, [dataset.name, hour])}
 
     def summary(
         self, hours: Iterable[datetime], *, published: bool = True, dataset: Dataset = ARTICLE_CHANGES
     ) -> list[SummaryRow]:
-        """Figures of the hours, loaded or not, in order of hour, project and namespace."""
+        """Return figures of hours, loaded or not, in order of hour, project and namespace."""
         parameters = {"table": dataset.name, "hours": list(hours)}
         return self._rows(SummaryRow, statement("read/summary"), parameters, published=published)
 
@@ -172,7 +172,7 @@ class Reader:
         published: bool = True,
         dataset: Dataset = ARTICLE_CHANGES,
     ) -> list[CoverageRow]:
-        """Rows of `hours` of a dataset with since <= batch_hour < until, in order of hour, project and namespace."""
+        """Return rows of `hours` with since <= batch_hour < until, in order of hour, project and namespace."""
         query = (
             f"SELECT {column_list(HOURS)} FROM hours "  # noqa: S608  declared names
             "WHERE table_name = $table AND ($since IS NULL OR batch_hour >= $since) "
@@ -182,12 +182,12 @@ class Reader:
         return self._rows(CoverageRow, query, parameters, published=published)
 
     def project_states(self, *, published: bool = True) -> list[ProjectState]:
-        """From when until when `articles` is exact, in order of project and namespace."""
+        """Return the time ranges in which `articles` is exact, in order of project and namespace."""
         query = f"SELECT {column_list(PROJECT_STATE)} FROM project_state ORDER BY project_id, namespace_id"  # noqa: S608
         return self._rows(ProjectState, query, {}, published=published)
 
     def audit(self, hours: Iterable[datetime], dataset: Dataset = ARTICLE_CHANGES) -> list[HourAudit]:
-        """Count the rows of loaded hours again, in order, and return them with the ledger's numbers."""
+        """Count the rows of loaded hours again; return the counts with those of the ledger, in order."""
         table = dataset.table
         columns = [identifier(name) for name in table.key if name != "batch_hour"]
         key = {column: column for column in ('"project_id"', '"namespace_id"', *columns)}
@@ -203,7 +203,7 @@ class Reader:
         with self._reading(published=False) as connection:
             known = window(connection) if dataset.leaves_warehouse else None
             if known is not None and any(hour < known.first_hour for hour in asked):
-                # rows that are gone are what is looked for
+                # missing rows are the purpose of the audit, so missing files are no error
                 make_all_changes(connection, self._lake_root, partly=True)
                 rows = "all_changes"
             text = statement(
@@ -216,11 +216,11 @@ class Reader:
             return _as_rows(HourAudit, connection, text, values)
 
     def sql(self, query: str, parameters: Sequence[Any] = (), *, is_confined: bool = False) -> QueryResult:
-        """Query the published file; `parameters` fill the `?` of the query.
+        """Query the published file; `parameters` replace the `?` in the query.
 
-        A statement without a result returns no columns. `is_confined`: the query reads the published file and the lake
-        alone, and changes nothing. Otherwise it may do what DuckDB can do. Raises NotPublishedError, or QueryError with
-        DuckDB's own message, or because the query is refused.
+        A statement without a result returns no columns. With `is_confined`, the query can read only the published file
+        and the lake, and can change nothing; otherwise DuckDB's permissions are unrestricted. Raises NotPublishedError,
+        or QueryError if DuckDB reports an error or the query is refused.
         """
         with self._asking() as connection:
             try:
@@ -232,28 +232,28 @@ class Reader:
             except duckdb.Error as error:
                 hint = ""
                 if isinstance(error, duckdb.PermissionException):
-                    hint = " Only files of this mirror's lake are read; --allow-files lifts that."
+                    hint = " Only files of this mirror's lake can be read; --allow-files removes that limit."
                 if isinstance(error, duckdb.IOException | duckdb.PermissionException):
                     hint += " If the data folder was moved, `wme relocate` makes this file find the lake again."
                 raise QueryError(f"DuckDB cannot answer this query. {error}{hint}") from error
 
     def faulty_lake_files(self, *, published: bool = False) -> list[FaultyFile]:
-        """The lake files that are gone or damaged, with the loads whose rows are in them."""
+        """Return the lake files that are gone or damaged, with the loads whose rows are in them."""
         with self._reading(published=published) as connection:
             return faulty_files(connection, self._lake_root)
 
     @contextmanager
     def open_published(self) -> Iterator[Reader]:
-        """The published file, opened once for all that is asked meanwhile: what it says is of one publication."""
+        """Open the published file once for several queries, so that all results are from one publication."""
         with self._connector.connect_published() as connection:
             yield Open(self._connector, self._lake_root, connection)
 
     def connect_published(self) -> duckdb.DuckDBPyConnection:
-        """Return a read-only connection to the published file, which never locks anyone out; close it."""
+        """Return a read-only connection to the published file, which locks nobody out; the caller closes it."""
         return self._connector.connect_published()
 
     def _asking(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        """The published file for a question of anybody, which may set what it wants."""
+        """Open the published file for a user's query, which may change settings."""
         return self._connector.connect_published()
 
     def _reading(self, *, published: bool) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
@@ -276,7 +276,7 @@ def _as_rows(
 
 
 class Open(Reader):
-    """The same of a published file that is open, for several questions in a row."""
+    """Reads one open published file, for several queries in a row."""
 
     def __init__(self, connector: Connector, lake_root: Path, connection: duckdb.DuckDBPyConnection) -> None:
         self._connector, self._lake_root, self._connection = connector, lake_root, connection
@@ -289,7 +289,7 @@ class Open(Reader):
 
 
 def confine(connection: duckdb.DuckDBPyConnection, folders: Iterable[Path]) -> None:
-    """Close everything but what is attached and the files below these folders; DuckDB still spills large queries."""
+    """Restrict DuckDB to attached files and to files below these folders; large queries can still spill to disk."""
     paths = ", ".join(quoted(str(folder)) for folder in folders)
     connection.execute(f"SET allowed_directories = [{paths}]")
     connection.execute("SET enable_external_access = false")
@@ -297,11 +297,12 @@ def confine(connection: duckdb.DuckDBPyConnection, folders: Iterable[Path]) -> N
 
 
 def confined(connection: duckdb.DuckDBPyConnection, query: str) -> str:
-    """The query in a form that cannot write. Raises QueryError: it is not one query, or duckdb.Error: it is no SQL.
+    """Return the query in a form that cannot write.
 
-    DuckDB's own settings do not distinguish reading from writing, and a `SELECT` of DuckDB 2 can write: in a `WITH`,
-    and through table functions that run SQL from a text. So a query runs as a subquery, in which DuckDB itself refuses
-    everything that writes, and only table functions that read are accepted.
+    Raises QueryError if the text is not exactly one query, and duckdb.Error if it is not SQL. DuckDB's settings do not
+    distinguish reading from writing, and a `SELECT` of DuckDB 2 can write: in a `WITH`, and through table functions
+    that run SQL from a string. So a query runs as a subquery, in which DuckDB itself refuses everything that writes.
+    Only table functions that read are accepted.
     """
     statements = duckdb.extract_statements(query)
     text = statements[0].query.strip("; \t\r\n") if len(statements) == 1 else ""
@@ -309,11 +310,11 @@ def confined(connection: duckdb.DuckDBPyConnection, query: str) -> str:
     text = text.removeprefix(explain)
     [(serialised,)] = connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [text]).fetchall()
     tree = json.loads(serialised)
-    # DuckDB serialises queries alone
+    # DuckDB serialises only queries
     if tree["error"] or len(statements) != 1:
         kinds = ", ".join(statement.type.name for statement in statements) or "nothing"
         raise QueryError(
-            "Only one query (SELECT, FROM, WITH, DESCRIBE, SHOW, SUMMARIZE, EXPLAIN) is answered, and this is "
+            "Only a single query (SELECT, FROM, WITH, DESCRIBE, SHOW, SUMMARIZE, EXPLAIN) is allowed, and this is "
             f"{kinds}. Nothing was done. PIVOT needs its values: PIVOT … ON column IN (…). `wme sql --allow-files` "
             "runs all statements."
         )
@@ -321,14 +322,14 @@ def confined(connection: duckdb.DuckDBPyConnection, query: str) -> str:
     of_tables = {name for (name,) in connection.execute(_TABLE_FUNCTIONS).fetchall()} if names else set()
     if refused := sorted(names & of_tables):
         raise QueryError(
-            f"{refused[0]}() is none of the table functions that only read, so the query was refused. Nothing was "
+            f"{refused[0]}() is not one of the table functions that only read, so the query was refused. Nothing was "
             "done. `wme sql --allow-files` runs it."
         )
     return f"{explain} FROM ({text}\n)".lstrip()
 
 
 def _functions(node: Any) -> Iterator[str]:
-    """The names of all functions in a serialised query, in small letters."""
+    """Yield the names of all functions in a serialised query, in lower case."""
     if isinstance(node, dict):
         if isinstance(name := node.get("function_name"), str):
             yield name.lower()

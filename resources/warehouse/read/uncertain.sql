@@ -1,5 +1,5 @@
--- The pages that a lost hour made uncertain, those that changed last first: they are the likeliest to have changed in it. A title
--- that was not found is asked for again after ten minutes at the earliest.
+-- Pages that a lost hour left uncertain, the most recently changed first: they are the most likely to have changed in
+-- it. A title that was not found is requested again after ten minutes at the earliest.
 SELECT page.project_id, page.namespace_id, page.name
 FROM articles AS page
 JOIN (

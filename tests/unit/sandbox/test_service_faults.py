@@ -218,7 +218,7 @@ class TestDeclarations:
     @pytest.mark.parametrize(
         ("wrong", "message"),
         [
-            ({"kind": "flood"}, "no fault of kind 'flood'; there are cut, "),
+            ({"kind": "flood"}, "no fault of kind 'flood'; the kinds are cut, "),
             ({"kind": "cut", "bytes": 5}, "has no bytes; it has after"),
             ({"kind": "cut", "listed": True}, "is for damaged archives"),
             ({"kind": "cut", "where": "moon"}, "cannot be set at 'moon'"),

@@ -78,7 +78,7 @@ def test_attach_starts_joins_and_replaces(state):
     log = (state / "sandbox.log").read_text()
     assert f"curl -s {second.url}/v2/projects" in log
     assert second.password not in log
-    assert "There was no request for 2 seconds: the sandbox stops." in log
+    assert "There was no request for 2 seconds; the sandbox stops." in log
 
 
 def test_processes_that_attach_at_the_same_time_get_the_same_sandbox(state):
@@ -104,7 +104,7 @@ def test_a_sandbox_ends_soon_after_its_owner_and_holds_nothing_of_who_started_it
         assert os.read(reading, 1) == b""  # the end of the pipe: the sandbox does not hold it open
     os.close(reading)
     wait_until(lambda: ended(endpoint.pid))
-    assert "owner.lock has ended: the sandbox stops" in (state / "sandbox.log").read_text()
+    assert "owner.lock has ended; the sandbox stops" in (state / "sandbox.log").read_text()
 
 
 def test_a_sandbox_that_cannot_start_shows_its_log(state):
@@ -187,10 +187,10 @@ def test_serve_in_this_process_until_it_is_told_to_stop(state, capsys):
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert "/v2/batches/" in capsys.readouterr().out
     assert main(command_line(small(state, idle=0.05))) == 0
-    assert capsys.readouterr().out.endswith("There was no request for 0.05 seconds: the sandbox stops.\n")
+    assert capsys.readouterr().out.endswith("There was no request for 0.05 seconds; the sandbox stops.\n")
     with running(small(state)) as sandbox:
         assert main([*command_line(small(state))]) == 1
-        refusal = f"at {sandbox.url}; join it, end it first, or name another state folder."
+        refusal = f"at {sandbox.url}. Use it, stop it first, or choose another state folder."
         assert capsys.readouterr().err.strip().endswith(refusal)
         port = sandbox.url.rpartition(":")[2]
         assert main([*command_line(small(state.parent / "other")), "--port", port]) == 1

@@ -62,7 +62,7 @@ def test_the_corpus_is_known_by_its_content(tmp_path, corpus):
     ("change", "message"),
     [
         ({"now": datetime(2025, 3, 9)}, "timezone"),  # noqa: DTZ001
-        ({"now": datetime(2019, 3, 9, tzinfo=UTC)}, "the world has the years 2021 to 2040"),
+        ({"now": datetime(2019, 3, 9, tzinfo=UTC)}, "the year must be between 2021 and 2040"),
         ({"projects": ()}, "at least 1 item"),
         ({"changes_per_hour": 0}, "greater than or equal to 1"),
         ({"speed": 361}, "less than or equal to 360"),
@@ -108,7 +108,7 @@ def test_the_command_line_carries_all_settings(tmp_path, corpus):
     ("words", "sentence"),
     [
         (["--projects", ""], "--projects: tuple should have at least 1 item after validation, not 0; it is "),
-        (["--projects", "enwiki,frwki"], "--projects: The sandbox knows no project 'frwki'; did you mean frwiki or "),
+        (["--projects", "enwiki,frwki"], "--projects: The sandbox has no project 'frwki'; did you mean frwiki or "),
         (["--namespaces", "0,1"], "--namespaces: the service has no namespace 1; it has 0, 6, 10, 14."),
         (["--namespaces", "x"], "--namespaces: input should be a valid integer, "),
         (["--port", "99999"], "--port: input should be less than or equal to 65535; it is '99999'."),
@@ -118,9 +118,12 @@ def test_the_command_line_carries_all_settings(tmp_path, corpus):
         (["--articles", "0"], "--articles: input should be greater than or equal to 1; it is '0'."),
         (["--idle", "nan"], "--idle: input should be a finite number; it is "),
         (["--now", "2025-03-09T05:00:00"], "--now: input should have timezone info; it is '2025-03-09T05:00:00'."),
-        (["--now", "9999-12-31T23:00:00Z"], "--now: the world has the years 2021 to 2040, not 9999."),
+        (["--now", "9999-12-31T23:00:00Z"], "--now: the year must be between 2021 and 2040, not 9999."),
         (["--corpus", "/nowhere"], "--corpus: path does not point to a directory; it is '/nowhere'."),
-        (["--account", "free:group_9"], "--account: there is no group 'group_9'; there are group_1, group_2, group_3."),
+        (
+            ["--account", "free:group_9"],
+            "--account: there is no group 'group_9'; the groups are group_1, group_2, group_3.",
+        ),
         (
             ["--temporary", "a/b"],
             "--temporary: 'a/b' is not an account; write NAME or NAME:GROUP with a group of group_1, ",
@@ -131,7 +134,7 @@ def test_the_command_line_carries_all_settings(tmp_path, corpus):
         ),
         (
             ["--admit", "everybody"],
-            "--admit: 'everybody' is not a range of addresses; write, for example, 127.0.0.0/8 ",
+            "--admit: 'everybody' is not an address range; write, for example, 127.0.0.0/8 ",
         ),
     ],
     ids=str,

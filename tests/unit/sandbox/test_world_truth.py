@@ -160,7 +160,7 @@ def test_truth_refuses_what_the_sandbox_does_not_have(tmp_path):
         next(iter(world.truth("dewiki", 0, START)))
     with pytest.raises(ValueError, match="timezone-aware"):
         next(iter(world.truth("frwiki", 0, START.replace(tzinfo=None))))
-    with pytest.raises(ValueError, match="knows no project 'xxwiki'"):
+    with pytest.raises(ValueError, match="has no project 'xxwiki'"):
         ArchivedWorld(small(tmp_path, projects=("xxwiki",)))
     with pytest.raises(ValueError, match=r"not \[2\]"):
         ArchivedWorld(small(tmp_path, namespaces=(0, 2)))

@@ -63,7 +63,7 @@ def test_build_file_opened_by_hand_is_said(data, lake, warehouse):
         text=True,
     ) as process:
         assert process.stdout.readline() == "open\n"
-        with pytest.raises(WarehouseBusyError, match=r"open warehouse\.duckdb, which never locks"):
+        with pytest.raises(WarehouseBusyError, match=r"open warehouse\.duckdb, which is never locked"):
             Warehouse(data, lock_timeout=0.3).apply_changes()
         process.stdin.close()
     assert warehouse.apply_changes().changed

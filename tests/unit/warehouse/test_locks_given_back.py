@@ -27,7 +27,7 @@ def test_nobody_looks_for_what_may_be_removed_while_somebody_publishes(warehouse
     quick = Warehouse(warehouse.data, lock_timeout=0.1)
     with (
         filelock.FileLock(warehouse.data / "state" / "publish.lock"),
-        pytest.raises(WarehouseBusyError, match="look at the ledger"),
+        pytest.raises(WarehouseBusyError, match="read the ledger"),
         quick.ledger(),
     ):
         pass

@@ -158,11 +158,11 @@ def test_replaced_versions_stay_and_older_ones_go(lake, warehouse):
     assert counts(warehouse)[:2] == [2, 2]
     late = warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 350)]]), keep_replaced=2)
     assert not late.is_base
-    assert "newer one stays" in str(late)
+    assert "newer version stays" in str(late)
     assert warehouse.apply_changes().renewed_projects == ("enwiki",)
     assert ask(warehouse, "SELECT version_id FROM articles") == [(1400,)]
     assert not warehouse.apply_changes().changed
-    with pytest.raises(ValueError, match="0 is the least"):
+    with pytest.raises(ValueError, match="the minimum is 0"):
         warehouse.load_snapshot(made[3], keep_replaced=-1)
 
 
@@ -235,14 +235,14 @@ def test_files_that_are_not_whole_change_nothing(lake, warehouse):
     bad = lake.snapshot([[lake.change(2, "B", 300)], [lake.change(3, "C", 301), lake.change(4, "D", 302)]])
     one, two = bad.files
     spoilt = {
-        "1 of its 2 files are there": replace(bad, files=bad.files[:1]),
+        "1 of its 2 files": replace(bad, files=bad.files[:1]),
         "2 rows; 3 were announced": replace(bad, files=(one, replace(two, row_count=3, update_count=3))),
         "2 were announced, 1 of them": replace(bad, files=(one, replace(two, update_count=1))),
         "0 lines; 4 were announced": replace(bad, files=(one, replace(two, reject_count=4))),
         "rows of another snapshot": replace(bad, project_id="frwiki"),
         "is gone": replace(bad, files=(one, replace(two, path=two.path.with_name("other.parquet")))),
         "folder of its partition": replace(bad, files=(one, replace(two, path=good.files[0].path))),
-        "holds no page": lake.snapshot([[], []]),
+        "has no pages": lake.snapshot([[], []]),
     }
     for words, snapshot in spoilt.items():
         with pytest.raises(LakeFileError, match=words):
@@ -255,7 +255,7 @@ def test_files_that_are_not_whole_change_nothing(lake, warehouse):
         match=rf"(?s)^1 of the files of snapshot .* could not be read .*: lake file {two.path} \(.*Remove them",
     ):
         warehouse.load_snapshot(bad)
-    with pytest.raises(ValueError, match="two files of one identifier"):
+    with pytest.raises(ValueError, match="two files with the same identifier"):
         warehouse.load_snapshot(replace(bad, files=(one, one)))
     assert counts(warehouse) == before
     assert articles(warehouse) == [(1, "A")]

@@ -123,7 +123,7 @@ def test_raised_by_the_setting_kept_without_and_never_lowered(old, make_lake, tm
     kept = Warehouse(data, lock_timeout=5.0)
     assert not kept.publish().changed
     assert storage(kept.build_path) == "v2.0.0+"
-    with pytest.raises(WarehouseVersionError, match="can be raised and never lowered"):
+    with pytest.raises(WarehouseVersionError, match="can be raised but not lowered"):
         Warehouse(data, storage_version="v1.5.0").publish()
     with pytest.raises(WarehouseVersionError, match="version v9"):
         Warehouse(data, storage_version="v9.9.9").publish()

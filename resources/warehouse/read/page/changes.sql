@@ -1,4 +1,5 @@
--- Changes by span of time and project, by the ledger, which has the hours in the lake too; projects that are not among the busiest are one.
+-- Changes per time span and project, from the ledger, which includes hours in the lake. All but the busiest projects
+-- are combined.
 WITH counted AS (
   SELECT time_bucket(CAST($1 AS INTERVAL), batch_hour) AS span_at, project_id, sum(row_count - duplicate_count) AS change_count
   FROM loads

@@ -1,4 +1,4 @@
--- The worst state of each span of time, for the projects with the most hours that are not there, then the busiest.
+-- The worst state in each time span, for the projects with the most missing hours, then the busiest.
 WITH counted AS (
   SELECT
     project_id,

@@ -1,4 +1,4 @@
--- Each revision once: an edit can be in two hour files.
+-- Each revision counts once: an edit can be in two hourly files.
 SELECT
   project_id,
   arg_max(name, (event_at, version_id)) AS name,

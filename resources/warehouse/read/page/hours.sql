@@ -1,5 +1,6 @@
--- By span of time: lines rejected, and how long after the end of an hour its files were loaded, in minutes. Delays of hours that had ended before
--- the mirror of their project began are those of a backfill, and delays of hours that were loaded again say nothing: both are left out.
+-- Rejected records per time span, and the delay in minutes from the end of an hour to the load of its files. Hours that
+-- ended before the mirror of their project began were loaded by a backfill, and reloaded hours have no meaningful
+-- delay. Both are excluded.
 WITH began AS (
   SELECT project_id, namespace_id, min(loaded_at) AS began_at
   FROM loads

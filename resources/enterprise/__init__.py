@@ -1,7 +1,7 @@
-"""The client of the Enterprise Content Service.
+"""Client of the Enterprise Content Service.
 
-Belongs here: everything that talks to the service over HTTP: authentication, lists, downloads, their errors.
-Does not belong here: reading what was downloaded (`lake`), storing it (`warehouse`), deciding when (`pipelines`).
+Belongs here: all HTTP communication with the service: authentication, lists, downloads, and their errors.
+Does not belong here: reading downloaded files (`lake`), storing them (`warehouse`), scheduling (`pipelines`).
 """
 
 from resources.enterprise import endpoints, errors, models

@@ -1,9 +1,9 @@
-"""Archive files: read record by record, and fetched by the path of their record.
+"""Reading of archives record by record, and download of single files by the path of their record.
 
-Reading needs memory for the longest record alone. Everything that can be read is given first; a damaged or truncated
-archive and lines that are no records are an error at the end.
+Reading needs memory for the longest record only. All readable records are returned first; a damaged or truncated
+archive and invalid records raise an error at the end.
 
-Source: the service's description of downloads: HEAD costs no quota; a GET costs a unit where the product has one.
+Source: the service's description of downloads: HEAD costs no quota; a GET costs a unit if the product has a quota.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from resources.enterprise.listing import shape_problem
 from resources.formatting import counted
 from resources.tar import RECORDS, Contents, Member, TarStream, members
 
-#: The longest record that is read, where nobody says otherwise.
+#: Default limit for the length of a record in bytes.
 RECORD_BYTES_MAX: Final = 256 << 20
 _STEP: Final = 1 << 18
-#: Bad lines that a message names.
+#: Maximum number of bad lines in a message.
 _NAMED: Final = 3
 
 
@@ -56,11 +56,11 @@ def read_archive(
     """Read the records of an archive (`.tar.gz` of NDJSON; a path, or an open binary file, which stays open), in order.
 
     Needs no account and no network. Memory holds one record at a time: about five times the bytes of its line. Records
-    are dicts, or of the `model` from `record_model`; lines longer than `record_bytes_max` are not read.
+    are dicts, or instances of the `model` from `record_model`; lines longer than `record_bytes_max` are not read.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        IntegrityError: After the last good record: the archive is damaged or truncated, or lines are no records.
+        FileNotFoundError: The file does not exist.
+        IntegrityError: Raised after the last good record: the archive is damaged or truncated, or has invalid records.
     """
     opened: AbstractContextManager[BinaryIO]
     if isinstance(archive, str | os.PathLike):
@@ -74,7 +74,7 @@ def read_archive(
 def read_pieces(
     name: str, pieces: Generator[bytes, None, None], model: Any = None, *, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> Iterator[Any]:
-    """Read the records of an archive that arrives in pieces; see `read_archive`."""
+    """Read the records of an archive that arrives in blocks; see `read_archive`."""
     source = _Pieces(pieces)
     with closing(pieces), io.BufferedReader(source, _STEP) as file:
         try:
@@ -87,7 +87,7 @@ def read_pieces(
 
 
 class _Pieces(io.RawIOBase):
-    """Pieces of bytes as a file. It ends where they fail, so that what came before is read; `failure` is why."""
+    """A stream of blocks as a file. The file ends at an error, so that earlier data is read; `failure` is the error."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class _Pieces(io.RawIOBase):
 
 
 class _Content(io.RawIOBase):
-    """The bytes of one member of a tar as a file."""
+    """The content of one member of a tar as a file."""
 
     def __init__(self, stream: TarStream, size: int) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class _Content(io.RawIOBase):
 
 
 class _Reader:
-    """Reads one archive."""
+    """Reader of one archive."""
 
     def __init__(self, name: str, model: Any, longest: int) -> None:
         self._name = name
@@ -140,7 +140,7 @@ class _Reader:
         self._bad: list[str] = []
 
     def records(self, file: BinaryIO) -> Iterator[Any]:
-        # unlike faster ones, it gives all that comes before the damage
+        # unlike faster libraries, gzip returns all data before the damage
         with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
             stream, contents, found = TarStream(unpacked.readinto1, self._damage), Contents(), False
             for member in members(stream, contents):
@@ -166,13 +166,13 @@ class _Reader:
         with io.BufferedReader(_Content(stream, member.size), _STEP) as file:
             while line := file.readline(self._longest + 1):
                 number, size, end = number + 1, len(line), line[-1:]
-                while end != b"\n" and (rest := file.readline(_STEP)):  # too long, and not kept
+                while end != b"\n" and (rest := file.readline(_STEP)):  # skip the rest of a line that is too long
                     size, end = size + len(rest), rest[-1:]
                 yield from self._record(member, number, size - (end == b"\n"), line)
                 del line
 
     def _record(self, member: Member, number: int, size: int, line: bytes) -> Iterator[Any]:
-        """The record of a line; nothing of a blank or bad one."""
+        """Yield the record of a line; nothing for a blank or bad line."""
         if size > self._longest:
             problem = f"it has {size:,} bytes, and the longest that is read has {self._longest:,}"
         else:
@@ -205,7 +205,7 @@ class _Reader:
 
 
 class _NotAnObjectError(ValueError):
-    """A line is JSON, and no object."""
+    """A line is JSON but not an object."""
 
 
 def _parse(line: bytes) -> dict[str, Any]:
@@ -220,12 +220,12 @@ _RECORD: Final = TypeAdapter(models.ArchiveRecord)
 
 @dataclass(frozen=True)
 class FileHead:
-    """The headers of a file. The service may leave out each of them: None.
+    """Headers of a file. Each is None if the service leaves it out.
 
     Attributes:
         size_bytes: Exact size, compressed.
         modified_at: Last change of the object, in UTC.
-        etag: The object store's mark of this state, with its quotes; not the MD5.
+        etag: The object store's tag of this state, with its quotes; not the MD5.
         content_type: Media type.
     """
 
@@ -248,8 +248,8 @@ class ServiceFiles:
         """Read the size and other headers of a file (`HEAD {path}/download`). Costs no quota.
 
         Raises:
-            NotFound: There is no such file.
-            InvalidRequest: The path is not that of a file's record; nothing was sent.
+            NotFound: The file does not exist.
+            InvalidRequest: The path does not belong to the record of a file; nothing was sent.
         """
         _checked(path)
         headers = self._api.head(endpoints.download(path), f"read the headers of {path}")
@@ -261,17 +261,17 @@ class ServiceFiles:
         )
 
     def download(self, path: str, target: BinaryIO, progress: Progress | None = None) -> models.ArchiveRecord:
-        """Write a file to any object with `write`, in order and in bounded memory; it is not closed.
+        """Write a file to any object with a `write` method, in order and in bounded memory; the object is not closed.
 
-        A broken connection is continued within this call. A call that failed cannot be continued: discard what it
-        wrote. `Hours.download` and `Snapshots.download` continue across calls, and fetch large files over several
-        connections. One unit of quota at most, and one more for each new signed URL.
+        A broken connection is resumed within this call. A failed call cannot be resumed: discard its output.
+        `Hours.download` and `Snapshots.download` resume across calls and fetch large files over several connections.
+        Costs at most one unit of quota, and one more for each new signed URL.
 
         Returns:
             The record of the file that was written.
 
         Raises:
-            IntegrityError: The bytes that were written are not those that the record names (MD5).
+            IntegrityError: The written bytes do not match the MD5 of the record.
             EnterpriseError: As for `head`, or the file could not be fetched.
         """
         record, source = self._source(path)
@@ -285,15 +285,15 @@ class ServiceFiles:
         return record
 
     def read(self, archive: str | PathLike[str] | BinaryIO, model: Any = None) -> Iterator[Any]:
-        """Read the records of an archive, one by one: of a local file, an open binary file, or a file of the service.
+        """Read the records of an archive one by one: of a local file, an open binary file, or a file of the service.
 
-        A text that begins with `/v2/` is the path of a record of the service: its file is read while it is fetched,
-        without a disk, and each call costs a unit of quota where the product has one. A local file needs no account:
-        `read_archive` is the same without a client.
+        A string that begins with `/v2/` is the path of a record of the service: its file is read while it is fetched,
+        without a disk, and each call costs a unit if the product has a quota. A local file needs no account:
+        `read_archive` does the same without a client.
 
         Raises:
-            IntegrityError: After the last good record: the archive is damaged or truncated, lines are no records, or
-                the bytes are not those that the service's record names.
+            IntegrityError: Raised after the last good record: the archive is damaged or truncated, has invalid records,
+                or does not match the service's record.
             EnterpriseError: As for `download`.
         """
         if isinstance(archive, str) and archive.startswith("/v2/"):
@@ -301,14 +301,14 @@ class ServiceFiles:
         return read_archive(archive, model)
 
     def _pieces(self, path: str) -> Generator[bytes, None, None]:
-        """The bytes of a file, verified when the last one is taken."""
+        """Yield the bytes of a file; the MD5 is verified after the last block."""
         yield from self._downloader.pieces(self._source(path)[1])
 
     def _record(self, path: str) -> tuple[models.ArchiveRecord, int]:
         return self._api.record(path, _RECORD, f"read the record {path}")
 
     def _source(self, path: str) -> tuple[models.ArchiveRecord, Source]:
-        """Return the record that has this path, and its archive."""
+        """Return the record at this path, and its archive."""
         quota = _checked(path).file_quota
         record, _ = self._record(path)
         return record, self._api.source(path, record, quota, lambda: self._record(path), name=path, pinned=True)

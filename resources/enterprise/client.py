@@ -1,4 +1,4 @@
-"""The client of the Enterprise Content Service: one object for each kind of data, and the account.
+"""Client of the Enterprise Content Service: one object for each kind of data, and the account.
 
 Source: the service's reference for metadata, realtime batches, snapshots, on-demand lookups and authentication.
 """
@@ -43,12 +43,12 @@ def utc_now() -> datetime:
 class EnterpriseClient:
     """A client for one service and one account.
 
-    Nothing is sent before a method is called. One instance may be used by several threads; instances in several
-    processes share the tokens in the folder `state`, so that together they log in once. `clock` returns the present
-    moment, aware; ages of tokens and of hours are measured with it.
+    Requests are sent only by method calls. One instance may be used by several threads; instances in several processes
+    share the tokens in the folder `state`, so that together they log in once. `clock` returns the current time, aware;
+    ages of tokens and of hours are measured with it.
 
     Attributes:
-        account: The operations on the account and its tokens.
+        account: Operations on the account and its tokens.
         lists: Reference lists, and any list or record by its path.
         hours: Hourly batches.
         snapshots: Snapshots and their chunks.
@@ -89,7 +89,7 @@ class EnterpriseClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections. The client stays usable: they are opened again when needed."""
+        """Close the connections. The client remains usable and reopens them when needed."""
         self._transport.close()
 
     def stream(
@@ -103,8 +103,8 @@ class EnterpriseClient:
     ) -> Stream:
         """Open a realtime stream, for `with`: every event of the service, seconds after it happened. Costs no quota.
 
-        `path` is `/v2/articles` or that of Wikidata. Partitions that are not in `offsets` (the offset that comes next,
-        by partition) begin at `since`, by default now; the service keeps 48 hours. A query has `fields` and `filters`.
+        `path` is `/v2/articles` or the path of Wikidata's stream. `offsets` maps a partition to its next offset; other
+        partitions begin at `since`, by default now. The service retains 48 hours. A query has `fields` and `filters`.
 
         Raises:
             InvalidRequest: The request is invalid; nothing was sent.
@@ -115,39 +115,39 @@ class EnterpriseClient:
 
 _MOST: Final = Field(max_length=models.LONGEST_LIST, fail_fast=True)
 _RECORDS: Final = TypeAdapter(Annotated[tuple[models.Record, ...], _MOST])
-#: One object where the texts of the service say so, and an array where its description does.
+#: One object in the service's guides, an array in its API description.
 _RECORD_OR_LIST: Final = TypeAdapter(models.Record | list[models.Record])
-#: No wiki allows them in a title.
+#: Characters that no wiki allows in a title.
 _ILLEGAL = re.compile(r"[#<>\[\]{}|\x00-\x1f\x7f]")
-_LONGEST_TITLE: Final = 512  # bytes: 255 of the title, and the prefix of its namespace
+_LONGEST_TITLE: Final = 512  # bytes: 255 for the title, plus the prefix of its namespace
 _ENTITY: Final = {"items": r"Q[1-9]\d{0,9}", "properties": r"P[1-9]\d{0,9}", "labels": r"[QP][1-9]\d{0,9}"}
 
 
 @guarded
 class Lookups:
-    """Lookups on demand. Each costs one unit of `ondemand`, also if it finds nothing. Safe for several threads."""
+    """Lookups on demand. Each costs one unit of `ondemand`, even without a result. Safe for several threads."""
 
     def __init__(self, api: DataApi) -> None:
         self._api = api
         self.redactor = api.redactor
 
     def articles(self, name: str, query: Query | None = None) -> Listing[models.Record]:
-        """Look up the articles of that title, one of each project that has one (`/v2/articles/{name}`).
+        """Look up the articles with this title, at most one of each project (`/v2/articles/{name}`).
 
-        The limit is 3 by default and 10 at most. The order of projects under the limit is undefined: filter by
-        `is_part_of.identifier` to be exact.
+        The limit is 3 by default and 10 at most. The selection of projects under the limit is undefined: filter by
+        `is_part_of.identifier` for a specific project.
 
         Raises:
             NotFound: No project has an article of exactly that title; the unit is spent.
             QuotaExceeded: The account has no lookup left.
-            InvalidRequest: The title or the query cannot be right; nothing was sent, no unit is spent.
+            InvalidRequest: The title or the query is invalid; nothing was sent, no unit is spent.
         """
         return self._titled(name, endpoints.article, query, Kind.ARTICLES)
 
     def structured(self, name: str, query: Query | None = None) -> Listing[models.Record]:
-        """Look up the structured contents of that title (`/v2/structured-contents/{name}`). Raises as `articles`.
+        """Look up the structured contents of this title (`/v2/structured-contents/{name}`). Raises as `articles`.
 
-        A record has the form of an article (`article_body`) where the service could not parse its page.
+        If the service could not parse the page, the record has the form of an article (`article_body`).
         """
         return self._titled(name, endpoints.structured, query, Kind.STRUCTURED)
 
@@ -220,7 +220,7 @@ _BATCH: Final = TypeAdapter(models.Batch)
 
 @guarded
 class Hours:
-    """Hourly batches, by the aware moment at which the hour starts. Costs no quota. Safe for several threads."""
+    """Hourly batches, identified by the start of the hour (aware). Costs no quota. Safe for several threads."""
 
     def __init__(self, api: DataApi, downloader: Downloader, clock: ServiceClock) -> None:
         self._api = api
@@ -229,10 +229,10 @@ class Hours:
         self.redactor = api.redactor
 
     def listing(self, hour: datetime, dataset: Dataset = ARTICLE_CHANGES) -> Listing[models.Batch]:
-        """List the files of an hour (`GET /v2/batches/{date}/{hour}`): one per project and namespace that had changes.
+        """List the files of an hour (`GET /v2/batches/{date}/{hour}`): one for each project and namespace with changes.
 
         Raises:
-            NotPublishedYet: The exports of the hour have not all ended.
+            NotPublishedYet: Some exports of the hour are not finished.
             RetentionPassed: The hour is more than two days old.
         """
         path = endpoints.hourly(dataset, hour)
@@ -246,8 +246,8 @@ class Hours:
         """Read the record of one file of an hour (`GET /v2/batches/{date}/{hour}/{identifier}`).
 
         Raises:
-            NotFound: The hour is published, this file is not in it: no changes, or its export failed.
-            NotPublishedYet: The exports of the hour have not all ended.
+            NotFound: The hour is published without this file: no changes, or its export failed.
+            NotPublishedYet: Some exports of the hour are not finished.
             RetentionPassed: The hour is more than two days old.
         """
         return self._record(dataset, hour, identifier)[0]
@@ -262,15 +262,14 @@ class Hours:
     ) -> Download:
         """Download a batch's archive to `target`, verified, with its sidecar `target`.json.
 
-        A file that is there in this version is not fetched again. A partial download beside it (`.part`) is resumed. If
-        the service has replaced the file meanwhile, the new version is downloaded, and where the name of `target` holds
-        the first eight characters of the old version the new one's take their place: `Download.path` and
-        `Download.version` say which. `progress` is called with the bytes that arrived since its last call, from one
-        thread at a time.
+        An existing file of this version is not fetched again. A partial download (`.part`) is resumed. If the service
+        has replaced the file in the meantime, the new version is downloaded. If the name of `target` contains the first
+        eight characters of the old version, those of the new version replace them; see `Download.path` and
+        `Download.version`. `progress` receives the number of bytes since its last call, from one thread at a time.
 
         Raises:
-            IntegrityError: Wrong bytes twice; nothing was landed.
-            DiskFull: No room; what was fetched is kept.
+            IntegrityError: The bytes were wrong twice; no file was written.
+            DiskFull: The disk has no room; downloaded bytes are retained.
             RetentionPassed: The hour is more than two days old.
         """
         try:
@@ -282,13 +281,13 @@ class Hours:
         raise failure
 
     def _record(self, dataset: Dataset, hour: datetime, identifier: str) -> tuple[models.Batch, int]:
-        """Return the record and the number of requests it took."""
+        """Return the record and the number of requests."""
         path = endpoints.record(endpoints.hourly(dataset, hour), identifier)
         try:
             return self._api.record(path, _BATCH, f"read the record of {identifier} of {spoken(hour)}")
         except errors.NotFound as error:
             missing = error
-        self.listing(hour, dataset)  # raises where the whole hour is missing, which is another thing
+        self.listing(hour, dataset)  # raises another error if the hour as a whole is missing
         raise missing
 
     def _source(self, dataset: Dataset, hour: datetime, record: models.Batch) -> Source:
@@ -302,12 +301,12 @@ class Hours:
 
 
 def spoken(hour: datetime) -> str:
-    """An hour in words."""
+    """Describe an hour for messages."""
     return f"the hour {hour.astimezone(UTC) if hour.tzinfo else hour:%Y-%m-%d %H}:00 UTC"
 
 
 def passed(hour: datetime, clock: ServiceClock) -> errors.RetentionPassed | None:
-    """The error that the service no longer keeps an hour, None where it does."""
+    """Return the error for an hour past the service's retention; None if the service still has the hour."""
     if clock.now() - hour < RETENTION:
         return None
     return errors.RetentionPassed(
@@ -319,7 +318,7 @@ def passed(hour: datetime, clock: ServiceClock) -> errors.RetentionPassed | None
 
 
 def absent(hour: datetime, clock: ServiceClock) -> errors.EnterpriseError:
-    """The error that an hour without a list is."""
+    """Return the error for an hour without a listing."""
     if clock.is_wrong and clock.now() < hour:
         return errors.ClockError(
             f"For the service {spoken(hour)} has not begun: {clock.problem}. Nothing was changed. Set the clock of "

@@ -1,7 +1,7 @@
-"""The data host as one account sees it: lists, records, signed URLs, within bounds and at a pace that it admits.
+"""The data host for one account: lists, records and signed URLs, within size limits and at an accepted request rate.
 
 Source: the service's description of its lists, of downloads (a redirect to a signed URL) and of `get-user`. Its rate
-limits are per account and not public; over them it answers 429.
+limits are per account and not public; a request over the limit gets a 429.
 """
 
 from __future__ import annotations
@@ -30,20 +30,19 @@ from resources.enterprise.listing import UNKNOWN, Listing, list_of, report, sort
 from resources.enterprise.query import Kind, Query
 from resources.files import StrPath
 
-#: Requests a second after the first refusal, where no rate is known; the fewest there ever are; and what counts as any
-#: number.
+#: Requests per second: initial rate after the first refusal, minimum rate, and the rate that counts as unlimited.
 _FIRST_RATE: Final = 40.0
 _LOWEST_RATE: Final = 1.0
 _ANY_RATE: Final = 250.0
-#: A refusal divides the rate by so much, an answer adds so many requests a second.
+#: A refusal divides the rate by the first number; a success adds the second to it.
 _SLOWER: Final = 2.0
 _FASTER: Final = 1.0
-#: Answers take their time, so requests that leave evenly do not arrive so.
+#: Response times vary, so requests sent at even intervals do not arrive at even intervals.
 _MARGIN: Final = 1.05
 
 
 class Pace:
-    """Gives each request its turn, over all threads of a client; `per_second`: requests allowed (None: not known)."""
+    """Rate limiter for all threads of a client; `per_second`: initially allowed requests (None: not known)."""
 
     def __init__(self, per_second: float | None) -> None:
         self._highest = math.inf if per_second is None else per_second / _MARGIN
@@ -52,7 +51,7 @@ class Pace:
         self._lock = threading.Lock()
 
     def turn(self) -> float:
-        """Wait for a turn; returns the moment it began, for `refused`."""
+        """Wait for a turn; return its start time, for `refused`."""
         with self._lock:
             now = time.monotonic()
             begins = max(now, self._free_at)
@@ -62,14 +61,14 @@ class Pace:
         return begins
 
     def refused(self, began: float) -> None:
-        """Slow down: the request of that turn was one too many. Those from before the last slowing are ignored."""
+        """Reduce the rate after that turn was refused. Refusals of turns before the last reduction are ignored."""
         with self._lock:
             if began >= self._slowed_at:
                 self._slowed_at = time.monotonic()
                 self._rate = min(max(min(self._rate / _SLOWER, _FIRST_RATE), _LOWEST_RATE), self._highest)
 
     def admitted(self) -> None:
-        """Speed up again, little by little."""
+        """Increase the rate by a small step."""
         with self._lock:
             self._rate = min(self._rate + _FASTER, self._highest)
             if self._rate >= _ANY_RATE:
@@ -83,14 +82,14 @@ _ENTRIES: Final = list_of(models.Entry)
 _RECORDS: Final = list_of(models.Record)
 _RECORD: Final = TypeAdapter(models.Record)
 
-#: What stands for everything that the service does not count today.
+#: Label for requests without a quota.
 UNCOUNTED: Final = "batch"
-#: Seconds for which an account that had units left is taken to have some still.
+#: Seconds for which an account that had units left is assumed to still have some.
 _BELIEVED: Final = 5.0
 
 
 class DataApi:
-    """Sends requests to the data host as one account. Safe for several threads."""
+    """Sends requests to the data host for one account. Safe for several threads."""
 
     def __init__(
         self, service: Service, transport: Transport, auth: Authenticator, clock: Callable[[], datetime]
@@ -99,7 +98,7 @@ class DataApi:
         self._transport = transport
         self._retry = transport.retry
         self._pace = Pace(transport.retry.requests_per_second)
-        #: When the account was last seen to have units left, by product.
+        #: Last time at which the account had units left, by product.
         self._left_at: dict[str, float] = {}
         self.limits = transport.limits
         self.redactor = transport.redactor
@@ -109,12 +108,12 @@ class DataApi:
     def listing(
         self, path: str, form: TypeAdapter[Any], doing: str, query: Query | None = None, **options: Any
     ) -> Listing[Any]:
-        """A list as it was sent, and as typed records; a single record is a list of one. Options as of `ask`.
+        """Return a list as it was sent, with typed records; a single record is a list of one. Options as for `ask`.
 
-        Records that cannot be used are logged and left out.
+        Unusable records are logged and left out.
 
         Raises:
-            UnexpectedAnswer: The list has none that can be used, and none that says what it is of.
+            UnexpectedAnswer: No record is usable, and none identifies its project.
         """
         (answer, found), count = self.ask(
             path,
@@ -131,7 +130,7 @@ class DataApi:
         return listing
 
     def record(self, path: str, form: TypeAdapter[_T], doing: str, query: Query | None = None) -> tuple[_T, int]:
-        """One record, and the number of requests it took."""
+        """Return one record, and the number of requests."""
         return self.ask(path, doing, lambda answer: self._transport.parse(answer, form, doing), query=query)
 
     def source(
@@ -144,9 +143,9 @@ class DataApi:
         name: str | None = None,
         pinned: bool = False,
     ) -> Source:
-        """Return the archive of a record as the downloader needs it.
+        """Return the archive of a record in the form for the downloader.
 
-        `again` reads the record again and counts its requests; `pinned`: only this version is wanted.
+        `again` reads the record again and counts its requests; `pinned`: only this version is accepted.
         """
         address, name = endpoints.download(path), name or record.identifier
         doing = f"get the address of {name}"
@@ -169,7 +168,7 @@ class DataApi:
         )
 
     def head(self, path: str, doing: str) -> Mapping[str, str]:
-        """The headers of an answer without a body. Costs no quota."""
+        """Return the headers of a response without a body. Costs no quota."""
         return self.ask(path, doing, lambda answer: answer.headers, plain="HEAD")[0]
 
     def ask(
@@ -184,17 +183,17 @@ class DataApi:
         kind: Kind = Kind.RECORD,
         plain: str = "GET",
     ) -> tuple[_T, int]:
-        """Ask and understand the answer; rate limits and broken answers are waited out, within bounds.
+        """Send a request and parse the response; rate limits and broken responses are retried within limits.
 
-        `doing` is the purpose, as it follows "Could not" in a message; `longest` are the bytes that the answer may
-        have; `quota` is the counter of `get-user` that the request draws on; `plain` is the method of a request without
+        `doing` is the purpose, phrased to follow "Could not" in a message; `longest` is the size limit of the response
+        in bytes; `quota` is the counter of `get-user` that the request uses; `plain` is the method of a request without
         a query. Returns the result of `understand`, and the number of requests.
 
         Raises:
-            InvalidRequest: The query is not one for this kind of endpoint; nothing was sent.
+            InvalidRequest: The query is invalid for this kind of endpoint; nothing was sent.
             QuotaExceeded: The account has used up its units.
-            RateLimited: Too many requests, also after all waits.
-            EnterpriseError: Whatever else the answer means.
+            RateLimited: Too many requests, even after all waits.
+            EnterpriseError: Any other error of the response.
         """
         method, url, body = self._written(path, query, kind, plain)
         count = attempt = 0
@@ -216,7 +215,7 @@ class DataApi:
             except (errors.RateLimited, BrokenAnswer) as error:
                 attempt += 1
                 if attempt > self._retry.retries:
-                    if isinstance(error, BrokenAnswer):  # enough attempts were made: nobody need make more
+                    if isinstance(error, BrokenAnswer):  # all attempts were made: callers need not retry
                         raise errors.ServiceUnavailable(error.message, status=error.status) from None
                     raise
                 wait = self._retry.wait(attempt, asked)
@@ -226,7 +225,7 @@ class DataApi:
     def _written(
         self, path: str, query: Query | None, kind: Kind, plain: str
     ) -> tuple[str, str, dict[str, Any] | None]:
-        """Method, address and body of a request; one that asks for nothing in particular is a plain one."""
+        """Return method, address and body of a request; a request without a query uses the plain method."""
         url = self._service.base_url + path
         if query is None or query.is_empty:
             return plain, url, None
@@ -236,14 +235,14 @@ class DataApi:
         return "GET", f"{url}?{urlencode(query.parameters())}", None
 
     def _location(self, answer: Answer, path: str, doing: str) -> str:
-        """The signed URL a download path redirects to; never followed with the token."""
+        """Return the signed URL to which a download path redirects; the redirect is never followed with the token."""
         if answer.status < 300 and answer.is_html:
             raise self._transport.html_error(answer.status, doing)
         location = answer.headers.get("Location", "")
         here = self._service.base_url + path
         try:
             there = urljoin(here, location)
-        except ValueError:  # brackets that are none
+        except ValueError:  # unbalanced brackets
             there = ""
         if answer.status not in {302, 303, 307, 308} or not location:
             problem = f"status {answer.status} came where a redirect should be"
@@ -259,9 +258,9 @@ class DataApi:
         )
 
     def _refuse(self, answer: Answer, doing: str, product: str, *, last: bool) -> None:
-        """Raise what a refusal means. A 429 alone does not tell a rate limit from a spent quota: the account does.
+        """Raise the error for a refusal. For a 429, the account's counters distinguish a rate limit from a spent quota.
 
-        It is asked once for many refusals that come together, and again before the last one is passed on.
+        Many simultaneous refusals query the account once; the last refusal before giving up queries it again.
         """
         now = time.monotonic()
         known = now - self._left_at.get(product, -_BELIEVED) < _BELIEVED
@@ -294,11 +293,11 @@ class Lists:
         return self._api.listing(endpoints.reference(kind), _ENTRIES, f"list the {kind}")
 
     def records(self, path: str, query: Query | None = None) -> Listing[models.Record]:
-        """Read the records of any list; fields are read by name: `record["identifier"]`.
+        """Read the records of any list; use `record["identifier"]` to read a field by name.
 
         Raises:
-            InvalidRequest: The query has a form that the service would ignore or refuse; nothing was sent.
-            NotFound: There is no such list.
+            InvalidRequest: The service would ignore or refuse the query; nothing was sent.
+            NotFound: The list does not exist.
         """
         name = path.removeprefix("/v2/")
         return self._api.listing(path, _RECORDS, f"list {path}" if "/" in name else f"list the {name}", query)
@@ -308,10 +307,10 @@ class Lists:
 
         Raises:
             InvalidRequest: As for `records`.
-            NotFound: There is no such record.
+            NotFound: The record does not exist.
         """
         return self._api.record(path, _RECORD, f"read {path}", query)[0]
 
     def land(self, listing: Listing[Any], target: StrPath) -> Sidecar:
-        """Write a list as the service sent it, with a sidecar; complete or not at all, replacing what was there."""
+        """Store a list as the service sent it, with a sidecar; a file is replaced completely or not at all."""
         return land_listing(listing, Path(target))

@@ -1,8 +1,8 @@
-"""The hosts of the service, and its endpoints: their paths, the queries they understand, and the quota they draw on.
+"""Hosts of the service, and its endpoints: paths, supported queries, and quotas.
 
-`registered()` has one `Endpoint` for each that answers with records, derived from the declarations of the datasets.
-Commands that list, show and look up records can be derived from it: `kind` says which options apply, `at()` makes the
-path, and `client.lists` or `client.lookups` send the request. The other functions make single paths.
+`registered()` returns one `Endpoint` for each endpoint that responds with records, derived from the declarations of the
+datasets. It allows commands to list, show and look up records generically: `kind` defines the options, `at()` builds
+the path, and `client.lists` or `client.lookups` sends the request. The other functions build single paths.
 
 Source: the service's reference for metadata (`/v2/codes` ...), realtime batches (`/v2/batches/{date}/{hour}`),
 snapshots (`/v2/snapshots`) and on-demand lookups.
@@ -28,20 +28,20 @@ REALTIME_URL = "https://realtime.enterprise.wikimedia.com"
 
 @dataclass(frozen=True)
 class Service:
-    """The hosts of one service and the account to use there.
+    """Hosts of one service, and the account to use there.
 
     Attributes:
         auth_url: Root of the authentication paths (`/v1/...`).
         base_url: Root of the data paths (`/v2/...`).
         realtime_url: Root of the streams.
-        username: Account name; kept in lower case, because the service's user pool is.
-        password: Password, or None where stored tokens shall do; never shown in a repr.
+        username: Account name, converted to lower case like the names of the service's user pool.
+        password: Password, or None to use stored tokens only; never shown in a repr.
         contact: Operator of this client (mail address or page); sent in the User-Agent.
         anonymous: Send no token: for address ranges that the service admits without an account.
-        allow_http: Send passwords and tokens to other machines over `http://` as well, where anyone can read them.
+        allow_http: Send passwords and tokens to other machines over unencrypted `http://` as well.
 
     Raises:
-        InvalidRequest: An address is not an http(s) address, or is one of another machine over `http://`.
+        InvalidRequest: An address is not an http(s) address, or is an `http://` address of another machine.
     """
 
     auth_url: str = AUTH_URL
@@ -65,12 +65,12 @@ class Service:
         username = (self.username or "").strip().lower()
         object.__setattr__(self, "username", username or None)
         object.__setattr__(self, "password", self.password or None)
-        contact = " ".join((self.contact or "").split())  # a line break would end the header it is sent in
+        contact = " ".join((self.contact or "").split())  # a line break would end the header
         object.__setattr__(self, "contact", contact or None)
 
     @property
     def origins(self) -> frozenset[tuple[str, str]]:
-        """(scheme, host and port) of the hosts that may see the bearer token."""
+        """Return (scheme, host and port) of the hosts that may receive the bearer token."""
         return frozenset(origin(url) for url in (self.auth_url, self.base_url, self.realtime_url))
 
 
@@ -80,7 +80,7 @@ def origin(url: str) -> tuple[str, str]:
 
 
 def is_web_address(url: str) -> bool:
-    """Return whether a request could be sent there: http or https, a host, a port that exists, no password."""
+    """Return whether an address is valid for requests: http or https, a host, a valid port, no password."""
     try:
         parts = urlsplit(url)
         return (
@@ -91,12 +91,12 @@ def is_web_address(url: str) -> bool:
             and url.isascii()
             and url.isprintable()
         )
-    except ValueError:  # brackets or a port that are none
+    except ValueError:  # unbalanced brackets or an invalid port
         return False
 
 
 def is_open(url: str) -> bool:
-    """Return whether an address is of another machine and its connections are not encrypted."""
+    """Return whether an address is on another machine and unencrypted."""
     parts = urlsplit(url)
     host = (parts.hostname or "").removesuffix(".")
     if parts.scheme == "https" or host == "localhost" or host.endswith(".localhost"):
@@ -110,7 +110,7 @@ def is_open(url: str) -> bool:
 def _root(name: str, url: str) -> str:
     url = url.strip().rstrip("/")
     if not is_web_address(url) or any(mark in url for mark in "?#@"):
-        # the address itself is not repeated: people put passwords into addresses
+        # do not repeat the address: it may contain a password
         raise InvalidRequest(
             f"The setting {name} is not an address of the form https://host[:port][/path]. Nothing was sent. "
             f"Correct WME_{name.upper()} or leave it out for the real service."
@@ -133,16 +133,16 @@ _PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """An endpoint that answers with records.
+    """An endpoint that responds with records.
 
     Attributes:
-        role: Content of its response, by the name of what it lists or returns.
+        role: Content of its response, named after the listed or returned objects.
         path: Path with placeholders, for example `/v2/snapshots/{identifier}/chunks`; `{hour}`: a date and an hour.
-        kind: Parts of a query that it understands.
-        dataset: The dataset of its records, None where there is none.
-        quota: Counter of `get-user` that one request draws on; None: it is free.
+        kind: Supported parts of a query.
+        dataset: Dataset of its records; None: no dataset.
+        quota: Counter of `get-user` that one request uses; None: free.
         has_file: True if the record describes a file, at `/download` below its path.
-        file_quota: Counter that a download of the file draws on; None: it is free.
+        file_quota: Counter that a download of the file uses; None: free.
     """
 
     role: Literal["list", "record", "chunks", "chunk", "lookup", "stream"]
@@ -158,7 +158,7 @@ class Endpoint:
         return tuple(_PLACEHOLDER.findall(self.path))
 
     def at(self, **values: str | int | datetime) -> str:
-        """Return the path with these values in place of the placeholders; InvalidRequest if one cannot be."""
+        """Return the path with the placeholders replaced by these values; InvalidRequest for an invalid value."""
         return _PLACEHOLDER.sub(lambda found: _written(values[found[1]]), self.path)
 
     def matches(self, path: str) -> bool:
@@ -170,7 +170,7 @@ class Endpoint:
 
 
 def registered() -> tuple[Endpoint, ...]:
-    """Return every endpoint that answers with records, those of a dataset together."""
+    """Return every endpoint that responds with records, grouped by dataset."""
     return (*(one for dataset in datasets() for one in endpoints_of(dataset)), *_OTHERS)
 
 
@@ -192,7 +192,7 @@ def endpoints_of(dataset: Dataset) -> tuple[Endpoint, ...]:
 
 
 def of_file(path: str) -> Endpoint | None:
-    """Return the endpoint of the file's record that has this path, None where there is none."""
+    """Return the endpoint of the file's record at this path; None if no endpoint matches."""
     return next((one for one in registered() if one.has_file and one.matches(path)), None)
 
 
@@ -210,18 +210,18 @@ def hourly(dataset: Dataset, hour: datetime) -> str:
     """Return the path of a batch listing; the service writes dates and hours in UTC, two digits each.
 
     Raises:
-        InvalidRequest: The hour has no time zone, or is not the start of one.
+        InvalidRequest: The time has no time zone, or is not the start of an hour.
     """
     return f"{records(dataset)}/{_written(hour)}"
 
 
 def record(listing: str, identifier: str | int) -> str:
-    """Return the path of one record in the list of this path; InvalidRequest for an identifier that cannot be sent."""
+    """Return the path of one record in the list at this path; InvalidRequest for an invalid identifier."""
     return f"{listing}/{_written(identifier)}"
 
 
 def article(name: str) -> str:
-    """Return the path of the lookup of articles by title; a slash of the title is escaped."""
+    """Return the path of the lookup of articles by title; slashes in the title are escaped."""
     return f"/v2/articles/{quote(name, safe='')}"
 
 
@@ -230,7 +230,7 @@ def structured(name: str) -> str:
 
 
 def entity(kind: str, identifier: str) -> str:
-    """Return the path of a lookup of Wikidata: `items`, `properties` or `labels`, and the identifier."""
+    """Return the path of a Wikidata lookup: `items`, `properties` or `labels`, and the identifier."""
     return f"/v2/wikidata/{kind}/{quote(identifier, safe='')}"
 
 

@@ -1,8 +1,8 @@
-"""One tree of errors for everything the service, the network, the disk or the account can do to a client.
+"""Errors of the client: everything that can fail in the service, the network, the disk or the account.
 
-Every message is a whole sentence: what happened, what was kept, what to do. None ever holds a password, a token or a
-signed URL; none is longer than `LONGEST_MESSAGE`, and what a terminal would obey in it (the service's own words may
-be part of it) is shown as an escape. `Redactor` removes secrets from other texts that leave the client.
+Every message states what happened, what was kept and what to do. No message contains a password, a token or a signed
+URL, or is longer than `LONGEST_MESSAGE`. Control characters in a message, for example in a quoted response of the
+service, are escaped. `Redactor` removes secrets from other texts that leave the client.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from resources import errors
 from resources.formatting import legible
 
 _HIDDEN = "[hidden]"
-# Written so that a text made for it takes no longer than another: each begins at one place of a run only.
+# These expressions run in linear time even on a hostile text: a match starts at only one position of a run.
 _JWT = re.compile(r"(?<![\w-])[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}")
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s\"'<>,;]+")
 _RUN = re.compile(r"[^\s\"'<>]+")
 _ANY_QUERY = re.compile(r"\?[^\s\"'<>)]+")
 
-#: Shorter values are too likely to be part of ordinary words.
+#: Shorter values are too likely to occur in ordinary text.
 _SHORTEST_SECRET = 6
 
 
 class Redactor:
-    """Removes known secrets, and whatever looks like one, from a text."""
+    """Removes known secrets, and strings that look like secrets, from a text."""
 
     def __init__(self) -> None:
         self._known: frozenset[str] = frozenset()
@@ -42,7 +42,7 @@ class Redactor:
 
 
 def without_queries(text: str) -> str:
-    """A text whose addresses have no query: that of a signed URL is a key."""
+    """Remove the queries of all addresses in a text: the query of a signed URL is a key."""
     return _RUN.sub(_without_query, text)
 
 
@@ -52,19 +52,19 @@ def _without_query(run: re.Match[str]) -> str:
 
 
 def without_any_query(text: str) -> str:
-    """Return a text without queries, of addresses without a host too, and without tokens."""
+    """Remove tokens, and the queries of all addresses, including those without a host."""
     return _JWT.sub(_HIDDEN, _ANY_QUERY.sub(f"?{_HIDDEN}", text))
 
 
 # ruff: noqa: N818  the names say what happened; the base class says that it is an error
 
 
-#: Characters of a message.
+#: Maximum number of characters in a message.
 LONGEST_MESSAGE: Final = 2_000
 
 
 class EnterpriseError(errors.MirrorError):
-    """Any failure of the client: its sentence, the HTTP status, and the seconds that the service asks to wait."""
+    """Any failure of the client: message, HTTP status, and the wait in seconds that the service requested."""
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
         self.message = legible(without_queries(message), LONGEST_MESSAGE)
@@ -81,7 +81,7 @@ class AuthenticationError(EnterpriseError):
 
 
 class NewPasswordRequired(AuthenticationError):
-    """The account must be given a new password before it gets tokens (challenge NEW_PASSWORD_REQUIRED)."""
+    """The account must set a new password before it gets tokens (challenge NEW_PASSWORD_REQUIRED)."""
 
 
 class TokenSpent(AuthenticationError):
@@ -89,7 +89,7 @@ class TokenSpent(AuthenticationError):
 
 
 class Forbidden(EnterpriseError):
-    """The account is known, its group may not use this path (403)."""
+    """The account is valid, but its group may not use this path (403)."""
 
     ends_run = True
 
@@ -99,13 +99,13 @@ class NotFound(EnterpriseError):
 
 
 class NotPublishedYet(NotFound):
-    """A batch listing appears only when all exports of its hour have ended; that has not happened."""
+    """The batch listing is not published yet: some exports of its hour are not finished."""
 
     retryable = True
 
 
 class RetentionPassed(NotFound):
-    """The service keeps an hour for two days; they are over."""
+    """The hour is older than two days, so the service has deleted it."""
 
 
 class QuotaExceeded(EnterpriseError):
@@ -115,7 +115,7 @@ class QuotaExceeded(EnterpriseError):
 
 
 class BudgetExceeded(EnterpriseError):
-    """The request takes more units than the caller would spend."""
+    """The request needs more units than the caller allows."""
 
     ends_run = True
 
@@ -133,39 +133,39 @@ class ServiceUnavailable(EnterpriseError):
 
 
 class UnreachableError(ServiceUnavailable):
-    """No connection to a host, or none that it could prove (TLS), after all attempts; others would fail as slowly."""
+    """No connection to a host after all attempts, or an invalid certificate (TLS); other requests would fail too."""
 
     ends_run = True
     unavailable = "service"
 
 
 class ClockError(EnterpriseError):
-    """The clock of this machine is so far from the service's that an hour cannot be what it seems to be."""
+    """The clock of this machine differs so much from the service's that the hour cannot be correct."""
 
     ends_run = True
 
 
 class UnexpectedAnswer(EnterpriseError):
-    """An answer that does not have the documented form."""
+    """A response that does not have the documented form."""
 
 
 class StaleSnapshot(EnterpriseError):
-    """The service replaced a snapshot, or a chunk of it, while its files were fetched: they no longer belong together.
+    """The service replaced a snapshot or a chunk during its download: the files no longer belong together.
 
-    The same plan never succeeds again, a new one does: not retryable, because that costs quota again.
+    Not retryable: the same plan never succeeds, and a new plan costs quota again.
     """
 
 
 class IntegrityError(EnterpriseError):
-    """An archive is not what the service's record says (MD5), or is damaged."""
+    """An archive does not match the MD5 of the service's record, or is damaged."""
 
 
 class DiskFull(EnterpriseError, errors.DiskFullError):
-    """The disk, the quota of the user or the allowed file size leaves no room."""
+    """The disk, the quota of the user or the allowed file size is exhausted."""
 
 
 class InvalidRequest(EnterpriseError):
-    """The request cannot be right: a setting or an argument is malformed, or the service says so (400, 422)."""
+    """The request is invalid: a setting or an argument is malformed, or the service reports so (400, 422)."""
 
 
 class StateError(EnterpriseError):
@@ -175,7 +175,7 @@ class StateError(EnterpriseError):
 
 
 class StateBusy(StateError):
-    """Another process holds a lock of the client's state for longer than anyone should."""
+    """Another process has held a lock of the client's state for too long."""
 
     retryable = True
     ends_run = False

@@ -1,7 +1,7 @@
-"""Lists of the service, record by record.
+"""Lists of the service, validated record by record.
 
-A record that cannot be used is left out and reported, and the others are read. A record that was left out is never
-taken for one that is absent: `Listing.left_out` names the projects and namespaces that it may be of.
+An unusable record is left out and reported, and the other records are read. It never counts as absent:
+`Listing.left_out` names the projects and namespaces to which it may belong.
 """
 
 from __future__ import annotations
@@ -24,21 +24,22 @@ _log = logging.getLogger(__name__)
 
 RecordT = TypeVar("RecordT", bound=Record)
 
-#: Form of the service's identifiers, which name the project and the namespace.
+#: Form of the service's identifiers, which contain the project and the namespace.
 _IDENTIFIER = re.compile(r"(?P<project>.+)_namespace_(?P<namespace>\d{1,9})(_chunk_\d+)?", re.DOTALL | re.ASCII)
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _SHOWABLE = re.compile(r"[A-Za-z0-9_-]{1,80}")
-#: The place of a record that does not say what it is of.
+#: Scope of a record that does not identify its project.
 UNKNOWN: Final = ((None, None),)
-#: Records that a message names.
+#: Maximum number of records in a message.
 _SHOWN: Final = 3
 
 
 @dataclass(frozen=True)
 class OddRecord:
-    """A record of a list that is not used, by its identifier or number, and the reason without a full stop.
+    """An unusable record of a list: its identifier or number, and the reason without a full stop.
 
-    `places` are the (project, namespace) pairs that it may be of; None: not known. Empty: another record replaces it.
+    `places` are the (project, namespace) pairs to which it may belong; None: not known. Empty: another record replaces
+    it.
     """
 
     name: str
@@ -51,7 +52,7 @@ class OddRecord:
 
 @dataclass(frozen=True)
 class Listing(Generic[RecordT]):
-    """A list as the service sent it: its bytes (`raw`), typed records in its order, and the `odd` ones, not used."""
+    """A list as the service sent it: its bytes (`raw`), typed records in this order, and unusable records (`odd`)."""
 
     raw: bytes = field(repr=False)
     records: tuple[RecordT, ...] = field(repr=False)
@@ -68,7 +69,7 @@ class Listing(Generic[RecordT]):
 
     @property
     def remark(self) -> str | None:
-        """The odd records in a sentence; None where there are none."""
+        """Sentence about the unusable records; None if there are none."""
         if not self.odd:
             return None
         more = len(self.odd) - _SHOWN
@@ -77,7 +78,7 @@ class Listing(Generic[RecordT]):
         return f"{what} {'is' if len(self.odd) == 1 else 'are'} not used ({shown})."
 
     def typed(self, model: Any) -> tuple[Any, ...]:
-        """The records as instances of a model, for example of `record_model`, in the service's order.
+        """Return the records as instances of a model, for example of `record_model`, in the service's order.
 
         Raises:
             UnexpectedAnswer: A record does not have the form of the model.
@@ -95,9 +96,9 @@ class Listing(Generic[RecordT]):
         )
 
     def left_out(self, scope: Iterable[tuple[str, int]]) -> dict[tuple[str, int], str]:
-        """The (project, namespace) pairs whose file the list does not name reliably, each with the reason.
+        """Return the (project, namespace) pairs without a reliable file in the list, each with the reason.
 
-        A record that does not say what it is of may be of any pair that no other record is of.
+        A record without a known project may belong to any pair that has no other record.
         """
         if not self.odd:
             return {}
@@ -116,7 +117,7 @@ class Listing(Generic[RecordT]):
 
 
 def list_of(kind: type[RecordT]) -> TypeAdapter[tuple[RecordT | OddRecord, ...]]:
-    """The form of a list whose records are read each by itself. It ends at the first record too many."""
+    """Build the type of a list whose records are validated one by one, up to the limit."""
 
     def read(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -132,10 +133,10 @@ def list_of(kind: type[RecordT]) -> TypeAdapter[tuple[RecordT | OddRecord, ...]]
 
 
 def sorted_out(found: Sequence[RecordT | OddRecord]) -> tuple[tuple[RecordT, ...], tuple[OddRecord, ...]]:
-    """The records of a list that can be used, and the odd ones.
+    """Separate the usable records of a list from the unusable ones.
 
-    Of files that are listed twice under one name the export that ended last is used. Files that contradict one another
-    are all odd: two of one project and namespace in an hour, or one whose name is that of another project.
+    If a name is listed twice, the most recent export is used. Contradicting files are all unusable: two files of one
+    project and namespace in an hour, or a file named after another project.
     """
     records: list[Any] = [one for one in found if not isinstance(one, OddRecord)]
     odd = [
@@ -165,7 +166,7 @@ def _key(record: ArchiveRecord) -> tuple[str, str, int]:
 
 
 def _contradictions(files: Iterable[ArchiveRecord]) -> dict[tuple[str, str, int], str]:
-    """The files that cannot be what their records say, with the reason."""
+    """Return the files whose records contradict one another, with the reason."""
     found: dict[tuple[str, str, int], str] = {}
     alike: dict[Any, list[ArchiveRecord]] = defaultdict(list)
     for file in files:
@@ -182,13 +183,13 @@ def _contradictions(files: Iterable[ArchiveRecord]) -> dict[tuple[str, str, int]
 
 
 def report(listing: Listing[Any]) -> None:
-    """Log the odd records of a list: as a warning where they may stand for a file."""
+    """Log the unusable records of a list: as a warning if a file may be missing."""
     if (remark := listing.remark) is not None:
         _log.log(logging.WARNING if any(odd.places for odd in listing.odd) else logging.INFO, "%s", remark)
 
 
 def shape_problem(error: ValidationError) -> str:
-    """Describe the difference of a record from its form, without values: those may be secrets."""
+    """Describe how a record differs from its form, without values, which may be secrets."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"]) or "the body"
     more = error.error_count() - 1
@@ -196,7 +197,7 @@ def shape_problem(error: ValidationError) -> str:
 
 
 def _places_of(value: Any) -> tuple[tuple[str | None, int | None], ...]:
-    """The projects and namespaces that a record may be of, as far as it says."""
+    """Return the projects and namespaces to which a record may belong, as far as they are stated."""
     if not isinstance(value, dict):
         return UNKNOWN
     identifier = value.get("identifier")
@@ -217,7 +218,7 @@ def _inside(value: dict[str, Any], name: str) -> Any:
 
 
 def _places_of_identifier(identifier: str) -> tuple[tuple[str, int], ...]:
-    """The project and namespace that an identifier names; none where it has another form."""
+    """Return the project and namespace of an identifier; None for other forms."""
     found = _IDENTIFIER.fullmatch(identifier)
     return () if found is None else ((found["project"], int(found["namespace"])),)
 
@@ -227,6 +228,6 @@ def _places_of_file(file: ArchiveRecord) -> tuple[tuple[str, int], ...]:
 
 
 def _name_of(value: Any) -> str:
-    """The identifier of a record where it may be shown: a token or an address is none."""
+    """Return the identifier of a record for display; tokens and addresses are not shown."""
     identifier = value.get("identifier") if isinstance(value, dict) else None
     return identifier if isinstance(identifier, str) and _SHOWABLE.fullmatch(identifier) else ""

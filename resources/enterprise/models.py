@@ -1,9 +1,9 @@
-"""Records of the service, as typed values.
+"""Typed records of the service.
 
-Fields that a model does not know are allowed and kept (`model_extra`): the service adds fields without notice, and a
-record that was read must not lose any. The service leaves out whatever is empty, so all but the identifier may be
-absent. Numbers may arrive with an exponent (`126211.488e0`), dates with nanoseconds (kept to the microsecond here; the
-archived list has the exact text).
+Unknown fields are allowed and retained (`model_extra`): the service adds fields without notice, and reading a record
+must not lose any. The service leaves out empty fields, so all but the identifier may be absent. Numbers may have an
+exponent (`126211.488e0`), and dates may have nanoseconds (truncated to microseconds here; the archived list has the
+exact text).
 
 Source: the service's data dictionary for codes, languages, projects, namespaces, snapshots and batches; `get-user`.
 """
@@ -22,27 +22,28 @@ from resources.datasets import Dataset
 from resources.formatting import legible
 from resources.tables import TIMESTAMP, Column
 
-#: The service has 3,600 files in its longest list; a list of megabytes made of tiny records would be gigabytes here.
+#: Maximum number of records. The service's longest list has 3,600; megabytes of tiny records would need gigabytes of
+#: memory.
 LONGEST_LIST = 50_000
 
 _UNITS = {"B": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 
-#: Identifiers become file names, so nothing in them may leave a folder, nor be too long for a name.
+#: Identifiers become file names, so they must not leave a folder or exceed the length of a name.
 Identifier = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\z", max_length=180)]
 
-#: Database names become parts of folders and names as well.
+#: Database names become parts of folder and file names as well.
 ProjectName = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\z", max_length=100)]
 
-#: An MD5: the bytes of an archive are verified with it.
+#: An MD5, used to verify the bytes of an archive.
 Version = Annotated[str, Field(pattern=r"\A[0-9a-f]{32}\z")]
 
-#: A whole number that every table can hold.
+#: An integer that fits every table.
 Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 
 
 def in_range(moment: datetime) -> datetime:
-    """Return a moment, if sums with it cannot overflow. Raises ValueError otherwise."""
+    """Return the time if arithmetic with it cannot overflow. Raises ValueError otherwise."""
     if not 1970 <= moment.year < 9000:
         raise ValueError("the year is out of range")
     return moment
@@ -52,12 +53,12 @@ Moment = Annotated[datetime, AfterValidator(in_range)]
 
 
 class Record(BaseModel):
-    """The base of all records: immutable, unknown fields kept."""
+    """Base of all records: immutable, unknown fields retained."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     def __getitem__(self, name: str) -> Any:
-        """A field as the service sent it, for records that have no model of their own."""
+        """Return a field as the service sent it, for records without a model."""
         return (self.model_extra or {})[name] if name not in type(self).model_fields else getattr(self, name)
 
 
@@ -74,7 +75,7 @@ class ProjectReference(Record):
 
 
 class NamespaceReference(Record):
-    """The namespace inside another record; the service never leaves this number out."""
+    """The namespace inside another record; the service never leaves out its number."""
 
     identifier: Number
 
@@ -87,7 +88,7 @@ class Size(Record):
 
     @property
     def approximate_bytes(self) -> int:
-        """About how many bytes that is (exact to 500 where the unit is MB); an unknown unit counts as bytes."""
+        """Approximate size in bytes (within 500 if the unit is MB); an unknown unit counts as bytes."""
         return int(self.value * _UNITS.get(self.unit_text.upper(), 1))
 
     @property
@@ -115,12 +116,12 @@ class ArchiveRecord(Record):
 
     @property
     def approximate_bytes(self) -> int:
-        """About how large the archive is, compressed; 0 where the record does not say."""
+        """Approximate size of the archive, compressed; 0 if the record states none."""
         return 0 if self.size is None else self.size.approximate_bytes
 
     @property
     def stated_bytes(self) -> int | None:
-        """The same, None where the record does not say, or in a unit that is unknown."""
+        """Approximate size of the archive; None if the record states none, or in an unknown unit."""
         if self.size is None or "value" not in self.size.model_fields_set or not self.size.is_understood:
             return None
         return self.size.approximate_bytes
@@ -131,25 +132,25 @@ class Batch(ArchiveRecord):
 
 
 class Snapshot(ArchiveRecord):
-    """All pages of one project and namespace; `chunks` names its pieces, in no order, where it has any."""
+    """All pages of one project and namespace; `chunks` names its chunks, in no order, if it has any."""
 
     chunks: Annotated[tuple[Identifier, ...], Field(max_length=LONGEST_LIST, fail_fast=True)] = ()
 
 
 class Chunk(ArchiveRecord):
-    """A piece of a snapshot that can be downloaded by itself."""
+    """A part of a snapshot that can be downloaded separately."""
 
 
 @dataclass(frozen=True)
 class Quota:
-    """Units of one product: used so far, and allowed (None: no limit is stated)."""
+    """Units of one product: used so far, and allowed (None: no limit is reported)."""
 
     used: int
     limit: int | None
 
     @property
     def left(self) -> int | None:
-        """Units that can still be used; None: no limit is stated."""
+        """Remaining units; None: no limit is reported."""
         return None if self.limit is None else max(0, self.limit - self.used)
 
     @property
@@ -157,12 +158,12 @@ class Quota:
         return self.limit is not None and self.used >= self.limit
 
 
-#: Shown in a terminal.
+#: Text for display in a terminal.
 Shown = Annotated[str, AfterValidator(lambda text: legible(text, 200))]
 
 
 class User(Record):
-    """The account as the service sees it (`POST /v1/get-user`)."""
+    """The account as reported by the service (`POST /v1/get-user`)."""
 
     username: Shown | None = None
     groups: Annotated[tuple[Shown, ...], Field(fail_fast=True)] | None = None
@@ -175,7 +176,7 @@ class User(Record):
 
     @property
     def quotas(self) -> dict[str, Quota]:
-        """Counters by product: `ondemand`, `snapshot`, `chunk`, and any other the service reports in that form."""
+        """Counters by product: `ondemand`, `snapshot`, `chunk`, and any other of the same form."""
         fields = self.model_dump()
         found: dict[str, Quota] = {}
         for name, used in fields.items():
@@ -202,7 +203,7 @@ def _in_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-#: As strict as the conversion to the lake: a number in quotation marks is a text.
+#: As strict as the conversion to the lake: a quoted number is a string.
 _SCALARS: Final[dict[pa.DataType, Any]] = {
     pa.string(): str,
     pa.int64(): Annotated[int, Strict()],
@@ -214,9 +215,9 @@ _SCALARS: Final[dict[pa.DataType, Any]] = {
 
 @cache
 def record_model(dataset: Dataset) -> Any:
-    """The model of a dataset's records: a subclass of `Record` with a field for each declared value, made on first use.
+    """Return the model of a dataset's records: a subclass of `Record` with a field for each declared value.
 
-    `ARTICLE_CHANGES` is for articles of all kinds: hourly files, snapshots, lookups and the stream.
+    `ARTICLE_CHANGES` covers articles of all kinds: hourly files, snapshots, lookups and the stream.
     """
     tree: dict[str, Any] = {}
     for column in dataset.table:
@@ -241,7 +242,7 @@ def _model(name: str, tree: dict[str, Any]) -> Any:
 def _type_of(name: str, column: Column) -> Any:
     if column.json:
         return Any
-    # a whole number that is sent as 26124.0
+    # an integer that the service may send as 26124.0
     return int if column.wire is not None else _python_type(name, column.type)
 
 

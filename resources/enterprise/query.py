@@ -1,11 +1,11 @@
 """`fields`, `filters` and `limit` of a request, checked before it is sent.
 
-The service answers most mistakes in them with everything, or with nothing, and never says so: a list with commas is one
-odd name, a filter in another form is no filter, a number is compared by `>`. So such a request is refused here, and the
-message has the spelling that works. Mistakes that the service refuses itself, and that cost nothing, are left to it:
+The service answers most mistakes in them with all records, or with none, and without an error: a list with commas
+counts as one name, a malformed filter is ignored, and a number is compared by `>`. Such a request is refused here, and
+the message shows the correct spelling. Mistakes that the service refuses itself without cost are not checked here:
 names of fields in a stream.
 
-Source: the service's reference for filtering; where its public source of August 2025 differs, the stricter of the two.
+Source: the service's reference for filtering; where its public source code of August 2025 differs, the stricter rule.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ Scalar = str | int | float | bool | None
 
 _MOST_CHARACTERS: Final = 255
 _HIGHEST_LIMIT: Final = 10
-#: Bytes of a command line that are not UTF-8 become these.
+#: Code points that represent non-UTF-8 bytes of a command line.
 UNPAIRED = re.compile(r"[\ud800-\udfff]")
 _NAME = re.compile(r"[\w-]+(\.([\w-]+|#))*(\.\*)?|\*")
 _DATES = re.compile(r"date_\w+|expiry|last_revised|since")
-#: Arrays of objects in article records: a member's field is asked for behind `#`.
+#: Arrays of objects in article records: fields of their members are requested after `#`.
 _ARRAYS: Final = frozenset({"protection", "additional_entities", "categories", "templates", "redirects", "license"})
 _PARTS: Final = frozenset({"infoboxes", "sections", "references", "tables"})
-#: Names of the streams' schema that are others in JSON.
+#: Names in the streams' schema, and their names in JSON.
 _IN_JSON: Final = {"sizes": "size", "contentUrl": "content_url", "truthy": "true", "falsy": "false"}
-#: Names of before 2025.
+#: Names used before 2025, and their current names.
 _RENAMED: Final = {"infobox": "infoboxes", "article_sections": "sections"}
-#: From here on the streams compare a number with its text in another form, so that nothing is equal.
+#: From this number on, a stream compares numbers with their text in another format, so no value is equal.
 _COMPARABLE: Final = 1_000_000
 
 
 class Kind(enum.Enum):
-    """The kinds of endpoints by their reading of a query; the value names the kind in messages."""
+    """Kinds of endpoints by supported query parameters; the value names the kind in messages."""
 
     LIST = "a list"
     RECORD = "a single record"
@@ -60,7 +60,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class Filter:
-    """One condition: the field, by its dotted name, equals the value. There is no other comparison."""
+    """One condition: the field, by its dotted name, equals the value. No other comparison exists."""
 
     field: str
     value: Scalar
@@ -68,16 +68,16 @@ class Filter:
 
 @dataclass(frozen=True)
 class Query:
-    """The selection of records and fields, and the method of the request.
+    """Selection of records and fields, and the method of the request.
 
     Attributes:
-        fields: Dotted names of what records shall have, for example `("name", "version.identifier")`; none: everything.
+        fields: Dotted names of the requested fields, for example `("name", "version.identifier")`; empty: all fields.
         filters: Conditions that must all hold: `Filter`s, or a mapping from field to value.
-        limit: Most records; lookups by title only (3 unless asked for, 10 at most).
-        method: `POST` sends them as a JSON body, which the vendor advises, `GET` in the address.
+        limit: Maximum number of records; lookups by title only (default 3, at most 10).
+        method: `POST` sends the query as a JSON body, which the vendor recommends; `GET` sends it in the address.
 
     Raises:
-        InvalidRequest: A form that the service would ignore, or refuse.
+        InvalidRequest: The service would ignore or refuse the query.
     """
 
     fields: tuple[str, ...] = ()
@@ -94,7 +94,7 @@ class Query:
         return not (self.fields or self.filters or self.limit is not None)
 
     def check(self, kind: Kind) -> None:
-        """Refuse what this kind of endpoint does not understand (InvalidRequest); the message has the right form."""
+        """Raise InvalidRequest, with a correction, for parameters that this kind of endpoint does not support."""
         self._check_limit(kind)
         if self.filters and not kind.has_filters:
             _refuse(f"{kind.value} has no `filters`; the service would ignore them", "Leave them out")
@@ -123,7 +123,7 @@ class Query:
         return found
 
     def parameters(self) -> list[tuple[str, str]]:
-        """The parameters of a GET: `fields` and `filters` are repeated, a filter being one JSON object."""
+        """Return the parameters of a GET: `fields` and `filters` are repeated; each filter is one JSON object."""
         body = self.body()
         found = [("fields", name) for name in body.get("fields", ())]
         found += [("filters", json.dumps(one, ensure_ascii=False)) for one in body.get("filters", ())]
@@ -198,14 +198,14 @@ def _check_value(one: Filter) -> None:
 
 def _check_name(name: str, kind: Kind) -> None:
     pieces = name.split(".")
-    # the thumbnail of an image has its name in JSON as well
+    # the thumbnail of an image has this name in JSON as well
     if not _IN_JSON.keys().isdisjoint(pieces) and "thumbnail" not in pieces:
         right = ".".join(_IN_JSON.get(piece, piece) for piece in pieces)
         _refuse(f"`{name}` is a name that only streams have; {kind.value} would leave it out", f"Write {right!r}")
 
 
 def _check_field(name: str, kind: Kind) -> None:
-    """Refuse a field that this kind of endpoint would leave out, or return empty."""
+    """Refuse a field that this kind of endpoint would leave out or return empty."""
     if kind in {Kind.LIST, Kind.RECORD} and name.endswith(".*"):
         _refuse(f"`{name}` would be left out", f"Write {name.removesuffix('.*')!r}, which is the whole object")
     top, _, rest = name.removesuffix(".*").partition(".")
@@ -218,7 +218,7 @@ def _check_field(name: str, kind: Kind) -> None:
 
 
 def _check_listed(one: Filter) -> None:
-    """Refuse a filter that a list would ignore, or compare otherwise than by equality."""
+    """Refuse a filter that a list would ignore, or would not compare for equality."""
     value, what = one.value, f"the filter on `{one.field}`"
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is None or isinstance(value, bool):
@@ -237,7 +237,7 @@ def _check_listed(one: Filter) -> None:
 
 
 def _check_comparable(one: Filter) -> None:
-    """Refuse a filter that no event of a stream could pass."""
+    """Refuse a filter that no event of a stream could match."""
     if isinstance(one.value, int | float) and (isinstance(one.value, float) or abs(one.value) >= _COMPARABLE):
         _refuse(
             f"the filter on `{one.field}` compares with {one.value}, and a stream compares whole numbers below "

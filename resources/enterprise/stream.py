@@ -1,8 +1,9 @@
-"""A stream as its consumer has it: blocks of records, positions that are committed, and an end on demand.
+"""Consumer side of a stream: blocks of records, committed positions, and an end on demand.
 
-Source: the service's reference for realtime streams (`/v2/articles` and others of the streams' host): 50 partitions,
-ten parts of five, `offsets` and `since_per_partition` by partition, both of which count only beside `parts`; at most
-ten connections, one for each part; a stream that was opened continues when its token has expired.
+Source: the service's reference for realtime streams (`/v2/articles` and others of the streams' host). A stream has 50
+partitions in ten parts of five. `offsets` and `since_per_partition` are given by partition, and both only have an
+effect together with `parts`. At most ten connections are allowed, one for each part. An open stream continues after its
+token has expired.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from resources.enterprise.query import Kind, Query
 from resources.enterprise.stream_connection import Block, Connection, Inbox, listen
 
 PARTITIONS: Final = 50
-#: The largest offset that can be one: every whole number up to it is exact in all JSON.
+#: Largest valid offset: JSON represents all integers up to it exactly.
 OFFSET_MAX: Final = 2**53 - 1
 PARTS: Final = 10
 _EACH: Final = PARTITIONS // PARTS
@@ -39,7 +40,7 @@ def partitions_of(parts: Iterable[int]) -> tuple[int, ...]:
 
 
 def shares(connections: int) -> list[tuple[int, ...]]:
-    """The ten parts, dealt to so many connections; InvalidRequest if there cannot be so many."""
+    """Distribute the ten parts over the connections; InvalidRequest for an invalid number of connections."""
     if not 1 <= connections <= PARTS:
         raise InvalidRequest(
             f"A stream cannot be read over {connections} connections: it has {PARTS} parts, one of which is the least "
@@ -49,7 +50,7 @@ def shares(connections: int) -> list[tuple[int, ...]]:
 
 
 class Positions:
-    """The next offset of each partition; partitions without one begin at `since` (aware). Safe for threads."""
+    """Next offset of each partition; partitions without an offset begin at `since` (aware). Safe for threads."""
 
     def __init__(self, since: datetime, offsets: Mapping[int, int]) -> None:
         if since.tzinfo is None:
@@ -68,23 +69,23 @@ class Positions:
     def committed(self, following: Mapping[int, int], reached: Mapping[int, datetime] | None = None) -> None:
         """Continue at these offsets.
 
-        An offset may be lower than before, if the service renumbered its topic. `reached`: publication times of the
-        last events before the offsets, for partitions that are requested by time.
+        An offset may be lower than before if the service renumbered its topic. `reached`: publication times of the last
+        events before the offsets, for partitions that are requested by time.
         """
         with self._lock:
             self._offsets |= following
             self._reached |= reached or {}
 
     def next_offset(self, partition: int) -> int | None:
-        """The offset that comes next; None: nothing is committed."""
+        """Return the next offset of a partition; None: no offset is committed."""
         with self._lock:
             return self._offsets.get(partition)
 
     def body(self, parts: Sequence[int], latest: datetime | None = None, *, by_moment: bool = False) -> dict[str, Any]:
-        """Return the parameters that request some parts from here on.
+        """Return the parameters that request the given parts from the current positions.
 
-        No moment is later than `latest`: the service refuses those of the future. With `by_moment`, events are
-        requested by time since the last ones instead of by offsets.
+        No time is later than `latest`: the service refuses times in the future. With `by_moment`, events are requested
+        by the time of the last event instead of by offset.
         """
         with self._lock:
             known = (
@@ -104,11 +105,11 @@ def _text(moment: datetime) -> str:
 
 _log = logging.getLogger(__name__)
 
-#: Events that `records` recognizes when they come again.
+#: Number of recent events that `records` recognizes as duplicates.
 _RECENT: Final = 1 << 16
-#: How often connections are looked at while nothing comes.
+#: Poll interval for the state of the connections while no data arrives.
 _LOOK_SECONDS: Final = 1.0
-#: For how long connections may end before they are given this to end.
+#: Time allowed for connections to end.
 _END_SECONDS: Final = 5.0
 
 
@@ -117,11 +118,11 @@ class StreamOptions:
     """Options of a stream.
 
     Attributes:
-        connections: Connections side by side, 1 to 10; the service's throttle is for each of them.
-        room_bytes: Records that wait in memory, about; while so many do, nothing more is read. All connections together
-            hold these, two of the longest records (one waits, one is put together), and 1.25 MiB each.
-        record_bytes: The longest record; longer ones are left out.
-        give_up_seconds: After so long without any connection that could be opened, the stream ends with its error.
+        connections: Parallel connections, 1 to 10; the service throttles each separately.
+        room_bytes: Approximate bytes of records waiting in memory; above it, reading pauses. All connections together
+            hold these bytes, two records of maximum length (one waiting, one being assembled), and 1.25 MiB each.
+        record_bytes: Maximum length of a record; longer records are left out.
+        give_up_seconds: The stream ends with an error if no connection could be opened for this long.
     """
 
     connections: int = 10
@@ -131,14 +132,14 @@ class StreamOptions:
 
 
 class Stream:
-    """Reads a stream over several connections, each of which is opened again wherever it ends.
+    """Reads a stream over several connections, each reopened whenever it ends.
 
-    Nothing is lost and little comes twice: a connection goes on behind what was `committed`, so what was taken and not
-    committed by then comes again, with the same partitions and offsets. Leaving the context ends it. The `query` has
-    `fields` and `filters`; the event is always asked for.
+    No events are lost and few are repeated: a connection resumes after the `committed` offsets, so events that were
+    returned but not committed are returned again, with the same partitions and offsets. Leaving the context ends the
+    stream. The `query` has `fields` and `filters`; the field `event` is always requested.
 
     Raises:
-        InvalidRequest: The query is none for a stream; nothing was sent.
+        InvalidRequest: The query is invalid for a stream; nothing was sent.
     """
 
     def __init__(
@@ -156,7 +157,7 @@ class Stream:
         self._transport, self._auth = transport, auth
         self._url, self._query = service.realtime_url + path, {} if query is None else query.body()
         if self._query.get("fields") and "event.*" not in self._query["fields"]:
-            # without its event nobody could say where a record stands
+            # the position of a record is in its event
             self._query["fields"] = [*self._query["fields"], "event.*"]
         self._doing = f"read the stream {path}"
         self._options = options
@@ -190,7 +191,7 @@ class Stream:
 
     @property
     def too_long_count(self) -> int:
-        """Records that were longer than the longest and were left out."""
+        """Number of records left out because they exceeded the maximum length."""
         return sum(connection.too_long_count for connection in self.connections)
 
     def close(self) -> None:
@@ -226,11 +227,11 @@ class Stream:
                 return found
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Every record once, in the order of each partition, without an end.
+        """Yield every record once, in the order of each partition, without an end.
 
-        One counts as committed when the next is asked for. Lines that are no events are left out with a warning. An
-        event before those that were committed is given unless it came before: the service may have numbered its events
-        again.
+        A record counts as committed when the next is requested. Lines without a valid event are left out with a
+        warning. An event below the committed offsets is returned unless it was returned before: the service may have
+        renumbered its events.
         """
         recent: OrderedDict[tuple[int, int, Any], None] = OrderedDict()
         while True:
@@ -255,7 +256,7 @@ class Stream:
                     self.positions.committed({place[0]: place[1] + 1})
 
     def _look(self) -> None:
-        """See to connections that died, and to an end where none can be opened any more."""
+        """Restart dead connections, and end the stream if none can be opened any more."""
         now = time.monotonic()
         failing = [connection for connection in self.connections if connection.is_failing(now)]
         for connection in self.connections:
@@ -285,7 +286,7 @@ class Stream:
 
 
 def _place(record: Any) -> tuple[int, int, Any]:
-    """Partition, offset and identifier of an event; zeros are left out by the service. Raises ValueError for others."""
+    """Return partition, offset and identifier of an event; the service omits zeros. Raises ValueError if invalid."""
     event = record.get("event") if isinstance(record, dict) else None
     if not isinstance(event, dict):
         raise ValueError("it has no event.")  # noqa: TRY004  of the content, like the errors of JSON

@@ -1,7 +1,7 @@
-"""One connection of a stream: opened, read into the inbox until it ends, and opened again at what is committed by then.
+"""One connection of a stream: read into the inbox until it ends, then reopened at the committed offsets.
 
-The end of a body, a cut, a refusal that may pass: all of them only mean that the stream resumes later. `Records` joins
-the pieces that arrive to records, one a line (NDJSON). The start of a record that was cut is sent again.
+The end of a body, a broken connection or a temporary refusal only means that the stream resumes later. `Records` joins
+the received blocks to records, one per line (NDJSON). A record that was cut is sent again from its start.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ from resources.enterprise.http.bounds import CancellableDeadline
 from resources.enterprise.http.transport import Auth, Transport
 from resources.enterprise.http.workarounds import LIBRARY_ERRORS
 
-#: A line of so many times the longest is taken for one without an end.
+#: A line of this many times the maximum length counts as endless.
 _NO_END: Final = 16
 NDJSON: Final = "application/x-ndjson"
 
 
 class EndlessRecord(UnexpectedAnswer):
-    """A record does not end. Its connection is opened again; other connections are not affected."""
+    """A record does not end. Its connection is reopened; other connections are not affected."""
 
     retryable = True
 
 
 class Records:
-    """Assembles records, one a line; `left_out` counts those longer than `longest` bytes, which are never in memory."""
+    """Assembles records, one per line; `left_out` counts records over `longest` bytes, never held in memory."""
 
     def __init__(self, longest: int) -> None:
         self.left_out = 0
         self._longest = longest
-        # one buffer: freed pieces of 60 MB stay with the allocator, once for each connection's thread
+        # one buffer: the allocator does not return freed blocks of 60 MB, one for each connection's thread
         self._begun = io.BytesIO()
         self._size = 0
 
     @property
     def size(self) -> int:
-        """Bytes of the record that has begun and not ended; the excess over the longest record is not in memory."""
+        """Bytes of the incomplete record; the excess over the maximum length is not in memory."""
         return self._size
 
     def feed(self, piece: bytes) -> bytes:
-        """Return the records that this piece completes, one a line, without blank lines, which keep a connection alive.
+        """Return the records completed by this block, one per line, without the blank keep-alive lines.
 
         Raises:
             EndlessRecord: A line does not end.
         """
         whole = self._lines(piece)
         if b"\r" in whole or _has_blank(whole):
-            # not by `splitlines`: a carriage return between two values is a blank
+            # not `splitlines`: a carriage return between two values is whitespace
             return b"".join(line.removesuffix(b"\r") + b"\n" for line in whole.split(b"\n") if line.strip())
         return whole
 
@@ -95,7 +95,7 @@ class Records:
 
 
 def _has_blank(lines: bytes) -> bool:
-    """Return whether a line is empty. A search for two line ends at once takes twenty times as long."""
+    """Return whether a line is empty. Searching for two line ends at once takes twenty times as long."""
     begin = 0
     while (end := lines.find(b"\n", begin)) > begin:
         begin = end + 1
@@ -104,14 +104,14 @@ def _has_blank(lines: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Block:
-    """Whole records of some parts, one a line, in the order in which they came over one connection."""
+    """Complete records of some parts, one per line, in their order of arrival on one connection."""
 
     parts: tuple[int, ...]
     lines: bytes
 
 
 class Inbox:
-    """Records of all connections, let in while fewer than `room` bytes wait; `long` is held for the one long record."""
+    """Records of all connections, accepted while fewer than `room` bytes wait; `long` guards the one long record."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -123,7 +123,7 @@ class Inbox:
         self._failure: Exception | None = None
 
     def put(self, parts: tuple[int, ...], lines: bytes) -> bool:
-        """Add records when there is room for them; False: nobody will take them any more."""
+        """Add records once there is room; False: the stream has ended, and no consumer will read them."""
         with self._changed:
             self._changed.wait_for(lambda: self._size < self._room or not self._is_open)
             if self._is_open:
@@ -134,7 +134,7 @@ class Inbox:
             return self._is_open
 
     def take(self, seconds: float) -> list[Block]:
-        """Return everything that has arrived; wait at most so long for it.
+        """Return all records that have arrived; wait at most this many seconds for the first.
 
         Raises:
             Exception: The failure that ended the stream, after all earlier events were returned.
@@ -151,7 +151,7 @@ class Inbox:
             return found
 
     def fail(self, failure: Exception) -> None:
-        """End the stream; the first failure counts."""
+        """End the stream with an error; the first error is reported."""
         with self._changed:
             self._failure = self._failure or failure
             self._changed.notify_all()
@@ -162,7 +162,7 @@ class Inbox:
             self._changed.notify_all()
 
 
-#: Bytes that are read at once, if so many are there.
+#: Maximum number of bytes in one read.
 _PIECE_BYTES: Final = 1 << 18
 
 
@@ -175,10 +175,10 @@ def listen(
     auth: Auth,
     deadline: CancellableDeadline,
 ) -> Iterator[bytes]:
-    """Ask for a stream. Status and headers come with the first event, so an answer may begin whenever it likes.
+    """Request a stream; status and headers arrive with the first event, however late.
 
     Raises:
-        BrokenAnswer: No connection, or the answer broke off.
+        BrokenAnswer: No connection, or the response broke off.
         EnterpriseError: The service refused the request.
     """
     response = transport.open(url, {"Accept": NDJSON}, doing=doing, deadline=deadline, body=body, auth=auth)
@@ -191,43 +191,43 @@ def listen(
             refusal.retry_after = answer.retry_after
             raise refusal
         with contextlib.closing(response):
-            # not `stream`, which waits for a whole piece where the body has a length, or none
+            # not `stream`, which waits for a full block unless the body is chunked
             while piece := response.raw.read1(_PIECE_BYTES, decode_content=True):
                 yield piece
     except LIBRARY_ERRORS as error:
         failure = transport.broken(error, url, doing)
     else:
         return
-    # outside the handler, so that the library's exception, whose text has the whole address, is not attached
+    # outside the handler, so that the library's exception, whose text contains the full address, is not attached
     raise failure
 
 
 _log = logging.getLogger(__name__)
 
-#: A connection that is silent for so long while others bring something is opened again, later each time that it had
-#: been right; after the longest it is opened again in any case.
+#: A connection that is silent for this long while others receive data is reopened. The time grows after each justified
+#: silence; after the second number, it is reopened in any case.
 _SILENT_SECONDS, _SILENT_LONGEST = 60.0, 3_600.0
-#: The longest wait that the service may ask for (`Retry-After`).
+#: Longest wait that the service may request (`Retry-After`).
 _ASKED_LONGEST = 300.0
-#: How often a connection that waits for its turn looks whether the stream ends.
+#: Poll interval for the end of the stream while a connection waits for its turn.
 _LOOK_SECONDS = 0.5
-#: A record of more bytes is long: one connection at a time puts one together.
+#: Longer records are assembled by one connection at a time.
 _LONG_BYTES = 1 << 20
 
 
 class Connection(threading.Thread):
     """Reads some parts into an inbox until `stop`.
 
-    `waits`: the first wait (seconds) before it is opened again, doubled each time that nothing came, and the longest;
-    it is by chance anything below.
+    `waits`: the first and the longest wait in seconds before a reconnection. The wait doubles after each connection
+    without data, and is randomized below that value.
 
     Attributes:
         parts: Partitions that it reads.
         opened: Number of times it was opened.
         heard_at: Time of the last data, or of the opening (`time.monotonic`).
         failing_since: Time of the first failure after the last data; None: it is open, or was a moment ago.
-        failure: The last of them.
-        too_long_count: Records that were longer than the longest and were left out.
+        failure: The last failure.
+        too_long_count: Records left out because they exceeded the maximum length.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class Connection(threading.Thread):
             except errors.EnterpriseError as error:
                 self.failure = error
                 self.failing_since = self.failing_since or time.monotonic()
-                # a host that cannot be reached now may be reached later: here nothing else is asked of it meanwhile
+                # the host may become reachable later; meanwhile, no other request needs it
                 if not error.retryable:
                     self._inbox.fail(error)
                     return
@@ -277,21 +277,21 @@ class Connection(threading.Thread):
             self._pause(wait)
 
     def stop(self) -> None:
-        """End it: what has come until now stays in the inbox."""
+        """End the connection; data received so far remains in the inbox."""
         self._ended.set()
         self._cut()
 
     def is_failing(self, now: float) -> bool:
-        """Return whether it failed and nothing has come since. An open connection that is silent does not fail."""
+        """Return whether it failed and no data has arrived since; an open, silent connection is not failing."""
         return self.failing_since is not None and (self._is_waiting or now - self.heard_at < _SILENT_SECONDS)
 
     def read_again(self) -> None:
-        """Open it again and ask by moments, which does not depend on what the service numbers its events by."""
+        """Reopen the connection and request events by time, which does not depend on the service's offsets."""
         self._by_moment = True
         self._cut()
 
     def look(self, now: float, others_heard_at: float) -> None:
-        """Open it again if it was silent while others were not: without a heartbeat, that shows a dead connection."""
+        """Reopen the connection if it was silent while others were not: there is no heartbeat."""
         silent = now - self.heard_at
         if not self.is_failing(now) and silent > self._silence and now - others_heard_at < self._silence / 2:
             _log.info(
@@ -310,7 +310,7 @@ class Connection(threading.Thread):
         self._is_waiting = False
 
     def _asked(self) -> float:
-        """Seconds that the service asked to wait when it refused the connection, up to the longest."""
+        """Seconds that the service requested when it refused the connection, up to the longest wait."""
         if self.failure is None or self.failing_since is None:
             return 0.0
         return min(max(self.failure.retry_after or 0.0, 0.0), _ASKED_LONGEST)
@@ -327,8 +327,7 @@ class Connection(threading.Thread):
         try:
             self._take(self._pieces(self.parts, deadline, by_moment), lines, deadline)
         finally:
-            # offsets beyond the end of a topic, as after it was numbered again, bring nothing: next it is asked by
-            # moments
+            # offsets beyond the end of a renumbered topic return no data: the next request is by time
             self._by_moment |= self.heard_at == began and time.monotonic() - began > _SILENT_SECONDS
 
     def _take(self, pieces: Iterator[bytes], lines: Records, deadline: CancellableDeadline) -> None:
@@ -357,7 +356,7 @@ class Connection(threading.Thread):
                 deadline.restart()
 
     def _wait_for_turn(self) -> bool:
-        """Wait until no other connection puts a long record together; False: the stream ends. This is no silence."""
+        """Wait until no other connection assembles a long record; the wait is no silence. False: the stream ends."""
         while not self._inbox.long.acquire(timeout=_LOOK_SECONDS):
             self.heard_at = time.monotonic()
             if self._ended.is_set():

@@ -1,1 +1,1 @@
-"""The account: its operations at the authentication host, its tokens, and the file that all processes share them by."""
+"""The account: operations of the authentication host, tokens, and the token file shared by all processes."""

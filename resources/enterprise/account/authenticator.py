@@ -1,8 +1,8 @@
-"""The policy of logins and refreshes, and the token of each request.
+"""Policy of logins and refreshes; provides the token of each request.
 
-The policy: an access token is renewed with margin; a refresh token is used until its 90 uses or 90 days are over, and
-only then is the password used again. A refused token (401) is answered once: whoever gets the lock first renews it, all
-others find the new one in the store.
+An access token is renewed some time before it expires. A refresh token is used until its 90 uses or 90 days are over;
+only then is the password used again. A refused token (401) is renewed once: the first thread or process to acquire the
+lock renews it, and all others read the new token from the store.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from resources.enterprise.models import Quota, User
 
 _log = logging.getLogger(__name__)
 
-#: After a refresh failed for want of a service, the old token is used this long before the next attempt.
+#: After a refresh failed because the service was unavailable, the old token is used this long before the next attempt.
 _PAUSE = timedelta(minutes=1)
 
 
 @guarded
 class Authenticator:
-    """Gets, keeps and gives up the tokens of one account. Threads and processes share what it stores."""
+    """Obtains, stores and revokes the tokens of one account. Threads and processes share the stored tokens."""
 
     def __init__(
         self, service: Service, transport: Transport, store: TokenStore, clock: Callable[[], datetime]
@@ -53,7 +53,7 @@ class Authenticator:
         self._clock = clock
         self.redactor = transport.redactor
         self.redactor.learn(service.password)
-        #: The configured one, until it is replaced here.
+        #: The configured password, until a new one is set.
         self._password = service.password
         self._calls = AuthService(transport, service.auth_url)
         self._memory: Tokens | None = None
@@ -63,14 +63,14 @@ class Authenticator:
         self.bearer = Bearer(self, service, transport.limits.refusal_bytes)
 
     def access_token(self) -> str:
-        """A token that will last for the next request; from memory, the store, a refresh or a login.
+        """Return a token valid for the next request, from memory, the store, a refresh or a login.
 
         Raises:
-            AuthenticationError: No account, or the service refuses it; `TokenSpent` and `NewPasswordRequired` name
-                the command that helps.
-            ServiceUnavailable: The authentication service does not answer, and no token is left that works.
+            AuthenticationError: No account is configured, or the service refuses it; `TokenSpent` and
+                `NewPasswordRequired` name the command to run.
+            ServiceUnavailable: The authentication service does not respond, and no valid token is left.
         """
-        # one that is stored needs no lock, so that reading works where nothing can be written
+        # a stored token needs no lock, so reading works on a read-only file system
         tokens = self._memory or self._read()
         if tokens is not None and self._usable(tokens):
             self._memory = tokens
@@ -89,7 +89,7 @@ class Authenticator:
             return tokens.access_token
 
     def renew(self, refused: str) -> str:
-        """A token other than the one that the service refused. Raises as `access_token`."""
+        """Return a token other than the refused one. Raises as `access_token`."""
         with self._mutex, self._store.locked():
             tokens = self._read()
             if tokens is None or tokens.access_token == refused or not tokens.is_valid(self._clock()):
@@ -98,10 +98,10 @@ class Authenticator:
             return tokens.access_token
 
     def login(self, password: str | None = None) -> TokenStatus:
-        """Log in with the password, whatever is stored, and store the tokens.
+        """Log in with the password, regardless of stored tokens, and store the new tokens.
 
         Raises:
-            AuthenticationError: Wrong user or password, or none configured.
+            AuthenticationError: User or password is wrong or not configured.
             NewPasswordRequired: A new password must be set first.
         """
         with self._mutex, self._store.locked():
@@ -109,15 +109,15 @@ class Authenticator:
         return self.status()
 
     def refresh(self) -> TokenStatus:
-        """Buy another access token now, with the refresh token, or by a login where that is spent."""
+        """Obtain another access token now: with the refresh token, or by a login if it is used up."""
         with self._mutex, self._store.locked():
             self._memory = self._obtain(self._read())
         return self.status()
 
     def revoke(self) -> TokenStatus:
-        """End the stored refresh token at the service, and forget all tokens here.
+        """Revoke the stored refresh token at the service, and delete all stored tokens.
 
-        An access token that came from the login itself may work until it expires; those bought later do not.
+        An access token issued by the login itself may work until it expires; tokens from refreshes are revoked as well.
         """
         with self._mutex, self._store.locked():
             tokens = self._read()
@@ -132,14 +132,14 @@ class Authenticator:
         return self._store.status(self._read())
 
     def now(self) -> datetime:
-        """The moment by which the tokens are reckoned, aware."""
+        """Current time for the ages of tokens, aware."""
         return self._clock()
 
     def user(self) -> User:
-        """The account's groups and counters, as `POST /v1/get-user` reports them.
+        """Return the account's groups and counters, as reported by `POST /v1/get-user`.
 
         Raises:
-            EnterpriseError: The service does not report them, for whatever reason.
+            EnterpriseError: The service does not report them.
         """
         token = self.access_token()
         try:
@@ -149,12 +149,12 @@ class Authenticator:
         return self._calls.get_user(renewed)
 
     def known_user(self) -> User | None:
-        """The same, None where the service does not report it, which is logged once.
+        """Return the account's groups and counters; None, with one log message, if the service does not report them.
 
-        The operation is undocumented, so nothing may depend on it. An account that is refused is another matter.
+        The operation is undocumented, so no feature may depend on it. A refused account is an error nevertheless.
 
         Raises:
-            EnterpriseError: No token can be had, or the service cannot be reached.
+            EnterpriseError: No token can be obtained, or the service cannot be reached.
         """
         if self._service.anonymous:
             return None
@@ -170,7 +170,7 @@ class Authenticator:
             return None
 
     def quotas(self) -> dict[str, Quota]:
-        """The account's counters by product; of one that is absent no limit is known. Raises as `known_user`."""
+        """Return the account's counters by product; an absent counter has no known limit. Raises as `known_user`."""
         user = self.known_user()
         return {} if user is None else user.quotas
 
@@ -178,16 +178,16 @@ class Authenticator:
         self._calls.forgot_password(self._need_username())
 
     def confirm_password(self, code: str, password: str) -> None:
-        """Set a new password with the code that was sent; AuthenticationError if one of them is refused."""
+        """Set a new password with the code from the mail; AuthenticationError if the service refuses either."""
         self._calls.forgot_password_confirm(self._need_username(), code, password)
         self._password = password
 
     def change_password(self, previous: str, proposed: str) -> None:
-        """Replace the password; AuthenticationError if one is refused. Stored tokens are valid on, and stay."""
+        """Replace the password; AuthenticationError if the service refuses either. Stored tokens remain valid."""
         configured = self._password
-        self._password = configured or previous  # where no token is stored, it logs in
+        self._password = configured or previous  # used for a login if no token is stored
         try:
-            self.known_user()  # a token that was revoked would be refused with the words that a wrong password is
+            self.known_user()  # a revoked token would be refused with the same message as a wrong password
             self._calls.change_password(self.access_token(), previous, proposed)
         except errors.EnterpriseError:
             self._password = configured
@@ -195,15 +195,16 @@ class Authenticator:
         self._password = proposed
 
     def new_password(self, proposed: str, password: str | None = None) -> TokenStatus:
-        """Answer the challenge that the last login was met with, set the new password, and store the tokens.
+        """Answer the challenge of the last login, set the new password, and store the tokens.
 
-        Its session was kept for this. If no session exists or it has expired, a login with the old password requests
-        another.
+        The session of that login was stored for this purpose. If no session exists or it has expired, a login with the
+        old password requests a new session.
 
         Raises:
-            AuthenticationError: The new password is against the rules; or the session is over, and no old password is
-                known.
-            InvalidRequest: The service asks for no new password (it logged the account in, the tokens are stored).
+            AuthenticationError: The new password breaks the rules, or the session has expired and the old password is
+                not known.
+            InvalidRequest: The service does not request a new password; the account is logged in and the tokens are
+                stored.
         """
         username = self._need_username()
         with self._mutex, self._store.locked():
@@ -211,7 +212,8 @@ class Authenticator:
                 try:
                     return self._answer(username, session, proposed)
                 except NewPasswordRefused as error:
-                    # another login distinguishes them: a session is over after minutes, a weak password stays weak
+                    # another login distinguishes the causes: a session expires within minutes, a weak password stays
+                    # weak
                     if weakness(proposed):
                         raise
                     if password is None and self._password is None:
@@ -247,7 +249,7 @@ class Authenticator:
         return tokens
 
     def _obtain(self, tokens: Tokens | None) -> Tokens:
-        """New tokens by the cheapest way that works. Call with the lock held."""
+        """Obtain new tokens by a refresh if possible, else by a login. Call with the lock held."""
         username = self._need_username()
         why = "No token is stored"
         if tokens is not None:
@@ -321,7 +323,7 @@ class Authenticator:
 
 
 class Bearer(AuthBase):
-    """Puts the token into requests to the service's own hosts, and answers one 401 with another token."""
+    """Adds the token to requests to the service's own hosts, and repeats it once with a new token after a 401."""
 
     def __init__(self, authenticator: Authenticator, service: Service, refusal_bytes: int) -> None:
         self._authenticator = authenticator
@@ -345,8 +347,8 @@ class Bearer(AuthBase):
     def _answered(self, response: requests.Response, **options: Any) -> requests.Response:
         if response.status_code != 401:
             return response
-        read_body(response, self._refusal_bytes)  # so that the connection can be used again
+        read_body(response, self._refusal_bytes)  # return the connection to the pool
         refused = (response.request.headers.get("Authorization") or "").removeprefix("Bearer ")
         request = signed(response.request.copy(), self._authenticator.renew(refused))
         restart()
-        return send_again(response, request, **options)  # without this hook: a 401 is answered once
+        return send_again(response, request, **options)  # hooks do not run again: a 401 is answered once

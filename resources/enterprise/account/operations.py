@@ -1,4 +1,4 @@
-"""The seven password and token operations of the service, and the account's own record: one method each.
+"""The password and token operations of the service, and the account's own record: one method each.
 
 Source: the service's reference for authentication (`/v1/login` to `/v1/new-password-required`, `/v1/get-user`).
 """
@@ -22,32 +22,32 @@ from resources.enterprise.models import User
 NEW_PASSWORD_CHALLENGE = "NEW_PASSWORD_REQUIRED"  # noqa: S105  a challenge's name
 
 _RULES = "A new password needs at least 8 characters with upper and lower case, a digit and a symbol."
-#: Documented life of an access token in seconds, for an answer that does not state it.
+#: Documented lifetime of an access token in seconds, used if a response does not state it.
 _DAY = 86_400.0
 
 
 @dataclass(frozen=True)
 class Challenge:
-    """The account must do something first; `session` proves, for a few minutes, who was asked."""
+    """A required step before the account gets tokens; `session` identifies the login for some minutes."""
 
     name: str
     session: str = field(repr=False)
 
 
 class NewPasswordRefused(errors.AuthenticationError):
-    """The answer to a challenge is refused: its session is over, or the password is against the rules."""
+    """The response to a challenge was refused: the session has expired, or the password breaks the rules."""
 
 
 class RefreshRefused(errors.AuthenticationError):
-    """The refresh token buys nothing any more: expired, revoked, or used 90 times. Logging in again helps."""
+    """The refresh token is expired, revoked, or was used 90 times. A new login is needed."""
 
 
-#: In seconds; a life beyond that of the refresh token is none that anybody would rely on.
+#: Seconds; an access token cannot outlive the refresh token.
 _Life = Annotated[float, Field(gt=0, le=REFRESH_LIFE.total_seconds(), allow_inf_nan=False)]
 
 
 class Grant(BaseModel):
-    """Tokens as issued; a refresh brings no new refresh token. `expires_in`: life of the access token in seconds."""
+    """Issued tokens; a refresh issues no new refresh token. `expires_in`: lifetime of the access token in seconds."""
 
     access_token: Token = Field(repr=False)
     refresh_token: Token | None = Field(default=None, repr=False)
@@ -72,20 +72,20 @@ _USER = TypeAdapter(User)
 
 
 def signed(request: PreparedRequest, token: str) -> PreparedRequest:
-    """Return a request with a token in its header."""
+    """Return a request with the token in its header."""
     request.headers["Authorization"] = f"Bearer {token}"
     return request
 
 
 class AuthService:
-    """The authentication host, one method per operation; raises the errors of `transport` for refusals."""
+    """The authentication host, one method for each operation; raises the errors of `transport` for refusals."""
 
     def __init__(self, transport: Transport, auth_url: str) -> None:
         self._transport = transport
         self._url = auth_url
 
     def login(self, username: str, password: str) -> Grant | Challenge:
-        """`POST /v1/login`: tokens, or the challenge to answer before them; AuthenticationError: refused."""
+        """`POST /v1/login`: return tokens, or the challenge to answer first. AuthenticationError: refused."""
         doing = f"log in as {username}"
         self._transport.redactor.learn(password)
         answer = self._post(endpoints.LOGIN, {"username": username, "password": password})
@@ -104,10 +104,10 @@ class AuthService:
         )
 
     def token_refresh(self, username: str, refresh_token: str) -> Grant:
-        """`POST /v1/token-refresh`: another access token.
+        """`POST /v1/token-refresh`: return another access token.
 
         Raises:
-            RefreshRefused: The refresh token is spent; 429 means used up here, not too fast.
+            RefreshRefused: The refresh token cannot be used any more; here, 429 means used up, not too many requests.
         """
         doing = f"refresh the token of {username}"
         answer = self._post(endpoints.TOKEN_REFRESH, {"username": username, "refresh_token": refresh_token})
@@ -122,7 +122,7 @@ class AuthService:
         return self._learned(self._transport.parse(answer, _GRANT, doing))
 
     def token_revoke(self, refresh_token: str) -> bool:
-        """`POST /v1/token-revoke`: end a refresh token and what it bought. False: it had ended before."""
+        """`POST /v1/token-revoke`: revoke a refresh token and its access tokens. False: it was not valid before."""
         answer = self._post(endpoints.TOKEN_REVOKE, {"refresh_token": refresh_token})
         if answer.status == 401:
             return False
@@ -130,7 +130,7 @@ class AuthService:
         return True
 
     def forgot_password(self, username: str) -> None:
-        """`POST /v1/forgot-password`: have a confirmation code sent to the account's mail address."""
+        """`POST /v1/forgot-password`: request a confirmation code, sent to the account's mail address."""
         answer = self._post(endpoints.FORGOT_PASSWORD, {"username": username})
         self._check(answer, f"have a code sent to {username}", refused="Check the spelling of the user name.")
 
@@ -147,11 +147,11 @@ class AuthService:
         )
 
     def change_password(self, access_token: str, previous: str, proposed: str) -> None:
-        """`POST /v1/change-password`: replace a known password. The body and the header both carry the token.
+        """`POST /v1/change-password`: replace a known password. The body and the header both contain the token.
 
         Raises:
-            AuthenticationError: Wrong previous password, or a new one against the rules: nothing is tried with another
-                token.
+            AuthenticationError: The previous password is wrong, or the new one breaks the rules; no other token is
+                tried.
         """
         self._transport.redactor.learn(previous, proposed)
         answer = self._post(
@@ -159,15 +159,16 @@ class AuthService:
             {"access_token": access_token, "previous_password": previous, "proposed_password": proposed},
             access_token,
         )
-        # the service says the same of a wrong password and of a weak one
+        # the service reports a wrong and a weak password with the same message
         refused = rules(proposed) if weakness(proposed) else f"Check the previous password. {_RULES}"
         self._check(answer, "change the password", refused=refused)
 
     def new_password_required(self, username: str, session: str, password: str) -> Grant:
-        """`POST /v1/new-password-required`: answer the challenge; brings tokens.
+        """`POST /v1/new-password-required`: answer the challenge and return tokens.
 
         Raises:
-            NewPasswordRefused: The service does not say whether the session is over or the password too weak.
+            NewPasswordRefused: Refused; the service does not report whether the session has expired or the password is
+                weak.
         """
         doing = f"set the new password of {username}"
         self._transport.redactor.learn(password, session)
@@ -185,7 +186,7 @@ class AuthService:
         return self._learned(found)
 
     def get_user(self, access_token: str) -> User:
-        """`POST /v1/get-user`: groups and counters of the account (undocumented). Body and header carry the token."""
+        """`POST /v1/get-user`: groups and counters of the account (undocumented). Body and header contain the token."""
         doing = "read the account's quotas"
         answer = self._post(endpoints.GET_USER, {"access_token": access_token}, access_token)
         self._check(answer, doing)
@@ -207,10 +208,10 @@ class AuthService:
         refused: str | None = None,
         kind: type[errors.AuthenticationError] = errors.AuthenticationError,
     ) -> None:
-        """Raise what an answer other than success means.
+        """Raise the error for a response other than success.
 
-        `refused` is the advice for a 401 of this operation, and for a 422 where its text is about a password: one may
-        be too short or too long to be read at all.
+        `refused` is the advice for a 401 of this operation. It also applies to a 422 that mentions a password: a
+        password may be too short or too long for validation.
         """
         if answer.status in {200, 204}:
             return
@@ -232,7 +233,7 @@ class AuthService:
 
 
 def weakness(password: str) -> str | None:
-    """Return what a password lacks by the rules of the service's user pool, None if it keeps them."""
+    """Describe the rules of the service's user pool that a password breaks; None if it breaks none."""
     rules = {
         "8 characters": len(password) >= 8,
         "a capital letter": any(c.isupper() for c in password),
@@ -244,6 +245,6 @@ def weakness(password: str) -> str | None:
 
 
 def rules(password: str) -> str:
-    """Return the rules in a sentence, with what this password lacks."""
+    """Return the password rules as a sentence, with those that this password breaks."""
     lacks = weakness(password)
     return _RULES if lacks is None else f"The new password lacks {lacks}. {_RULES}"

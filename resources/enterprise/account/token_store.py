@@ -1,10 +1,10 @@
-"""The tokens of one account, shared by all processes of this machine through one file.
+"""Token file of one account, shared by all processes of this machine.
 
-The file also keeps the session of a challenge that is not answered yet.
+The file also stores the session of an unanswered challenge.
 
-Source: the service's authentication rules: an access token lives a day, a refresh token 90 days from the login and for
-at most 90 refreshes. Lives are kept as durations on this machine's clock, so a clock that differs from the service's
-does no harm.
+Source: the service's authentication rules: an access token is valid for a day, a refresh token for 90 days from the
+login and for at most 90 refreshes. Lifetimes are stored as durations on this machine's clock, so they do not depend on
+the service's clock.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from resources.formatting import counted, moment_text
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-#: Characters; real ones have about 1,100.
+#: Maximum length in characters; real tokens have about 1,100.
 LONGEST_TOKEN = 8_192
-#: It is sent in a header, where anything else would begin another one.
+#: Visible ASCII only: a token is sent in a header, and a line break would start another header.
 Token = Annotated[str, Field(pattern=r"\A[\x21-\x7e]+\z", max_length=LONGEST_TOKEN)]
 _TOKEN = TypeAdapter(Token)
 _Moment = Annotated[AwareDatetime, AfterValidator(in_range)]
@@ -40,19 +40,19 @@ _Moment = Annotated[AwareDatetime, AfterValidator(in_range)]
 REFRESH_LIFE = timedelta(days=90)
 REFRESH_USES = 90
 
-#: A token is renewed this long before it expires, so that none expires between here and the service.
+#: A token is renewed this long before it expires, so that it is still valid when the service receives it.
 MARGIN = timedelta(minutes=10)
-#: A token of the future is one whose clock was wrong; smaller steps of a clock are none.
+#: A token issued this far in the future came from a wrong clock; smaller clock steps are tolerated.
 _STEP = timedelta(minutes=5)
-#: For tokens of a short life the margin is this share of it.
+#: For short-lived tokens, the margin is this fraction of the lifetime.
 _MARGIN_SHARE = 10
 
-#: Longer than any login with all its retries takes.
+#: Longer than any login with all its retries.
 _LOCK_SECONDS = 300.0
 
 
 class Tokens(BaseModel):
-    """An access token and the refresh token it came with, which has bought `refresh_count` of them so far."""
+    """An access token and its refresh token, which has been used `refresh_count` times."""
 
     model_config = ConfigDict(frozen=True, hide_input_in_errors=True)
 
@@ -68,30 +68,30 @@ class Tokens(BaseModel):
         return self.refresh_obtained_at + REFRESH_LIFE
 
     def is_valid(self, now: datetime) -> bool:
-        """Return whether the access token still works; one from the future was issued under a wrong clock."""
+        """Return whether the access token is valid now; a token from the future was issued under a wrong clock."""
         return self.access_obtained_at - _STEP <= now < self.access_expires_at
 
     def is_fresh(self, now: datetime) -> bool:
-        """Return whether the access token works and need not be renewed yet."""
+        """Return whether the access token is valid and not due for renewal."""
         life = self.access_expires_at - self.access_obtained_at
         return self.is_valid(now + min(MARGIN, life / _MARGIN_SHARE))
 
     def can_refresh(self, now: datetime) -> bool:
-        """Return whether the refresh token can buy another access token, as far as is known here."""
+        """Return whether the refresh token can obtain another access token, as far as this machine knows."""
         return self.refresh_count < REFRESH_USES and now < self.refresh_expires_at
 
     def refreshed(self, access_token: str, now: datetime, life: timedelta) -> Tokens:
-        """These tokens after one more use of the refresh token; its own age stays."""
+        """Return these tokens after one more refresh; the age of the refresh token is unchanged."""
         access = {"access_token": access_token, "access_obtained_at": now, "access_expires_at": now + life}
         return self.model_copy(update=access | {"refresh_count": self.refresh_count + 1})
 
 
 @dataclass(frozen=True)
 class TokenStatus:
-    """The state of the account's tokens; nothing of it is secret.
+    """State of the account's tokens, without secrets.
 
-    The access token is renewed before it expires. `refreshes_left` counts down from 90; `new_password_required` is True
-    after a login that was met with that challenge, until it is answered.
+    The access token is renewed before it expires. `refreshes_left` counts down from 90. `new_password_required` is True
+    after a login was answered with that challenge, until a new password is set.
     """
 
     auth_url: str
@@ -121,7 +121,7 @@ class TokenStatus:
 
 
 class TokenStore:
-    """The file that holds the tokens of one account at one host; those of another are not used, and are replaced."""
+    """Token file of one account at one host; tokens of another account are ignored and replaced."""
 
     def __init__(self, path: Path, auth_url: str, username: str | None) -> None:
         self._path = path
@@ -129,10 +129,10 @@ class TokenStore:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the store alone, among threads and processes. Not reentrant.
+        """Lock the store among threads and processes. Not reentrant.
 
         Raises:
-            StateBusy: Another process holds it for minutes.
+            StateBusy: Another process has held the lock for minutes.
             StateError: The folder cannot be written.
         """
         with self._writing():
@@ -155,12 +155,12 @@ class TokenStore:
         )
 
     def read(self) -> Tokens | None:
-        """The tokens of this account, or None: none stored, another account's, or a damaged file (said in the log)."""
+        """Return the tokens of this account; None if absent, of another account, or damaged (which is logged)."""
         fields = self._fields()
         return None if fields.keys() <= {"challenge"} else self._parsed(fields, Tokens.model_validate)
 
     def read_session(self) -> str | None:
-        """The session of the challenge that the last login was answered with, which lives for minutes."""
+        """Return the session of the challenge from the last login; it is valid for minutes."""
         challenge = self._fields().get("challenge")
         return None if challenge is None else self._parsed(challenge, _TOKEN.validate_python)
 
@@ -202,11 +202,11 @@ class TokenStore:
         )
 
     def write(self, tokens: Tokens) -> None:
-        """Replace what is stored. Call with the lock held.
+        """Replace the stored tokens. Call with the lock held.
 
         Raises:
             StateError: The file cannot be written.
-            DiskFull: There is no room for it.
+            DiskFull: The disk has no room for the file.
         """
         self._store(tokens.model_dump(mode="json"))
 
@@ -215,7 +215,7 @@ class TokenStore:
         self._store(self._fields() | {"challenge": session})
 
     def clear(self) -> None:
-        """Forget the tokens. Call with the lock held."""
+        """Delete the tokens. Call with the lock held."""
         with self._writing():
             self._path.unlink(missing_ok=True)
 

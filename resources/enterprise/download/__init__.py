@@ -1,4 +1,4 @@
-"""Downloads: from a signed URL to a verified file with its sidecar, resumed where an earlier one stopped.
+"""Downloads: from a signed URL to a verified file with its sidecar, resumed after an interruption.
 
-Nothing here knows which record a file belongs to: whoever does gives a `Source`.
+This package does not know the records of the service: callers pass a `Source`.
 """

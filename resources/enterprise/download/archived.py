@@ -1,6 +1,6 @@
-"""Files of the archive: complete ones with their sidecars, lists of hours, manifests of snapshots, partial ones.
+"""Files of the archive: complete files with sidecars, batch listings, manifests of snapshots, and partial files.
 
-A sidecar is written before its file takes its name, so a file that is there always has one. A manifest
+A sidecar is written before its file is renamed to its final name, so every complete file has a sidecar. A manifest
 (`IDENTIFIER.VERSION.set.json`) names the files of a snapshot; it is written when all of them are complete.
 """
 
@@ -29,7 +29,7 @@ _SIDECAR_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Sidecar:
-    """The description of an archived file; `version` is the MD5 of its bytes, `url_path` never a signed URL."""
+    """Description of an archived file; `version` is the MD5 of its bytes, and `url_path` is never a signed URL."""
 
     identifier: str
     version: str
@@ -44,7 +44,7 @@ class Sidecar:
 
     @classmethod
     def read(cls, target: files.StrPath) -> Sidecar | None:
-        """The sidecar of a file, or None where there is none that can be read."""
+        """Return the sidecar of a file, or None if it is missing or unreadable."""
         try:
             return files.read_json(cls.path(target), _SIDECAR, most=_SIDECAR_BYTES)
         except (FileNotFoundError, NotADirectoryError, files.UnusableFileError):
@@ -73,13 +73,13 @@ def land_listing(listing: Listing[Any], target: Path) -> Sidecar:
 
 
 def read_listing(path: files.StrPath) -> Listing[Batch]:
-    """The batch listing as it was landed.
+    """Return a stored batch listing.
 
-    `fetched_at` is the time of the last change of the file where its sidecar is missing or of another version.
+    Without a sidecar of this version, `fetched_at` is the modification time of the file.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        IntegrityError: It is no list of files.
+        FileNotFoundError: The file does not exist.
+        IntegrityError: The file is not a list of files.
     """
     path = Path(path)
     try:
@@ -99,7 +99,7 @@ def read_listing(path: files.StrPath) -> Listing[Batch]:
 
 
 def is_landed(target: files.StrPath, version: str) -> bool:
-    """Return whether the complete file is there in this version, by its sidecar and its size."""
+    """Return whether the complete file exists in this version, by sidecar and size."""
     sidecar = Sidecar.read(target)
     if sidecar is None or sidecar.version != version:
         return False
@@ -110,7 +110,7 @@ def is_landed(target: files.StrPath, version: str) -> bool:
 
 
 def is_intact(target: files.StrPath) -> bool:
-    """Return whether the file's bytes are those its sidecar names (reads all of it)."""
+    """Return whether the file's MD5 matches its sidecar (reads the complete file)."""
     target = Path(target)
     sidecar = Sidecar.read(target)
     try:
@@ -139,9 +139,9 @@ _CONTENT = TypeAdapter(_Content)
 
 @dataclass(frozen=True)
 class SnapshotSet:
-    """A snapshot whose files were all fetched and belonged together. They may have been removed since.
+    """A snapshot whose files were all fetched and belonged together. Files may have been removed since.
 
-    `path` is the manifest; `exported_at` (UTC) is when the service made the snapshot, or else when the set was
+    `path` is the manifest; `exported_at` (UTC) is the time of the service's export, or else the time when the set was
     complete.
     """
 
@@ -152,11 +152,11 @@ class SnapshotSet:
 
 
 def read_set(path: files.StrPath) -> SnapshotSet:
-    """The set that a manifest names.
+    """Return the set of a manifest.
 
     Raises:
-        FileNotFoundError: There is no such manifest.
-        IntegrityError: It is not what a client wrote.
+        FileNotFoundError: The manifest does not exist.
+        IntegrityError: The manifest was not written by a client.
     """
     path = Path(path)
     try:
@@ -182,7 +182,7 @@ _WIDTH = 16
 
 @dataclass
 class Segment:
-    """A range of the file: bytes [start, end), of which the first `done` are there. `end` None: not known yet."""
+    """A range of the file: bytes [start, end), of which the first `done` are complete. `end` is None if unknown."""
 
     start: int
     end: int | None
@@ -194,13 +194,13 @@ class Segment:
 
     @property
     def remaining(self) -> int | None:
-        """Bytes still missing, None where the end is not known."""
+        """Bytes still missing; None if the end is not known."""
         return None if self.end is None else self.end - self.position
 
 
 @dataclass
 class ObjectState:
-    """The state of an object under way: its ETag and size where they were stated, and its ranges."""
+    """State of an object in progress: ETag and size, if stated, and ranges."""
 
     etag: str | None = None
     size: int | None = None
@@ -212,11 +212,11 @@ class ObjectState:
 
 
 class Part(ObjectState):
-    """The partial file of one download, held by this thread alone.
+    """The partial file of one download, owned by one thread.
 
-    A process may be killed at any moment. Progress is therefore written in place, as a number of fixed width inside the
-    JSON file, after each piece of data. A loss of power may bring back older bytes under a newer count; the MD5 of the
-    whole file finds that out.
+    A process may be killed at any moment. Progress is therefore written in place after each block of data, as a number
+    of fixed width inside the JSON file. A power failure may leave older bytes under a newer count; the MD5 of the
+    complete file detects that.
     """
 
     def __init__(self, target: Path, descriptor: int) -> None:
@@ -234,7 +234,7 @@ class Part(ObjectState):
     @classmethod
     @contextlib.contextmanager
     def held(cls, target: Path, *, wait_seconds: float) -> Iterator[Part]:
-        """Open or create the part of a file; another process that downloads the same file is waited for.
+        """Open or create the partial file; wait for another process that downloads the same file.
 
         Raises:
             BusyError: The other process did not end within `wait_seconds`.
@@ -254,7 +254,7 @@ class Part(ObjectState):
 
     @staticmethod
     def left_bytes(target: Path, version: str) -> int:
-        """Bytes that an unfinished download of this version left, without waiting for who may be writing it."""
+        """Return the bytes of an unfinished download of this version, without waiting for its writer."""
         try:
             found = files.read_json(_part_json(target), files.JSON_OBJECT)
             return sum(int(done) for _, _, done in found["ranges"]) if found["version"] == version else 0
@@ -270,7 +270,7 @@ class Part(ObjectState):
         return self.size is not None and bool(self.segments) and all(s.remaining == 0 for s in self.segments)
 
     def begin(self, version: str, etag: str | None, size: int | None, segments: Sequence[Segment]) -> None:
-        """Record what is being fetched and how it is divided; data that the segments count as done stays."""
+        """Record the object and its division into segments; data that the segments count as done is retained."""
         self._close()
         self.version, self.etag, self.size = version, etag, size
         self.segments = list(segments)
@@ -296,7 +296,7 @@ class Part(ObjectState):
             os.pwrite(self._progress, f"{segment.done:>{_WIDTH}}".encode(), self._places[number])
 
     def clear(self) -> None:
-        """Delete all downloaded bytes and start again."""
+        """Delete all downloaded bytes and start over."""
         self._close()
         self._json.unlink(missing_ok=True)
         os.ftruncate(self._descriptor, 0)
@@ -310,7 +310,7 @@ class Part(ObjectState):
         return os.fstat(self._descriptor).st_size
 
     def land(self, target: Path) -> None:
-        """Give the bytes their final name, durably."""
+        """Rename the file to its final name, durably."""
         files.put(self._path, target)
         self._ended = True
         self._close()
@@ -323,7 +323,7 @@ class Part(ObjectState):
         self._path.unlink(missing_ok=True)
 
     def _let_go(self) -> None:
-        """Close what is open; a part without a byte in it is no use to anybody."""
+        """Close open files, and delete an empty partial file."""
         self._close()
         if not self._ended and not self.done:
             self.remove()
@@ -334,7 +334,7 @@ class Part(ObjectState):
         self._progress = None
 
     def _load(self) -> None:
-        """Take up what an earlier process left, if it makes sense."""
+        """Load the state of an earlier process, if it is consistent."""
         try:
             found = files.read_json(self._json, files.JSON_OBJECT)
             segments = [

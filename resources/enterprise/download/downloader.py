@@ -1,7 +1,7 @@
-"""Downloads: request a signed URL, fetch from the object store, verify, and move into place completely or not at all.
+"""Downloads: request a signed URL, fetch from the object store, verify, and rename the complete file into place.
 
-The ETag of the object store is not the MD5 of the object, so it only serves to notice that the object changed; the
-bytes are checked against the `version` of the record.
+The ETag of the object store is not the MD5 of the object, so it only shows that the object changed; the bytes are
+verified against the `version` of the record.
 
 Source: the service's description of snapshot, chunk and batch records (`version`) and their downloads.
 """
@@ -25,21 +25,21 @@ from resources.enterprise.http.transport import Transport
 
 _log = logging.getLogger(__name__)
 
-#: Wrong bytes are fetched again once.
+#: Number of times that wrong bytes are fetched again.
 _WRONG_ALLOWED = 1
 
 
 @dataclass(frozen=True)
 class Download:
-    """A file that is there, verified.
+    """A verified file on disk.
 
-    `version` differs from the one asked for when the service replaced the file meanwhile; `fetched` is False when the
-    file was there and nothing was requested.
+    `version` differs from the requested version if the service replaced the file in the meantime; `fetched` is False if
+    the file already existed and no request was sent.
 
     Attributes:
-        request_count: Requests to the service (those to the object store are not counted).
-        resumed_bytes: Bytes that an earlier, unfinished download had left and that were not fetched again.
-        unit_count: Requests for signed URLs: what the account's quota was charged, where the product has one.
+        request_count: Requests to the service (requests to the object store are not counted).
+        resumed_bytes: Bytes reused from an earlier, unfinished download.
+        unit_count: Requests for signed URLs: the units charged, if the product has a quota.
     """
 
     path: Path
@@ -53,7 +53,7 @@ class Download:
 
 
 class ReplacedError(Exception):
-    """The service replaced an archive of which only the pinned version is wanted, by `version`. Nothing was landed."""
+    """The service replaced an archive whose pinned version is required by `version`. No file was written."""
 
     def __init__(self, version: str) -> None:
         super().__init__(version)
@@ -62,7 +62,7 @@ class ReplacedError(Exception):
 
 @dataclass
 class _Task:
-    """A download while it is done: its record and target may change, when the service replaces the archive."""
+    """A download in progress: its record and target may change if the service replaces the archive."""
 
     source: Source
     target: Path
@@ -74,7 +74,7 @@ class _Task:
 
 
 class _Gain:
-    """Reports to progress how many bytes came: each byte of the file once, however often it is fetched."""
+    """Reports the growth of a file to progress: each byte counts once, however often it is fetched."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
@@ -83,13 +83,13 @@ class _Gain:
     def __call__(self, there: int) -> None:
         if self._progress is None:
             return
-        before = there if self._most is None else self._most  # the first time: what an earlier download left
+        before = there if self._most is None else self._most  # first call: bytes of an earlier download
         self._most = max(there, before)
         self._progress(self._most - before)
 
 
 class Downloader:
-    """Fetches archives. One instance may serve several threads."""
+    """Downloads archives. One instance may serve several threads."""
 
     def __init__(self, transport: Transport, ranges: Ranges, clock: Callable[[], datetime]) -> None:
         self._transport = transport
@@ -97,17 +97,17 @@ class Downloader:
         self._clock = clock
 
     def fetch(self, source: Source, target: Path, progress: Progress | None = None) -> Download:
-        """Have the archive at `target`, with its sidecar.
+        """Download the archive to `target`, with its sidecar, unless it exists.
 
-        If the service replaced the archive meanwhile, the new version is downloaded. If the name of `target` holds the
-        first eight characters of the old version, those of the new version replace them.
+        If the service replaced the archive in the meantime, the new version is downloaded. If the name of `target`
+        contains the first eight characters of the old version, those of the new version replace them.
 
         Raises:
-            IntegrityError: The bytes differ from the record's version twice; nothing was landed.
-            DiskFull: No room; what was fetched is kept.
-            ServiceUnavailable: The connection broke too often; what was fetched is kept.
-            UnexpectedAnswer: The answer is no redirect.
-            ReplacedError: The service has another version now than the one `source` pins, and sent neither.
+            IntegrityError: The bytes differ from the record's version twice; no file was written.
+            DiskFull: The disk has no room; downloaded bytes are retained.
+            ServiceUnavailable: The connection broke too often; downloaded bytes are retained.
+            UnexpectedAnswer: The response is not a redirect.
+            ReplacedError: The service replaced the version that `source` pins; neither version was downloaded.
         """
         task, gain = _Task(source, target), _Gain(progress)
         try:
@@ -119,17 +119,17 @@ class Downloader:
         raise failure
 
     def pieces(self, source: Source) -> Generator[bytes, None, None]:
-        """The bytes of the archive in order, for whoever keeps them; see `SequentialTransfer.pieces`."""
+        """Yield the bytes of the archive in order, for a caller that stores them; see `SequentialTransfer.pieces`."""
         return SequentialTransfer(source, self._transport, self._ranges).pieces()
 
     def _attempt(self, task: _Task, gain: _Gain) -> Download | None:
-        """Bring the archive once; None: what came is wrong, and the task says what to fetch now."""
+        """Download the archive once; None: the bytes were wrong, and the task describes the next attempt."""
         source, target = task.source, task.target
         if not Part.is_left(target) and (present := self._present(source, target)) is not None:
             return replace(present, request_count=task.requests, unit_count=task.units)
         with Part.held(target, wait_seconds=self._ranges.wait_seconds) as part:
             if (present := self._present(source, target)) is not None:
-                part.remove()  # fetched by whom we waited for, or its owner was killed while tidying up
+                part.remove()  # the other process completed the file, or was killed during cleanup
                 return replace(present, request_count=task.requests, unit_count=task.units)
             if part.version != source.version:
                 part.clear()
@@ -157,7 +157,7 @@ class Downloader:
         return None
 
     def _fill(self, task: _Task, part: Part, gain: _Gain) -> str | None:
-        """Fetch the missing bytes; return the MD5 of the complete file, or None if the object changed meanwhile."""
+        """Fetch the missing bytes; return the MD5 of the complete file, or None if the object changed."""
         transfer = Transfer(task.source, part, self._transport, self._ranges, gain)
         try:
             transfer.run()
@@ -165,7 +165,7 @@ class Downloader:
             task.largest = error.largest if isinstance(error, OversizeError) else None
             return None
         except errors.NotFound:
-            part.remove()  # nothing will ever complete it
+            part.remove()  # this file can never be completed
             raise
         finally:
             task.requests += transfer.request_count
@@ -175,7 +175,7 @@ class Downloader:
     def _present(self, source: Source, target: Path) -> Download | None:
         if not is_landed(target, source.version):
             if not target.is_file() or files.md5_of(target) != source.version:
-                return None  # not there, or not these bytes: fetched, and then replaced as a whole
+                return None  # missing or different bytes: fetch and replace the complete file
             self._sidecar(source, target.stat().st_size).write(target)
         size = target.stat().st_size
         return Download(target, source.identifier, source.version, size, 0, 0, fetched=False)
@@ -204,7 +204,7 @@ class Downloader:
         try:
             return source.read_again()
         except errors.EnterpriseError:
-            part.remove()  # known to be wrong
+            part.remove()  # its bytes are known to be wrong
             raise
 
     @staticmethod

@@ -1,9 +1,9 @@
-"""Reads an archive at the object store, from any byte on, and checks that it is the expected one.
+"""Reader of an archive in the object store, from any byte, with a check that the object is the expected one.
 
-A body that breaks off is continued where it stopped, with the same signed URL while the store still accepts it.
+A broken body is resumed at the last byte, with the same signed URL while the store still accepts it.
 
-Source: the service's description of downloads (307 to a signed URL, which lives for 60 s and costs a unit of quota
-where the product has one; `Range`, `If-Range`).
+Source: the service's description of downloads (307 to a signed URL, which is valid for 60 s and costs a unit if the
+product has a quota; `Range`, `If-Range`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from resources.enterprise.http.bounds import CancellableDeadline, TooSlowError
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import stems_from
 
-#: Hears how many bytes came since it was called last: each byte of a file once, whatever is fetched again.
+#: Receives the number of bytes since the last call: each byte of a file once, even if it is fetched again.
 Progress = Callable[[int], None]
 
 
@@ -34,9 +34,9 @@ Progress = Callable[[int], None]
 class Source:
     """The archive to download.
 
-    `version` is its MD5; `size_hint` its bytes, about (None: unknown). `resolve` returns a signed URL, `read_again` the
-    source that the record names now, each with the number of requests it took. `pinned`: a newer version is not worth a
-    request.
+    `version` is its MD5; `size_hint` is its approximate size in bytes (None: unknown). `resolve` returns a signed URL
+    and `read_again` the current source of the record, each with the number of requests. `pinned`: a newer version must
+    not be requested.
     """
 
     identifier: str
@@ -49,10 +49,10 @@ class Source:
 
 
 class Address:
-    """Signed URL of one download, requested when needed and again when the store refuses it. Shared by threads.
+    """Signed URL of one download, requested when needed and again after the store refuses it. Shared by threads.
 
-    At most `limit` URLs are requested: each may cost a unit of quota. `kept` is a sentence for messages: what becomes
-    of the bytes that came before a failure.
+    At most `limit` URLs are requested: each may cost a unit of quota. `kept` is a sentence for messages about the bytes
+    received before a failure.
     """
 
     def __init__(self, source: Source, limit: int, kept: str = "What was fetched is kept.") -> None:
@@ -66,7 +66,7 @@ class Address:
         self.request_count = 0
 
     def get(self) -> str:
-        """The address to use now; ServiceUnavailable if it was asked for too often."""
+        """Return the current URL; ServiceUnavailable if too many were requested."""
         with self._lock:
             if self._current is None:
                 if self.asked >= self._limit:
@@ -80,15 +80,15 @@ class Address:
             return self._current
 
     def worked(self) -> None:
-        """Bytes came from it: refusals before do not count any more."""
+        """Reset the refusals after bytes arrived from the URL."""
         with self._lock:
             self._refusals = 0
 
     def refused(self, address: str, status: int) -> None:
-        """The store does not take it (any more); raises ServiceUnavailable if it refused the one before too."""
+        """Discard a refused URL; raise ServiceUnavailable if the previous URL was refused too."""
         with self._lock:
             if address != self._current:
-                return  # another range noticed first
+                return  # another range already reported it
             self._current = None
             self._refusals += 1
             if self._refusals > 1:
@@ -102,19 +102,19 @@ class Address:
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})\Z")
 _READ_BYTES = 1 << 18
-#: A broken body counts as progress, and the count of failures starts again, from this many bytes on.
+#: A broken body with at least this many bytes counts as progress and resets the count of failures.
 WORTH = 1 << 20
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """The division of large files.
+    """Division of large files.
 
     Attributes:
-        connections: Ranges fetched at once.
-        parallel_bytes: Files from this size on are divided.
-        smallest_bytes: No range is smaller.
-        addresses: Signed URLs one download may ask for (each may cost a unit of quota).
+        connections: Ranges fetched in parallel.
+        parallel_bytes: Minimum size of a file that is divided.
+        smallest_bytes: Minimum size of a range.
+        addresses: Maximum number of signed URLs per download (each may cost a unit of quota).
         wait_seconds: Seconds to wait for another process that fetches the same file.
     """
 
@@ -129,7 +129,7 @@ _log = logging.getLogger(__name__)
 
 
 class ChangedError(Exception):
-    """The object is not the one whose first bytes are there."""
+    """The object is not the one whose first bytes are on disk."""
 
 
 class OversizeError(ChangedError):
@@ -145,20 +145,20 @@ class RangeIgnoredError(Exception):
 
 
 class StoppedError(Exception):
-    """Another range failed; this one ends quietly."""
+    """Another range failed; this range ends without a message."""
 
 
 class Opened(NamedTuple):
-    """An answer whose body is to be read, and the deadline that holds for it."""
+    """A response whose body is to be read, and its deadline."""
 
     response: requests.Response
     deadline: CancellableDeadline
 
 
 class ObjectReader:
-    """Reads one object, which it opens as often as its body breaks off."""
+    """Reads one object, and reopens it whenever its body breaks off."""
 
-    #: What becomes of the bytes that came before a failure, and what to do.
+    #: Sentences for messages: the bytes received before a failure, and the next step.
     kept: ClassVar = "What was fetched is kept."
     advice: ClassVar = "Run this again: it goes on from there."
 
@@ -180,7 +180,7 @@ class ObjectReader:
         return self._address.request_count
 
     def _first_answer(self, first: Segment | None) -> Opened:
-        """Open the object for the first time: a range of it, or all of it."""
+        """Open the object for the first time, as a range or completely."""
         failures = 0
         while True:
             try:
@@ -190,7 +190,7 @@ class ObjectReader:
                 self._pause(failures, error)
 
     def _bytes(self, segment: Segment, opened: Opened | None) -> Generator[bytes, None, None]:
-        """Yield the bytes of a segment from its next one on, and continue after each break. The caller counts them."""
+        """Yield the remaining bytes of a segment, and resume after each break. The caller counts the bytes."""
         failures = 0
         while True:
             before = segment.done
@@ -208,7 +208,7 @@ class ObjectReader:
                 return
 
     def _body(self, opened: Opened, segment: Segment) -> Generator[bytes, None, None]:
-        """Yield the bytes of one answer until it ends or breaks off."""
+        """Yield the bytes of one response until it ends or breaks off."""
         timely = segment.done
         self._open.add(opened.deadline)
         try:
@@ -218,7 +218,7 @@ class ObjectReader:
                 self._fits(segment.position + len(data))
                 began = time.monotonic()
                 yield data
-                opened.deadline.extend(time.monotonic() - began)  # the caller may need any time
+                opened.deadline.extend(time.monotonic() - began)  # the time of the caller does not count
                 if segment.done - timely >= self._limits.slow_bytes:
                     opened.deadline.restart()
                     timely = segment.done
@@ -229,13 +229,13 @@ class ObjectReader:
             raise self._broken(segment, "it ended early")
 
     def _halt(self) -> None:
-        """End all ranges now, also those that wait for data."""
+        """Stop all ranges now, including those that wait for data."""
         self._stop.set()
         for deadline in tuple(self._open):
             deadline.cancel()
 
     def _opened(self, segment: Segment | None) -> Opened:
-        """Open the object from a segment's next byte on (None: all of it), and check that it is the one we know."""
+        """Open the object at a segment's next byte (None: from the start), and check that it is the known object."""
         headers: dict[str, str] = {}
         position = segment.position if segment else 0
         if segment is not None:
@@ -278,7 +278,7 @@ class ObjectReader:
                 )
 
     def _check(self, response: requests.Response, position: int, *, ranged: bool) -> None:
-        """Check that the answer continues the object whose bytes are there."""
+        """Check that the response continues the object whose bytes are on disk."""
         etag, known = etag_in(response.headers), self._known
         if known.etag is not None and etag is not None and etag != known.etag:
             raise ChangedError
@@ -287,7 +287,7 @@ class ObjectReader:
             if not ranged or start != position or (known.size is not None and size != known.size):
                 raise ChangedError
             self._fits(size)
-            if known.segments and known.size is None:  # the first answer did not say
+            if known.segments and known.size is None:  # the first response did not state the size
                 known.size = known.segments[-1].end = size
         elif known.segments and (position > 0 or len(known.segments) > 1):
             raise RangeIgnoredError
@@ -295,7 +295,7 @@ class ObjectReader:
             raise ChangedError
 
     def _piece(self, response: requests.Response, segment: Segment) -> bytes:
-        """Return the bytes that have arrived, at least one; none at the end of the body."""
+        """Return the bytes that have arrived, at least one; an empty value at the end of the body."""
         wanted = _READ_BYTES if segment.remaining is None else min(_READ_BYTES, segment.remaining)
         try:
             data: bytes = response.raw.read1(wanted, decode_content=False)
@@ -313,18 +313,18 @@ class ObjectReader:
         )
 
     def _fits(self, size: int) -> None:
-        """See that an object of so many bytes is one that the record can mean."""
+        """Check that the record allows an object of this size."""
         if size > self._largest:
             raise OversizeError(self._largest)
 
     def _pause(self, failures: int, error: BrokenAnswer) -> None:
-        """Wait after a break, or give up after too many in a row."""
+        """Wait after a break; raise an error after too many in a row."""
         if failures > self._retry.retries:
             self._broke_off(error)
         self._stop.wait(self._retry.wait(failures))
 
     def _left(self) -> str:
-        """Return a sentence about the bytes that are kept after the last attempt."""
+        """Return a sentence about the bytes that are retained after the last attempt."""
         return f"{self._known.done} bytes are kept. {self.advice}"
 
     def _broke_off(self, last: BrokenAnswer | None = None) -> NoReturn:
@@ -337,7 +337,7 @@ class ObjectReader:
 
 
 def content_range(response: requests.Response) -> tuple[int, int, int]:
-    """(first byte, byte after the last, size of the object) of a 206."""
+    """Parse Content-Range of a 206: (first byte, byte after the last, size of the object)."""
     found = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
     if found is None or not int(found[1]) <= int(found[2]) < int(found[3]):
         raise BrokenAnswer(

@@ -1,4 +1,4 @@
-"""Transfers one archive from the object store: into its partial file in parallel ranges, or in order to the caller.
+"""Transfer of one archive from the object store: to its partial file in parallel ranges, or in order to the caller.
 
 Source: the service's description of downloads (307 to a signed URL, `Range`, `If-Range`).
 """
@@ -32,12 +32,12 @@ from resources.enterprise.http.transport import Transport
 
 _log = logging.getLogger(__name__)
 
-#: The disk is looked at each time so many bytes were written.
+#: Free disk space is checked each time this many bytes were written.
 _LOOK_BYTES = 16 << 20
 
 
 class Transfer(ObjectReader):
-    """Brings all bytes of one part."""
+    """Transfers all bytes of one partial file."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Transfer(ObjectReader):
         self._reporting = threading.Lock()
 
     def run(self) -> None:
-        """Fetch what is missing. Raises ChangedError if the object changed, or is too large (`OversizeError`)."""
+        """Fetch the missing bytes. Raises ChangedError if the object changed, `OversizeError` if it is too large."""
         restarts = 0
         while not self._part.is_complete:
             try:
@@ -69,7 +69,7 @@ class Transfer(ObjectReader):
                     self._broke_off()
 
     def _start(self, *, whole: bool) -> None:
-        """Open the object and divide it by what the answer says of its size."""
+        """Open the object and divide it according to the size in the response."""
         hint = self._source.size_hint or 0
         first: Segment | None = None
         size: int | None
@@ -78,7 +78,7 @@ class Transfer(ObjectReader):
         opened = self._first_answer(first)
         response = opened.response
         if response.status_code == 206:
-            _, end, total = content_range(response)  # checked to begin at 0
+            _, end, total = content_range(response)  # its start was checked to be 0
             rest = divide([Segment(end, total)], self._ranges.connections - 1, self._ranges.smallest_bytes)
             size, segments = total, [Segment(0, end), *rest]
         else:
@@ -102,11 +102,11 @@ class Transfer(ObjectReader):
         self._fetch({})
 
     def _fetch(self, opened: dict[int, Opened]) -> None:
-        """Fetch all segments, at once where there are several."""
+        """Fetch all segments, in parallel if there are several."""
         self._report()
         missing = [n for n, segment in enumerate(self._part.segments) if segment.remaining != 0]
         if 0 not in missing and 0 in opened:
-            opened[0].response.close()  # an empty object
+            opened[0].response.close()  # the object is empty
         if len(missing) == 1:
             self._segment(missing[0], opened.get(missing[0]))
         else:
@@ -118,7 +118,7 @@ class Transfer(ObjectReader):
                 except BaseException:
                     self._halt()
                     raise
-        if self._part.size is None:  # the end was only known when it came
+        if self._part.size is None:  # the size was only known at the end
             segment = self._part.segments[0]
             segment.end = segment.done
             self._part.size = segment.done
@@ -139,7 +139,7 @@ class Transfer(ObjectReader):
             self._on_progress(self._part.done)
 
     def _need_room(self, missing: int) -> None:
-        """Raise if the disk cannot hold so many more bytes and leave the floor free; also called meanwhile."""
+        """Raise DiskFull if the disk cannot hold this many bytes above the reserve; also called during the transfer."""
         free = shutil.disk_usage(self._part.folder).free
         if (floor := self._limits.keep_free_bytes) and missing + floor > free:
             raise OSError(
@@ -150,7 +150,7 @@ class Transfer(ObjectReader):
 
 
 class SequentialTransfer(ObjectReader):
-    """Passes on the bytes of one archive, in order, each once."""
+    """Yields the bytes of one archive, in order, each once."""
 
     kept: ClassVar = "This download cannot be continued."
     advice: ClassVar = "Discard what came of it, and run this again."
@@ -160,11 +160,11 @@ class SequentialTransfer(ObjectReader):
         super().__init__(source, self._passed, transport, ranges)
 
     def pieces(self) -> Generator[bytes, None, None]:
-        """The bytes, in pieces of 256 KiB at most; verified when the last one is taken.
+        """Yield the bytes in blocks of at most 256 KiB; the MD5 is verified after the last block.
 
         Raises:
-            IntegrityError: They are not those that the record names. The service may have replaced the archive
-                meanwhile.
+            IntegrityError: The bytes do not match the record. The service may have replaced the archive in the
+                meantime.
             EnterpriseError: The archive could not be fetched.
         """
         digest = files.new_md5()

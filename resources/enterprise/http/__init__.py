@@ -1,1 +1,1 @@
-"""HTTP with the service: its paths, what is sent and read, within which bounds, and what failures mean. No accounts."""
+"""HTTP communication with the service: requests, responses, limits, and the mapping of failures. No accounts."""

@@ -1,6 +1,6 @@
-"""Answers of the service: read within their limits, and what they say of themselves and of the time.
+"""Responses of the service: read within size limits; their messages, headers and dates.
 
-Source: the service's error body `{"status", "message"}`; its `Date` headers (answers of a cache also have an `Age`).
+Source: the service's error body `{"status", "message"}`; its `Date` headers (cached responses also have an `Age`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from resources.enterprise.http.bounds import Limits
 from resources.formatting import counted
 
 _STEP_BYTES: Final = 1 << 16
-#: Characters of a text that is taken for a message, such as `Jwt is expired`.
+#: Maximum length of a plain text that counts as a message, such as `Jwt is expired`.
 _LONGEST_TEXT: Final = 100
 _NUMBER = re.compile(r"[0-9]{1,18}\Z")
 _ETAG = re.compile(r'(W/)?"[\x21\x23-\x7e]{1,1000}"\Z')
 
 
 class BrokenAnswer(errors.ServiceUnavailable):
-    """An answer that was cut, empty or a page of HTML: worth another attempt at once."""
+    """A response that was cut, empty or a page of HTML: another attempt may succeed at once."""
 
 
 class NoConnection(BrokenAnswer):
@@ -38,7 +38,7 @@ class NoConnection(BrokenAnswer):
 
 
 class TooLongError(Exception):
-    """An answer is longer than any of its kind may be (`limit` bytes)."""
+    """A response exceeds the size limit of its kind (`limit` bytes)."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
@@ -47,7 +47,7 @@ class TooLongError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """A complete answer of the service: its decompressed body (of a refusal only the beginning) and headers."""
+    """A complete response of the service: headers and decompressed body (for a refusal, only its beginning)."""
 
     status: int
     body: bytes = field(repr=False)
@@ -56,7 +56,7 @@ class Answer:
 
     @property
     def message(self) -> str | None:
-        """The message of the service's error body as it was sent, or a short text alone; None: neither."""
+        """Message of the service's error body as it was sent, or a short plain text; None: neither."""
         try:
             found = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -67,12 +67,12 @@ class Answer:
 
     @property
     def is_html(self) -> bool:
-        """A page was sent instead of data, by a load balancer or a captive network."""
+        """The response is a page instead of data, from a load balancer or a captive network."""
         return "html" in self.headers.get("Content-Type", "").lower() or self.body[:1024].lstrip()[:1] == b"<"
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds to wait, from `Retry-After` (a date is compared with the service's clock); None: it states none."""
+        """Seconds to wait, from `Retry-After` (a date is compared with the service's clock); None: not stated."""
         try:
             asked = float(self.headers["Retry-After"])
         except KeyError:
@@ -85,11 +85,11 @@ class Answer:
 
 
 def read_body(response: requests.Response, longest: int) -> bytes:
-    """The body of an answer, decompressed in bounded steps; of one that is no success only the beginning.
+    """Read and decompress the body of a response in bounded steps; for a refusal, only its beginning.
 
     Raises:
-        TooLongError: It has more than `longest` bytes; the rest was not read.
-        urllib3.exceptions.HTTPError: The body broke off, its compression is damaged, or its time was over.
+        TooLongError: The body has more than `longest` bytes; the rest was not read.
+        urllib3.exceptions.HTTPError: The body broke off, its compression is damaged, or its deadline has passed.
     """
     refused = response.status_code >= 300
     body = bytearray()
@@ -101,7 +101,7 @@ def read_body(response: requests.Response, longest: int) -> bytes:
                     return bytes(body[:longest])
                 raise TooLongError(longest)
     finally:
-        response.close()  # a connection whose answer was read to its end is in the pool already
+        response.close()  # no effect after a complete body: its connection is in the pool already
     return bytes(body)
 
 
@@ -110,20 +110,20 @@ def limit_of(response: requests.Response, limits: Limits, longest: int) -> int:
 
 
 def requests_of(response: requests.Response) -> int:
-    """Requests behind an answer: urllib3's retries, and a first one that was refused for its token."""
+    """Count the requests behind a response: urllib3's retries, and a first request refused because of its token."""
     retries = getattr(response.raw, "retries", None)
     repeated = len(retries.history) if isinstance(retries, Retry) else 0
     return 1 + repeated + sum(requests_of(before) for before in response.history)
 
 
 def number_in(headers: Mapping[str, str], name: str) -> int | None:
-    """A header that is a number of bytes or seconds, None where it is absent or nothing of the kind."""
+    """Parse a header that is a number of bytes or seconds; None if it is absent or invalid."""
     text = headers.get(name, "").strip()
     return int(text) if _NUMBER.match(text) else None
 
 
 def moment_in(headers: Mapping[str, str], name: str) -> datetime | None:
-    """A header that is a moment, None where it is absent or none."""
+    """Parse a header that is a date; None if it is absent or invalid."""
     try:
         return parsedate_to_datetime(headers[name]).astimezone(UTC)
     except (KeyError, ValueError, TypeError, OverflowError):
@@ -131,30 +131,30 @@ def moment_in(headers: Mapping[str, str], name: str) -> datetime | None:
 
 
 def etag_in(headers: Mapping[str, str]) -> str | None:
-    """The ETag, with its quotes; None where it is absent, or could not be sent back."""
+    """Return the ETag, with its quotes; None if it is absent or could not be sent back."""
     text = headers.get("ETag", "")
     return text if _ETAG.match(text) else None
 
 
 _log = logging.getLogger(__name__)
 
-#: A smaller difference is none: answers take time, and so do clocks.
+#: Smaller differences are ignored: responses take time, and clocks are inexact.
 TOLERANCE: Final = timedelta(minutes=5)
-#: Older answers of a cache say nothing about the present.
+#: Older cached responses do not show the current time.
 _OLDEST: Final = 86_400
 
 
 class ServiceClock:
-    """The `local` clock (aware), compared with the `Date` of every answer. Safe for several threads."""
+    """The `local` clock (aware), compared with the `Date` of every response. Safe for several threads."""
 
-    _logged: Final[set[str]] = set()  # by this process: each command has several clients
+    _logged: Final[set[str]] = set()  # per process: each command has several clients
 
     def __init__(self, local: Callable[[], datetime]) -> None:
         self.local = local
         self.ahead = timedelta(0)
 
     def heard(self, headers: Mapping[str, str]) -> None:
-        """Compare with an answer that has just come; a difference of minutes is a warning, once."""
+        """Compare the clocks by a new response; a difference of minutes is logged as a warning, once."""
         moment = moment_in(headers, "Date")
         age = number_in(headers, "Age") or 0
         if moment is None or age > _OLDEST:
@@ -173,13 +173,13 @@ class ServiceClock:
 
     @property
     def problem(self) -> str:
-        """The difference in words, without a full stop."""
+        """Describe the difference, without a full stop."""
         way = "ahead of" if self.ahead > timedelta(0) else "behind"
         return f"the clock of this machine is {_spoken(abs(self.ahead))} {way} the service's"
 
     @property
     def remark(self) -> str:
-        """The difference as a sentence to stand before others, with a blank; nothing where there is none."""
+        """The difference as a sentence with a trailing blank, for the start of a message; empty if there is none."""
         return f"{self.problem[0].upper()}{self.problem[1:]}. " if self.is_wrong else ""
 
     def now(self) -> datetime:
@@ -188,8 +188,8 @@ class ServiceClock:
 
 
 def _spoken(span: timedelta) -> str:
-    """Return a span in its largest unit, so that a difference that drifts is logged once."""
-    span += timedelta(seconds=30)  # an answer takes time, and three days less a second are three days
+    """Format a duration in its largest unit, so that a drifting difference is logged once."""
+    span += timedelta(seconds=30)  # round up: a response takes time, and three days less a second are three days
     for unit, length in (("day", timedelta(days=1)), ("hour", timedelta(hours=1)), ("minute", timedelta(minutes=1))):
         number = span // length
         if number:

@@ -1,7 +1,7 @@
-"""Bounds of every request: the size of an answer, its duration, the retries, and the networks it may lead to.
+"""Limits of every request: size and duration of a response, retries, and the networks that a redirect may reach.
 
-A redirect leads nowhere inside the operator's network. A host is looked up before anything is sent, and the address of
-each new connection is checked once more: a name may have changed its address in between.
+A redirect must not reach the operator's network. A host is resolved before a request is sent, and the address of each
+new connection is checked again, because a name may have changed its address in between.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from requests.utils import get_environ_proxies, select_proxy
 
 @dataclass(frozen=True)
 class Limits:
-    """The largest sizes and the longest durations of answers.
+    """Maximum sizes and durations of responses.
 
-    The service's largest lists (all snapshots, the files of an hour, the chunks of enwiki) are of 1 to 5 MB; they may
-    grow threefold before a limit is met.
+    The service's largest lists (all snapshots, the files of an hour, the chunks of enwiki) have 1 to 5 MB; the limits
+    allow three times that size.
 
     Attributes:
         list_bytes: Bytes of a list, decoded.
-        record_bytes: Bytes of any other answer, decoded: a record, tokens, the account.
-        lookup_bytes: Bytes of a lookup, decoded: up to ten articles, whole.
-        refusal_bytes: Bytes that are read of an answer that refuses; the rest is left.
-        answer_seconds: Seconds from a request to the end of its answer, with the retries of a failing connection.
-        slow_bytes: A connection to the object store that brings less than this ...
-        slow_seconds: ... in so many seconds is given up and another is opened.
-        margin_bytes: An archive may be larger than its record says by so much ...
-        margin_share: ... and by this share: the record's megabytes are rounded, and small ones are 0.
-        unstated_bytes: An archive may have so many bytes where its record does not say how many.
-        keep_free_bytes: Disk space that a download leaves untouched.
+        record_bytes: Bytes of any other response, decoded: a record, tokens, the account.
+        lookup_bytes: Bytes of a lookup, decoded: up to ten complete articles.
+        refusal_bytes: Bytes that are read of a refusal; the rest is ignored.
+        answer_seconds: Seconds from a request to the end of its response, including retries of a failing connection.
+        slow_bytes: A connection to the object store that transfers fewer bytes than this ...
+        slow_seconds: ... in this many seconds is closed, and another is opened.
+        margin_bytes: An archive may exceed the size in its record by this many bytes ...
+        margin_share: ... plus this fraction: the megabytes in a record are rounded, and small sizes are 0.
+        unstated_bytes: Size limit of an archive whose record states no size.
+        keep_free_bytes: Disk space that a download leaves free.
     """
 
     list_bytes: int = 16 << 20
@@ -55,7 +55,7 @@ class Limits:
     keep_free_bytes: int = 0
 
     def largest(self, size: int | None) -> int:
-        """Bytes that an archive may have of which the record says that it has `size`, or does not say."""
+        """Return the size limit of an archive whose record states `size` bytes (None: no size)."""
         if size is None:
             return self.unstated_bytes
         return size + int(size * self.margin_share) + self.margin_bytes
@@ -67,12 +67,12 @@ class RetryPolicy:
 
     Attributes:
         retries: Further attempts after the first, for each cause.
-        first_wait: Seconds before the second of them; doubled each time.
-        longest_wait: Bound of a single wait in seconds, for `Retry-After` too.
-        connect_timeout: Seconds to get a connection.
+        first_wait: Seconds before the second further attempt; doubled each time.
+        longest_wait: Limit of a single wait in seconds, also for `Retry-After`.
+        connect_timeout: Seconds to open a connection.
         read_timeout: Seconds without a byte.
-        requests_per_second: Requests that are sent to the data host, by all threads of a client together; None: as many
-            as it admits, which its refusals teach.
+        requests_per_second: Requests to the data host, by all threads of a client together; None: as many as it admits,
+            adjusted after refusals.
     """
 
     retries: int = 5
@@ -83,7 +83,7 @@ class RetryPolicy:
     requests_per_second: float | None = None
 
     def wait(self, attempt: int, asked: float | None = None) -> float:
-        """Seconds to wait before attempt number `attempt` + 1 (from 1), as the service asked or with jitter."""
+        """Seconds to wait before attempt number `attempt` + 1 (from 1), as the service requested or with jitter."""
         if asked is not None:
             return max(0.0, min(asked, self.longest_wait))
         longest = min(self.first_wait * 2 ** (attempt - 1), self.longest_wait)
@@ -95,14 +95,14 @@ class RetryPolicy:
 
 
 class TooSlowError(TimeoutError):
-    """An answer was not complete in time."""
+    """A response was not complete in time."""
 
 
 class Deadline:
-    """The moment until which bytes are waited for; it may be moved.
+    """A movable time limit for receiving bytes.
 
-    `meet` is called with the address of every host that a connection is opened to, before anything is sent over it; an
-    exception closes the connection.
+    `meet` is called with the address of every host to which a connection is opened, before a request is sent over it;
+    an exception closes the connection.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -111,14 +111,14 @@ class Deadline:
         self.restart()
 
     def restart(self) -> None:
-        """Wait from now on for as long as at the beginning."""
+        """Restart with the initial duration."""
         self._at = time.monotonic() + self._seconds
 
     def extend(self, seconds: float) -> None:
         self._at += seconds
 
     def left(self) -> float:
-        """Seconds that are left. Raises TooSlowError if none are."""
+        """Return the remaining seconds. Raises TooSlowError if none are left."""
         left = self._at - time.monotonic()
         if left <= 0:
             raise TooSlowError("The answer was not complete in time.")
@@ -126,7 +126,7 @@ class Deadline:
 
 
 class CancellableDeadline(Deadline):
-    """A deadline by which another thread ends the answer."""
+    """A deadline that another thread can cancel, which ends the response."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -141,7 +141,7 @@ class CancellableDeadline(Deadline):
                 end()
 
     def cancel(self) -> None:
-        """End the answer: its reader finds the end of the body."""
+        """End the response: its reader finds the end of the body."""
         with self._lock:
             self._is_cancelled = True
             if self._end is not None:
@@ -153,7 +153,7 @@ _deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 @contextlib.contextmanager
 def until(deadline: Deadline) -> Iterator[None]:
-    """Let the deadline hold for every answer that begins in this block, to its last byte."""
+    """Apply the deadline to every response that begins in this block, up to its last byte."""
     token = _deadline.set(deadline)
     try:
         yield
@@ -162,23 +162,23 @@ def until(deadline: Deadline) -> Iterator[None]:
 
 
 def current_deadline() -> Deadline | None:
-    """Return the deadline of the block under way, None outside of one."""
+    """Return the deadline of the current block; None outside of a block."""
     return _deadline.get()
 
 
 def restart() -> None:
-    """Restart the time limit of the current answer: earlier waiting was for another answer, or a lock."""
+    """Restart the time limit of the current response: earlier time was spent on another response, or on a lock."""
     if (deadline := _deadline.get()) is not None:
         deadline.restart()
 
 
-#: Its last 32 bits are an address of IPv4 (RFC 6052).
+#: The last 32 bits contain an IPv4 address (RFC 6052).
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 PUBLIC: Final = "public"
 
 
 def network_of(address: str) -> str:
-    """The kind of network of an IP address: `public`, `loopback`, `link-local`, or `private` for all others."""
+    """Classify the network of an IP address: `public`, `loopback`, `link-local`, or `private` for all others."""
     found = ip_address(address)
     if isinstance(found, IPv6Address):
         found = found.ipv4_mapped or found.sixtofour or (IPv4Address(found.packed[-4:]) if found in _NAT64 else found)
@@ -191,7 +191,7 @@ def network_of(address: str) -> str:
 
 
 def addresses_of(url: str) -> frozenset[str]:
-    """The IP addresses of a URL's host; of a name none where a proxy looks it up, or nobody knows it."""
+    """Resolve the IP addresses of a URL's host; empty for a name that a proxy resolves or that is unknown."""
     parts = urlsplit(url)
     by_proxy = select_proxy(url, get_environ_proxies(url))
     try:
@@ -201,6 +201,6 @@ def addresses_of(url: str) -> frozenset[str]:
             type=socket.SOCK_STREAM,
             flags=socket.AI_NUMERICHOST if by_proxy else 0,
         )
-    except (OSError, UnicodeError):  # the connection itself says what is wrong
+    except (OSError, UnicodeError):  # the connection itself will report the error
         return frozenset()
     return frozenset(str(place[0]) for *_, place in found)

@@ -1,7 +1,7 @@
-"""Requests and answers: one session, one User-Agent, one set of timeouts and retries, one place that maps failures.
+"""Requests and responses: one session, one User-Agent, one set of timeouts and retries, one mapping of failures.
 
-Retries here are for one cause only: a connection that fails and a 5xx answer, by urllib3. A body that breaks off, a
-rate limit and a refused token are answered where they are understood.
+Retries here, by urllib3, have two causes only: a failing connection and a 5xx response. Broken bodies, rate limits and
+refused tokens are handled by the callers.
 
 Source: the service's error body `{"status", "message"}` and its status codes.
 """
@@ -64,19 +64,19 @@ from resources.formatting import legible
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
-#: Adds the token to a request.
+#: Function that adds the token to a request.
 Auth = Callable[[requests.PreparedRequest], requests.PreparedRequest]
 
 _DISTRIBUTION = "enterprise-content-mirror"
 _RETRIED: Final = frozenset({500, 502, 503, 504})
-#: Each costs a whole read timeout.
+#: Each of these retries costs a full read timeout.
 _READ_RETRIES = 2
-#: Characters of the service's own message inside one of ours.
+#: Maximum length of the service's own text inside a message.
 _LONGEST_SAID = 300
 
 
 class Transport:
-    """Sends requests. Safe to use from several threads: connections are pooled, cookies are never kept."""
+    """Sends requests. Safe for several threads: connections are pooled, cookies are never stored."""
 
     def __init__(
         self, service: Service, retry: RetryPolicy, limits: Limits, redactor: Redactor, clock: ServiceClock
@@ -87,7 +87,7 @@ class Transport:
         self.clock = clock
         self._contact = service.contact
         self._anonymous = service.anonymous
-        #: Where the service itself is, and downloads may lead; filled as connections to it are opened.
+        #: Networks of the service itself, which downloads may use as well; extended as connections to it are opened.
         self._networks = {PUBLIC}
         self._making = threading.Lock()
         self._service: requests.Session | None = None
@@ -95,7 +95,7 @@ class Transport:
         hide_queries_in_http_log()
 
     def close(self) -> None:
-        """Close all connections; they are opened again when needed."""
+        """Close all connections; they are reopened when needed."""
         with self._making:
             for session in (self._service, self._store):
                 if session is not None:
@@ -112,16 +112,16 @@ class Transport:
         body: Any = None,
         longest: int | None = None,
     ) -> Answer:
-        """Send one request to the service and read the answer, whatever its status. Redirects are not followed.
+        """Send one request to the service and read the response, whatever its status. Redirects are not followed.
 
-        `doing` is the purpose, as it follows "Could not" in a message; `auth` adds the token, none is sent without it;
-        `body` is sent as JSON; `longest` are the bytes that the answer may have (default: those of a record).
+        `doing` is the purpose, phrased to follow "Could not" in a message; `auth` adds the token (default: no token);
+        `body` is sent as JSON; `longest` is the size limit of the response in bytes (default: that of a record).
 
         Raises:
             UnreachableError: No connection after all retries.
-            ServiceUnavailable: No answer after all retries, or none that was complete in time.
-            BrokenAnswer: The answer broke off.
-            UnexpectedAnswer: The answer is too long.
+            ServiceUnavailable: No response after all retries, or no complete response in time.
+            BrokenAnswer: The response broke off.
+            UnexpectedAnswer: The response is too long.
         """
         try:
             deadline = Deadline(self.limits.answer_seconds)
@@ -149,7 +149,7 @@ class Transport:
         else:
             self.clock.heard(response.headers)
             return Answer(response.status_code, content, response.headers, requests_of(response))
-        # Outside the handler, so that the library's exception, whose text has the whole address, is not attached.
+        # Outside the handler, so that the library's exception, whose text contains the full address, is not attached.
         raise failure
 
     def open(
@@ -162,14 +162,14 @@ class Transport:
         body: Mapping[str, Any] | None = None,
         auth: Auth | None = None,
     ) -> requests.Response:
-        """Open a signed URL at the object store, or a stream; the body is not read yet, nothing is retried.
+        """Open a signed URL at the object store, or a stream; the body is not read yet, and there are no retries.
 
-        Without `auth` no token is sent, and the address is taken for the service's own word, which leads to no network
-        but that of the service and the public one. A `body` is posted as JSON, and the answer may then begin whenever
-        it likes.
+        Without `auth` no token is sent, and the address is treated as a redirect of the service, which may only lead to
+        the service's own network and to the public one. A `body` is posted as JSON, without the read timeout.
 
         Raises:
-            BrokenAnswer: No connection (`NoConnection`) or no answer before the deadline, which holds for the body too.
+            BrokenAnswer: No connection (`NoConnection`), or no response before the deadline, which applies to the body
+                too.
             UnexpectedAnswer: The address leads into another network.
         """
         connect, read = self.retry.timeouts
@@ -234,11 +234,11 @@ class Transport:
         return kind(f"{what} Nothing was changed. {advice}", status=status)
 
     def parse(self, answer: Answer, form: TypeAdapter[_T], doing: str) -> _T:
-        """The JSON body of a successful answer in its documented form.
+        """Parse the JSON body of a successful response in its documented form.
 
         Raises:
             BrokenAnswer: The body is empty or a page of HTML.
-            UnexpectedAnswer: It is not JSON, or not of that form.
+            UnexpectedAnswer: The body is not JSON, or has another form.
         """
         if not answer.body.strip():
             raise BrokenAnswer(
@@ -278,7 +278,7 @@ class Transport:
         )
 
     def said(self, answer: Answer) -> str:
-        """The service's message for the middle of a sentence: without secrets and control characters; "" for none."""
+        """Return the service's message for use in a sentence, without secrets and control characters; "" for none."""
         message = " ".join(self.redactor.clean(answer.message or "").split())
         return legible(message.removesuffix("."), _LONGEST_SAID)
 
@@ -289,7 +289,7 @@ class Transport:
                 f"{what} It was given {self.limits.answer_seconds:,.0f} s. What was fetched before is kept. Check the "
                 "network of this machine and run this again later."
             )
-        if isinstance(error, ProtocolError | DecodeError):  # while the body was read: requests has names of its own
+        if isinstance(error, ProtocolError | DecodeError):  # while the body was read: requests has its own error names
             return BrokenAnswer(f"{what} What was fetched before is kept. Run this again later.")
         if isinstance(error, requests.exceptions.SSLError):
             return errors.UnreachableError(
@@ -309,7 +309,7 @@ class Transport:
                         total=p.retries,
                         read=min(p.retries, _READ_RETRIES),
                         status_forcelist=_RETRIED,
-                        allowed_methods=None,  # all: the service's POSTs may be repeated
+                        allowed_methods=None,  # all methods: the service's POSTs may be repeated
                         backoff_factor=p.first_wait,
                         backoff_max=p.longest_wait,
                         backoff_jitter=p.first_wait / 2,
@@ -334,7 +334,7 @@ class Transport:
 
 
 def user_agent(contact: str | None) -> str:
-    """Return the User-Agent; the service asks for a way to reach the operator."""
+    """Return the User-Agent; the service asks for contact details of the operator."""
     about = (contact or "operator unknown").encode("ascii", "replace").decode()
     return f"{_DISTRIBUTION}/{metadata.version(_DISTRIBUTION)} ({about}) python-requests/{requests.__version__}"
 

@@ -50,14 +50,15 @@ _log = logging.getLogger(__name__)
 
 
 def no_auth(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Add no credentials to a request, also none that requests would take from a .netrc file."""
+    """Add no credentials to a request, not even those of a .netrc file."""
     return request
 
 
 class Session(requests.Session):
     """A session without redirects and cookies.
 
-    requests would prepare the next request for any address, and would share between threads what answers could spoil.
+    requests would prepare the next request of a redirect for any address, and would share state from responses between
+    threads.
     """
 
     def __init__(self) -> None:
@@ -69,15 +70,15 @@ class Session(requests.Session):
 
 
 class BoundedRetry(Retry):
-    """urllib3's retries, with a `Retry-After` of hours cut to the longest wait, and one that is no date left aside."""
+    """urllib3's retries, with a long `Retry-After` reduced to the longest wait, and an invalid one ignored."""
 
-    #: Not 429: whether waiting helps is for the client to find out.
+    #: Without 429: the client decides whether waiting helps.
     RETRY_AFTER_STATUS_CODES = frozenset({503})
 
     def increment(self, *args: Any, **options: Any) -> Self:
         following = super().increment(*args, **options)
         error: Exception | None = options.get("error")
-        if error is not None and not self.history:  # once, in place of the library's line for every attempt
+        if error is not None and not self.history:  # log once instead of the library's line for every attempt
             _log.info("A request failed: %s. Trying again, %s times at most.", reason(error), self.total)
         return following
 
@@ -90,7 +91,7 @@ class BoundedRetry(Retry):
 
 
 class _Timed(io.RawIOBase):
-    """A file over a socket that knows when its time is over."""
+    """A file over a socket that enforces a deadline."""
 
     def __init__(self, raw: socket.SocketIO, timed: socket.socket, deadline: Deadline) -> None:
         self._raw, self._socket, self._deadline = raw, timed, deadline
@@ -105,7 +106,7 @@ class _Timed(io.RawIOBase):
         try:
             return self._raw.readinto(buffer)
         except TimeoutError:
-            self._deadline.left()  # says so where it was the deadline
+            self._deadline.left()  # raises if the deadline was the cause
             raise
 
     def close(self) -> None:
@@ -115,7 +116,7 @@ class _Timed(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    """An answer that is read under the deadline of the block it began in."""
+    """A response that is read under the deadline of its block."""
 
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
@@ -128,7 +129,7 @@ class _Response(http.client.HTTPResponse):
 
 def _meet(connection: HTTPConnection) -> None:
     deadline = current_deadline()
-    # with a proxy, the peer is the proxy, which decides itself where it connects to
+    # with a proxy, the peer is the proxy, which decides where it connects
     if connection.proxy is not None or deadline is None or deadline.meet is None:
         return
     try:
@@ -163,7 +164,7 @@ class _SecurePool(HTTPSConnectionPool):
 
 
 class Adapter(HTTPAdapter):
-    """Opens connections whose answers are read under a deadline."""
+    """Opens connections whose responses are read under a deadline."""
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
         super().init_poolmanager(*args, **options)
@@ -193,10 +194,10 @@ _LONGEST_LINE: Final = 1_000
 class _QueriesHidden(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if str(record.msg).startswith("Retrying ("):
-            return False  # a line for every attempt; the transport says once what fails
+            return False  # logged for every attempt; the transport reports the failure once
         record.msg = legible(without_any_query(record.getMessage()), _LONGEST_LINE)
         record.args = ()
-        record.exc_info = record.exc_text = None  # it repeats the message, and names the address
+        record.exc_info = record.exc_text = None  # repeats the message with the address
         return True
 
 
@@ -204,14 +205,14 @@ _FILTER = _QueriesHidden()
 
 
 def hide_queries_in_http_log() -> None:
-    """Make the HTTP library's log show addresses without their query, a signed URL's key. Safe to call often."""
+    """Remove queries, which are keys of signed URLs, from the HTTP library's log. May be called repeatedly."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_FILTER)
 
 
 _C = TypeVar("_C")
 
-#: What libraries raise for what the other side sent.
+#: Exceptions that libraries raise for malformed or broken responses.
 LIBRARY_ERRORS: Final = (
     requests.RequestException,
     urllib3.exceptions.HTTPError,
@@ -224,7 +225,7 @@ LIBRARY_ERRORS: Final = (
 
 _LONGEST_SHOWN: Final = 300
 
-#: By exact class, in the order in which they count: a NewConnectionError is a ConnectTimeoutError.
+#: By exact class, in order of precedence: a NewConnectionError is a ConnectTimeoutError.
 _REASONS: Final[dict[type[BaseException], str]] = {
     urllib3.exceptions.NameResolutionError: "the name of the host cannot be resolved",
     urllib3.exceptions.ConnectTimeoutError: "no connection in time",
@@ -253,7 +254,7 @@ _REASONS: Final[dict[type[BaseException], str]] = {
 
 
 def causes(error: BaseException) -> list[BaseException]:
-    """An exception and those it stems from, outermost first."""
+    """Return an exception and its causes, outermost first."""
     seen: list[BaseException] = []
     current: BaseException | None = error
     while current is not None and current not in seen:
@@ -271,7 +272,7 @@ def stems_from(error: BaseException, *kinds: type[BaseException]) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """Return what went wrong on the wire, in words that hold no address."""
+    """Describe a network failure without any address."""
     seen = causes(error)
     kinds = {type(one) for one in seen}
     for kind, words in _REASONS.items():
@@ -284,7 +285,7 @@ def reason(error: BaseException) -> str:
 
 
 def guarded(kind: type[_C]) -> type[_C]:
-    """Make every public method of a class (with a `redactor`) end in a result or in one of our errors."""
+    """Decorate every public method of a class (with a `redactor`) to return a result or one of this client's errors."""
     for name, member in vars(kind).copy().items():
         if callable(member) and not name.startswith("_"):
             setattr(kind, name, _guard(member))
@@ -300,7 +301,7 @@ def _guard(method: Callable[..., Any]) -> Callable[..., Any]:
             failure: errors.EnterpriseError = errors.StateBusy(str(error))
         except LIBRARY_ERRORS as error:
             failure = _unforeseen(error, method.__name__, self.redactor)
-        # Outside the handler, so that the library's exception, whose text may hold an address, is not attached.
+        # Outside the handler, so that the library's exception, whose text may contain an address, is not attached.
         raise failure
 
     return guard
@@ -326,7 +327,7 @@ def shut_down(connection: socket.socket) -> None:
 
 
 def send_again(response: requests.Response, request: requests.PreparedRequest, **options: Any) -> requests.Response:
-    """Send a changed request once more over the connections that the response came from; hooks do not run for it."""
+    """Send a changed request again over the connections of the response; hooks do not run for it."""
     adapter: Any = response.connection
     again: requests.Response = adapter.send(request, **options)
     again.history.append(response)

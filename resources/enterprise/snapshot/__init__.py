@@ -1,1 +1,1 @@
-"""Snapshots: what having one takes, its files fetched as one set, and the manifest that names them."""
+"""Snapshots: cost of a download, download of the files as one set, and the manifest that names them."""

@@ -1,9 +1,9 @@
-"""The choice of how to fetch a snapshot.
+"""Decision how to fetch a snapshot: as one file or in chunks.
 
-As one file or in chunks, as a pure function over what the service and the disk said. A snapshot of many chunks costs a
-unit of one counter for each of them; as one file it costs a single unit of another counter, of which accounts have far
-fewer. Chunks can be worked on side by side, and one that has to be fetched again costs one unit of the larger counter.
-The better form depends on the remainder of both quotas and on the machine.
+A pure function of data from the service and the disk. A snapshot of many chunks costs a unit of one counter for each
+chunk; one file costs a single unit of another counter, of which accounts have far fewer. Chunks can be processed in
+parallel, and a failed chunk costs only one unit of the larger counter. The better form depends on the remaining units
+of both counters and on the machine.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from resources.enterprise.models import Chunk, Quota, Snapshot
 from resources.enterprise.snapshot.plan import Disk, FetchOptions, Form, PlannedFile, SnapshotPlan, archive_name
 from resources.formatting import counted, size_text
 
-#: Below this a single file is fetched and read as fast as its pieces would be.
+#: A smaller single file is fetched and read as fast as its chunks would be.
 _SMALL_BYTES: Final = 64_000_000
-#: From this on a download is long enough to break, and one core gains from chunks too.
+#: A download of this size is long enough to break, and even one core benefits from chunks.
 _LARGE_BYTES: Final = 2_000_000_000
-#: Chunks that take more than this share of the units left are too dear where the whole file is cheaper.
+#: Chunks that need more than this fraction of the remaining units are too expensive if one file is cheaper.
 _DEAR: Final = 0.5
-#: A share of the units left that nobody need save.
+#: A fraction of the remaining units that is not worth saving.
 _CHEAP: Final = 0.01
 
 
@@ -40,12 +40,13 @@ def plan_snapshot(
     options: FetchOptions,
     dataset: Dataset = SNAPSHOT_ARTICLES,
 ) -> SnapshotPlan:
-    """Decide how to fetch a snapshot. Pure: nothing is asked and nothing is touched.
+    """Decide how to fetch a snapshot. Pure: no requests, no changes on disk.
 
-    `chunks` are in any order; a counter that is absent from `quotas` has no limit; `cores` will read the files.
+    `chunks` are in any order; a counter absent from `quotas` has no limit; `cores` is the number of cores that will
+    read the files.
 
     Raises:
-        InvalidRequest: Chunks are asked for, and the service has none that fit the snapshot's record.
+        InvalidRequest: Chunks are required, but the service has none that match the snapshot's record.
     """
     agree = {chunk.identifier for chunk in chunks} == set(snapshot.chunks)
     offered = snapshot.chunks if dataset.is_chunked else ()
@@ -83,7 +84,7 @@ def plan_snapshot(
 
 
 def _better(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[SnapshotPlan, str]:
-    """The way to take, and why."""
+    """Return the preferred form, and the reason."""
     if not split.missing or not whole.missing:
         way = whole if split.missing else split
         return way, f"all of it is there {_in_form(way)}"
@@ -99,7 +100,7 @@ def _better(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[Snaps
 
 
 def _cheaper(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[SnapshotPlan, str]:
-    """The way to take where both can be finished and neither was begun."""
+    """Return the preferred form if both fit the quota and neither was started."""
     size = max(whole.missing_bytes, split.missing_bytes)
     if len(split.files) > 1 and cores > 1 and size >= _SMALL_BYTES:
         gain = f"{cores} cores can work on several at once and each can be fetched again alone"
@@ -117,7 +118,7 @@ def _cheaper(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[Snap
 
 
 def _share(way: SnapshotPlan) -> float:
-    """Share of the units left that it takes; more than 1 where it does not fit."""
+    """Return the fraction of the remaining units; more than 1 if the quota is too small."""
     if way.units_left is None or way.unit_count == 0:
         return 0.0
     return way.unit_count / way.units_left if way.units_left else float("inf")
@@ -128,7 +129,7 @@ def _there_bytes(way: SnapshotPlan) -> int:
 
 
 def _price(way: SnapshotPlan) -> str:
-    """Units it takes of those that are left."""
+    """Describe the units needed and the units left."""
     if way.product is None:
         return "no quota"
     if way.units_left is None:
@@ -156,6 +157,6 @@ def _planned_file(record: Snapshot | Chunk, folder: Path, disk: Disk) -> Planned
 
 
 def _number(chunk: Snapshot | Chunk) -> tuple[int, str]:
-    """Chunks in the order of their numbers; the service lists them in the order they were made."""
+    """Return the number of a chunk, for sorting; the service lists chunks in order of creation."""
     tail = chunk.identifier.rpartition("_")[2]
     return (int(tail) if tail.isdecimal() else -1), chunk.identifier

@@ -1,4 +1,4 @@
-"""The plan of a snapshot's download: as one file or in chunks, in units of quota and in bytes.
+"""Plan of a snapshot's download: as one file or in chunks, with its cost in units of quota and bytes.
 
 Source: the service's description of snapshots, chunks and their downloads, and of the account's counters.
 """
@@ -26,7 +26,7 @@ Form = Literal["whole", "chunks"]
 class SnapshotOptions(BaseModel):
     """Options of a snapshot's download.
 
-    `wme snapshots` and the launchpad offer these under the same names, with the same texts.
+    `wme snapshots` and the launchpad offer these options under the same names, with the same texts.
     """
 
     whole: bool = Field(default=False, description="Always download each snapshot as one file.")
@@ -47,20 +47,20 @@ class SnapshotOptions(BaseModel):
 
     @property
     def form(self) -> Form | None:
-        """The form; None: whatever is better."""
+        """The form; None: automatic."""
         return "whole" if self.whole else "chunks" if self.chunks else None
 
 
 @dataclass(frozen=True)
 class FetchOptions:
-    """The options that a plan is made with.
+    """Options of a plan.
 
     Attributes:
-        form: As one file or in chunks; None: whatever is better.
-        beyond_quota: Begin although too few units are left: what fits is fetched and kept.
-        most_units: Begin only if it takes at most so many units, however many are left; None: no limit.
-        keep_free_bytes: Disk space to leave untouched.
-        disk_factor: Disk that a byte of archive takes in the end, itself included.
+        form: One file or chunks; None: automatic.
+        beyond_quota: Start even if the quota is too small: files within the quota are fetched and retained.
+        most_units: Maximum cost in units, however many are left; None: no limit.
+        keep_free_bytes: Disk space to leave free.
+        disk_factor: Total disk space for each byte of archive, the archive included.
     """
 
     form: Form | None = None
@@ -72,7 +72,7 @@ class FetchOptions:
 
 @dataclass(frozen=True)
 class Disk:
-    """The contents of the folder: free bytes, and the bytes of each complete and of each unfinished file, by name."""
+    """State of the folder: free bytes, and the bytes of each complete and each unfinished file, by name."""
 
     free_bytes: int
     landed: Mapping[str, int] = field(default_factory=dict)
@@ -81,9 +81,9 @@ class Disk:
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """One file of a plan: the whole snapshot or one of its chunks, in the version that the plan pins.
+    """One file of a plan: the complete snapshot or one of its chunks, in the pinned version.
 
-    The name of `target` holds the first eight digits of the version. `size_bytes` is exact if the file is there.
+    The name of `target` contains the first eight digits of the version. `size_bytes` is exact if the file exists.
     """
 
     record: Snapshot | Chunk
@@ -107,16 +107,16 @@ class PlannedFile:
 
     @property
     def unit_count(self) -> int:
-        """Units of quota it costs; a part that was left needs a new signed URL, which is a unit too."""
+        """Units of quota for this file; a partial file also needs a new signed URL, which costs a unit."""
         return 0 if self.is_landed else 1
 
 
 @dataclass(frozen=True)
 class SnapshotPlan:
-    """The files to fetch, in the order of their numbers and with pinned versions, and their cost.
+    """Files to fetch, in order of their numbers and with pinned versions, and their cost.
 
-    `reason` is that for the form, as it follows "because"; `quota` is the counter it draws on, None where the account
-    states none; `free_bytes` is the disk when it was planned.
+    `reason` explains the form, phrased to follow "because"; `quota` is the counter of the download, None if the account
+    reports none; `free_bytes` is the free disk space at the time of the plan.
     """
 
     dataset: Dataset = field(compare=False)
@@ -135,7 +135,7 @@ class SnapshotPlan:
 
     @property
     def product(self) -> str | None:
-        """The account's counter it draws on, for example `snapshot` or `chunk`; None: its files are free."""
+        """The account's counter for its files, for example `snapshot` or `chunk`; None: its files are free."""
         return self.dataset.quota if self.form == "whole" else self.dataset.chunk_quota
 
     @property
@@ -148,7 +148,7 @@ class SnapshotPlan:
 
     @property
     def units_left(self) -> int | None:
-        """Units the account has left; None: no limit is known."""
+        """Remaining units of the account; None: no limit is known."""
         return None if self.quota is None else self.quota.left
 
     @property
@@ -161,7 +161,7 @@ class SnapshotPlan:
 
     @property
     def disk_bytes(self) -> int:
-        """Disk space it takes, with what is made of the files later (`FetchOptions.disk_factor`)."""
+        """Disk space needed, including files derived later (`FetchOptions.disk_factor`)."""
         return int(self.missing_bytes * self.options.disk_factor)
 
     @property
@@ -170,12 +170,12 @@ class SnapshotPlan:
 
     @property
     def fits_disk(self) -> bool:
-        """The disk holds it and the space that is to be left free."""
+        """True if the disk holds the files and the space to be left free."""
         return not self.missing or self.disk_bytes + self.options.keep_free_bytes <= self.free_bytes
 
     @property
     def manifest(self) -> Path:
-        """The file that names the pieces of the complete set; written by `Snapshots.confirm`."""
+        """The file that names the files of the complete set; written by `Snapshots.confirm`."""
         return manifest_path(self.folder, self.snapshot)
 
     @property
@@ -184,7 +184,7 @@ class SnapshotPlan:
 
     @property
     def cost(self) -> str:
-        """Units and bytes, as words without a full stop."""
+        """Units and bytes, as a phrase without a full stop."""
         if not self.missing:
             return f"All of it is there ({size_text(self.size_bytes)}): it costs nothing"
         there = len(self.files) - len(self.missing)
@@ -198,26 +198,26 @@ class SnapshotPlan:
         )
 
     def check(self) -> None:
-        """Check that it can be finished. Raises as `check_together`."""
+        """Check that the plan can be completed. Raises as `check_together`."""
         check_together((self,))
 
 
 def manifest_path(folder: Path, snapshot: Snapshot) -> Path:
-    """The file that names the files of a complete snapshot."""
+    """Return the path of the manifest, which names the files of a complete snapshot."""
     return folder / name_of(snapshot.identifier, snapshot.version, SET)
 
 
 def archive_name(record: Snapshot | Chunk) -> str:
-    """Name of the file of a snapshot or chunk; another version has another name."""
+    """Return the file name of a snapshot or chunk; each version has its own name."""
     return name_of(record.identifier, record.version)
 
 
 def check_together(plans: Sequence[SnapshotPlan]) -> None:
-    """Check that plans, each made separately, can all be finished.
+    """Check that separate plans can all be completed.
 
     Raises:
-        QuotaExceeded: They need more units than are left; a plan that may exceed the quota does not count.
-        BudgetExceeded: They need more units than the caller would spend.
+        QuotaExceeded: They need more units than are left; plans that may exceed the quota do not count.
+        BudgetExceeded: They need more units than the caller allows.
         DiskFull: The disk does not hold them.
     """
     several = len(plans) > 1
@@ -263,7 +263,7 @@ def _named(plans: Sequence[SnapshotPlan]) -> str:
 
 
 def write_set(plan: SnapshotPlan) -> None:
-    """Write the manifest of a plan whose files are all there."""
+    """Write the manifest of a plan whose files are all complete."""
     content = {
         "snapshot": plan.snapshot.model_dump(mode="json", exclude_none=True),
         "form": plan.form,
@@ -281,7 +281,7 @@ def write_set(plan: SnapshotPlan) -> None:
 
 
 def superseded(plan: SnapshotPlan) -> tuple[Path, ...]:
-    """Files of the snapshot in another version or form, removable once the plan's set is confirmed."""
+    """Return files of the snapshot in another version or form, removable once the plan's set is confirmed."""
     endings = ("", ".json", ".part", ".part.json")
     kept = {file.target.name + ending for file in plan.files for ending in endings}
     kept.add(plan.manifest.name)

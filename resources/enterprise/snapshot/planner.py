@@ -1,9 +1,9 @@
-"""Snapshots and their chunks: fetched as one set, although the service replaces them under the same names.
+"""Snapshots and their chunks, fetched as one set although the service replaces them under the same names.
 
-The identifiers of a snapshot and of its chunks are used again by the next export, which rewrites the chunks one after
-another: files belong together only while no version has changed. A plan pins the versions; they are read again before
-each file and, for chunks, after the last. One file is a set by itself: once its bytes are those of the pinned version,
-nothing that happens at the service later can spoil it.
+The next export reuses the identifiers of a snapshot and its chunks, and rewrites the chunks one after another. Files
+belong together only while no version has changed. A plan therefore pins the versions; they are read again before each
+file and, for chunks, after the last. A single file is a set by itself: once its bytes match the pinned version, later
+changes at the service do not affect it.
 
 Source: the service's reference for snapshots (`/v2/snapshots`), their chunks and downloads.
 """
@@ -48,7 +48,7 @@ _CHUNK: Final = TypeAdapter(Chunk)
 
 @guarded
 class Snapshots:
-    """Snapshots and their chunks: listed, planned, and downloaded as one set. Safe for several threads."""
+    """Lists, plans and downloads snapshots and their chunks, each as one set. Safe for several threads."""
 
     def __init__(
         self, api: DataApi, downloader: Downloader, remaining: Callable[[], Mapping[str, models.Quota]]
@@ -61,14 +61,14 @@ class Snapshots:
     # --- records -----------------------------------------------------------------------------------------------------
 
     def listing(self, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[Snapshot]:
-        """List all snapshots the account may have (`GET /v2/snapshots`), by project and namespace. Costs no quota."""
+        """List all snapshots of the account (`GET /v2/snapshots`), by project and namespace. Costs no quota."""
         return self._api.listing(endpoints.records(dataset), _SNAPSHOTS, f"list the {dataset.endpoint}")
 
     def record(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Snapshot:
         """Read the record of one snapshot (`GET /v2/snapshots/{identifier}`). Costs no quota.
 
         Raises:
-            NotFound: There is none of that name, for example because the namespace has no pages.
+            NotFound: The snapshot does not exist, for example because the namespace has no pages.
         """
         return self._snapshot(dataset, identifier)[0]
 
@@ -76,7 +76,7 @@ class Snapshots:
         """List the chunks of a snapshot (`GET /v2/snapshots/{identifier}/chunks`), in no order. Costs no quota.
 
         Raises:
-            NotFound: There is no such snapshot, or it has no chunks.
+            NotFound: The snapshot does not exist, or has no chunks.
         """
         path = endpoints.chunks(_path(dataset, identifier))
         return self._api.listing(path, _CHUNKS, f"list the chunks of {identifier}")
@@ -92,11 +92,11 @@ class Snapshots:
     ) -> SnapshotPlan:
         """Plan the download of a snapshot: as one file or in chunks, in units of quota and bytes.
 
-        Reads the records of the snapshot and of its chunks, whose versions are pinned by it, the account's counters,
-        and what lies in the folder. Costs no quota and changes nothing, so it is a dry run as well.
+        Reads the records of the snapshot and of its chunks, pins their versions, and reads the account's counters and
+        the contents of the folder. Costs no quota and changes nothing, so it is a dry run as well.
 
         Raises:
-            NotFound: There is no such snapshot.
+            NotFound: The snapshot does not exist.
         """
         folder, options = Path(folder), options or FetchOptions()
         snapshot = self.record(identifier, dataset)
@@ -104,7 +104,7 @@ class Snapshots:
         if dataset.is_chunked and snapshot.chunks and options.form != "whole":
             try:
                 chunks = self.chunks(identifier, dataset).records
-            except errors.NotFound:  # being exported, or without chunks now: the plan says so
+            except errors.NotFound:  # an export is running, or the chunks are gone: the plan reports it
                 _log.info("%s names chunks, and the service has no list of them.", identifier)
         return plan_snapshot(
             snapshot,
@@ -120,15 +120,14 @@ class Snapshots:
     def fetch(self, plan: SnapshotPlan, file: PlannedFile, progress: Progress | None = None) -> Download:
         """Download one file of a plan, verified, with its sidecar.
 
-        The versions that the plan pinned are read again first. One unit of quota at most, none for a file that is
-        there. Each file may have a thread of its own, and may be tried again alone: a partial file is continued for one
-        more unit.
+        The pinned versions are checked again first. Costs at most one unit of quota, none for an existing file. Each
+        file may be fetched by a separate thread and retried separately: resuming a partial file costs one more unit.
 
         Raises:
             StaleSnapshot: The service has replaced the snapshot or the chunk since it was planned.
-            QuotaExceeded: The plan does not fit what is left of the quota, or the service says so.
-            DiskFull: No room; what was fetched is kept.
-            IntegrityError: Wrong bytes twice; nothing was landed.
+            QuotaExceeded: The plan exceeds the remaining quota, or the service reports so.
+            DiskFull: The disk has no room; downloaded bytes are retained.
+            IntegrityError: The bytes were wrong twice; no file was written.
         """
         try:
             return self._fetch(plan, file, progress)
@@ -149,7 +148,7 @@ class Snapshots:
         except errors.NotFound:
             changes, _ = self._changes(plan, file)
             if not changes:
-                raise  # the records are as they were, and the archive is not in the store
+                raise  # the records are unchanged, but the archive is missing from the store
         else:
             if done.version == file.version:
                 return replace(done, request_count=done.request_count + count)
@@ -157,12 +156,12 @@ class Snapshots:
         raise _ReplacedSetError(changes)
 
     def confirm(self, plan: SnapshotPlan) -> Path:
-        """Check that all files of a plan are there and belong together; write and return the manifest of them.
+        """Check that all files of a plan exist and belong together; write and return their manifest.
 
-        To be called when every file was fetched. Reads the versions once more; costs no quota.
+        Call it after fetching every file. Reads the versions once more; costs no quota.
 
         Raises:
-            StaleSnapshot: The service has replaced the snapshot or a chunk meanwhile.
+            StaleSnapshot: The service has replaced the snapshot or a chunk in the meantime.
             StateError: A file of the plan is missing.
         """
         for file in plan.files:
@@ -179,18 +178,17 @@ class Snapshots:
     def download(
         self, plan: SnapshotPlan, *, workers: int = 4, progress: Progress | None = None
     ) -> tuple[Download, ...]:
-        """Download all files of a plan, `workers` at once, and confirm the set; one download per file, in their order.
+        """Download all files of a plan, `workers` at once, and confirm the set; return the downloads in order.
 
-        A file that fails does not keep the others from being fetched, unless they would all meet the same: a snapshot
-        that was replaced, a spent quota, a full disk. If all failures may pass, those files are tried once more.
+        A failed file does not stop the others, unless all would fail the same way: the snapshot was replaced, the quota
+        is spent, or the disk is full. If all failures are temporary, the failed files are tried once more.
 
         Raises:
-            EnterpriseError: As `fetch` and `confirm`; files that are complete are kept, and of the others what was
-                fetched.
+            EnterpriseError: As `fetch` and `confirm`; complete files and partial files are retained.
         """
         plan.check()
         done: dict[str, Download] = {}
-        over: list[Exception] = []  # what every other file of the plan would meet as well: no further one is started
+        over: list[Exception] = []  # errors that every other file would meet as well: no further file is started
         interrupted = threading.Event()
         reporting = threading.Lock()
 
@@ -216,7 +214,7 @@ class Snapshots:
             pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="snapshot")
             try:
                 outcomes = list(pool.map(fetch, files))
-            except BaseException:  # what is under way ends at its next byte, and is kept
+            except BaseException:  # downloads in progress end at their next byte, and their bytes are retained
                 interrupted.set()
                 raise
             finally:
@@ -229,7 +227,7 @@ class Snapshots:
             failed = attempt([file for file, _ in failed])
         if failed:
             error = over[0] if over else failed[0][1]
-            if isinstance(error, _ReplacedSetError):  # what was kept is only known now that no file is under way
+            if isinstance(error, _ReplacedSetError):  # with no file in progress, the retained files are known
                 raise self._stale(plan, error.changes) from error
             raise error
         self.confirm(plan)
@@ -269,7 +267,7 @@ class Snapshots:
         return gone + new + other
 
     def _stale(self, plan: SnapshotPlan, changes: list[str]) -> errors.StaleSnapshot:
-        """The set is none any more: what changed, what was kept, what starting again costs."""
+        """Return the error for a replaced snapshot: the changes, the retained files, and the cost of starting over."""
         kept = [file for file in plan.files if is_landed(file.target, file.version)]
         size = size_text(sum(file.target.stat().st_size for file in kept))
         kept_text = (
@@ -314,7 +312,7 @@ class Snapshots:
 
 
 class _ReplacedSetError(Exception):
-    """The service has replaced the snapshot or one of its files: what differs from the plan."""
+    """The service has replaced the snapshot or one of its files; lists the differences from the plan."""
 
     def __init__(self, changes: list[str]) -> None:
         super().__init__(changes)

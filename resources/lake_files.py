@@ -1,7 +1,7 @@
-"""Files of the lake: records of converted and of compacted ones, and the tables of compacted ones.
+"""Descriptions of converted and compacted lake files, and the tables of compacted files.
 
-Compacted files hold the rows of many lake files, ordered by their key. Compacted hours grow in number, so their page
-text is in separate files: a lookup of one row then reads footers of a dozen columns and not of a hundred.
+Compacted files hold the rows of many lake files, sorted by their key. For hourly datasets, their page text is in
+separate files, so that a lookup of one row reads footers of a dozen columns instead of a hundred.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from resources.tables.declaration import INT, SNAPSHOT_VERSION, Column, Table
 
 @dataclass(frozen=True)
 class Drift:
-    """A field without a column: its path, the number of its occurrences, and one of its values as JSON."""
+    """An undeclared field: its path, the number of its occurrences, and one of its values as JSON."""
 
     path: str
     count: int
@@ -27,20 +27,20 @@ class Drift:
 class ConvertedFile:
     """A Parquet file of the lake with the rows of one archive.
 
-    Paths are absolute. Equal digests mean equal rows: they cover the archive's version and the converter's.
+    Paths are absolute. Files with equal digests have equal rows; the digest covers the archive and the converter.
 
     Attributes:
         path: Parquet file of the rows.
         rejects_path: Parquet file of the rejected records; None if there are none.
         identifier: Identifier of the archive.
-        version: Version of the archive, its MD5.
+        version: Version of the archive (its MD5).
         batch_hour: Hour of an hourly batch; None for other archives.
-        source_at: Start of the run that looked pages up; None for other archives.
-        update_count: Rows of this change type; 0 where the table has no change types, as are the next two.
+        source_at: Start of the run that looked up the pages; None for other archives.
+        update_count: Rows of this change type; 0 if the table has no change types. The next two fields are similar.
         remarks: Sentences about members of the archive that hold no records.
         drift: Fields that were stored in `extra`.
         seconds: Duration of the conversion; 0 if the file existed.
-        converted: Whether this conversion wrote the file.
+        converted: True if this conversion wrote the file, False if the file existed.
     """
 
     path: Path
@@ -69,7 +69,7 @@ class ConvertedFile:
 FILE_ROW = Column(
     "file_row", INT, "Place of the row in the lake file that it was converted into, from 0.", required=True
 )
-#: A row is found by its page, its revision or its title.
+#: Columns for lookups of single rows: page, revision, title.
 _LOOKED_UP = frozenset({"article_id", "version_id", "name"})
 
 
@@ -78,9 +78,9 @@ def _columns(table: Table) -> tuple[Column, ...]:
 
 
 def _of_hours(table: Table, *by: str) -> Table:
-    """Return the compacted form of a table of hours.
+    """Return the compacted form of an hourly table.
 
-    The set of masked rows may change with other files of the hour, so each row keeps its place.
+    Masked rows are kept with their positions, because other files of the hour may change the set of masked rows.
     """
     narrow = (column for column in _columns(table) if not column.body)
     bodies = (column for column in table if column.body)
@@ -89,40 +89,40 @@ def _of_hours(table: Table, *by: str) -> Table:
 
 
 def _of_versions(table: Table) -> Table:
-    """Return the compacted form of a table of one version of a snapshot.
+    """Return the compacted form of a table of one snapshot version.
 
-    The set of masked rows depends on the version alone, so masked rows are left out.
+    Masked rows are dropped, because the set of masked rows depends only on the version.
     """
     of_version = {column.name for column in SNAPSHOT_VERSION}
     key = tuple(name for name in table.key if name not in of_version)
     return Table(f"compacted_{table.name}", table.description, _columns(table), key)
 
 
-#: The form of compacted files, by the dataset whose rows they hold.
+#: Tables of compacted files, by name of the dataset.
 COMPACTED = {one.name: _of_hours(one.table, *one.compacted_by) for one in datasets(Family.HOURLY)}
 COMPACTED |= {one.name: _of_versions(one.table) for one in datasets(Family.SNAPSHOT)}
 
 
 def _apart(table: Table, *by: str) -> tuple[Table, Table]:
-    """Return the two files of a compacted one: all columns but the bodies, and the bodies with their key."""
+    """Split a compacted table into one without the bodies and one with the bodies and the key."""
     found = {column.name for column in table if column.body or column.name in {*table.key, *by}}
     bodies = tuple(column for column in table if column.name in found)
     return table.narrow, Table(f"{table.name}_bodies", table.description, bodies, table.key)
 
 
-#: Tables with a separate file of bodies: the forms of both files.
+#: Tables of both files for datasets with separate files of bodies.
 APART = {one.name: _apart(COMPACTED[one.name], "change_type") for one in datasets(Family.HOURLY)}
 
 
 @dataclass(frozen=True)
 class CompactionSource:
-    """A file to be rewritten by a compaction.
+    """A file that a compaction reads.
 
     Attributes:
-        lake_path: Relative to the lake.
-        row_count: Rows that it must hold.
-        dropped_rows: Places of rows that are left out: repeated ones.
-        dropped_parts: Hours, projects and namespaces whose rows are left out.
+        lake_path: Path relative to the lake.
+        row_count: Expected number of rows.
+        dropped_rows: Positions of rows to drop (duplicates).
+        dropped_parts: Hours, projects and namespaces whose rows to drop.
     """
 
     lake_path: str
@@ -133,10 +133,10 @@ class CompactionSource:
 
 @dataclass(frozen=True)
 class CompactedFile:
-    """A file that a compaction has written.
+    """A file that a compaction wrote.
 
-    All its rows have a project from `first_project_id` to `last_project_id`. `lake_path` is relative to the lake.
-    `lake_bytes` includes the separate file with its page text (`with_bodies`), if there is one.
+    The projects of its rows are between `first_project_id` and `last_project_id`. `lake_path` is relative to the lake.
+    `lake_bytes` includes the separate file with the page text (`with_bodies`), if there is one.
     """
 
     lake_path: str

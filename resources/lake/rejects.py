@@ -1,7 +1,7 @@
-"""The files of rejected records: a row for each line, and a separate file for lines that are too long for a row.
+"""Files of rejected records: a Parquet row for each line, and a separate file of lines that are too long for a row.
 
 `<name>.lines.gz` next to `<name>.parquet` holds each long line, with its line feed, as a separate gzip member. `zcat`
-prints all of them; a row names the place at which its line begins.
+prints all of them. Each row records the offset of its gzip member.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from resources.lake.parquet.writer import ParquetFile, Unfinished, encode
 from resources.storage import Storage
 from resources.tables import REJECTED_LINES
 
-#: A rejected line of more bytes is in the file of long lines, and only its beginning in its row.
+#: Longer rejected lines are stored in the file of long lines; their rows contain only the beginning.
 RAW_BYTES_MAX = 1 << 20
 RAW_BEGINNING_BYTES = 4096
-#: A row group ends before it grows beyond this, unless the rejects of one block are more.
+#: Maximum size of a row group, unless the rejects of a single block are larger.
 _GROUP_BYTES = 16 << 20
 _GROUP_ROWS = 262_144
 _READ_BYTES = 1 << 20
@@ -39,7 +39,7 @@ _READ_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Rejected:
-    """The rejects of one block as rows, and the compressed lines that are too long for theirs, by row."""
+    """Rejects of one block as rows, and the compressed lines that are too long for a row, with their row numbers."""
 
     rows: pa.RecordBatch
     long: tuple[tuple[int, bytes], ...] = ()
@@ -47,14 +47,14 @@ class Rejected:
 
 @dataclass(frozen=True)
 class RejectTable:
-    """Makes rows of rejects: what they share is of the archive."""
+    """Builder of reject rows, whose common columns describe the archive."""
 
     archive: Archive
     archive_name: str
     lines_path: str
 
     def of_block(self, some: Rejects, block: Block) -> Rejected:
-        """The rejects of a block, whose places are those in the block."""
+        """Convert the rejects of a block to rows; positions in `some` are relative to the block."""
         sizes = pc.cast(pc.binary_length(some.raws.dictionary), pa.int64()).take(some.raws.indices)
         is_long = pc.greater(sizes, RAW_BYTES_MAX)
         raws, long = some.raws, []
@@ -66,7 +66,7 @@ class RejectTable:
         return Rejected(self._rows(places, some.reasons, raws, sizes, is_long), tuple(long))
 
     def of_long_line(self, line: LongLine, beginning: bytes, longest: int) -> pa.RecordBatch:
-        """A line that is longer than any record may be."""
+        """Return the row of a line that exceeds the longest allowed record."""
         reason = (
             f"The line has {line.size:,} bytes; the longest record that is converted has {longest:,} "
             "(WME_MAX_RECORD_MB)."
@@ -105,7 +105,7 @@ class RejectTable:
 
 
 class RejectsFile:
-    """The rejects of one archive under way: neither file is there unless something is rejected."""
+    """Unfinished files of an archive's rejects. Each file is created only when it is needed."""
 
     def __init__(self, target: Path, level: int, storage: Storage) -> None:
         self._target = target
@@ -140,7 +140,7 @@ class RejectsFile:
         self._add(_placed(rejected.rows, offsets) if offsets else rejected.rows)
 
     def add_long_line(self, line: LongLine, table: RejectTable, longest: int) -> None:
-        """Add a line that is longer than any record, a piece at a time."""
+        """Add a line that exceeds the longest allowed record, piece by piece."""
         file, zipped, beginning = self._long_lines(), packer(), b""
         offset = file.size
         for piece in line.pieces:
@@ -150,7 +150,7 @@ class RejectsFile:
         self._add(_placed(table.of_long_line(line, beginning, longest), {0: offset}))
 
     def land(self, metadata: Mapping[str, str]) -> None:
-        """Rename the files to their final names, the lines first, so that a visible row can rely on its line."""
+        """Rename the files to their final names, the long lines first, so that no visible row lacks its line."""
         self._flush()
         if self._lines is not None:
             self._lines.land()
@@ -182,12 +182,12 @@ class RejectsFile:
 
 
 def lines_file(rejects: Path) -> Path:
-    """Return the path of the long lines of a Parquet file of rejects; the file may be absent."""
+    """Return the path of the long lines of a Parquet file of rejects; the file may not exist."""
     return rejects.with_suffix(".lines.gz")
 
 
 def whole_line(layout: Layout, raw_path: str, raw_offset: int) -> Iterator[bytes]:
-    """The bytes of a long rejected line, without line feed, in pieces. Raises OSError if they cannot be read."""
+    """Yield a long rejected line, without line feed, in pieces. Raises OSError: the line cannot be read."""
     unpacker, held = zlib.decompressobj(zlib.MAX_WBITS | 16), b""
     try:
         opened = layout.storage.open(files.within(layout.lake, raw_path))
@@ -212,14 +212,14 @@ def whole_line(layout: Layout, raw_path: str, raw_offset: int) -> Iterator[bytes
 
 
 def _placed(rows: pa.RecordBatch, offsets: Mapping[int, int]) -> pa.RecordBatch:
-    """The rows with the places of long lines in their file."""
+    """Fill `raw_offset`, the offsets of long lines in their file."""
     column = rows.schema.get_field_index("raw_offset")
     values: Iterable[int | None] = (offsets.get(row) for row in range(len(rows)))
     return rows.set_column(column, rows.schema.field(column), pa.array(values, pa.int64()))
 
 
 def packer() -> Any:
-    """A compressor to a gzip member."""
+    """Return a compressor that writes one gzip member."""
     return isal_zlib.compressobj(level=1, wbits=zlib.MAX_WBITS | 16)
 
 

@@ -1,13 +1,13 @@
-"""The events of a stream: which lines are events, which of these are new, and the next offset of each partition.
+"""Events of a stream: their validation, the detection of duplicates, and the next offset of each partition.
 
-A line that is no event of a stream becomes a reject. An event is identified by partition, offset and identifier.
-Offsets alone are not enough: the service may renumber a topic, jump, or go back. An event at or after the next offset
-of its partition is new. An earlier one is looked up among the last events, which are in memory, and then among the
-events in the files of the last days, which are read once. If neither has the event, it is new as well, and the
-partition has gone back.
+A line that is not a valid event becomes a reject. Partition, offset and identifier together identify an event. Offsets
+alone are not enough, because the service may renumber a topic, jump ahead, or go back. An event at or after the next
+offset of its partition is new. An earlier event is looked up among the recent events in memory, and then among the
+events in the files of the last days, which are read once. If it is in neither, it is also new, and the partition has
+gone back.
 
-The next offset errs towards reading again, which costs a lookup and adds nothing. It goes back with the first such
-event, and far ahead only with the second of two consecutive ones.
+The next offset is chosen so that in doubt events are received again, which only costs a lookup. The first event with a
+smaller offset moves the next offset back. Only the second of two consecutive events can move it far ahead.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from resources.lake.decode.records import RecordReader
 from resources.lake.decode.rejected import Reject, Rejects, merged
 
 _PIECE_BYTES = 1 << 20
-#: Characters of an identifier; a UUID has 36.
+#: Most characters of an identifier; a UUID has 36.
 _IDENTIFIER_MAX = 255
 
 
 def events_in(
     piece: memoryview, reader: RecordReader, earliest: datetime, latest: datetime
 ) -> tuple[pa.RecordBatch, Rejects]:
-    """The events in some lines, which were published between two moments, and the lines that are none."""
+    """Return the events in `piece` that were published between `earliest` and `latest`, and the rejects."""
     rows = reader.read(piece, "stream", 1, 0)
     batch, rejects = rows.batch, rows.rejects
     if wrong := _faults(batch, earliest, latest):
         rejected, every = {*rejects.line_numbers.to_pylist()}, enumerate(bytes(piece).split(b"\n"), 1)
-        # those that became rows, with their numbers
+        # the lines that became rows, with their numbers
         lines = [(number, line) for number, line in every if number not in rejected and line.strip(b" \t\r")]
         more = [Reject("stream", lines[row][0], 0, reason, lines[row][1]) for row, reason in sorted(wrong.items())]
         rejects = merged([rejects, Rejects.of(more, "stream")])
@@ -50,7 +50,7 @@ def events_in(
 
 
 def _with_places(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Add the hour in which each event was published, and the zeros of places, which the service leaves out."""
+    """Add the hour of publication of each event, and zeros for partitions and offsets, which the service omits."""
     filled = {
         "batch_hour": pc.floor_temporal(batch.column("event_published_at"), unit="hour"),
         "event_partition": pc.fill_null(batch.column("event_partition"), 0),
@@ -63,7 +63,7 @@ def _with_places(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _faults(batch: pa.RecordBatch, earliest: datetime, latest: datetime) -> dict[int, str]:
-    """The rows that are no events of a stream, each with its reason."""
+    """Return the reason for each row that is not a valid event."""
     found: dict[int, str] = {}
 
     def mark(bad: pa.BooleanArray, reason: str) -> None:
@@ -92,10 +92,10 @@ def _outside(numbers: pa.Array, least: int, most: int) -> pa.BooleanArray:
 
 
 def pieces(blocks: Iterable[bytes]) -> Iterator[memoryview]:
-    """Whole lines, about a MiB at a time: what becomes of more takes much memory, if they are small.
+    """Regroup blocks into pieces of complete lines, of about a MiB each; large blocks are not copied.
 
-    Connections bring an event or two at a time, and the rows of each would have buffers of their own for every column.
-    Large blocks are not copied.
+    Connections deliver one or two events at a time, and converting each separately would need buffers for every column.
+    Larger pieces would need much memory if the lines are small.
     """
     held, size = list[bytes](), 0
     for block in blocks:
@@ -123,14 +123,14 @@ def _cut(lines: bytes) -> Iterator[memoryview]:
 
 _log = logging.getLogger(__name__)
 
-#: Events that are known from memory: more than come in a step.
+#: Most recent events in memory: more than a step has.
 _RECENT = 1 << 18
-#: Events of files that are known, 8 bytes each: more than the service publishes in two days.
+#: Most events that are loaded from files (8 bytes each): more than the service publishes in two days.
 _KNOWN = 5_000_000
-#: Files that are looked through, and how long a partition that went back is: the service has nothing that is older.
+#: Age limit of files that are searched for events, and of a partition's reset. The service has no older events.
 _LOOK_BACK = 2 * RETENTION
-#: A partition goes ahead by so much at once, and by so much for each hour that begins between two of its events. More
-#: has to be followed by a second event.
+#: Plausible increase of an offset between two events of a partition: a constant, and an amount for each hour boundary
+#: between the events. A larger jump must be confirmed by a second event.
 _STEP, _STEP_OF_AN_HOUR = 1_000, 10_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR = 3_600_000_000
@@ -139,11 +139,12 @@ _NAMES = ("event_partition", "event_offset", "event_id")
 
 @dataclass(frozen=True)
 class Continued:
-    """Continuation of a stream by the events of a step: `is_new` masks the new ones, whose keys are `keys`.
+    """Continuation of a stream by the events of a step.
 
-    `offsets`, `highest` and `published_at` are as of `Step`, `last` is the offset of the last new event by partition.
-    `backward` and `forward` are the first partition that went back or jumped far ahead, with its old and new offsets;
-    `reset_count` counts those that went back.
+    `is_new` masks the new events, and `keys` are their keys. See `Step` for `offsets`, `highest` and `published_at`.
+    `last` is the offset of the last new event by partition. `backward` and `forward` are the first partition that went
+    back or jumped far ahead, with its old and new offsets. `reset_count` is the number of times that a partition went
+    back.
     """
 
     is_new: pa.BooleanArray
@@ -159,7 +160,7 @@ class Continued:
 
 
 class Continuity:
-    """Recognizes repeated events of the stream in a folder; a step counts once `landed` reports it as stored."""
+    """Detects duplicate events of the stream in a folder. Call `landed` after the events of a step were stored."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -168,10 +169,10 @@ class Continuity:
         self._last: dict[int, int] = {}
 
     def judge(self, rows: pa.Table, before: Step, now: datetime) -> Continued:
-        """Judge the events of a step, in the order of their arrival, after those of the step before."""
+        """Find the new events of a step, in order of arrival; `before` is the previous step."""
         places = list(zip(*(rows[name].to_pylist() for name in _NAMES), strict=True))
         published = pc.cast(rows["event_published_at"], pa.int64()).to_pylist()
-        # of Python: no other program sees them
+        # Python's hash is enough, because keys never leave the process
         keys = [hash(place) for place in places]
         offsets, last = dict(before.offsets), dict(self._last)
         highest = {one: found for one, found in before.highest.items() if now - found[1] < _LOOK_BACK}
@@ -186,7 +187,7 @@ class Continuity:
             following = offsets.get(partition)
             if key in seen or key in self._recent or key in came_again:
                 is_new.append(False)
-                # after a partition went back, what follows is read again
+                # after a partition went back, its following events are received again
                 if offset == following:
                     offsets[partition] = offset + 1
                 continue
@@ -224,31 +225,32 @@ class Continuity:
         )
 
     def landed(self, step: Continued) -> None:
-        """Know the events of a step, which is kept now."""
+        """Remember the events of a stored step, and log resets and jumps of partitions."""
         self._last = step.last
         self._recent |= dict.fromkeys(step.keys)
         for key in [*self._recent][: max(0, len(self._recent) - _RECENT)]:
             del self._recent[key]
         if self._known is not None:
             self._known.append(pa.array(step.keys, pa.int64()))
-            # without a partition that went back nothing is looked for in files; and what grew for days is read again
+            # Drop the keys if no partition has gone back, because files are not searched then. Also drop keys that
+            # accumulated for days; they are read again.
             if not step.highest or sum(map(len, self._known)) > 2 * _KNOWN:
                 self._known = None
         if step.backward is not None:
             partition, there, here = step.backward
             more = f", and {counted(step.reset_count - 1, 'time')} more" if step.reset_count > 1 else ""
             _log.warning(
-                "The offsets of partition %s of the stream went back from %s to %s%s. The events that came are kept, "
-                "each once. Those that the service does not send again are missing until the files of their hours are "
-                "loaded.",
+                "The offsets of partition %s of the stream went back from %s to %s%s. Received events are "
+                "stored, each once. Events that the service does not send again are missing until the files of their "
+                "hours are loaded.",
                 *(partition, f"{there:,}", f"{here:,}", more),
             )
         if step.forward is not None:
             partition, there, here = step.forward
             _log.warning(
-                "The offsets of partition %s of the stream jumped ahead from %s to %s. If the service began another "
-                "numbering meanwhile, earlier events of it do not come; the check `agrees_with_stream` names them once "
-                "the files of their hours are loaded.",
+                "The offsets of partition %s of the stream jumped ahead from %s to %s. If the service restarted the "
+                "numbering, its first events are not received; the check `agrees_with_stream` names them once the "
+                "files of their hours are loaded.",
                 *(partition, f"{there:,}", f"{here:,}"),
             )
 
@@ -260,7 +262,7 @@ class Continuity:
         highest: Mapping[int, tuple[int, datetime]],
         now: datetime,
     ) -> set[int]:
-        """Return the keys of events in the files of the last days, of those that may be there and are not in memory."""
+        """Return the keys of events that are not in memory but in the files of the last days."""
         until = dict(offsets)
         for partition, (offset, _) in highest.items():
             until[partition] = max(offset, until.get(partition, 0))
@@ -277,7 +279,7 @@ class Continuity:
         return set(asked.filter(pc.is_in(asked, pa.chunked_array(self._known, pa.int64()))).to_pylist())
 
     def _read(self, now: datetime) -> list[pa.Array]:
-        """The keys of the events in the files of the last days, the newest first."""
+        """Read the keys of the events in the files of the last days, the newest first."""
         found: list[pa.Array] = []
         for file in reversed(files_of(self._folder, now - _LOOK_BACK)):
             if sum(map(len, found)) >= _KNOWN:
@@ -286,8 +288,8 @@ class Continuity:
                 rows = pq.read_table(file.path, columns=list(_NAMES), partitioning=None)
             except (OSError, ValueError) as error:
                 _log.warning(
-                    "The file %s of the stream cannot be read (%s). If its events come again, they are kept a second "
-                    "time.",
+                    "The file %s of the stream cannot be read (%s). If its events are received again, they are "
+                    "stored twice.",
                     file.path,
                     error,
                 )
@@ -299,7 +301,7 @@ class Continuity:
 
 
 def _is_near(partition: int, offset: int, at: int, offsets: Mapping[int, int], newest: Mapping[int, int]) -> bool:
-    """Return True if an offset can follow the last one of its partition (if new, of the furthest other one)."""
+    """Return True if an offset plausibly follows the partition's last one (new partition: the highest of all)."""
     if partition not in offsets and offsets:
         partition = max(offsets, key=offsets.__getitem__)
     if partition not in offsets:

@@ -1,1 +1,1 @@
-"""Parquet files: row groups are encoded in parallel, joined and landed as one file; many files are rewritten as few."""
+"""Parquet files: parallel encoding of row groups, their assembly to one file, and compaction of many files to few."""

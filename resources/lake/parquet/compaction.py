@@ -1,7 +1,7 @@
-"""Rewriting the rows of several lake files into few, sorted files.
+"""Compaction of several lake files into a few sorted files.
 
 A job and its result are plain data with paths relative to the lake, so that any engine can run the job, even on another
-machine. A job holds no lock and changes no existing file. Its new files have no readers until the ledger names them.
+machine. A job holds no lock and changes no existing file. Its new files have no readers until the ledger lists them.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from resources.lake_files import APART, COMPACTED, FILE_ROW, CompactedFile, Comp
 from resources.storage import UNREADABLE, Storage, is_damage, rows_at_once
 from resources.tables import Table
 
-#: Values of the columns that an archive knows (`Dataset.given`): an hour, project and namespace, or a snapshot's
-#: version and these.
+#: Values of the columns that an archive determines (`Dataset.given`): project and namespace, with an hour or with the
+#: version of a snapshot.
 Part = tuple[Any, ...]
 
-#: Number of row groups that are combined into one without their bodies, unless it would be larger than the bytes below.
-#: So the footer of a hundred columns stays short.
+#: Most row groups that are merged into one without their bodies, and the maximum size of the result. Fewer row groups
+#: keep the footer short, which describes a hundred columns for each of them.
 _TOGETHER = 16
 _TOGETHER_BYTES = 32 << 20
 _READ_BYTES = 4 << 20
@@ -44,10 +44,11 @@ _READ_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class CompactionJob:
-    """The files to rewrite, as a conversion or another compaction left them, and the options for it.
+    """Files to compact, each written by a conversion or an earlier compaction, and the options.
 
-    `name` begins the new files' names, `digest` (hex) covers all that decides their rows. The next file begins after
-    `file_bytes`, the next row group after `group_bytes` unpacked bytes. `memory_bytes` is for the rows, `level` zstd's.
+    `name` is the prefix of the new files' names. `digest` (hex) covers everything that determines their rows. A file
+    ends after `file_bytes`, and a row group after `group_bytes` uncompressed bytes. `memory_bytes` limits the memory
+    for rows. `level` is the zstd level.
     """
 
     table_name: str
@@ -63,18 +64,18 @@ class CompactionJob:
 
 @dataclass(frozen=True)
 class Compaction:
-    """The files that a job wrote, and the number of rows of each part in them."""
+    """Files written by a job, and their number of rows for each part."""
 
     files: tuple[CompactedFile, ...]
     row_counts: dict[Part, int]
 
 
 def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] = lambda _count: None) -> Compaction:
-    """Rewrite the files of a job in the lake of a data folder.
+    """Compact the files of a job.
 
-    `progress` is called with the bytes of each file after it was read. Memory is bounded by `memory_bytes` of the job,
-    whatever the size and number of the files. Raises LakeError: a file is missing, damaged or does not hold what the
-    ledger says, or there is no room.
+    `progress` is called with the size of each file after it was read. The job's `memory_bytes` limits the memory,
+    regardless of the size and number of the files. Raises LakeError: a file is missing or damaged, a file contradicts
+    the ledger, or the disk is full.
     """
     table = COMPACTED[job.table_name]
     counts: Counter[Part] = Counter()
@@ -93,7 +94,9 @@ def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] 
         files.append(_written(job, target, layout, chunk))
     compaction = Compaction(tuple(files), dict(counts))
     if sum(file.row_count for file in files) != counts.total():
-        raise LakeError(f"The compaction {job.name} wrote other rows than it read; nothing was changed. Report this.")
+        raise LakeError(
+            f"The compaction {job.name} wrote more or fewer rows than it read; nothing was changed. Report this defect."
+        )
     return compaction
 
 
@@ -110,7 +113,7 @@ def _rows(
     given: tuple[str, ...],
     progress: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file with the columns of compacted files, less those that are left out."""
+    """Yield the rows of a file in the form of compacted files, without the dropped rows."""
     beside = path.with_name(with_bodies(path.name))
     paths = [path] if beside == path else [path, beside]
     names = [one.relative_to(layout.lake).as_posix() for one in paths]
@@ -131,13 +134,13 @@ def _rows(
 def _opened(
     stack: ExitStack, path: Path, storage: Storage, lake_path: str, source: CompactionSource, table: Table
 ) -> pq.ParquetFile:
-    """Open a lake file whose pages are checked against their checksums, so that damage never reaches another file."""
+    """Open a lake file with verification of page checksums, so that damage is never copied to another file."""
     with _reading(lake_path):
         opened = stack.enter_context(storage.open(path))
         file = stack.enter_context(pq.ParquetFile(opened, buffer_size=_READ_BYTES, page_checksum_verification=True))
         if file.metadata.num_rows != source.row_count:
             raise ValueError(f"it holds {file.metadata.num_rows} rows, and the ledger says {source.row_count}")
-    # a column of an older file may be missing, and is null then; one of another name would be lost
+    # A column that is missing in an older file becomes null. An undeclared column would be lost.
     known = {column.name: column.type for column in table}
     if wrong := [field.name for field in file.schema_arrow if known.get(field.name) != field.type]:
         raise LakeError(
@@ -150,7 +153,7 @@ def _opened(
 
 @contextmanager
 def _reading(lake_path: str) -> Iterator[None]:
-    """Name the file in what goes wrong with it."""
+    """Convert errors of the context to LakeError with the name of the file."""
     try:
         yield
     except FileNotFoundError as error:
@@ -167,7 +170,7 @@ def _reading(lake_path: str) -> Iterator[None]:
 
 
 def _side_by_side(files: list[pq.ParquetFile], names: list[str]) -> Iterator[tuple[pa.RecordBatch, ...]]:
-    """Yield the same rows of all files, some megabytes at a time; readers may return fewer than asked."""
+    """Yield the same rows of all files, some megabytes at a time. Readers may return fewer rows than requested."""
     rows = min(rows_at_once(file.metadata, _READ_BYTES, GROUP_ROWS) for file in files)
     readers = [_batches(file, rows, name) for file, name in zip(files, names, strict=True)]
     held = [next(reader, None) for reader in readers]
@@ -186,7 +189,7 @@ def _batches(file: pq.ParquetFile, rows: int, lake_path: str) -> Iterator[pa.Rec
 
 
 def _of_form(batches: Iterable[pa.RecordBatch], table: Table, start: int) -> pa.RecordBatch:
-    """The columns of compacted files, bodies and all; what an older file lacks is null."""
+    """Arrange batches as columns of compacted files, including bodies; columns that an older file lacks are null."""
     there = {name: column for batch in batches for name, column in zip(batch.schema.names, batch.columns, strict=True)}
     count = len(next(iter(there.values())))
     columns = []
@@ -201,7 +204,7 @@ def _of_form(batches: Iterable[pa.RecordBatch], table: Table, start: int) -> pa.
 
 
 def _chosen(batch: pa.RecordBatch, start: int, source: CompactionSource) -> pa.RecordBatch:
-    """The rows that are not left out; `start` is the place of the first of them."""
+    """Remove the dropped rows; `start` is the position of the batch in the file."""
     if source.dropped_rows:
         rows = pa.array(range(start, start + len(batch)), pa.int64())
         batch = batch.filter(pc.invert(pc.is_in(rows, pa.array(source.dropped_rows, pa.int64()))))
@@ -215,7 +218,7 @@ def _chosen(batch: pa.RecordBatch, start: int, source: CompactionSource) -> pa.R
 
 
 def _part(hours: pa.Array, projects: pa.Array, namespaces: pa.Array) -> pa.Array:
-    """Hour, project and namespace as one text."""
+    """Combine hour, project and namespace to one text."""
     return pc.binary_join_element_wise(
         pc.cast(hours.cast("int64"), "string"), projects, pc.cast(namespaces, "string"), " "
     )
@@ -229,7 +232,7 @@ def _count(batch: pa.RecordBatch, given: tuple[str, ...], counts: Counter[Part])
 
 @dataclass(frozen=True)
 class _Group:
-    """A row group, the file that it belongs to (`place`: index into `_forms`), and its first and last project."""
+    """A row group, its file (`place`: index into `_forms`), and its first and last project."""
 
     place: int
     encoded: footer.Group
@@ -238,12 +241,12 @@ class _Group:
 
 
 def _forms(job: CompactionJob) -> tuple[Table, ...]:
-    """Of the files with a job's rows: one with all columns, or one without the bodies and one with them."""
+    """Return the forms of a job's files: one with all columns, or one without bodies and one with bodies."""
     return APART.get(job.table_name, (COMPACTED[job.table_name],))
 
 
 def _apart(groups: Iterable[pa.RecordBatch], forms: tuple[Table, ...]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The row groups of each file: those with the bodies of some rows, then one with all else of them."""
+    """Yield row groups with the index of their file: several with bodies, then one with the other columns."""
     rows, *beside = (form.schema.names for form in forms)
     waiting: list[pa.Table] = []
     size = 0
@@ -281,7 +284,7 @@ def _encoded(groups: Iterable[pa.RecordBatch], job: CompactionJob) -> Iterator[_
 
 
 def _chunks(groups: Iterator[_Group], file_bytes: int) -> Iterator[Iterator[_Group]]:
-    """The row groups of each file, or of two with the same rows; each is to be read to its end before the next."""
+    """Split row groups into files, or pairs of files with the same rows. Read each chunk completely before the next."""
     first = next(groups, None)
     while first is not None:
         rest: list[_Group] = []
@@ -292,7 +295,7 @@ def _chunks(groups: Iterator[_Group], file_bytes: int) -> Iterator[Iterator[_Gro
             while found is not None:
                 size += len(found.encoded.pages)
                 yield found
-                # the group of the first form comes last among those of the same rows
+                # the group of the first form follows the groups with the bodies of its rows
                 is_whole = found.place == 0
                 found = next(groups, None)
                 if found is not None and is_whole and size >= file_bytes:

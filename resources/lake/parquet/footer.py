@@ -1,8 +1,8 @@
-"""Footers of Parquet files: joining row groups that were encoded separately.
+"""Parquet footers: assembly of a file from row groups that were encoded separately.
 
-pyarrow encodes a row group only as part of a file, and a file only in one thread. So each row group is encoded as a
-separate file in memory, in parallel with others, and its data pages are appended to those of the row group before. Only
-the distance from the start of the file changes, which the footer records for every column.
+pyarrow encodes a row group only as part of a file, and a file only in one thread. Therefore each row group is encoded
+as a separate file in memory, in parallel with others. Its data pages are then appended to the final file. Only the file
+offsets change, which the footer records for every column.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT =
 
 
 def fields(data: bytes, position: int) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of the struct at `position`: number, type, and where the value starts and ends."""
+    """Yield the fields of the struct at `position`: number, type, start and end of the value."""
     field = 0
     while header := data[position]:
         kind = header & 0x0F
@@ -33,7 +33,7 @@ def fields(data: bytes, position: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 def list_header(data: bytes, position: int) -> tuple[int, int, int]:
-    """Number and type of a list's elements, and where they start."""
+    """Return the number of elements of a list, their type, and the position of the first."""
     header = data[position]
     if header >> 4 < 15:
         return header >> 4, header & 0x0F, position + 1
@@ -41,7 +41,7 @@ def list_header(data: bytes, position: int) -> tuple[int, int, int]:
 
 
 def value_end(data: bytes, position: int, kind: int) -> int:
-    """Return the end of the value of this type at `position`. Raises ValueError for a type that footers lack."""
+    """Return the end of the value of type `kind` at `position`. Raises ValueError for a type that no footer has."""
     if I16 <= kind <= I64:
         while data[position] & 0x80:
             position += 1
@@ -56,7 +56,7 @@ def value_end(data: bytes, position: int, kind: int) -> int:
     if kind in (LIST, SET):
         count, element, position = list_header(data, position)
         for _ in range(count):
-            # in a list, truth values take a byte each
+            # in a list, a boolean has one byte
             position = position + 1 if element in (TRUE, FALSE) else value_end(data, position, element)
         return position
     if kind in (TRUE, FALSE):
@@ -67,14 +67,14 @@ def value_end(data: bytes, position: int, kind: int) -> int:
 
 
 def varint_end(data: bytes, position: int) -> int:
-    """Return the end of the number at `position`."""
+    """Return the end of the varint at `position`."""
     while data[position] & 0x80:
         position += 1
     return position + 1
 
 
 def unsigned(data: bytes, position: int) -> int:
-    """The number at `position`."""
+    """Decode the unsigned varint at `position`."""
     value = shift = 0
     while (byte := data[position]) & 0x80:
         value |= (byte & 0x7F) << shift
@@ -84,13 +84,13 @@ def unsigned(data: bytes, position: int) -> int:
 
 
 def unzigzag(data: bytes, position: int) -> int:
-    """The number with a sign at `position`."""
+    """Decode the signed (zigzag) varint at `position`."""
     value = unsigned(data, position)
     return value >> 1 ^ -(value & 1)
 
 
 def varint(value: int) -> bytes:
-    """A number that is not negative."""
+    """Encode a non-negative integer."""
     found = bytearray()
     while value > 0x7F:
         found.append(value & 0x7F | 0x80)
@@ -100,30 +100,30 @@ def varint(value: int) -> bytes:
 
 
 def zigzag(value: int) -> bytes:
-    """A number with a sign."""
+    """Encode a signed integer."""
     return varint(value << 1 if value >= 0 else ~value << 1 | 1)
 
 
 def binary(value: bytes) -> bytes:
-    """Bytes or text, with their length before them."""
+    """Encode bytes or text with a length prefix."""
     return varint(len(value)) + value
 
 
 def list_of_structs(items: list[bytes]) -> bytes:
-    """A list of structs that are written already."""
+    """Encode a list of structs that are already encoded."""
     header = bytes([len(items) << 4 | STRUCT]) if len(items) < 15 else bytes([0xF0 | STRUCT]) + varint(len(items))
     return header + b"".join(items)
 
 
 MAGIC = b"PAR1"
-#: A file ends with its footer, the length of it, and the magic number.
+#: Bytes after the footer: its length, and the magic number.
 _TRAILER_BYTES = 8
 
 # Field numbers of parquet.thrift's FileMetaData.
 _FILE_ROWS, _FILE_GROUPS = 3, 4
 _Wanted: TypeAlias = "dict[int, _Wanted]"
-#: The fields of a RowGroup that hold distances from the start of the file. Page indexes, which hold places themselves,
-#: and the ordinal are missing here: nothing in this package writes them.
+#: The fields of a RowGroup that hold file offsets. Page indexes, which contain offsets too, and the ordinal are not
+#: supported, because this package does not write them.
 _PLACES: _Wanted = {
     1: {  # columns
         2: {},  # file_offset
@@ -135,7 +135,7 @@ _PLACES: _Wanted = {
 
 @dataclass(frozen=True)
 class Group:
-    """One encoded row group: its pages, its rows, and the footer's words about it, as if it stood first in a file."""
+    """One encoded row group: its pages, its row count, and its footer entry for the first position in a file."""
 
     pages: memoryview
     row_count: int
@@ -144,21 +144,21 @@ class Group:
 
 @dataclass(frozen=True)
 class Frame:
-    """The common parts of the footers of one schema: before the number of rows, and after the row groups."""
+    """Constant parts of the footers of a schema: before the number of rows, and after the row groups."""
 
     head: bytes
     tail: bytes
 
     @classmethod
     def of(cls, footer: bytes) -> Frame:
-        """The frame of a file without row groups."""
+        """Extract the frame from the footer of a file without row groups."""
         spans = {field: (start, end) for field, _, start, end in fields(footer, 0)}
         before, after = spans[_FILE_ROWS][0], spans[_FILE_GROUPS][1]
-        # the header of a field is one byte while fields follow one another closely, as they do in a footer
+        # a field header has one byte if the field numbers are close to each other, as in a footer
         return cls(footer[: before - 1], footer[after:])
 
     def group(self, file: memoryview, row_count: int) -> Group:
-        """Return the only row group of a file in memory. Raises ValueError if the file is not of this schema."""
+        """Return the only row group of a file in memory. Raises ValueError if the file has another schema."""
         pages, words = split(file)
         before = self._before(row_count) + bytes([0x10 | STRUCT])
         if not (words.startswith(before) and words.endswith(self.tail)):
@@ -166,7 +166,7 @@ class Frame:
         return Group(pages, row_count, words[len(before) : -len(self.tail)])
 
     def footer(self, groups: list[bytes], row_count: int, metadata: Mapping[str, str]) -> bytes:
-        """The footer of a file of these row groups (see `moved`), with `metadata` as its key-value pairs."""
+        """Encode the footer of a file with these row groups (see `moved`) and `metadata` as key-value pairs."""
         pairs = [
             b"\x18" + binary(key.encode()) + b"\x18" + binary(value.encode()) + b"\x00"
             for key, value in metadata.items()
@@ -174,37 +174,37 @@ class Frame:
         return b"".join((
             self._before(row_count), list_of_structs(groups),
             bytes([0x19]), list_of_structs(pairs),
-            # created_by follows field 5 now, where pyarrow wrote no pairs it followed field 4
+            # created_by now follows field 5; in pyarrow's footer without pairs, it followed field 4
             bytes([self.tail[0] - 0x10]), self.tail[1:],
         ))  # fmt: skip
 
     def _before(self, row_count: int) -> bytes:
-        """All that precedes the list of row groups."""
+        """Encode the footer up to the list of row groups."""
         return self.head + bytes([0x16]) + zigzag(row_count) + bytes([0x19])
 
 
 def split(file: memoryview) -> tuple[memoryview, bytes]:
-    """The pages and the footer of a Parquet file in memory."""
+    """Split a Parquet file in memory into its pages and its footer."""
     (length,) = struct.unpack("<I", file[-_TRAILER_BYTES:-4])
     end = len(file) - _TRAILER_BYTES - length
     return file[len(MAGIC) : end], bytes(file[end:-_TRAILER_BYTES])
 
 
 def moved(group: bytes, distance: int) -> bytes:
-    """The words about a row group whose pages were moved by `distance` bytes."""
+    """Return the footer entry of a row group after its pages moved by `distance` bytes."""
     offsets: list[tuple[int, int]] = []
     _find(group, 0, _PLACES, offsets)
     pieces, done = [], 0
     for start, end in offsets:
         offset = unzigzag(group, start)
-        # 0 means "unknown" and is not moved
+        # 0 means "unknown" and stays 0
         pieces += [group[done:start], zigzag(offset + distance if offset else 0)]
         done = end
     return b"".join((*pieces, group[done:]))
 
 
 def _find(data: bytes, position: int, wanted: _Wanted, found: list[tuple[int, int]]) -> int:
-    """Collect the places of the wanted values of the struct at `position`, in order, and return the struct's end."""
+    """Append the bounds of the wanted values of the struct at `position` to `found`, and return the struct's end."""
     field = 0
     while header := data[position]:
         position += 1

@@ -1,6 +1,6 @@
-"""Sorting of any number of rows: in pieces that fit into memory, which are then merged.
+"""External sorting: rows are sorted in pieces that fit into memory, and the pieces are merged.
 
-Pieces that do not fit are on disk meanwhile, next to the file to be written, and are swept like unfinished files.
+Spilled pieces are temporary files next to the target file. `sweep` removes those of killed processes.
 """
 
 from __future__ import annotations
@@ -17,27 +17,28 @@ import pyarrow.compute as pc
 from resources.lake.errors import landing_failed
 from resources.lake.parquet.writer import Unfinished
 
-#: A piece of this share of the memory is sorted at once. Sorting needs a copy, and so do the row groups that are being
-#: encoded.
+#: Divisor of the memory for the size of a piece. Sorting needs a copy of the piece, and so does the encoding of row
+#: groups.
 _SHARE = 4
-#: Most rows of a row group. Readers skip row groups by statistics and Bloom filters, but each adds kilobytes to the
-#: footer. Long page text makes row groups smaller (`group_bytes`), as a reader of one row decompresses its neighbours.
+#: Most rows of a row group. Readers skip row groups by statistics and Bloom filters, but each row group adds kilobytes
+#: to the footer. Long page text makes row groups smaller (`group_bytes`), because a reader of one row decompresses its
+#: neighbours too.
 GROUP_ROWS = 8192
-#: Slices of a piece. One slice is read at a time and two are in memory, so all pieces of a merge together take the
-#: memory of one piece.
+#: Number of slices of a piece. A merge holds two slices of each piece in memory, so all pieces of a merge together need
+#: the memory of one piece.
 _SLICES = 128
-#: Pieces that are merged at a time. More pieces are first merged in such groups, so that memory and open files stay
-#: bounded.
+#: Most pieces that are merged at once. More pieces are first merged in groups of this size, which limits memory and
+#: open files.
 _AT_ONCE = 64
 
 
 def in_order(
     batches: Iterable[pa.RecordBatch], key: Sequence[str], target: Path, memory_bytes: int
 ) -> Iterator[pa.Table]:
-    """Yield the rows of the batches, each small compared with the memory, in order of `key`, a table at a time.
+    """Sort the rows of batches by `key`, and yield them in tables.
 
-    No row has a null in the key. Pieces are written next to the file `target`. A single row may exceed the memory.
-    Raises LakeError: the disk has no room for the rows that do not fit into memory.
+    Batches are small compared with the memory, but a single row may exceed it. No key contains null. Rows that do not
+    fit into memory are written next to the file `target`. Raises LakeError: the disk has no space for these rows.
     """
     piece_bytes = memory_bytes // _SHARE
     with contextlib.ExitStack() as stack:
@@ -62,7 +63,7 @@ def _order(table: pa.Table, key: Sequence[str]) -> pa.Array:
 
 
 def _slices(piece: list[pa.RecordBatch], key: Sequence[str], piece_bytes: int) -> Iterator[pa.Table]:
-    """The rows of a piece in order, some at a time."""
+    """Sort a piece and yield its slices."""
     if not piece:
         return
     table = pa.Table.from_batches(piece).combine_chunks()
@@ -73,9 +74,9 @@ def _slices(piece: list[pa.RecordBatch], key: Sequence[str], piece_bytes: int) -
 
 
 class _Pieces:
-    """Sorted pieces on disk, until the stack is closed.
+    """Sorted pieces on disk, which are removed when the stack is closed.
 
-    All pieces of a level have the same number of rows. A full level is merged into one piece of the next.
+    All pieces of a level have the same number of rows. A full level is merged into one piece of the next level.
     """
 
     def __init__(self, stack: contextlib.ExitStack, key: Sequence[str], target: Path, slice_bytes: int) -> None:
@@ -86,7 +87,7 @@ class _Pieces:
         return bool(self._levels)
 
     def add(self, slices: Iterable[pa.Table], level: int = 0) -> None:
-        """Put a piece on disk."""
+        """Write a piece to disk, and merge its level if the level is full."""
         self._levels += [{} for _ in range(level + 1 - len(self._levels))]
         own = contextlib.ExitStack()
         self._stack.push(own)
@@ -97,7 +98,7 @@ class _Pieces:
             self._merge(level)
 
     def paths(self) -> list[Path]:
-        """The pieces, so many at the most as are merged at once."""
+        """Return the pieces, after merging them until one last merge can read all."""
         for level in range(len(self._levels) - 1):
             if sum(map(len, self._levels)) < _AT_ONCE:
                 break
@@ -105,7 +106,7 @@ class _Pieces:
         return [path for level in self._levels for path in level]
 
     def _merge(self, level: int) -> None:
-        """Make one of the pieces of a level."""
+        """Merge the pieces of a level into one piece of the next level."""
         pieces, self._levels[level] = self._levels[level], {}
         if pieces:
             self.add(_merged([_Cursor(_read(path), self._key) for path in pieces], self._key), level + 1)
@@ -114,7 +115,7 @@ class _Pieces:
 
 
 def _write(path: Path, slices: Iterable[pa.Table], slice_bytes: int, target: Path) -> None:
-    """Write sorted rows, in batches that are small enough to be merged."""
+    """Write sorted rows in batches that are small enough for a merge."""
     try:
         with contextlib.ExitStack() as writing:
             sink = writing.enter_context(pa.OSFile(str(path), "wb"))
@@ -136,7 +137,7 @@ def _read(path: Path) -> Iterator[pa.Table]:
 
 
 class _Cursor:
-    """The position in the rows of a sorted piece."""
+    """Position in a sorted piece, with the loaded rows."""
 
     def __init__(self, tables: Iterator[pa.Table], key: Sequence[str]) -> None:
         self._tables, self._key = tables, key
@@ -147,7 +148,7 @@ class _Cursor:
         self.advance()
 
     def advance(self) -> None:
-        """Load the next rows once all loaded ones were taken."""
+        """Load the next rows if all loaded rows were taken."""
         if self._table is None or self._taken == len(self._table):
             self._table, self._next = self._next, next(self._tables, None)
             self._taken = 0
@@ -163,7 +164,7 @@ class _Cursor:
         return self._next is None
 
     def last(self) -> tuple[Any, ...]:
-        """The key of the last row that is there."""
+        """Return the key of the last loaded row."""
         assert self._table is not None
         return self._values(len(self._table) - 1)
 
@@ -171,7 +172,7 @@ class _Cursor:
         return tuple(column[row].as_py() for column in self._rows)
 
     def take(self, bound: tuple[Any, ...] | None) -> pa.Table:
-        """The rows up to and with the key `bound`; None: all that are there."""
+        """Return the loaded rows up to and including the key `bound` (None: all)."""
         assert self._table is not None
         rows = range(self._taken, len(self._table))
         count = len(rows) if bound is None else bisect.bisect_right(rows, bound, key=self._values)
@@ -181,7 +182,7 @@ class _Cursor:
 
 
 def _merged(cursors: list[_Cursor], key: Sequence[str]) -> Iterator[pa.Table]:
-    """Sorted pieces as one. Of each those rows are taken that no piece can add anything before."""
+    """Merge sorted pieces. Each step takes all rows up to the smallest last key of the loaded rows."""
     while cursors := [cursor for cursor in cursors if not cursor.is_done]:
         bound = min((cursor.last() for cursor in cursors if not cursor.is_last), default=None)
         table = pa.concat_tables([cursor.take(bound) for cursor in cursors]).combine_chunks()
@@ -191,7 +192,7 @@ def _merged(cursors: list[_Cursor], key: Sequence[str]) -> Iterator[pa.Table]:
 
 
 def row_groups(tables: Iterable[pa.Table], group_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Yield row groups of as many rows or bytes as they may have."""
+    """Split tables into row groups of at most GROUP_ROWS rows and `group_bytes` bytes (or one row)."""
     waiting: list[pa.Table] = []
     rows = size = 0
     for table in tables:
@@ -208,12 +209,12 @@ def row_groups(tables: Iterable[pa.Table], group_bytes: int) -> Iterator[pa.Reco
 
 
 def joined(tables: list[pa.Table]) -> pa.RecordBatch:
-    """Return tables as one batch."""
+    """Combine tables into one batch."""
     return pa.concat_tables(tables).combine_chunks().to_batches()[0]
 
 
 def _row_bytes(table: pa.Table) -> list[int]:
-    """Return the bytes of each row: the size of its texts, plus the average of everything else."""
+    """Return the bytes of each row: the size of its texts, plus the average of the other columns."""
     sizes = pa.chunked_array([pa.array([0] * len(table), "int64")])
     texts = 0
     for name in table.schema.names:

@@ -1,7 +1,7 @@
 """Lake files: written under a temporary name, made durable, then renamed to the final name.
 
-The producers of rows encode row groups in parallel (`encode`), and one thread writes them to the file in order
-(`ParquetFile.write`). Only the footer of a row group is processed again: it is moved.
+Threads encode row groups in parallel (`encode`). One thread appends them to the file in order (`ParquetFile.add`) and
+only adjusts their offsets.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from resources.storage import LOCAL, Storage
 from resources.tables import Table
 
 COMPRESSION_LEVEL = 3
-#: A column of fewer bytes in a row group is not compressed: preparing a compressor would take longer than it saves, and
-#: half of the columns of an hourly file are nearly empty.
+#: Smaller columns of a row group are not compressed. Half of the columns of an hourly file are nearly empty, and the
+#: setup of a compressor would cost more than it saves.
 _UNPACKED_BYTES = 1024
-#: Share of row groups that a Bloom filter makes a reader open without success.
+#: False-positive rate of the Bloom filters.
 _BLOOM_MISSES = 0.01
 #: Suffix of unfinished files and folders.
 UNFINISHED = ".unfinished"
 
 
 class Unfinished:
-    """A file that is being written. It has a temporary name until `land`, and is removed unless it lands.
+    """A file under a temporary name until `land`. Leaving the context without `land` removes the file.
 
-    It is locked while it is written, so that `sweep` can distinguish it from the file of a killed writer. `size` is the
-    number of bytes written. Errors of the system are raised as LakeError, DiskFull among them.
+    A lock distinguishes the file from those of killed writers (see `sweep`). `size` is the number of bytes written.
+    Errors of the operating system are raised as LakeError (DiskFull: the disk is full).
     """
 
     def __init__(self, target: Path, storage: Storage = LOCAL) -> None:
@@ -58,7 +58,7 @@ class Unfinished:
         return self
 
     def write(self, data: bytes | memoryview) -> None:
-        """Add bytes."""
+        """Append bytes."""
         with self._named_errors(), memoryview(data) as rest:
             done = 0
             while done < len(rest):
@@ -66,7 +66,7 @@ class Unfinished:
             self.size += done
 
     def land(self) -> None:
-        """Make the file durable and give it its final name."""
+        """Make the file durable and rename it to its final name."""
         with self._named_errors():
             self._storage.put(self.path, self.target)
 
@@ -78,14 +78,14 @@ class Unfinished:
             raise landing_failed(error, self.target) from error
 
     def __exit__(self, *_exception: object) -> None:
-        with contextlib.suppress(OSError):  # it has landed, or its folder cannot be written any more: see `sweep`
+        with contextlib.suppress(OSError):  # the file has landed, or the folder became read-only: see `sweep`
             self.path.unlink()
         if self._handle >= 0:
             os.close(self._handle)
 
 
 def sweep(layout: Layout) -> tuple[Path, ...]:
-    """Remove the unfinished files and folders of killed writers, not those of running ones; return their paths."""
+    """Remove the unfinished files and folders of killed writers, but not of running ones; return their paths."""
     removed = []
     for path in sorted(layout.lake.glob(f"**/*{UNFINISHED}")):
         try:
@@ -105,15 +105,15 @@ def sweep(layout: Layout) -> tuple[Path, ...]:
 
 
 def encode(batch: pa.RecordBatch | pa.Table, table: Table, *, level: int = COMPRESSION_LEVEL) -> footer.Group:
-    """Encode and compress one row group of `table`, of at least one row. The same rows give the same bytes.
+    """Encode and compress one row group of `table`, of at least one row, with reproducible bytes.
 
-    Body columns have neither dictionary nor statistics. Data pages carry checksums. Columns by which single rows are
-    queried have a Bloom filter: rows are in the order of the archive, so every row group spans most of the titles.
-    A column may be a dictionary of its values, and has no statistics then.
+    Body columns have neither dictionary nor statistics. Data pages have checksums. Lookup columns have a Bloom filter,
+    because rows are in archive order and every row group spans most titles. A column may be a DictionaryArray; it then
+    has no statistics.
     """
     if not batch.schema.equals(table.schema) and not _plain(batch.schema).equals(table.schema):
-        raise ValueError(f"These rows are not of {table.name}.")
-    # the size of the buffers is known at once, and never smaller than their content
+        raise ValueError(f"These rows do not have the schema of {table.name}.")
+    # the buffer size is cheap to compute and never smaller than `nbytes`, so it is compared first
     packed = {
         name
         for name, rows in zip(batch.schema.names, batch.columns, strict=True)
@@ -126,16 +126,16 @@ def encode(batch: pa.RecordBatch | pa.Table, table: Table, *, level: int = COMPR
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """The schema with the values of dictionaries in their place."""
+    """Return the schema with dictionary types replaced by their value types."""
     return pa.schema(
         field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field for field in schema
     )
 
 
 def _encoded(batch: pa.RecordBatch | pa.Table, table: Table, codecs: dict[str, Any]) -> memoryview:
-    """A Parquet file in memory, of one row group or, without a row, of none."""
+    """Return a Parquet file in memory with one row group, or without row groups if there are no rows."""
     narrow = [column.name for column in table if not column.body]
-    # of a dictionary that is given, they would take longer than all else
+    # statistics of a DictionaryArray would take longer than everything else
     plain = [name for name in narrow if not pa.types.is_dictionary(batch.schema.field(name).type)]
     rising = {column.name: "DELTA_BINARY_PACKED" for column in table if column.rising}
     sink = pa.BufferOutputStream()
@@ -146,7 +146,7 @@ def _encoded(batch: pa.RecordBatch | pa.Table, table: Table, codecs: dict[str, A
         column_encoding=rising,
         write_statistics=plain,
         write_page_checksum=True,
-        # Arrow's own schema would weigh more than the rows of most hourly files; the Parquet types say the same
+        # Arrow's schema would be larger than the rows of most hourly files, and the Parquet types are equivalent
         store_schema=False,
         bloom_filter_options={
             column.name: {"ndv": max(1, len(batch)), "fpp": _BLOOM_MISSES} for column in table if column.lookup
@@ -160,7 +160,7 @@ def _encoded(batch: pa.RecordBatch | pa.Table, table: Table, codecs: dict[str, A
 
 @dataclass(frozen=True)
 class _Form:
-    """The common parts of all files of a table: the frame of their footers, and the paths of their Parquet columns."""
+    """Common parts of all files of a table: the frame of the footer, and the paths of the Parquet columns."""
 
     frame: footer.Frame
     paths: tuple[str, ...]
@@ -176,7 +176,7 @@ def _form(table: Table) -> _Form:
 
 
 class ParquetFile(Unfinished):
-    """A Parquet file under way: encoded row groups in, in order; the same row groups give the same bytes."""
+    """An unfinished Parquet file, built from encoded row groups in order, with reproducible bytes."""
 
     def __init__(self, target: Path, table: Table, storage: Storage = LOCAL) -> None:
         super().__init__(target, storage)
@@ -185,7 +185,7 @@ class ParquetFile(Unfinished):
         self.row_count = 0
 
     def add(self, group: footer.Group) -> None:
-        """Add a row group."""
+        """Append a row group."""
         distance = max(0, self.size - len(footer.MAGIC))
         if not self.size:
             self.write(footer.MAGIC)
@@ -194,7 +194,7 @@ class ParquetFile(Unfinished):
         self.write(group.pages)
 
     def finish(self, metadata: Mapping[str, str]) -> None:
-        """Write the footer with the file's own metadata, and give the file its final name."""
+        """Write the footer with `metadata`, and rename the file to its final name."""
         words = _form(self._table).frame.footer(self._groups, self.row_count, metadata)
         self.write((b"" if self.size else footer.MAGIC) + words + len(words).to_bytes(4, "little") + footer.MAGIC)
         self.land()

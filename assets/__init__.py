@@ -1,9 +1,9 @@
 """The assets of every declared dataset, then the current states and the published file.
 
     lists, hourly, snapshots, lookups, streams  a factory of assets for each family of datasets
-    steps                                       the work for one hour, one snapshot, a lookup, the stream: functions
-    checks, coverage_checks                     conditions that must hold: for the results of a run, and at any time
-    current, published                          assets that are built from all of them
+    steps                                       functions for one hour, one snapshot, a lookup, the stream
+    checks, coverage_checks                     conditions on the results of a run, and on the mirror at any time
+    current, published                          assets derived from all datasets
 
-`pipelines` decides when something runs; `resources` accesses the outside.
+`pipelines` schedules the work; `resources` accesses external systems.
 """

@@ -1,8 +1,8 @@
-"""The checks of archives, of Parquet files and of rows in DuckDB, and their results as the Dagster UI shows them.
+"""Checks of archives, of Parquet files and of rows in DuckDB, and their results as the Dagster UI shows them.
 
-A result lists the first findings, the number of the others, and the action to take. A run checks the hours or the
-snapshot that it made. Checks that are started alone look at everything that is archived, of hours at the last two days.
-A snapshot costs 1.5 s of processor time for each GB of archive, and less for its rows than loading them took.
+A result lists the first findings, the number of further ones, and the action to take. A run checks the hours or the
+snapshot that it processed. Checks started alone examine everything in the archive, but only the last two days of hours.
+A snapshot costs 1.5 s of processor time for each GB of archive; its rows cost less than loading them.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ from resources.formatting import counted, hour_text, markdown_text
 from resources.lake import Archive, ConvertedFile, drift_of
 from resources.warehouse import Comparison, HourAudit, SnapshotAudit, Warehouse
 
-#: Findings that are named; the others are only counted.
+#: Maximum number of findings in a message; the others are only counted.
 NAMED = 20
-#: What to do about the build file: what is loaded already is not loaded again by materializing it.
+#: Advice for the build file: materializing again does not reload loaded data.
 REBUILD = (
     "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file stays "
     "meanwhile."
 )
-#: Share of the lines that may be rejected before somebody should look.
+#: Fraction of rejected records above which the check fails.
 REJECTS_SHARE = 0.001
-#: Hours, projects and namespaces whose comparison with the stream is shown, those that differ most first.
+#: Maximum number of hours, projects and namespaces shown of the comparison with the stream, largest differences first.
 _COMPARED = 50
 
 _Made = TypeVar("_Made")
 
 
 def format_findings(found: Sequence[str], what_to_do: str, count: int | None = None) -> str | None:
-    """A check's message, or None where nothing was found; `count`: findings in all, where not all are given."""
+    """Format a check's message; None without findings. `count`: total number of findings, if `found` has only some."""
     if not found:
         return None
     count = len(found) if count is None else count
     more = [f"and {count - NAMED:,} more"] if count > NAMED else []
-    # a finding may be a sentence of its own
+    # a finding may end with a full stop
     return f"{'; '.join([*map(markdown_text, found[:NAMED]), *more]).removesuffix('.')}. {what_to_do}"
 
 
 @dataclass(frozen=True)
 class Found:
-    """The findings of a check as sentences, and the number of items that were checked.
+    """Findings of a check as sentences, and the number of checked items.
 
     `count` is the number of wrong items; None: one for each sentence. `metadata` is shown with the result.
     """
@@ -66,7 +66,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Check(Generic[_Made]):
-    """A check of an asset; `find` finds what is wrong with the results of a step, `what_to_do` is the way out."""
+    """A check of an asset; `find` examines the results of a step, and `what_to_do` is the advice."""
 
     name: str
     asset: dg.AssetKey
@@ -80,7 +80,7 @@ class Check(Generic[_Made]):
         return dg.AssetCheckSpec(self.name, asset=self.asset, description=self.description)
 
     def result(self, made: _Made, asset_key: dg.AssetKey) -> dg.AssetCheckResult:
-        """The answer for what was made, about the asset as the project has it."""
+        """Return the result for the given data; the asset key has the prefix of the project."""
         found = self.find(made)
         wrong = len(found.wrong) if found.count is None else found.count
         return dg.AssetCheckResult(
@@ -96,7 +96,7 @@ class Check(Generic[_Made]):
 def results(
     checks: Iterable[Check[_Made]], made: _Made, selected: Collection[dg.AssetCheckKey]
 ) -> Iterator[dg.AssetCheckResult]:
-    """Answer the selected checks of what was made."""
+    """Evaluate the selected checks for the given data."""
     wanted = {(layers.unprefixed(key.asset_key), key.name): key.asset_key for key in selected}
     for check in checks:
         if (asset_key := wanted.get((check.asset, check.name))) is not None:
@@ -105,7 +105,7 @@ def results(
 
 @dataclass(frozen=True)
 class Made:
-    """The archives, Parquet files and loaded rows of hours or snapshots; `audit` is called when all are loaded."""
+    """Archives, Parquet files and loaded rows of hours or snapshots; `audit` is called when all are loaded."""
 
     archives: Mapping[str, Sequence[Archive]]
     conversions: Mapping[str, Sequence[ConvertedFile]]
@@ -118,7 +118,7 @@ class Made:
 
 
 def of_files(dataset: Dataset) -> list[Check[Made]]:
-    """The checks of a dataset of hours or snapshots: those that its columns allow."""
+    """Return the checks of a dataset of hours or snapshots that its columns allow."""
     archive, lake, warehouse = layers.keys(dataset)
     is_hourly, columns = dataset.family is Family.HOURLY, dataset.table.schema.names
     partition, row = ("hour", "event") if is_hourly else ("snapshot", "row")
@@ -197,7 +197,7 @@ def of_files(dataset: Dataset) -> list[Check[Made]]:
 
 
 def of_run(run: HourlyRun, selected: Collection[dg.AssetCheckKey]) -> Iterator[dg.AssetCheckResult]:
-    """Answer the selected checks for the hours that a run made."""
+    """Evaluate the selected checks for the hours of a run."""
     warehouse = run.warehouse.warehouse
     made = Made(
         {hour_text(hour): archived.archives for hour, archived in run.archived.items()},
@@ -214,7 +214,7 @@ def of_snapshots(
     warehouse: Warehouse,
     selected: Collection[dg.AssetCheckKey],
 ) -> Iterator[dg.AssetCheckResult]:
-    """Answer the selected checks for snapshots by their identifiers, each with its conversions."""
+    """Evaluate the selected checks for snapshots, by identifier, each with its conversions."""
 
     def audit() -> dict[str, SnapshotAudit]:
         with warehouse.auditing() as auditor:
@@ -284,7 +284,7 @@ def _early(one: HourAudit | SnapshotAudit) -> str | bool:
 
 
 def _agreeing(made: Made) -> Found:
-    """Compare the hours with the stream; the metadata has the counts, and the part of each hour that was compared."""
+    """Compare the hours with the stream; the metadata has the counts, and the compared part of each hour."""
     try:
         compared = made.compare()
     except MirrorError as error:

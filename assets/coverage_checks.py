@@ -1,7 +1,7 @@
-"""Checks that must hold at any time: no gap in the last two days, no failed hour, a snapshot of everything.
+"""Checks that must pass at any time: no gap in the last two days, no failed hour, snapshots of all projects.
 
-A blocking check stops assets of its own run only, so no check is relied on to keep bad data out: the loader refuses
-unverified input by itself. Checks are there for people.
+A blocking check only stops assets of its own run, so no check is needed to keep bad data out: the loader refuses
+unverified input. The checks inform people.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ _PUBLISHED = dg.AssetKey(["published", "warehouse"])
 
 
 def health_of(enterprise: EnterpriseResource, warehouse: WarehouseResource, now: datetime) -> Health:
-    """The health of what is mirrored, by the build file: the published one may be older, or not be there."""
+    """Return the health of the mirror, read from the build file: the published file may be older or absent."""
     scopes = {dataset: enterprise.scope_of(dataset) for dataset in _mirrored(enterprise)}
     return health(warehouse.warehouse, scopes, now, published=False)
 
@@ -46,7 +46,7 @@ def _warning(description: str | None, *, is_wrong: bool, **metadata: Any) -> dg.
     "missing longer is lost.",
 )
 def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
-    """Name the hours of the last two days that are missing."""
+    """List the missing hours of the last two days."""
     found = health_of(enterprise, warehouse, datetime.now(UTC))
     more = [f"And {len(found.uncovered) - NAMED:,} more."] if len(found.uncovered) > NAMED else []
     counts = Counter(OUTSIDE if cell.state == OUTSIDE else None for place in found.places for cell in place.cells)
@@ -67,7 +67,7 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
     "pages are known: `articles` lacks all others, and no moment is exact.",
 )
 def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
-    """Name the projects and namespaces of which no snapshot is loaded."""
+    """List the projects and namespaces without a loaded snapshot."""
     found = health_of(enterprise, warehouse, datetime.now(UTC))
     return _warning(
         " ".join(map(markdown_text, found.without_snapshot)),
@@ -77,7 +77,7 @@ def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResourc
 
 
 @dg.asset_check(
-    # on the published file, because a check of the hours is skipped with them when one of them fails
+    # on the published file: a check of the hours would be skipped with them after a failure
     asset=_PUBLISHED,
     name="no_failed_hours",
     description="None of the hours that `last_48_hours_covered` looks at has failed, or is only not published yet. To "
@@ -87,7 +87,7 @@ def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResourc
 def no_failed_hours(
     context: dg.AssetCheckExecutionContext, enterprise: EnterpriseResource, warehouse: WarehouseResource
 ) -> dg.AssetCheckResult:
-    """Name the hours whose last attempt failed; a quiet failure is the dangerous one."""
+    """List the hours whose last attempt failed, because a silent failure is the dangerous one."""
     now, key = datetime.now(UTC), next(iter(context.selected_asset_check_keys)).asset_key
     found, job = health_of(enterprise, warehouse, now), context.op_execution_context.job_def
     wrong, count = [], 0
@@ -106,10 +106,10 @@ def no_failed_hours(
 def failed_hours(
     instance: dg.DagsterInstance, job: dg.JobDefinition, dataset: Dataset, now: datetime, ours: dg.AssetKey
 ) -> set[datetime]:
-    """Recent hours whose last attempt failed in Dagster; `ours`: one of our assets in the project."""
+    """Return recent hours whose last attempt failed in Dagster; `ours`: asset keys of this package in the project."""
     graph = job.asset_layer.asset_graph
     key, hours = layers.sibling(ours, layers.warehouse_key(dataset)), {key_of(hour): hour for hour in recent_hours(now)}
-    # of the code location and not the module's own: Dagster keeps what it knows of partitions by their definition
+    # partitions of the code location, not of the module: Dagster stores partition states by their definition
     definition = graph.get(key).partitions_def if graph.has(key) else None
     found = instance.get_status_by_partition(key, list(hours), definition or HOURS) or {}
     return {hours[name] for name, status in found.items() if status is not None and status.value == "FAILED"}
@@ -126,14 +126,14 @@ def _mirrored(enterprise: EnterpriseResource) -> list[Dataset]:
     "footer. Data pages are not read.",
 )
 def lake_files_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
-    """Name the lake files that are gone or damaged, after the publication tried to make them again."""
+    """List the lake files that are missing or damaged after the publication tried to repair them."""
     wrong = [str(file) for file in warehouse.warehouse.faulty_lake_files()]
     what_to_do = "The log of the publication says why they were not made again from the archive."
     return _warning(format_findings(wrong, what_to_do), is_wrong=bool(wrong), wrong=len(wrong))
 
 
 @dg.asset_check(
-    # where units are spent anyhow: nothing that publishes asks the service
+    # on lookups, which spend units anyway: publishing sends no requests to the service
     asset=layers.warehouse_key(datasets.LOOKUPS),
     name="articles_as_looked_up",
     description="Once a day, a random sample of `articles` (WME_CHECK_PAGES) agrees with the service. Each page costs "
@@ -146,7 +146,7 @@ def articles_as_looked_up(
     warehouse: WarehouseResource,
     engine: EngineResource,
 ) -> dg.AssetCheckResult:
-    """Look up a sample, and name the pages that differ. A service that does not answer is no difference."""
+    """Look up a sample, and list the pages that differ. An unavailable service is not a difference."""
     try:
         found = lookups.reconcile(enterprise, lake, warehouse.warehouse, engine, context.log.info)
     except MirrorError as error:
@@ -161,7 +161,7 @@ def articles_as_looked_up(
 
 
 def nothing_needs_attention(sentences: Callable[[], Sequence[str]]) -> dg.AssetChecksDefinition:
-    """The check that is `wme status --check`, whose sentences are collected above the assets."""
+    """Run `wme status --check` as an asset check; its sentences are collected in a layer above the assets."""
 
     @dg.asset_check(
         asset=_PUBLISHED,
@@ -178,5 +178,5 @@ def nothing_needs_attention(sentences: Callable[[], Sequence[str]]) -> dg.AssetC
     return check
 
 
-#: The checks that need nothing from above the assets.
+#: Checks that need nothing from the layers above the assets.
 CHECKS = (last_48_hours_covered, snapshots_loaded, no_failed_hours, lake_files_whole, articles_as_looked_up)

@@ -1,10 +1,10 @@
-"""The current states: what is there now, by the snapshots and the changes that were loaded.
+"""Current states, derived from loaded snapshots and changes.
 
-An asset for each table of `STATES`: current articles and current entities. The rules that decide them are SQL in
-`resources.warehouse`, `state` for articles and `entities` for entities.
+Each table of `STATES` is an asset: current articles and current entities. Their rules are SQL in `resources.warehouse`:
+`state` for articles and `entities` for entities.
 
-The cost of the checks is bounded. After each run, another part of the keys is compared each hour. Deletions and changes
-are compared for the newest hours that the run has applied, at most `CHECKED_HOURS`. Checks that are started alone
+The cost of the checks is bounded. After each run, they compare a part of the keys, which changes every hour. Deletions
+and changes are compared for the newest hours that the run has applied, at most `CHECKED_HOURS`. Checks started alone
 compare all keys.
 """
 
@@ -33,13 +33,13 @@ CHECKED_HOURS = 24
 
 @dataclass(frozen=True)
 class State:
-    """One table of the current state. The datasets that declare it as their state, and those in `also`, come before it.
+    """One table of the current state. Its upstream datasets declare it as their state, or are in `also`.
 
     Attributes:
-        pending: The way to learn what is pending, for people; follows the table's own description.
-        apply: Advances it by everything pending, in one transaction; returns what prints as a sentence.
-        metadata: The metadata of the materialization, from what applying did.
-        noun: The word for a row.
+        pending: Explains where to see pending work; follows the table's own description.
+        apply: Applies all pending changes in one transaction; returns an object that prints as a sentence.
+        metadata: Metadata of the materialization, from the result of `apply`.
+        noun: Word for a row.
     """
 
     table: Table
@@ -98,7 +98,7 @@ KEYS = tuple(state.key for state in STATES)
 
 
 def current_state(state: State) -> dg.AssetsDefinition:
-    """The asset of a table of the current state, behind the tables that decide it."""
+    """Return the asset of a table of the current state, downstream of its input tables."""
 
     @dg.multi_asset(
         name="__".join(state.key.path),
@@ -120,14 +120,14 @@ def current_state(state: State) -> dg.AssetsDefinition:
     def advance(
         context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource
     ) -> Iterator[Any]:
-        """Advance the table by every snapshot and hour that was loaded since the last time, in one transaction."""
+        """Apply all snapshots and hours loaded since the last time, in one transaction."""
         turn, store, selected = None, warehouse.warehouse, context.selected_asset_check_keys
         if context.selected_asset_keys:
             with as_failure():
                 try:
                     applied = state.apply(store)
                 except LakeFileError as error:
-                    # it takes rows of older files: nothing else can go on without all of them
+                    # the update reads rows of older files: all other work can continue without them
                     context.log.warning("%s", error)
                     if not rebuilding.repaired(lake, warehouse, engine, context.log.info, most=None).load_count:
                         raise
@@ -136,7 +136,7 @@ def current_state(state: State) -> dg.AssetsDefinition:
             yield dg.MaterializeResult(metadata=state.metadata(applied) | {"seconds": round(applied.seconds, 3)})
             turn = int(time.time() // 3600)
         if selected:
-            # all are answered before the first is reported: the file is not open while Dagster stores results
+            # evaluate all checks before reporting the first: the file is not open while Dagster stores results
             with as_failure(), store.auditing() as auditor:
                 answers = list(results(_checks(state), _Audited(auditor, state.table, turn), selected))
             yield from answers
@@ -146,7 +146,7 @@ def current_state(state: State) -> dg.AssetsDefinition:
 
 @dataclass(frozen=True)
 class _Audited:
-    """A current state that is checked; `turn`: which part of its keys is compared (None: all)."""
+    """A current state to check; `turn`: the part of its keys to compare (None: all)."""
 
     auditor: Auditor
     table: Table
@@ -154,7 +154,7 @@ class _Audited:
 
     @cached_property
     def overlooked(self) -> tuple[Findings[Overlooked], Findings[Overlooked]]:
-        """The deleted rows that are still present, and the rows that differ from their last change; queried once."""
+        """Return deleted rows that are still present, and rows that differ from their last change; queried once."""
         return self.auditor.overlooked(self.table, CHECKED_HOURS, name=NAMED)
 
 

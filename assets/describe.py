@@ -1,7 +1,7 @@
-"""Results and errors of the library as Dagster shows them: column schemas, tables, metadata, failures.
+"""Results and errors of the library in Dagster's form: column schemas, tables, metadata, failures.
 
-Nothing is retried here: the client retries a request, the download a broken body, Dagster a run; each cause has one of
-them.
+There are no retries here: the client retries a request, the download a broken body, and Dagster a run; each cause has
+exactly one retry.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from resources.tables import Table
 
 OWNERS = ("team:data-platform",)
 
-#: Columns of a preview of changes or articles: what one looks at first, in as much width as a page has.
+#: Columns of a preview of changes or articles: the most useful ones that fit the width of the UI.
 PREVIEW = ("project_id", "name", "version_id", "event_at", "editor_name")
 PREVIEW_ROWS = 5
 
 
 @functools.lru_cache(maxsize=64)
 def column_schema(table: Table) -> dg.TableSchema:
-    """The declaration as Dagster's column schema: names, types, descriptions, what may not be null."""
+    """Convert a declaration to Dagster's column schema: names, types, descriptions, nullability."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
@@ -49,7 +49,7 @@ def column_schema(table: Table) -> dg.TableSchema:
 
 
 def _type(type_: pa.DataType) -> str:
-    """A type in a few letters: the page leaves no room for descriptions beside a struct written out."""
+    """Format a type briefly: the UI leaves no room for descriptions next to the full type of a struct."""
     if pa.types.is_list(type_):
         return f"list<{_type(type_.value_type)}>"
     return "struct" if pa.types.is_struct(type_) else str(type_)
@@ -68,12 +68,12 @@ def lake_metadata(table: Table) -> dict[str, Any]:
 
 
 def table_metadata(table: Table) -> dict[str, Any]:
-    """Metadata of a DuckDB table: its schema and full name. Dagster takes assets of one name for the same table."""
+    """Return schema and full name of a DuckDB table as metadata; Dagster identifies tables by this name."""
     return lake_metadata(table) | {"dagster/table_name": f"warehouse.main.{table.name}"}
 
 
 def preview(paths: Sequence[Path], columns: Sequence[str]) -> dg.MarkdownMetadataValue:
-    """The first rows of each Parquet file as a markdown table, few in all and only of the named columns."""
+    """Format the first rows of each Parquet file as a markdown table, with few rows and only the named columns."""
     declared = pq.read_schema(paths[0]).names
     columns = [name for name in columns if name in declared] or declared[:PREVIEW_ROWS]
     each = -(-PREVIEW_ROWS // len(paths))
@@ -86,12 +86,12 @@ def preview(paths: Sequence[Path], columns: Sequence[str]) -> dg.MarkdownMetadat
 
 
 def remarks_of(conversions: Iterable[ConvertedFile]) -> str:
-    """Remarks on the archives of some conversions, as sentences; empty if there are none."""
+    """Return remarks on the archives of conversions, as sentences; empty if there are none."""
     return "\n".join(f"{made.identifier}: {remark}" for made in conversions for remark in made.remarks)
 
 
 def markdown(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> dg.MarkdownMetadataValue:
-    """Rows as a markdown table of the named columns; quantities with thousands separators, identifiers without."""
+    """Format rows as a markdown table of the named columns, with thousands separators in quantities only."""
     lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
     lines += ["| " + " | ".join(_cell(column, row.get(column)) for column in columns) + " |" for row in rows]
     return dg.MetadataValue.md("\n".join(lines))
@@ -106,21 +106,21 @@ def sized(metadata: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-#: Metadata about the work of a run, as opposed to what there is now.
+#: Metadata about the work of a run, as opposed to the current state.
 _WORK = frozenset(
     {
         *("files_fetched", "bytes_fetched", "size_fetched", "requests", "quota_units", "form", "because"),
         *("files_converted", "seconds", "seconds_by_archive", "dropped_versions"),
     }
 )
-#: When the work was done that the metadata tell of, where that was in an earlier run.
+#: Time of the work that the metadata describe, if an earlier run did it.
 WORKED_AT = "unchanged_since"
 
 
 def earlier_materialization(
     instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, data_version: str
 ) -> dg.EventLogRecord | None:
-    """The newest materialization of a partition, where it is of this version."""
+    """Return the newest materialization of a partition if it has this version."""
     known = instance.fetch_materializations(dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition]), limit=1)
     for record in known.records:
         before = record.asset_materialization
@@ -130,7 +130,7 @@ def earlier_materialization(
 
 
 def work_of(record: dg.EventLogRecord | None) -> dict[str, Any]:
-    """The metadata about the work that made a partition, for the plots of a run that found it done; else empty."""
+    """Return metadata about the work that created a partition, for the plots of a run that skipped it; else empty."""
     if record is None or (before := record.asset_materialization) is None:
         return {}
     work = {name: value for name, value in before.metadata.items() if name in _WORK}
@@ -171,7 +171,7 @@ def lake_metadata_of(conversions: Sequence[ConvertedFile]) -> dict[str, Any]:
 
 
 def sentence(error: Exception) -> str:
-    """The message for people: the library's own sentence, or the kind and text of an error that has none."""
+    """Return the message of an error; for an error without a message, its kind and text."""
     text = str(error).strip()
     if isinstance(error, MirrorError):
         return text
@@ -193,7 +193,7 @@ def _unavailable(errors: Iterable[Exception]) -> dict[str, Any]:
 
 
 class RunConfig(BaseModel):
-    """The configuration of a step in the launchpad. A value that is out of bounds fails the step with a sentence."""
+    """Configuration of a step in the launchpad. An invalid value fails the step with a message."""
 
     @classmethod
     def config_schema(cls) -> dict[str, dg.Field]:
@@ -201,12 +201,12 @@ class RunConfig(BaseModel):
 
     @classmethod
     def read(cls, context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Self:
-        """The values of a run; raises dg.Failure for one that cannot be."""
+        """Return the values of a run; raises dg.Failure for an invalid value."""
         of_step = context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
         return cls(**of_step.op_config)
 
     def __init__(self, **values: Any) -> None:
-        """Take the values of the run's configuration; raises dg.Failure for one that cannot be."""
+        """Read the values of the run's configuration; raises dg.Failure for an invalid value."""
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -215,9 +215,9 @@ class RunConfig(BaseModel):
 
 @contextmanager
 def as_failure(context: dg.AssetExecutionContext | None = None, keys: Iterable[dg.AssetKey] = ()) -> Iterator[None]:
-    """Turn whatever goes wrong within into a Dagster failure with a sentence.
+    """Convert any error in the block to a Dagster failure with a message.
 
-    With a context, the sentence is shown with the partition of the assets `keys` too, where Dagster only names the run.
+    With a context, the message is also shown with the partition of the assets `keys`, where Dagster only shows the run.
     """
     try:
         yield
@@ -230,7 +230,7 @@ def as_failure(context: dg.AssetExecutionContext | None = None, keys: Iterable[d
 
 
 def tell(context: dg.AssetExecutionContext, keys: Iterable[dg.AssetKey], partition: str, error: Exception) -> None:
-    """Put the sentence of an error beside a partition of some assets."""
+    """Attach the message of an error to a partition of some assets."""
     for key in keys:
         context.log_event(dg.AssetObservation(key, partition=partition, description=markdown_text(sentence(error))))
 
@@ -238,8 +238,8 @@ def tell(context: dg.AssetExecutionContext, keys: Iterable[dg.AssetKey], partiti
 def failed_hours(failed: Mapping[datetime, Exception], total: int, what: str = "") -> dg.Failure:
     """Return the failure of a run over several hours, with the failed hours and their reasons.
 
-    A reason that several hours share appears once. All other hours have been committed: running again repeats only the
-    failed ones. `what`: the dataset, where it must be named.
+    A reason shared by several hours appears once. All other hours have been committed: running again repeats only the
+    failed ones. `what`: the dataset, if it must be named.
     """
     alike: dict[str, list[datetime]] = {}
     for hour, error in sorted(failed.items()):

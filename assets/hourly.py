@@ -1,9 +1,9 @@
-"""Hourly files as assets: archive, lake and warehouse of a dataset in one, an hour at a time.
+"""Hourly files as assets: archive, lake and warehouse of a dataset, an hour at a time.
 
-One multi-asset over the three, because a run of its own costs seconds and a step of its own too, and because as
-separate assets over a range one bad hour would turn every hour red and load nothing. Each hour logs its own
-materialization in every layer as it commits; an hour that fails is red, and the others go on into the warehouse. What
-is done of an hour is in `hour`.
+A single multi-asset covers the three layers, for two reasons. A separate run or step for each layer costs seconds. In a
+range run over separate assets, one bad hour would fail every hour and load nothing. Each hour logs its own
+materialization in every layer as it commits; a failed hour is red, and the other hours continue into the warehouse. The
+steps of an hour are in `hour`.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ class HourlyConfig(RunConfig):
 
 
 def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.AssetsDefinition:
-    """The assets of a dataset of hourly files, over these partitions."""
+    """Return the assets of a dataset of hourly files, with these partitions."""
 
     @dg.multi_asset(
         name=f"hourly_{dataset.archive}",
@@ -45,7 +45,7 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
         check_specs=[check.spec for check in checks.of_files(dataset)],
         partitions_def=hours,
         can_subset=True,
-        # a day per run: a run of its own for each hour would cost more than the hour
+        # a day per run: a separate run for each hour would cost more than the hour
         backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=24),
         pool=HOURS_POOL,
         config_schema=HourlyConfig.config_schema(),
@@ -57,7 +57,7 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
         warehouse: WarehouseResource,
         engine: EngineResource,
     ) -> Iterator[Any]:
-        """Archive, convert and load the run's hours; fail at the end naming those that could not be."""
+        """Archive, convert and load the run's hours; fail at the end with a list of the failed hours."""
         config, selected = HourlyConfig.read(context), layers.own(context.selected_asset_keys)
         if config.convert_again and layers.warehouse_key(dataset) not in selected:
             raise dg.Failure(
@@ -80,7 +80,7 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
 
 def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.AssetKey, dg.AssetKey]) -> Iterator[Any]:
     if not selected:
-        # checks asked for by themselves, which come without hours: look at all that could still be fetched again
+        # checks started alone have no hours: examine all hours that could still be fetched again
         run.recall(recent_hours(datetime.now(UTC)))
         yield from checks.of_run(run, context.selected_asset_check_keys)
         return
@@ -92,7 +92,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
             allow_retries=False,
         )
     if not (hours := [hour_of(key) for key in context.partition_keys]):
-        # Dagster takes a range whose end lies before its start as no hours at all, which would be green
+        # Dagster treats a range that ends before its start as no hours, and the run would be green
         raise dg.Failure(
             "The run names no hour, because its range ends before it begins. Nothing was done; name the earlier hour "
             "first.",
@@ -119,14 +119,14 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
             try:
                 for layer in run.ingest(hour, selected, client):
                     made.add((selected[layer.key], hour))
-                    # to find that nothing was damaged is the work of a run that converts again
+                    # a run that converts again verified the file even if it was not damaged
                     told = layer._replace(key=selected[layer.key], is_new=layer.is_new or run.again)
                     yield from _materialize(context, told, hour, requested_at, alone=len(hours) == 1)
-            except Exception as error:  # an hour fails alone, and every failure is named at the end
+            except Exception as error:  # an hour fails separately, and the end of the run lists all failures
                 run.fail(hour, error)
                 if error in (run.lost, run.stopped):
-                    continue  # said once at the end; what is archived goes on
-                # the traceback of a foreseen error would only hide its sentence
+                    continue  # reported once at the end; archived hours continue
+                # the traceback of an expected error would only hide its message
                 context.log.error(  # noqa: TRY400
                     "%s: %s", hour_text(hour), sentence(error), exc_info=not isinstance(error, MirrorError)
                 )
@@ -144,7 +144,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
 
 
 def _requested_at(context: dg.AssetExecutionContext) -> float | None:
-    """Return the time at which a sensor requested the run; None: no sensor did.
+    """Return the time at which a sensor requested the run; None: no sensor requested it.
 
     While the run is queued, a backfill may load the same hours. Its results are not reported again.
     """
@@ -157,10 +157,10 @@ def _requested_at(context: dg.AssetExecutionContext) -> float | None:
 def _materialize(
     context: dg.AssetExecutionContext, layer: Layer, hour: datetime, requested_at: float | None, *, alone: bool
 ) -> Iterator[Any]:
-    """Tell Dagster of one layer of one hour.
+    """Report one layer of one hour to Dagster.
 
-    A result of the asset would speak for every partition of the run at its end, also for those that failed. So only an
-    hour that is alone in its run is reported as a result (which lets downstream assets follow in the same run).
+    A result of the asset would apply to every partition of the run at its end, including failed ones. So only the
+    single hour of a run is reported as a result (which lets downstream assets follow in the same run).
     """
     metadata = layer.metadata
     if not layer.is_new:
@@ -188,10 +188,10 @@ def _log(
 
 
 def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
-    """Decide what the hours are that the service no longer has.
+    """Report the hours that the service has deleted.
 
-    One from before the mirror began cannot be brought in by any backfill: it is materialized as what it is, with no
-    files and no rows, since Dagster knows no partition that is neither made nor failed. Any other is a loss, and red.
+    An hour from before the mirror began cannot be loaded by any backfill: it is materialized without files and rows,
+    since Dagster has no partition state for it. Any other deleted hour is a loss, and red.
     """
     began = oldest_hour(run.lake.layout.archive / run.dataset.archive)
     state = HourState.PAST_RETENTION.value
@@ -206,6 +206,6 @@ def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
 
 
 def _tell_failures(context: dg.AssetExecutionContext, run: HourlyRun, made: set[tuple[dg.AssetKey, datetime]]) -> None:
-    """Put each failed hour's sentence beside its red partitions, where Dagster itself would only name the run."""
+    """Attach the message of each failed hour to its red partitions, where Dagster would only show the run."""
     for hour, cause in run.failed.items():
         tell(context, [key for key in context.selected_asset_keys if (key, hour) not in made], key_of(hour), cause)

@@ -1,6 +1,6 @@
-"""The reference lists, from the service to DuckDB.
+"""Reference lists, from the service to DuckDB.
 
-One asset pulls them all (small requests, no quota); each then has a Parquet file and a table of its own.
+One asset fetches them all (small requests, no quota); each list has its own Parquet file and table.
 
 Source: the service's metadata endpoints, /v2/codes, /v2/languages, /v2/projects, /v2/namespaces.
 """
@@ -26,7 +26,7 @@ from resources.enterprise import endpoints
 from resources.formatting import counted
 from resources.lake import ListConversion, convert_list
 
-#: What of the settings must be in a list, and the setting.
+#: Lists that must contain the values of a setting, with the setting.
 _MIRRORED = {named("projects"): "WME_PROJECTS", named("namespaces"): "WME_NAMESPACES"}
 
 _Converted = tuple[bytes, ListConversion]
@@ -34,7 +34,7 @@ _Loaded = tuple[list[tuple[Any, ...]], EnterpriseResource]
 
 
 def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
-    """Return the assets of all lists: one of the archive for all, one of the lake and one of the warehouse for each."""
+    """Return the assets of all lists: one archive asset for all, and one lake and one warehouse asset for each."""
 
     @dg.multi_asset(name="archive_reference", specs=layers.specs(lists[0])[:1])
     def archive(
@@ -113,7 +113,7 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
 
 
 def _converted(dataset: Dataset, lake: LakeResource) -> _Converted:
-    """A list as it is archived, and its Parquet file, which is made where it is not there."""
+    """Return an archived list and its Parquet file, which is converted if missing."""
     try:
         raw = files.read(lake.layout.list_archive(dataset))
     except FileNotFoundError as error:

@@ -22,9 +22,9 @@ from resources.settings.types import LARGEST
 from resources.tables import Purpose
 from resources.warehouse import Warehouse
 
-#: Seconds that an answer may take. Nothing is tried twice, since that may cost a unit more.
+#: Time limit of a response in seconds. There are no retries, since each may cost another unit.
 ANSWER_SECONDS = 60.0
-#: The group of free accounts, and the pages that a check looks up each day with another one.
+#: Group of free accounts, and the daily number of pages that a check looks up with any other account.
 FREE_GROUP, PAID_SAMPLE = "group_1", 10
 
 
@@ -33,7 +33,7 @@ def _now() -> datetime:
 
 
 class LookupsConfig(RunConfig):
-    """The budget of a run."""
+    """Budget of a run."""
 
     most_lookups: int | None = Field(
         default=None,
@@ -52,12 +52,12 @@ def lookups(
     warehouse: WarehouseResource,
     engine: EngineResource,
 ) -> Any:
-    """Look up watched and uncertain pages within the budget, and load the answers."""
+    """Look up watched and uncertain pages within the budget, and load the responses."""
     config = LookupsConfig.read(context)
     layout, store, workers = lake.layout, warehouse.warehouse, engine.engine(context.log.info)
     with as_failure(), lookup.alone(layout), engine.converter(lake) as converter:
         bodies = lake.bodies_of(LOOKUPS)
-        # what a killed run has paid for is known before anything is asked
+        # load the paid responses of a killed run before any request
         rows = lookup.load(layout, store, converter, workers, bodies)
         watched = lookup.read_watchlist(enterprise.settings.watchlist)
         enterprise.check()
@@ -93,7 +93,7 @@ def lookups(
 
 @dataclass(frozen=True)
 class Reconciled:
-    """A sample of `articles` compared with the service: compared pages, titles that it does not have, differences."""
+    """A sample of `articles` compared with the service: compared pages, titles not found, and differences."""
 
     compared_count: int = 0
     missing_count: int = 0
@@ -107,13 +107,12 @@ def reconcile(
     engine: EngineResource,
     say: Callable[[str], None],
 ) -> Reconciled:
-    """Look up pages of `articles`, chosen by chance, and compare them; nothing where the last sample is of today.
+    """Look up random pages of `articles` and compare them; skipped if the last sample is from today.
 
-    A page that was not found may have been deleted or moved since, and one that changed after the last loaded hour is
-    newer.
+    A missing page may have been deleted or moved since, and a page that changed after the last loaded hour is newer.
 
     Raises:
-        MirrorError: The service was not to be asked, or the answers could not be loaded.
+        MirrorError: The service could not be queried, or the responses could not be loaded.
     """
     usual = enterprise.settings.check_pages
     if (

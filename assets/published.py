@@ -1,6 +1,6 @@
-"""The assets behind the tables of all datasets: the published file, the report about it, and the compacted lake.
+"""Assets downstream of all tables: the published file, its report, and the compacted lake.
 
-The published file is what analysts open; it is replaced whole by a rename and never locked.
+Analysts open the published file; it is replaced atomically by a rename and never locked.
 """
 
 from collections.abc import Callable
@@ -27,11 +27,11 @@ from resources.warehouse import HourStatus, Moved, QueryResult, Warehouse, Wareh
 
 KEY = dg.AssetKey(["published", "warehouse"])
 
-#: Tag of the runs that publish only when it is due: those of schedules and sensors, and `wme run`. Whoever materializes
-#: the asset by hand wants it published.
+#: Tag of runs that publish only when due: runs of schedules, of sensors and of `wme run`. Materializing the asset
+#: manually always publishes.
 WHEN_DUE = {"wme/publish": "when due"}
 
-#: Metadata of a publication that found lake files gone or damaged: what became of them.
+#: Metadata of a publication that found missing or damaged lake files: the result of their repair.
 REPAIRED = "repaired"
 
 _TABLES = """
@@ -44,11 +44,11 @@ _NEWEST = f"SELECT {', '.join(PREVIEW)} FROM articles ORDER BY event_at DESC, na
 
 
 def published_warehouse() -> dg.AssetsDefinition:
-    """The asset of the published file, behind the tables of all datasets."""
+    """Return the asset of the published file, downstream of the tables of all datasets."""
 
     @dg.asset(
         key=KEY,
-        # what decides a current state comes by way of it
+        # inputs of a current state are upstream through it
         deps=[
             *current.KEYS,
             *(layers.warehouse_key(one) for one in datasets.datasets() if one.state is None),
@@ -71,7 +71,7 @@ def published_warehouse() -> dg.AssetsDefinition:
         """Record the missing hours in the coverage, then publish, unless the run publishes only when due."""
         store, every = warehouse.warehouse, warehouse.publish_every
         with as_failure():
-            # in any case, since the checks look for gaps there
+            # always, since the checks search the coverage for gaps
             fill_coverage(enterprise, store)
             _note_failed(context, enterprise, store)
         if WHEN_DUE.items() <= context.run.tags.items() and not store.publish_is_due(every):
@@ -106,7 +106,7 @@ def published_warehouse() -> dg.AssetsDefinition:
 
 
 def fill_coverage(enterprise: EnterpriseResource, store: Warehouse) -> None:
-    """Say of every hour of what is mirrored whether it is there, missing or past the service's retention."""
+    """Record every hour of the mirrored scope as loaded, missing or past the service's retention."""
     for dataset in datasets.datasets(Family.HOURLY):
         if scope := enterprise.scope_of(dataset):
             projects, namespaces = ([*dict.fromkeys(names)] for names in zip(*scope, strict=True))
@@ -114,7 +114,7 @@ def fill_coverage(enterprise: EnterpriseResource, store: Warehouse) -> None:
 
 
 def _note_failed(context: dg.AssetExecutionContext, enterprise: EnterpriseResource, store: Warehouse) -> None:
-    """Record the hours of a run that failed before it could record anything: they are missing as well."""
+    """Record the hours of runs that failed before they could record a status: they are missing as well."""
     now = datetime.now(UTC)
     for dataset in datasets.datasets(Family.HOURLY):
         scope = enterprise.scope_of(dataset)
@@ -133,10 +133,10 @@ def _note_failed(context: dg.AssetExecutionContext, enterprise: EnterpriseResour
 
 
 def _kept(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehouse) -> dict[str, Any]:
-    """Maintain the mirror once a day after publishing, when nothing waits for this run any more.
+    """Maintain the mirror once a day after publishing, when no other work waits for this run.
 
-    Let DuckDB merge the small row groups that hours have left, and remove what was replaced and is past its grace
-    period. A failure is no reason for a run to fail.
+    DuckDB merges the small row groups that hours have left, and replaced files past their grace period are removed. A
+    failure here does not fail the run.
     """
     metadata: dict[str, Any] = {}
     try:
@@ -173,7 +173,7 @@ REPORT_KEY = dg.AssetKey(["published", "report"])
 
 
 def report(write: Callable[[], Any]) -> dg.AssetsDefinition:
-    """The asset of the page, behind the published file; `write` is `pipelines.report.page.write` with the settings."""
+    """Return the asset of the report, after the published file; `write` is `pipelines.report.page.write`."""
 
     @dg.asset(
         key=REPORT_KEY,
@@ -191,7 +191,7 @@ def report(write: Callable[[], Any]) -> dg.AssetsDefinition:
             made = write()
         context.log.info("%s, %s, is written.", made.path, size_text(made.size_bytes))
         attention = "\n".join(f"- {markdown_text(text)}" for text in made.attention) or "Nothing needs attention."
-        # of the web server of `wme ui`, whatever its name behind a proxy is: browsers open no file from a page
+        # a path on the web server of `wme ui`, whatever its name behind a proxy: browsers do not open files from a page
         link = {"page": dg.MetadataValue.url(REPORT_PATH)} if context.asset_key == REPORT_KEY else {}
         metadata = {
             "attention": dg.MetadataValue.md(attention),
@@ -226,7 +226,7 @@ COMPACTED_KEY = dg.AssetKey(["lake", "compacted"])
 def compacted(
     context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]
-    """Compact what is due, one span or version after the other. Nobody who loads, publishes or reads waits for it."""
+    """Compact all pending windows and versions, one after another, without blocking loads, publications or readers."""
     with as_failure(), engine.compactor(lake) as compactor:
         done = compact_lake(
             lake.layout,
@@ -254,7 +254,7 @@ def compacted(
 
 
 def format_merged(one: Compacted | Moved) -> str:
-    """One compaction, or step of the window, in a sentence."""
+    """Describe one compaction, or one move out of the DuckDB files, in a sentence."""
     if isinstance(one, Moved):
         return (
             f"{counted(one.row_count, 'change')} of the hours from {hour_text(one.first_hour)} until "

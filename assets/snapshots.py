@@ -1,8 +1,8 @@
-"""Snapshots as assets: whole projects as the service held them.
+"""Snapshots as assets: complete projects at one time.
 
-Fetching and converting, which may take hours, are one step; loading, which has the warehouse for itself, is another.
-The partitions are the service's identifiers, which a sensor adds (`discover_snapshots`); a new version of one is
-another run of its partition. The steps themselves are in `snapshot`.
+Fetching and converting, which may take hours, are one step; loading, which locks the warehouse, is another. The
+partitions are the service's identifiers, which a sensor adds (`discover_snapshots`); a new version is another run of
+the same partition. The steps are in `snapshot`.
 """
 
 import re
@@ -24,7 +24,7 @@ from resources.enterprise import SnapshotOptions
 from resources.enterprise.errors import NotFound
 from resources.formatting import listed
 
-#: Form of the identifiers that the service has had so far. Only the service's answer decides where it is asked.
+#: Form of all identifiers so far. If the service can be queried, only its response decides.
 _IDENTIFIER = re.compile(r".+_namespace_\d+")
 
 
@@ -33,7 +33,7 @@ class SnapshotConfig(RunConfig, SnapshotOptions):
 
 
 def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
-    """The assets of a dataset of snapshots: archive and lake in one step, the warehouse in another."""
+    """Return the assets of a dataset of snapshots: archive and lake in one step, the warehouse in another."""
     archive, in_lake, in_warehouse = layers.keys(dataset)
     made_of = layers.specs(dataset)
     partitions = snapshots_of(dataset)
@@ -55,7 +55,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         warehouse: WarehouseResource,
         engine: EngineResource,
     ) -> Iterator[Any]:
-        """Archive and convert one snapshot in its present version; one at a time, or the hours would wait."""
+        """Archive and convert one snapshot in its current version; one at a time, so that hours do not wait."""
         config, selected = SnapshotConfig.read(context), layers.own(context.selected_asset_keys)
         if not selected:
             yield from _recalled(context, dataset, lake, warehouse)
@@ -123,7 +123,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         can_subset=True,
     )
     def load(context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource) -> Iterator[Any]:
-        """Load the archived version whole, in one transaction."""
+        """Load the complete archived version in one transaction."""
         selected = layers.own(context.selected_asset_keys)
         if not selected:
             yield from _recalled(context, dataset, lake, warehouse)
@@ -183,7 +183,7 @@ def _archived(
 
 
 def _refused(context: dg.AssetExecutionContext, known: Iterable[str] = ()) -> dg.Failure:
-    """Return the failure of a partition that the service does not know, and remove it."""
+    """Return the failure for a partition that the service does not have, and remove the partition."""
     identifier, known = context.partition_key, sorted(known)
     near = [name for name in known if name.startswith(f"{identifier}_")] or get_close_matches(identifier, known, 3)
     hint = f"Did you mean {listed(near, 3)}? " if near else ""
@@ -206,7 +206,7 @@ def _recalled(
             try:
                 archived = snapshot.archived_snapshot(folder.name, layout, dataset)
             except NotArchivedError:
-                continue  # it was never complete
+                continue  # the snapshot was never complete
             made[folder.name] = (
                 archived,
                 known_conversions(archived.archives, layout, lake.bodies_of(dataset), lake.record_bytes_max),

@@ -1,7 +1,7 @@
-"""A realtime stream: a job reads it for a while, and a sensor requests the next run. The steps are in `stream`.
+"""A realtime stream: a job reads it for a limited time, and a sensor requests the next run. The steps are in `stream`.
 
-The events are an asset that Dagster itself cannot materialize: the job reports them. An asset of its own would be in
-"Materialize all", whose other assets would wait for an hour until its run is over.
+Dagster cannot materialize the asset of the events: the job reports them. A materializable asset would be part of
+"Materialize all", whose other assets would wait an hour for its run.
 """
 
 import time
@@ -26,7 +26,7 @@ from resources.lake.live import LiveLake
 _FOLDER = str(_STREAMED.stream)
 KEY = dg.AssetKey(["lake", _FOLDER])
 _STEP = "__".join(KEY.path)
-#: What the run shows of itself on the way: often enough for a plot, too seldom to fill Dagster's history.
+#: Interval of progress reports of a run in seconds: short enough for a plot, too long to fill Dagster's history.
 OBSERVED_SECONDS = 300.0
 _COUNTS = ("events", "events_of_other_projects", "duplicates_dropped", "rejected_lines", "offset_resets", "files")
 
@@ -50,7 +50,7 @@ class StreamConfig(RunConfig):
 
 
 class _Counters:
-    """The counts of the steps since the last report."""
+    """Counts of the steps since the last report."""
 
     def __init__(self) -> None:
         self.began, self.counts = time.monotonic(), Counter(dict.fromkeys(_COUNTS, 0))
@@ -73,7 +73,7 @@ class _Counters:
         return {**self.counts, "events_per_second": round(pace, 1), **lag}
 
 
-#: Stream events in the lake, in the graph without a step of their own.
+#: Stream events in the lake: an asset in the graph without a step.
 LIVE = dg.AssetSpec(
     KEY,
     deps=[layers.SERVICE],
@@ -98,9 +98,9 @@ LIVE = dg.AssetSpec(
 def read_stream(
     context: dg.OpExecutionContext, enterprise: EnterpriseResource, lake: LakeResource, warehouse: WarehouseResource
 ) -> None:
-    """Store the stream's events until the time is over. A run that is terminated or killed loses no stored event."""
+    """Store the stream's events until the time is over. A terminated or killed run loses no stored event."""
     config, now = StreamConfig.read(context), datetime.now(UTC)
-    prefix = context.op_def.name.removesuffix(_STEP).removesuffix("_")  # of another project
+    prefix = context.op_def.name.removesuffix(_STEP).removesuffix("_")  # from another project
     key = KEY.with_prefix(prefix) if prefix else KEY
     until = time.monotonic() + config.minutes * 60
     live = LiveLake(lake.layout, _FOLDER, _STREAMED.table, lake.bodies_of(_STREAMED), enterprise.scope)

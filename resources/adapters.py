@@ -1,11 +1,11 @@
-"""The plain library as Dagster resources: settings in, library objects out.
+"""The library as Dagster resources: settings in, library objects out.
 
-A resource holds what the settings say. A run may override the bounded numbers and nothing else: no address, account or
-path. Otherwise anyone who can start a run could choose the target of the password and the files that are read.
+A resource holds values of the settings. A run may override only the bounded numbers: no address, account or path.
+Otherwise anyone who can start a run could choose the recipient of the password and the files to read.
 
-Belongs here: the three resources that assets use (the service, the lake, the warehouse) and the engine, each a thin
-layer over its package, and the pools that keep runs of one kind apart. Does not belong here: anything useful in a
-notebook without Dagster; that is in the packages below.
+Belongs here: the resources that assets use (the service, the lake, the warehouse and the engine), each a thin layer
+over its package, and the pools that keep runs of one kind apart. Does not belong here: code that is useful in a
+notebook without Dagster; it belongs to the packages below.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ from resources.remote import SCHEME, RemoteCompactor, RemoteConverter, compactor
 from resources.settings import BODIES, Settings
 from resources.warehouse import Warehouse
 
-#: Pools, each for one run at a time (dagster.yaml): for fetching hours, for fetching snapshots, for compaction, and for
-#: the stream. A run holds its pool from its beginning to its end. Writing build.duckdb needs no pool: the warehouse has
-#: a lock of its own, which is held only while data is written, so downloads never block it.
+#: Pools, each for one run at a time (dagster.yaml): fetching hours, fetching snapshots, compaction, and the stream. A
+#: run holds its pool from start to end. Writing build.duckdb needs no pool: the warehouse has its own lock, held only
+#: while data is written, so downloads never block it.
 HOURS_POOL = "hours"
 SNAPSHOTS_POOL = "snapshots"
 COMPACTION_POOL = "compaction"
 STREAM_POOL = "stream"
-#: The resources, by the names of the parameters that receive them.
+#: Resource keys, which are also the names of the parameters that receive them.
 KEYS = ("enterprise", "lake", "warehouse", "engine")
 POOLS = (HOURS_POOL, SNAPSHOTS_POOL, COMPACTION_POOL, STREAM_POOL)
-#: Seconds for which a caller that cannot wait does wait for a writer of the warehouse.
+#: Seconds for which a caller with little time waits for a writer of the warehouse.
 GLANCE_SECONDS = 5.0
 _PLAIN: dict[Any, Any] = {bool: dg.Bool, int: dg.Int, float: dg.Float, str: dg.String}
 
 
 def run_fields(declared: Mapping[str, FieldInfo], values: Mapping[str, Any] | None = None) -> dict[str, dg.Field]:
-    """Pydantic fields as fields of a run's configuration, in Dagster's plain types, with defaults from `values`.
+    """Convert pydantic fields to a run's configuration in Dagster's plain types; `values` has the defaults.
 
-    Dagster's own translation accepts `{env: NAME}` for each value, which reads any variable of the process.
+    Dagster's own conversion accepts `{env: NAME}` for each value, which reads any variable of the process.
     """
     made = {}
     for name, field in declared.items():
@@ -64,18 +64,18 @@ def run_fields(declared: Mapping[str, FieldInfo], values: Mapping[str, Any] | No
 
 @dataclass(frozen=True)
 class _Configured:
-    """A resource as the settings configure it."""
+    """A resource with values from the settings."""
 
     settings: Settings
-    #: Settings that a run may set.
+    #: Settings that a run may override.
     numbers: ClassVar[tuple[str, ...]] = ()
 
     def check(self) -> None:
-        """Check the numbers (SettingsError) when a step uses them: Dagster repeats a run that fails before it."""
+        """Check the numbers (SettingsError) when a step uses them: Dagster retries runs that fail before a step."""
         self.settings.check()
 
     def definition(self, description: str | None = None) -> dg.ResourceDefinition:
-        """The resource for Dagster: this object, with the numbers that a run sets. Its page has the description."""
+        """Return the resource for Dagster: this object, with the overrides of a run. The UI shows the description."""
         text = description or type(self).__doc__
         declared = {name: Settings.model_fields[name] for name in self.numbers}
         numbers = run_fields(declared, {name: getattr(self.settings, name) for name in declared})
@@ -87,7 +87,7 @@ class _Configured:
 
 
 class ConfiguredEnterprise(_Configured):
-    """The Enterprise Content Service, or the sandbox in its place, and what of it is mirrored."""
+    """The Enterprise Content Service, or the sandbox in its place, and the mirrored scope."""
 
     numbers = ("lookups_per_day", "check_pages")
 
@@ -97,7 +97,7 @@ class ConfiguredEnterprise(_Configured):
         return self.settings.scope
 
     def scope_of(self, dataset: Dataset) -> tuple[tuple[str, int], ...]:
-        """The mirrored (project, namespace) pairs of a dataset; empty where it is not mirrored."""
+        """Return the mirrored (project, namespace) pairs of a dataset; empty if it is not mirrored."""
         return self.settings.scope_of(dataset)
 
     def service(self) -> Service:
@@ -105,7 +105,7 @@ class ConfiguredEnterprise(_Configured):
         return connection.service(self.settings)
 
     def client(self, seconds: float | None = None) -> AbstractContextManager[EnterpriseClient]:
-        """A client of the service, closed at the end; `seconds`: time limit for callers that cannot wait."""
+        """Open a client of the service, closed at the end; `seconds`: time limit for callers that cannot wait."""
         return connection.client(self.settings, seconds)
 
 
@@ -123,7 +123,7 @@ class ConfiguredLake(_Configured):
         return self.settings.max_record_mb << 20
 
     def bodies_of(self, dataset: Dataset) -> frozenset[str]:
-        """The bodies to keep of a dataset: of HTML and wikitext those configured, and all others that it has."""
+        """Return the kinds of page text to store for a dataset: HTML and wikitext as configured, and all others."""
         own = {column.name for column in dataset.table if column.body}
         return frozenset(own - {*BODIES} | own & {*self.settings.bodies})
 
@@ -133,7 +133,7 @@ class ConfiguredLake(_Configured):
 
 
 class ConfiguredWarehouse(_Configured):
-    """The DuckDB warehouse of a data folder. Opened for the moment of use, under its lock, and always closed."""
+    """The DuckDB warehouse of a data folder, opened only for each use, under its lock, and always closed."""
 
     @property
     def publish_every(self) -> timedelta | None:
@@ -146,7 +146,7 @@ class ConfiguredWarehouse(_Configured):
 
     @property
     def glance(self) -> Warehouse:
-        """A warehouse for readers that cannot wait: a writer is waited for at most a few seconds."""
+        """Return a warehouse for readers that cannot wait: the lock of a writer is awaited for a few seconds only."""
         settings = self.settings
         return Warehouse(settings.data, storage_version=settings.storage_version, lock_timeout=GLANCE_SECONDS)
 
@@ -157,11 +157,11 @@ class ConfiguredEngine(_Configured):
     numbers = ("workers", "threads", "memory_mb")
 
     def engine(self, say: Callable[[str], None]) -> Engine:
-        """The engine, which reports its progress in lines through `say`."""
+        """Return the engine, which reports its progress in lines through `say`."""
         return Engine(workers=self.settings.workers, reporter=LineReporter(say))
 
     def converter(self, lake: ConfiguredLake) -> Converter | RemoteConverter:
-        """The converter of archives into a lake, to be used as a context."""
+        """Return the converter of archives into a lake, to be used as a context."""
         self.check()
         lake.check()
         chosen, longest = self.settings, lake.record_bytes_max
@@ -174,14 +174,14 @@ class ConfiguredEngine(_Configured):
         )
 
     def compactor(self, lake: ConfiguredLake) -> AbstractContextManager[RemoteCompactor | None]:
-        """The workers that compact, to be used as a context; None: threads of this process."""
+        """Return the workers for compactions, to be used as a context; None: threads of this process."""
         self.check()
         lake.check()
         return compactor(self.settings.engine, lake.layout, record_bytes_max=lake.record_bytes_max)
 
 
 def build_resources(settings: Settings) -> dict[str, Any]:
-    """The four resources under the keys that assets ask for, as plain objects; `build_defs` makes them Dagster's."""
+    """Build the four resources, as plain objects, by resource key; `build_defs` converts them to Dagster's."""
     kinds = (ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse, ConfiguredEngine)
     return {key: kind(settings) for key, kind in zip(KEYS, kinds, strict=True)}
 

@@ -33,23 +33,23 @@ from resources.errors import DiskFullError, MirrorError
 _log = logging.getLogger(__name__)
 
 SUMS, FACTS, UNFINISHED = "MD5SUMS", "backup.json", "unfinished"
-#: Greatest number of files of a backup, and bytes of their list, of one of its lines, and of `backup.json`.
+#: Maximum number of files of a backup, and maximum bytes of their list, of one of its lines, and of `backup.json`.
 _MOST_FILES: Final = 50_000_000
 _SUMS_BYTES, _LINE_BYTES, _FACTS_BYTES = 8 << 30, 4_100, 1 << 16
 _LINE: Final = re.compile(r"([0-9a-f]{32})  ([^\n]+)\n")
 _BLOCK_BYTES: Final = 1 << 20
-#: Ends of the names of files that are being written, and of locks.
+#: Suffixes of unfinished files and of locks.
 _UNFINISHED_ENDS: Final = (".tmp", ".part", ".part.json", ".unfinished", ".wal", ".lock")
-#: Errors of file systems that have no hard links, or no more links of a file.
+#: Errors of file systems without hard links, or at their limit of links per file.
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES})
 
 
 class BackupError(MirrorError):
-    """A backup could not be taken, found, or restored."""
+    """A backup could not be created, found, or restored."""
 
 
 class BackupDiskFullError(BackupError, DiskFullError):
-    """The disk that files are copied to is full."""
+    """The destination disk of a copy is full."""
 
 
 class _Facts(BaseModel):
@@ -72,7 +72,7 @@ class Backup(_Facts):
         """Yield path and MD5 of every file, in `order`; one at a time, because there may be millions.
 
         Raises:
-            BackupError: The list was changed, or is not one that `wme backup` writes.
+            BackupError: The list was changed, or was not written by `wme backup`.
         """
         path = self.path / SUMS
         try:
@@ -87,7 +87,7 @@ class Backup(_Facts):
 
     def _lines(self, lines: BufferedReader) -> Iterator[tuple[str, str]]:
         path, last = self.path / SUMS, None
-        # an endless list is not read
+        # do not read an endless list
         is_short = os.fstat(lines.fileno()).st_size <= _SUMS_BYTES
         if not is_short or hashlib.file_digest(lines, files.new_md5).hexdigest() != self.sums_md5:
             raise files.UnusableFileError(f"The list of files {path} is damaged.")
@@ -103,7 +103,7 @@ class Backup(_Facts):
 
 
 class Listing:
-    """The files of a list, looked up in its order; names between two look-ups are counted by their first folder."""
+    """Sequential reader of a file list; names skipped between two look-ups are counted by their first folder."""
 
     def __init__(self, sums: Iterator[tuple[str, str]]) -> None:
         self.skipped: Counter[str] = Counter()
@@ -111,7 +111,7 @@ class Listing:
         self._next = next(sums, None)
 
     def digest_of(self, name: str | None) -> str | None:
-        """Return the MD5 of a file, None if the list lacks it. Without a name, go through the rest of the list."""
+        """Return the MD5 of a file; None if the list lacks it. Without a name, read the rest of the list."""
         while self._next is not None and (name is None or order(self._next[0]) > order(name)):
             self.skipped[order(self._next[0])[0]] += 1
             self._next = next(self._sums, None)
@@ -122,12 +122,12 @@ class Listing:
 
 
 def order(name: str) -> list[str]:
-    """Return the key that files are sorted by, descending: the newest hours first, a folder's files together."""
+    """Return the sort key of files, for descending order: newest hours first, the files of a folder together."""
     return name.split("/")
 
 
 def completed(destination: Path) -> list[Backup]:
-    """Return the complete backups of a destination, the oldest first. A damaged one is logged and left out."""
+    """Return the complete backups of a destination, oldest first. A damaged backup is logged and left out."""
     found = []
     for path in sorted(destination.glob("????-??-??T??????Z")):
         try:
@@ -138,10 +138,10 @@ def completed(destination: Path) -> list[Backup]:
 
 
 def find(source: Path) -> Backup:
-    """Return the backup that a path names: itself, or the newest one in it.
+    """Return the backup at a path: the folder itself, or the newest backup in it.
 
     Raises:
-        BackupError: There is none, or it is damaged.
+        BackupError: No backup was found, or it is damaged.
     """
     backup = None if source.name == UNFINISHED else _read(source)
     if backup is not None:
@@ -157,7 +157,7 @@ def find(source: Path) -> Backup:
 
 
 def complete(folder: Path, service: str, file_count: int, size_bytes: int) -> None:
-    """Write the note that the backup in a folder is complete."""
+    """Write `backup.json`, which marks the backup in a folder as complete."""
     sums_md5 = files.md5_of(folder / SUMS)
     facts = _Facts(service=service, file_count=file_count, size_bytes=size_bytes, sums_md5=sums_md5)
     files.write(folder / FACTS, facts.model_dump_json(indent=2).encode() + b"\n")
@@ -182,10 +182,10 @@ def _read(folder: Path) -> Backup | None:
 
 @dataclass(frozen=True)
 class Source:
-    """A file to copy: its path below the data folder (with `/`), itself, and its size.
+    """A file to copy: its path below the data folder (with `/`), its location, and its size.
 
-    `mtime_ns`: a file of this time and size is the same; None: it is copied each time. `write` writes a copy, for a
-    file that cannot be copied byte by byte.
+    `mtime_ns`: an existing copy with this time and size is reused; None: always copied. `write` writes a copy of a file
+    that cannot be copied byte by byte.
     """
 
     name: str
@@ -195,7 +195,7 @@ class Source:
     write: Callable[[Path], None] | None = None
 
     def is_same(self, other: Path) -> bool:
-        """Return whether another file is a copy of it, by its time, and its size if that is known."""
+        """Return whether another file is a copy of it, by its time, and its size if known."""
         try:
             seen = other.lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -207,10 +207,10 @@ class Source:
 def walk(folder: Path, name: str) -> Iterator[Source]:
     """Yield the finished files of a folder, in descending order of their paths, so that the newest hours come first.
 
-    If files are numbered as they are written, as those of the stream are, no file is found without those before it.
+    If files are numbered in the order of writing, as in the stream, no file is found without its predecessors.
 
     Raises:
-        BackupError: Something is not a regular file, or has a name that no list of files can hold.
+        BackupError: An entry is not a regular file, or has a name that no list of files can hold.
     """
     try:
         with os.scandir(folder) as entries:
@@ -234,7 +234,7 @@ def walk(folder: Path, name: str) -> Iterator[Source]:
 
 
 def is_finished(part: str) -> bool:
-    """Return whether a file or folder of this name belongs to a backup: hidden and unfinished ones and locks do not."""
+    """Return whether a file or folder of this name belongs to a backup; hidden and unfinished ones and locks do not."""
     return not part.startswith(".") and not part.endswith(_UNFINISHED_ENDS)
 
 
@@ -246,7 +246,7 @@ def copy(source: Source, target: Path, advance: Callable[[float], None]) -> str:
     """
     unfinished = target.with_name(f".{target.name}.tmp")
     target.parent.mkdir(parents=True, exist_ok=True)
-    # writing through a link of that name would overwrite another file
+    # writing through a link of this name would overwrite another file
     unfinished.unlink(missing_ok=True)
     changed = source.mtime_ns
     if source.write is None:
@@ -261,12 +261,12 @@ def copy(source: Source, target: Path, advance: Callable[[float], None]) -> str:
 
 
 def copy_bytes(source: Path, target: Path, advance: Callable[[float], None]) -> tuple[str, int]:
-    """Copy a file as it is when it is opened; return the MD5, and the time of its last change."""
+    """Copy a file at its size when opened; return the MD5, and the time of its last change."""
     digest = files.new_md5()
     with files.opened(source) as reader, target.open("xb") as writer:
         seen = os.fstat(reader.fileno())
         left = seen.st_size
-        # bytes appended meanwhile belong to the next copy
+        # bytes appended in the meantime belong to the next copy
         while left and (block := reader.read(min(left, _BLOCK_BYTES))):
             writer.write(block)
             digest.update(block)
@@ -276,7 +276,7 @@ def copy_bytes(source: Path, target: Path, advance: Callable[[float], None]) -> 
 
 
 def link(existing: Path, target: Path) -> bool:
-    """Make a hard link; return False if the file system has none for it."""
+    """Create a hard link; return False if the file system does not support it."""
     try:
         if os.path.lexists(target) and os.path.samestat(target.lstat(), existing.lstat()):
             return True
@@ -291,7 +291,7 @@ def link(existing: Path, target: Path) -> bool:
 
 
 def irregular(folder: Path) -> Iterator[Path]:
-    """Yield all below a folder that is neither file nor folder: writing through a link would change other files."""
+    """Yield entries below a folder that are neither file nor folder: writing through a link would change its target."""
     for place, folders, names in os.walk(folder):
         for path in (folder / place / name for name in (*folders, *names)):
             if stat.S_IFMT(path.lstat().st_mode) not in {stat.S_IFREG, stat.S_IFDIR}:
@@ -300,7 +300,7 @@ def irregular(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def reporting_full(folder: Path, kept: str) -> Iterator[None]:
-    """Raise BackupDiskFullError, with a sentence about what was kept, when the disk of a folder is full."""
+    """Raise BackupDiskFullError, with a sentence about retained files, when the disk of a folder is full."""
     try:
         yield
     except OSError as error:

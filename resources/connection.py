@@ -1,6 +1,6 @@
-"""The service of a mirror: an account at its addresses, or the sandbox in its place, and the names that it knows.
+"""Connection to the service of a mirror: an account at its addresses or the sandbox, and checks of names.
 
-Shared by commands and by Dagster's resource. It does not import Dagster, which takes a second.
+Shared by commands and by Dagster's resource. Does not import Dagster, which takes a second.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ def description(settings: Settings) -> str:
 
 
 def found_sandbox(settings: Settings) -> sandbox.Record | None:
-    """Return the record of the data folder's running sandbox, from its own note; None: it is not running."""
+    """Return the state of the data folder's running sandbox, from its own record; None: it is not running."""
     from resources import sandbox
 
     return sandbox.find(sandbox_settings(settings.data).state)
 
 
 def service(settings: Settings, *, writes: bool = True) -> Service:
-    """The service to talk to; starts the sandbox where that is the service. Binds the data folder to it.
+    """Return the service to use, and bind the data folder to it; starts the sandbox if it is configured.
 
     Without `writes`, the folder may be full or read-only, and is not bound.
 
     Raises:
-        FolderError: Files cannot be written there.
+        FolderError: The folder cannot be written.
         OriginError: The data folder belongs to another service.
         SandboxError: The sandbox could not be started or joined.
     """
@@ -71,7 +71,7 @@ def service(settings: Settings, *, writes: bool = True) -> Service:
     if writes or (settings.sandbox and found_sandbox(settings) is None):
         data_folder.ready(data)
     if not settings.sandbox:
-        # made first: an address that cannot be one binds nothing, and is kept nowhere
+        # validate first: a malformed address must not bind the folder, and is not stored
         made = Service(
             auth_url=settings.auth_url,
             base_url=settings.base_url,
@@ -104,10 +104,10 @@ def service(settings: Settings, *, writes: bool = True) -> Service:
 
 @contextmanager
 def client(settings: Settings, seconds: float | None = None, *, writes: bool = True) -> Iterator[EnterpriseClient]:
-    """A client of the service, closed at the end. Tokens are shared with every process of this data folder.
+    """Open a client of the service, closed at the end. Tokens are shared with every process of this data folder.
 
-    `seconds` limits a response, without retries, for callers that cannot wait. Without `writes`, a stored token that is
-    valid is used without writing; a new one is stored.
+    `seconds` limits a response, without retries, for callers that cannot wait. Without `writes`, a valid stored token
+    is used without writing; a new token is stored.
     """
     limits = Limits(keep_free_bytes=int(settings.min_free_gb * 1e9))
     retry = RetryPolicy(requests_per_second=settings.requests_per_second)
@@ -126,12 +126,12 @@ def sandbox_settings(data: Path) -> sandbox.Settings:
     return sandbox.Settings(state=data / "sandbox")
 
 
-#: Unknown names that are named.
+#: Maximum number of unknown names in a message.
 _SHOWN = 10
 
 
 class UnknownNameError(MirrorError):
-    """A project or namespace that the service does not have; the message suggests the nearest."""
+    """The service does not have a project or namespace; the message suggests the nearest name."""
 
     ends_run = True
 
@@ -144,14 +144,14 @@ def check_names(
     *,
     correct: str = "WME_PROJECTS or WME_NAMESPACES",
 ) -> None:
-    """See that the service has these projects and namespaces.
+    """Check that the service has these projects and namespaces.
 
-    The archived lists decide where they know all the names; else the service is asked once, since a name may be new.
+    The archived lists are used if they contain all names; else the service is queried once, since a name may be new.
     `correct` is the source of the names, for the message.
 
     Raises:
         UnknownNameError: The service does not have one of them; nothing was fetched.
-        EnterpriseError: The service was needed and did not answer.
+        EnterpriseError: The service was needed and did not respond.
     """
     kinds: dict[Kind, list[Any]] = {
         "projects": list(dict.fromkeys(projects)),
@@ -174,7 +174,7 @@ def check_names(
             note = f" The list of {kind} is of {moment_text(fetched_at)} UTC, and the service does not answer now."
         else:
             if listing.odd:
-                continue  # a name that the list lacks may be that of a record which cannot be used
+                continue  # a name absent from the list may belong to an unusable record
             known = {record.identifier for record in listing.records}
         if unknown := [name for name in names if name not in known]:
             told.append(f"no {kind[:-1]} {listed([_suggested(name, known) for name in unknown], _SHOWN)}")
@@ -183,7 +183,7 @@ def check_names(
 
 
 def _archived(layout: Layout, kind: Kind) -> set[Any] | None:
-    """Names of an archived list, without odd records; None: there is none that can be read."""
+    """Return the names of an archived list, without unusable records; None: no readable list."""
     try:
         records = json.loads(files.read(layout.list_archive(named(kind))))
         found = [record.get("identifier") for record in records if isinstance(record, dict)]

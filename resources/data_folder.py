@@ -1,7 +1,7 @@
-"""Checks of the data folder before anything is written: it is usable, has room, and belongs to the service.
+"""Checks of the data folder before writing: it is usable, has room, and belongs to the service.
 
 Synthetic pages must never pass for real ones, and two services must never be mixed in one warehouse. So a data folder
-keeps a note of the service that it was filled from. The plan of a run checks the room that the run needs.
+records the service that it was filled from. The plan of a run checks the room for the run itself.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pydantic import BaseModel, Field, TypeAdapter
 from resources import files
 from resources.errors import MirrorError
 
-#: For a new history of runs, tokens and locks, whatever a run fetches.
+#: Minimum free space of any run: a new history of runs, tokens and locks.
 ROOM_BYTES = 8_000_000
-#: Path of the report at the web server of the Dagster UI.
+#: Path of the report on the web server of the Dagster UI.
 REPORT_PATH = "/report"
 _POLL_SECONDS = 0.05
 _REFUSED = frozenset({errno.EACCES, errno.EPERM})
@@ -41,13 +41,13 @@ def ui_lock(data: Path) -> Path:
 
 
 class BackupUnderWayError(MirrorError):
-    """Files are copied at this moment, or removed."""
+    """Another process is copying or removing files."""
 
     retryable = True
 
 
 class FolderError(MirrorError):
-    """A folder cannot be written; nothing was changed."""
+    """The folder cannot be written; nothing was changed."""
 
     ends_run = True
 
@@ -59,7 +59,7 @@ class OriginError(MirrorError):
 
 
 class _Note(BaseModel):
-    """Note of the service that a data folder was filled from."""
+    """Record of the service that a data folder was filled from."""
 
     service: Annotated[str, Field(pattern=r"\A[^\x00-\x1f\x7f-\x9f]*\z")]
 
@@ -68,15 +68,15 @@ _NOTE = TypeAdapter(_Note)
 
 
 def ready(folder: Path) -> None:
-    """Make a folder where there is none, and see that files can be written there.
+    """Create a folder if needed, and check that files can be written there.
 
     Raises:
-        FolderError: They cannot be, or there is no room; the message says which, and what to do.
+        FolderError: Files cannot be written, or the disk is full; the message says which, and what to do.
     """
     probe = folder / f".{os.getpid()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # a quota of the user is seen by writing only
+        # a quota of the user is only detected by writing
         try:
             probe.unlink(missing_ok=True)
             with probe.open("xb") as file:
@@ -96,7 +96,7 @@ def ready(folder: Path) -> None:
 
 
 def advice(error: OSError) -> str:
-    """Return a sentence that advises what to do about an error of the system."""
+    """Return advice for an error of the system."""
     if files.is_full(error):
         return _MAKE_ROOM
     if error.errno == errno.EROFS:
@@ -126,7 +126,7 @@ def facts_of(data: Path) -> dict[str, str]:
 
 
 def claim(data: Path, service: str, *, writes: bool = True) -> None:
-    """Bind a data folder to `service` (its address, or `sandbox <identity>`), or see that it is bound to it already.
+    """Bind a data folder to `service` (its address, or `sandbox <identity>`), or check the existing binding.
 
     Raises:
         OriginError: The folder was filled from another service; nothing was changed.
@@ -140,7 +140,7 @@ def claim(data: Path, service: str, *, writes: bool = True) -> None:
             f"The data folder {data} was filled from {known}, and now {service} is asked for. Nothing was changed. "
             "Set WME_DATA to another folder for this service, or go back to the service the folder belongs to."
         )
-        # without tokens no login has ever succeeded: most often the address is wrong
+        # without tokens no login has ever succeeded: probably the address is wrong
         if not (data / "archive").exists() and not (data / "state" / "tokens.json").exists():
             told += f" Nothing was fetched so far: if {known} was a slip, remove {_note(data)}."
         raise OriginError(told)
@@ -148,17 +148,17 @@ def claim(data: Path, service: str, *, writes: bool = True) -> None:
 
 @contextlib.contextmanager
 def removing(data: Path) -> Iterator[bool]:
-    """Yield True if files of archive and lake may be removed now; no copy of them begins within the context then."""
+    """Yield True if files of archive and lake may be removed now; no backup starts within the context then."""
     with _flock(data) as descriptor:
         yield _taken(descriptor, fcntl.LOCK_SH)
 
 
 @contextlib.contextmanager
 def copying(data: Path, wait_seconds: float = 60.0) -> Iterator[None]:
-    """Keep every file of the archive and the lake in its place. Files may be added meanwhile; none is removed.
+    """Prevent the removal of files of the archive and the lake. Files may still be added.
 
     Raises:
-        BackupUnderWayError: Another process copies them, or has been removing files for `wait_seconds`.
+        BackupUnderWayError: Another process is copying them, or has been removing files for `wait_seconds`.
     """
     deadline = time.monotonic() + wait_seconds
     with _flock(data) as descriptor:

@@ -1,7 +1,7 @@
-"""The root of every error that this package raises on purpose.
+"""Root of all errors that this package raises deliberately.
 
 A subclass declares two facts: whether a retry helps, and whether the error ends the run. Error handlers read these
-attributes and keep no list of classes. The message is a sentence for people: what happened, what was kept, what to do.
+attributes and need no list of classes. A message states what happened, what was kept, and what to do.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import ClassVar, Literal
 
 
 class MirrorError(Exception):
-    """A foreseen failure.
+    """An expected failure.
 
     Attributes:
-        retryable: The same call can succeed later without anybody changing anything.
+        retryable: The same call may succeed later without any change by a user.
         ends_run: Every other hour and file of the run would fail as well: a refused account, a full disk.
-        unavailable: The system that no run of any dataset can use, until somebody acts or some time has passed.
+        unavailable: The system that is unusable for all runs, until a user acts or some time has passed.
     """
 
     retryable: ClassVar[bool] = False
@@ -24,13 +24,13 @@ class MirrorError(Exception):
 
 
 class DiskFullError(MirrorError):
-    """The disk, the quota of the user or the allowed file size leaves no room."""
+    """The disk, the quota of the user or the allowed file size is exhausted."""
 
     ends_run = True
 
 
 def retryable(error: BaseException) -> bool:
-    """Return True if a later retry can help. Unforeseen errors count as permanent."""
+    """Return True if a later retry can help. Unexpected errors count as permanent."""
     return isinstance(error, MirrorError) and error.retryable
 
 
@@ -45,7 +45,7 @@ def unavailable(error: BaseException) -> Literal["service", "warehouse"] | None:
 
 
 def clause(error: BaseException) -> str:
-    """Return an error for the middle of a sentence: its first statement, without advice and full stop."""
+    """Return an error as a clause for the middle of a sentence: its first statement, without advice and full stop."""
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
     else:

@@ -1,7 +1,7 @@
 """Files that are complete or absent, even if a process is killed while it writes them.
 
-A file gets its name when it is complete. An unfinished file is next to it and locked by its writer. Locks that outlive
-the guarded file are lock files of filelock.
+A file is renamed to its final name when it is complete. An unfinished file is in the same folder and locked by its
+writer. Locks that outlive the guarded file are lock files of filelock.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from resources.errors import MirrorError
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
-#: A path as callers may write it; what takes one makes a `Path` of it.
+#: A path as callers may write it; converted to `Path` on use.
 StrPath = str | os.PathLike[str]
-#: The form of a JSON file of which no more is said than that it is an object.
+#: Form of a JSON file that may be any object.
 JSON_OBJECT = TypeAdapter(dict[str, Any])
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _PIECE_BYTES: Final = 1 << 20
-#: End of the name of a file that is set aside.
+#: Suffix of a file that is set aside.
 _ASIDE: Final = "damaged"
 _POLL_SECONDS: Final = 0.02
 _WAIT_SECONDS: Final = 60.0
-#: Longest state file, sidecar or settings file that is read: a hundred times what a large mirror writes.
+#: Maximum size of a state file, sidecar or settings file: a hundred times that of a large mirror.
 _MOST_BYTES: Final = 64 << 20
-#: Longest name below a folder, and longest part of it (bytes), as common file systems have them.
+#: Maximum length of a relative path, and of one of its parts (bytes), as in common file systems.
 _NAME_BYTES, _PART_BYTES = 4_000, 255
 _KINDS: Final = {
     stat.S_IFDIR: "a folder",
@@ -54,13 +54,13 @@ _KINDS: Final = {
 
 
 class BusyError(MirrorError):
-    """Another process has been writing a file for longer than anyone should."""
+    """Another process has been writing a file for too long."""
 
     retryable = True
 
 
 class UnusableFileError(MirrorError, ValueError):
-    """A file that is not regular, too long, or not what its name says, or a name that leaves its folder.
+    """A file that is not regular, too long, or malformed, or a name outside its folder.
 
     `what` is the message without its advice.
     """
@@ -71,20 +71,20 @@ class UnusableFileError(MirrorError, ValueError):
 
 
 def is_full(error: OSError) -> bool:
-    """Return True if the disk, the user's quota or the allowed file size leaves no room."""
+    """Return True if the disk, the user's quota or the allowed file size is exhausted."""
     return error.errno in _NO_ROOM
 
 
 def read(path: Path, *, most: int = _MOST_BYTES) -> bytes:
-    """Read a regular file of `most` bytes at most; anything else that has its name is not waited for.
+    """Read a regular file of at most `most` bytes; other kinds of files are refused without waiting.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        UnusableFileError: It is a folder, a named pipe or a device, or longer.
+        FileNotFoundError: The file does not exist.
+        UnusableFileError: It is a folder, a named pipe or a device, or is too long.
         OSError: The system refuses to read it.
     """
     with opened(path) as file:
-        # one without end is not read to its end
+        # do not read an endless file
         content = b"" if (is_long := os.fstat(file.fileno()).st_size > most) else file.read(most + 1)
     if is_long or len(content) > most:
         raise _unusable(f"The file {path} is longer than {most:,} bytes, so it is not what belongs there.")
@@ -96,7 +96,7 @@ def read_json(path: Path, form: TypeAdapter[_T], *, most: int = _MOST_BYTES) -> 
     try:
         return form.validate_json(read(path, most=most))
     except ValidationError as error:
-        # without the input: the file may hold secrets
+        # without the input: the file may contain secrets
         found = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(map(str, found["loc"]))
     raise _unusable(f"The file {path} is damaged ({f'{place}: ' if place else ''}{found['msg']}).")
@@ -105,7 +105,7 @@ def read_json(path: Path, form: TypeAdapter[_T], *, most: int = _MOST_BYTES) -> 
 def read_cache(path: Path, form: TypeAdapter[_T]) -> _T | None:
     """Read a JSON file that can be created again, or return None.
 
-    A damaged file is renamed to `NAME.damaged`, and the log says so.
+    A damaged file is renamed to `NAME.damaged`, which is logged.
 
     Raises:
         OSError: The system refuses to read it.
@@ -116,20 +116,20 @@ def read_cache(path: Path, form: TypeAdapter[_T]) -> _T | None:
         return None
     except UnusableFileError as error:
         aside = path.with_name(f"{path.name}.damaged")
-        with contextlib.suppress(OSError):  # of a folder that may only be read
+        with contextlib.suppress(OSError):  # the folder may be read-only
             path.replace(aside)
         _log.warning("%s It is set aside as %s and made again.", error.what, aside.name)
         return None
 
 
 def opened(path: Path, *, follow: bool = True) -> io.BufferedReader:
-    """Open a regular file for reading; with `follow` off, a symbolic link of that name is refused as well.
+    """Open a regular file for reading; with `follow` off, symbolic links are refused.
 
     Raises:
-        FileNotFoundError: There is no such file.
-        UnusableFileError: The path names something else.
+        FileNotFoundError: The file does not exist.
+        UnusableFileError: The path is not a regular file.
     """
-    # opening a named pipe would wait for somebody who writes into it
+    # opening a named pipe would wait for its writer
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags)
@@ -157,11 +157,11 @@ def _unusable(what: str) -> UnusableFileError:
 
 
 def within(folder: Path, name: str) -> Path:
-    """Return the path below a folder of a name from a file or a database. The disk is not read.
+    """Return the path below a folder for a name from a file or a database. The disk is not read.
 
     Raises:
-        UnusableFileError: The name is not relative and normalized, or not printable, so it might name something outside
-            of the folder.
+        UnusableFileError: The name is not relative and normalized, or not printable, so it might lead outside the
+            folder.
     """
     if not is_name(name):
         raise UnusableFileError(f"{name[:200]!r} does not name a file within {folder}, so it is not used.")
@@ -169,7 +169,7 @@ def within(folder: Path, name: str) -> Path:
 
 
 def is_name(name: str) -> bool:
-    """Return whether a name is relative, normalized and printable, so that it names something within any folder."""
+    """Return whether a name is relative, normalized and printable, so that it stays within any folder."""
     parts = name.split("/")
     return (
         len(name) <= _NAME_BYTES
@@ -182,10 +182,10 @@ def is_name(name: str) -> bool:
 
 
 def check_way(folder: Path, path: Path) -> None:
-    """Check that the path is a regular file or absent, and that no symbolic link is between it and the folder.
+    """Check that the path is a regular file or absent, with no symbolic link between it and the folder.
 
     Raises:
-        UnusableFileError: The first thing on the way that is something else.
+        UnusableFileError: Names the first part of the path that is something else.
     """
     place = folder
     *folders, last = path.relative_to(folder).parts
@@ -206,7 +206,7 @@ def md5(content: bytes) -> str:
 
 
 def md5_of(path: Path, advance: Callable[[float], None] | None = None) -> str:
-    """Return the MD5 of a file in lower-case hex: the service's version. `advance` is called with the bytes read."""
+    """Return the MD5 of a file in lower-case hex: the service's version. `advance` receives the bytes read."""
     with opened(path) as file:
         if advance is None:
             return hashlib.file_digest(file, new_md5).hexdigest()
@@ -218,15 +218,15 @@ def md5_of(path: Path, advance: Callable[[float], None] | None = None) -> str:
 
 
 def new_md5(content: bytes = b"") -> hashlib._Hash:
-    """Return an MD5 that is no protection, only the name of a version."""
+    """Return an MD5 object that only identifies versions; it offers no security."""
     return hashlib.md5(content, usedforsecurity=False)
 
 
 def write(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = True) -> None:
-    """Write a file so that it is complete or absent, if `durable` even after a loss of power.
+    """Write a file so that it is complete or absent; with `durable`, even after a power failure.
 
-    `mode` applies from the first moment. The unfinished file has a fixed name and a lock: the next writer takes over
-    after a kill, and two writers never mix.
+    `mode` applies from the first moment. The unfinished file has a fixed name and a lock: after a kill the next writer
+    reuses it, and two writers never mix.
 
     Raises:
         BusyError: Another process has been writing it for a minute.
@@ -250,7 +250,7 @@ def write(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = True
 
 
 def sync(path: Path) -> None:
-    """Make a file's bytes, or the names in a folder, outlast a loss of power."""
+    """Flush a file's bytes, or the names in a folder, to survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -259,7 +259,7 @@ def sync(path: Path) -> None:
 
 
 def put(finished: Path, target: Path) -> None:
-    """Give a finished file the name of another, durably."""
+    """Rename a finished file to another name, durably."""
     sync(finished)
     finished.replace(target)
     sync(target.parent)
@@ -267,7 +267,7 @@ def put(finished: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def held(path: Path, *, wait_seconds: float, mode: int = 0o644) -> Iterator[int]:
-    """Open (or create) a file and hold it alone; yields its descriptor, open for reading and writing.
+    """Open (or create) a file and lock it exclusively; yields its descriptor, open for reading and writing.
 
     The holder may rename or unlink the file: a waiting process then starts over with a new file of that name. The lock
     ends with the process, however the process ends.
@@ -277,7 +277,7 @@ def held(path: Path, *, wait_seconds: float, mode: int = 0o644) -> Iterator[int]
     """
     deadline = time.monotonic() + wait_seconds
     while True:
-        # through a symbolic link, another file would be emptied
+        # through a symbolic link, another file would be truncated
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         try:
             if not stat.S_ISREG(found := os.fstat(descriptor).st_mode):
@@ -299,22 +299,22 @@ def require_file(path: Path) -> None:
     """Check that a path is a regular file. Opening a FIFO would wait for its writer.
 
     Raises:
-        OSError: Nothing is there, or it cannot be reached.
-        ValueError: Something else is there.
+        OSError: The path does not exist or cannot be reached.
+        ValueError: The path is not a regular file.
     """
     if (why := not_a_file(path.stat().st_mode)) is not None:
         raise ValueError(why)
 
 
 def not_a_file(mode: int) -> str | None:
-    """Return the kind of a path that is no regular file, by the mode of its status; None for a regular file."""
+    """Describe the kind of a path that is not a regular file, by its mode; None for a regular file."""
     if stat.S_ISREG(mode):
         return None
     return f"it is {'a directory' if stat.S_ISDIR(mode) else 'no regular file'}"
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a file to `<name>.damaged`, which no view and no pattern of ours matches, and return the new path."""
+    """Rename a file to `<name>.damaged`, which no view and no pattern of the mirror matches; return the new path."""
     for number in itertools.count():
         aside = path.with_name(f"{path.name}.{_ASIDE}{number or ''}")
         if not aside.exists():
@@ -323,7 +323,7 @@ def set_aside(path: Path) -> Path:
 
 
 def take(descriptor: int) -> bool:
-    """Lock an open file for this descriptor alone; False: another one holds it."""
+    """Lock an open file for this descriptor alone; False: another descriptor holds the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Quantities and moments as people read them: in messages, tables, progress and metadata alike."""
+"""Formats of quantities and times for messages, tables, progress and metadata."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
-#: Alone between blanks, so that its backticks cannot be taken for others'.
+#: Code between blanks only, so that its backticks cannot pair with others.
 _CODE_OR_WORD: Final = re.compile(r"(?<!\S)(`[^`|]+`)(?=[.,:;)]*(?:\s|$))|\S+")
 
 
@@ -21,14 +21,14 @@ def counted(number: float, noun: str) -> str:
 
 
 def plural(noun: str) -> str:
-    """The regular plural of an English noun."""
+    """Return the regular plural of an English noun."""
     if noun.endswith("y") and noun[-2:-1] not in "aeiou":
         return f"{noun[:-1]}ies"
     return f"{noun}es" if noun.endswith(("s", "x", "ch", "sh")) else f"{noun}s"
 
 
 def size_text(count: float) -> str:
-    """Bytes in decimal units, as the service counts them."""
+    """Format bytes in decimal units, as the service counts them."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= factor:
             return f"{count / factor:,.1f} {unit}"
@@ -36,34 +36,34 @@ def size_text(count: float) -> str:
 
 
 def amount_text(value: float, unit: str) -> str:
-    """A quantity of bytes (unit `B`) or of things (a noun in the singular)."""
+    """Format a quantity of bytes (unit `B`) or of things (a noun in the singular)."""
     return size_text(value) if unit == "B" else counted(value, unit)
 
 
 def moment_text(when: datetime) -> str:
-    """A moment in UTC to the second, or to the minute where it is a whole one: `2026-11-20 05:00`."""
+    """Format a time in UTC to the second, or to the minute if it has no seconds: `2026-11-20 05:00`."""
     return when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
 
 
 def hour_text(start: datetime) -> str:
-    """Return the hour (UTC) of a moment: `2026-11-20 05:00`."""
+    """Format the hour (UTC) of a time: `2026-11-20 05:00`."""
     return start.astimezone(UTC).strftime("%Y-%m-%d %H:00")
 
 
 def listed(names: list[str], shown: int) -> str:
-    """The first names, and how many more there are: `a, b and 3 more`."""
+    """Join the first names and the number of further ones: `a, b and 3 more`."""
     more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
 
 
 def value_text(value: Any, column: str = "") -> str:
-    """One value for people, without anything that a terminal would obey."""
+    """Format one value for display, without control characters."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Decimal):
-        # DuckDB's sums of whole numbers come as decimals
+        # DuckDB's sums of integers are decimals
         return f"{value:,f}"
     if isinstance(value, int):
         return str(value) if column.endswith("_id") else f"{value:,}"
@@ -77,7 +77,7 @@ def value_text(value: Any, column: str = "") -> str:
 
 
 def printable(text: str) -> str:
-    """Return the text with escapes for control characters, overrides of direction and lone surrogates."""
+    """Escape control characters, direction overrides and lone surrogates in a text."""
     if text.isprintable():
         return text
     return "".join(
@@ -86,7 +86,7 @@ def printable(text: str) -> str:
 
 
 def legible(text: str, limit: int) -> str:
-    """Return text from outside in at most `limit` characters (then `…`), with escapes for unprintable ones."""
+    """Return external text in at most `limit` characters (then `…`), with escapes for unprintable ones."""
     shown = text[:limit]
     if not shown.isprintable():
         shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
@@ -94,23 +94,23 @@ def legible(text: str, limit: int) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Return text from outside (a title, a file, an error) as one line or table cell of Markdown.
+    """Return external text (a title, a file name, an error) as one line or table cell of Markdown.
 
-    Nothing in it becomes a link, an image or HTML. Words with any character that is unusual in prose become code: bare
+    No part of it becomes a link, an image or HTML. Words with any character that is unusual in prose become code: bare
     addresses would become links even if escaped. Code stays code, for example a command in a message.
     """
     return re.sub(_CODE_OR_WORD, lambda found: found[1] or _markdown_words(found[0]), " ".join(text.split()))
 
 
 def _markdown_words(word: str) -> str:
-    # a pipe would end the cell, in code as well
+    # a pipe would end the cell, even in code
     return r"\|".join(map(_markdown_word, word.split("|")))
 
 
 def _markdown_word(word: str) -> str:
     if re.fullmatch(r"[\w.,:;?'\"()%+=/-]*", word) and "://" not in word and "www." not in word.lower():
         return word
-    # a code span ends at as many backticks as begin it
+    # a code span ends with as many backticks as at its start
     fence = "`" * (1 + max(map(len, re.findall("`+", word)), default=0))
     pad = " " if "`" in word else ""
     return f"{fence}{pad}{word}{pad}{fence}"

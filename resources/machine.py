@@ -1,6 +1,6 @@
-"""Cores and memory that this process may use, as the system and its control groups allow.
+"""Cores and memory available to this process, within the limits of the system and its control groups.
 
-Files of `/proc` and `/sys` are read when a function is called, and nothing is cached.
+Each call reads files of `/proc` and `/sys`; results are not cached.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _ROOT = Path("/")
-#: Mount point of the controllers of version 1 and of the one hierarchy of version 2; next to version 1, the latter is
-#: `unified`.
+#: Mount point of the controllers of version 1 and of the unified hierarchy of version 2; if version 1 is in use, the
+#: latter is `unified`.
 _MOUNTS = Path("sys/fs/cgroup")
-#: Version 1 states no limit as the largest number of pages.
+#: Version 1 represents "no limit" by the largest number of pages.
 _NO_LIMIT = 1 << 60
 
 
 def cores(root: Path = _ROOT) -> int:
-    """Cores that this process may keep busy: its affinity, and the quota of its control groups, rounded up."""
+    """Return the cores that this process may use: its affinity, and the quota of its control groups, rounded up."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = [
         quota / period
@@ -46,7 +46,7 @@ def memory_bytes(root: Path = _ROOT) -> int:
 def _folders(root: Path, controller: str) -> Iterator[Path]:
     """Yield the control groups of this process and their visible ancestors.
 
-    In a container the paths may be those of the host, which are not mounted; the limits are then in the mount itself.
+    In a container, the paths may be those of the host, which are not mounted; the limits are then in the mount itself.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -66,7 +66,7 @@ def _folders(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> tuple[int, int]:
-    """Microseconds of processor time, and those in which they may be used; 0 where there is no quota."""
+    """Return microseconds of processor time per period, and the length of the period; 0 without a quota."""
     if found := _numbers(folder / "cpu.max"):
         return (found[0], found[1]) if len(found) > 1 else (0, 0)
     quota, period = _numbers(folder / "cpu.cfs_quota_us"), _numbers(folder / "cpu.cfs_period_us")
@@ -74,7 +74,7 @@ def _quota(folder: Path) -> tuple[int, int]:
 
 
 def _numbers(path: Path) -> list[int]:
-    """The numbers of a file, 0 for a word such as `max`; none where there is no such file."""
+    """Return the numbers of a file, 0 for a word such as `max`; empty if the file is missing."""
     try:
         words = path.read_text().split()
     except OSError:

@@ -1,8 +1,8 @@
 """Conversion of archives and compaction of lake files by workers on other machines.
 
-Belongs here: both sides of work that travels, and the values that they exchange. Does not belong here: its transport
-(`engine`), and the work itself (`lake`). Workers see the same data folder, maybe under another path, so paths are sent
-relative to it.
+Belongs here: both sides of remote work, and the values that they exchange. Does not belong here: its transport
+(`engine`), and the work itself (`lake`). Workers see the same data folder, possibly under another path, so paths are
+sent relative to it.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ from resources.tables import version_of
 if TYPE_CHECKING:
     from resources.engine.dask import Cluster
 
-#: Scheme by which WME_ENGINE names a cluster.
+#: URL scheme of a cluster in WME_ENGINE.
 SCHEME = "dask://"
 _DISTRIBUTION = "enterprise-content-mirror"
 _KINDS = {kind.__name__: kind for kind in (Archive, LookupArchive, SnapshotArchive)}
 
 
 class _Remote:
-    """Work by the workers of a cluster. The connection is opened at first use.
+    """Remote work by the workers of a cluster. The connection is opened at first use.
 
     Args:
         address: `dask://host:port`.
         layout: The data folder that the workers see, too.
-        record_bytes_max: The longest line that is converted; the workers must have the same limit.
+        record_bytes_max: Maximum length of a converted record; the workers must have the same limit.
         answer_seconds: Time limit of the scheduler's responses.
     """
 
@@ -73,7 +73,7 @@ class _Remote:
 
     @property
     def cluster(self) -> Cluster:
-        """The connection. Raises ExtraMissingError where Dask is not installed."""
+        """Connection to the cluster. Raises ExtraMissingError if Dask is not installed."""
         if self._cluster is None:
             from resources.engine.dask import Cluster, TimeLimits  # noqa: PLC0415  half a second, and an extra
 
@@ -83,17 +83,17 @@ class _Remote:
 
 
 class RemoteConverter(_Remote):
-    """Conversions by the workers of a cluster, under the interface that callers of `Converter` know."""
+    """Converts archives by the workers of a cluster, with the interface of `Converter`."""
 
     def convert_all(
         self, archives: Sequence[Archive], *, bodies: frozenset[str], advance: Callable[[float], None]
     ) -> list[Outcome[Archive, ConvertedFile]]:
-        """Convert archives; outcomes come in their order. Existing conversions are returned without any request.
+        """Convert archives; outcomes are in the same order. Existing conversions are returned without a request.
 
-        `advance` is called with the bytes of each archive that is done.
+        `advance` receives the bytes of each finished archive.
 
         Raises:
-            EngineError: The cluster cannot be used or was lost; converted archives are kept.
+            EngineError: The cluster cannot be used or was lost; converted archives are retained.
         """
         from resources.engine.dask import Call  # noqa: PLC0415
 
@@ -123,11 +123,11 @@ class RemoteConverter(_Remote):
         ]
 
     def _landed(self, archive: Archive, outcome: Outcome[Any, Any]) -> Outcome[Archive, ConvertedFile]:
-        """The worker's conversion with the paths that the files have here."""
+        """Return the worker's conversion with the paths of the files on this machine."""
         if outcome.error is not None:
             return Outcome(archive, error=outcome.error)
         made: ConvertedFile = outcome.unwrap()
-        # what a worker says is no more trusted than any message
+        # responses of a worker are as untrusted as any message
         rejects = made.rejects_path
         here = replace(
             made,
@@ -139,12 +139,12 @@ class RemoteConverter(_Remote):
 
 
 class RemoteCompactor(_Remote):
-    """Compactions by the workers of a cluster, each of which has one at a time."""
+    """Compacts by the workers of a cluster, one job at a time on each."""
 
     def compact_all(
         self, jobs: Sequence[CompactionJob], done: Callable[[Outcome[CompactionJob, Compaction]], None]
     ) -> None:
-        """Rewrite the files of jobs; `done` is called with each outcome as soon as it is there.
+        """Rewrite the files of jobs; `done` receives each outcome as soon as it is available.
 
         Raises:
             EngineError: The cluster cannot be used or was lost; jobs reported to `done` are complete.
@@ -166,14 +166,14 @@ class RemoteCompactor(_Remote):
 def compactor(
     address: str, layout: Layout, *, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> AbstractContextManager[RemoteCompactor | None]:
-    """The workers that WME_ENGINE names for compactions, to be used as a context; None: threads of this process."""
+    """Open the workers of WME_ENGINE for compactions, as a context; None: threads of this process."""
     if address.startswith(SCHEME):
         return RemoteCompactor(address, layout, record_bytes_max=record_bytes_max)
     return nullcontext()
 
 
 def versions(record_bytes_max: int = RECORD_BYTES_MAX) -> dict[str, str]:
-    """Return the versions, by name, that a worker must share with a run to convert an archive to the same file."""
+    """Return the versions, by name, that must be equal on a worker and in the run for identical files."""
     forms = (*datasets.tables(), *COMPACTED.values())
     tables = json.dumps({table.name: version_of(table) for table in forms}, sort_keys=True)
     try:
@@ -205,7 +205,7 @@ _NO_CONTEXT = "This process is no worker of `wme worker`: it has no data folder 
 
 @contextmanager
 def worker_context(data: Path, *, memory_bytes: int | None, record_bytes_max: int) -> Iterator[Converter]:
-    """Let this process convert archives of a data folder within the context."""
+    """Allow this process to convert archives of a data folder within the context."""
     global _context  # noqa: PLW0603  tasks are functions of plain arguments, and find here what they share
     with Converter(memory_bytes=memory_bytes, record_bytes_max=record_bytes_max) as converter:
         _context = WorkerContext(Layout(data), converter)
@@ -216,7 +216,7 @@ def worker_context(data: Path, *, memory_bytes: int | None, record_bytes_max: in
 
 
 def convert_here(archive: dict[str, Any], bodies: list[str]) -> ConvertedFile:
-    """Convert one archive in this worker; paths come back relative to the data folder.
+    """Convert one archive on this worker; returned paths are relative to the data folder.
 
     Raises:
         LakeError: As by `Converter.convert`.
@@ -233,7 +233,7 @@ def convert_here(archive: dict[str, Any], bodies: list[str]) -> ConvertedFile:
 
 
 def compact_here(job: CompactionJob) -> Compaction:
-    """Rewrite the files of a job in this worker, with all its threads.
+    """Rewrite the files of a job on this worker, with all its threads.
 
     Raises:
         LakeError: As by `compact`.
@@ -251,7 +251,7 @@ def _plain(archive: Archive, layout: Layout) -> dict[str, Any]:
     return facts | {
         "kind": type(archive).__name__,
         "dataset": archive.dataset.name,
-        # one that was handed over from elsewhere keeps its path, and must be found there by the workers, too
+        # an archive from elsewhere keeps its path, which must exist on the workers, too
         "path": archive.path.relative_to(layout.root).as_posix()
         if archive.path.is_relative_to(layout.root)
         else str(archive.path),
@@ -266,7 +266,7 @@ def _archive(plain: dict[str, Any], layout: Layout) -> Archive:
 
 
 def _not_shared(landed: Iterable[Path]) -> FolderNotSharedError | None:
-    """Return an error if a file that a worker has landed is not visible here."""
+    """Return an error if a file that a worker wrote is not visible here."""
     missing = next((path for path in landed if not _appears(path)), None)
     if missing is None:
         return None

@@ -1,7 +1,7 @@
-"""The storage of a lake, and signs that one of its files is damaged.
+"""Storage of a lake, and detection of damaged files.
 
-Files are named by their paths as `Layout` computes them, and DuckDB reads them by the same paths. It does not verify
-the checksums of data pages: code that relies on rows reads them with pyarrow, which does.
+Files are identified by their paths from `Layout`, and DuckDB reads them by the same paths. DuckDB does not verify the
+checksums of data pages: code that depends on intact rows reads them with pyarrow, which does.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from resources import files
 class Storage(Protocol):
     """The seven operations that the lake needs from a file system; all raise OSError if the storage refuses.
 
-    A file appears complete or not at all, is never changed, and is written once: a new version has a new name.
+    A file appears complete or not at all, and is never changed: a new version has a new name.
     """
 
     def put(self, finished: Path, path: Path) -> None:
-        """Move a complete local file into the storage, durably; a file of that name is replaced."""
+        """Move a complete local file into the storage, durably; an existing file of that name is replaced."""
 
     def open(self, path: Path) -> pa.NativeFile:
         """Open a file for reading, also from several threads.
 
         Raises:
-            FileNotFoundError: There is no such file.
-            ValueError: There is something other than a file.
+            FileNotFoundError: The file does not exist.
+            ValueError: The path is not a file.
         """
 
     def exists(self, path: Path) -> bool:
-        """Return whether there is such a file."""
+        """Return whether the file exists."""
 
     def list(self, folder: Path, pattern: str = "**/*.*") -> list[Path]:
         """Return the sorted paths below a folder that match a pattern. Folders of a lake have no dot in their names."""
 
     def delete(self, path: Path) -> None:
-        """Delete a file, if it exists, and its folder if that is empty then."""
+        """Delete a file, if it exists, and its folder if it is empty then."""
 
     def modified(self, path: Path) -> datetime:
-        """Return when a file was put. Raises FileNotFoundError if there is none."""
+        """Return the time when a file was stored. Raises FileNotFoundError if it does not exist."""
 
     def size(self, path: Path) -> int:
-        """Return the size of a file in bytes. Raises FileNotFoundError if there is none."""
+        """Return the size of a file in bytes. Raises FileNotFoundError if it does not exist."""
 
 
 class LocalStorage:
-    """A local file system; the files are where their paths say."""
+    """A local file system; paths are used unchanged."""
 
     def put(self, finished: Path, path: Path) -> None:
         files.sync(finished)
@@ -85,9 +85,9 @@ class LocalStorage:
 LOCAL = LocalStorage()
 
 
-#: Raised by pyarrow for a file that it cannot read, whatever the reason.
+#: Errors of pyarrow for an unreadable file, whatever the reason.
 UNREADABLE: Final = (OSError, ValueError, pa.ArrowException)
-#: Errors of the system that say nothing about the file's bytes.
+#: Errors of the system that do not imply damaged bytes.
 _NOT_OF_THE_FILE: Final = frozenset(
     {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOENT, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT}
 )
@@ -95,7 +95,7 @@ _READ_BYTES: Final = 4 << 20
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return whether an error of `UNREADABLE` means wrong bytes, and not a file that cannot be read now."""
+    """Return whether an error of `UNREADABLE` means damaged bytes, not a file that cannot be read now."""
     return not isinstance(error, MemoryError) and getattr(error, "errno", None) not in _NOT_OF_THE_FILE
 
 
@@ -103,19 +103,19 @@ def read_footer(path: Path, storage: Storage = LOCAL) -> pq.FileMetaData:
     """Return the footer of a Parquet file.
 
     Raises:
-        OSError, ValueError, pyarrow.ArrowException: It cannot be read (`UNREADABLE`).
+        OSError, ValueError, pyarrow.ArrowException: The file cannot be read (`UNREADABLE`).
     """
     with storage.open(path) as file:
         return pq.read_metadata(file)
 
 
 def verify(path: Path, columns: Sequence[str] | None = None, storage: Storage = LOCAL) -> int:
-    """Read a Parquet file, or some of its columns, and compare every data page with its checksum.
+    """Read a Parquet file, or some of its columns, and verify the checksum of every data page.
 
     Returns the number of its rows.
 
     Raises:
-        OSError, ValueError, pyarrow.ArrowException: It is damaged or cannot be read (`UNREADABLE`).
+        OSError, ValueError, pyarrow.ArrowException: The file is damaged or cannot be read (`UNREADABLE`).
     """
     with (
         storage.open(path) as opened,
@@ -126,6 +126,6 @@ def verify(path: Path, columns: Sequence[str] | None = None, storage: Storage = 
 
 
 def rows_at_once(metadata: pq.FileMetaData, most_bytes: int, most_rows: int = 8192) -> int:
-    """Return the number of rows to read at once, so that they take about `most_bytes`."""
+    """Return the number of rows per read that needs about `most_bytes`."""
     size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
     return max(1, min(most_rows, int(most_bytes * metadata.num_rows // max(1, size))))

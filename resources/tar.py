@@ -1,7 +1,7 @@
-"""The tar inside a gzip file, read once and in order, in memory that does not depend on what its headers say.
+"""Reader of the tar inside a gzip file, once and in order, in memory that does not depend on sizes in its headers.
 
-Single headers are read by the standard library. Its readers of tars take extended headers of any size into memory,
-read them in quadratic time (before Python 3.11.10), and take a size that is no number for 0; so these are read here.
+Single headers are parsed by the standard library. Its tar readers load extended headers of any size into memory, parse
+them in quadratic time (before Python 3.11.10), and treat an invalid size as 0; so these are parsed here.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from isal import isal_zlib
 
 from resources.formatting import legible
 
-#: Extended headers and long names of one member, in all. A real one has a path of some hundred bytes.
+#: Maximum total size of the extended headers and long names of one member. Real paths have some hundred bytes.
 HEADER_BYTES_MAX = 1 << 20
-#: Characters of a member's name in messages and in `rejects`, without the digest that a name which was cut gets.
+#: Maximum length of a member's name in messages and in `rejects`, without the digest added to a shortened name.
 NAME_MAX = 200
-#: The end of a member's name by which it holds records, in any case.
+#: Suffix of members that hold records, in any case.
 RECORDS = ".ndjson"
 _SECTOR = 512
 _ZEROS = bytes(_SECTOR)
@@ -31,12 +31,12 @@ _NAMED = 5
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
 _EXTENDED = (*_PAX, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _FILES = tuple(kind for kind in tarfile.REGULAR_TYPES if kind != tarfile.GNUTYPE_SPARSE)
-# the type of IsalError is declared as an instance
+# IsalError is an exception class, but is declared as an instance
 _DAMAGED = (EOFError, OSError, zlib.error, cast("type[Exception]", isal_zlib.IsalError))
 
 
 class Failure(Protocol):
-    """Creates the error for damage from its description and place (the member, and bytes into it or into the tar)."""
+    """Creates the error for damage from its description and place (the member, and the offset in it or in the tar)."""
 
     def __call__(self, what: str, *, member: str | None, offset: int) -> Exception: ...
 
@@ -45,7 +45,7 @@ class Failure(Protocol):
 class Contents:
     """Contents of an archive: bytes of records, and other members.
 
-    `goes_on`: there were members behind the end of the tar.
+    `goes_on`: there were members after the end of the tar.
     """
 
     ndjson_bytes: int = 0
@@ -63,11 +63,11 @@ class Contents:
 
     @property
     def named(self) -> str:
-        """The first members without records."""
+        """Names of the first members without records."""
         return ", ".join(self.others) + (" and more" if self.other_count > len(self.others) else "")
 
     def remarks(self) -> list[str]:
-        """Return unusual findings, a sentence each."""
+        """Return unusual findings, one sentence each."""
         told = []
         if self.other_bytes:
             told.append(
@@ -80,11 +80,11 @@ class Contents:
 
 
 class TarStream:
-    """The bytes of a tar, read in order, with the place of every failure.
+    """The bytes of a tar, read in order, with the position of every failure.
 
     Args:
-        readinto: Decompresses into a buffer: the number of bytes, 0 at the end.
-        failure: Makes the errors.
+        readinto: Decompresses into a buffer; returns the number of bytes, 0 at the end.
+        failure: Creates the errors.
     """
 
     def __init__(self, readinto: Callable[[memoryview], int], failure: Failure) -> None:
@@ -104,7 +104,7 @@ class TarStream:
         self._member_start = self.position
 
     def some(self, target: memoryview) -> int:
-        """Read what one call gives; the number of bytes, 0 where the stream ends."""
+        """Read the bytes of one call; return their number, 0 at the end of the stream."""
         try:
             count = self._readinto(target)
         except _DAMAGED as error:
@@ -113,7 +113,7 @@ class TarStream:
         return count
 
     def fill(self, target: memoryview) -> int:
-        """Read until `target` is full or the stream ends; the number of bytes read."""
+        """Read until `target` is full or the stream ends; return the number of bytes read."""
         done = 0
         while done < len(target) and (count := self.some(target[done:])):
             done += count
@@ -129,7 +129,7 @@ class TarStream:
         return bytes(data)
 
     def sector(self) -> bytes:
-        """The next 512 bytes; fewer, or none, where the stream ends."""
+        """Return the next 512 bytes; fewer, or none, at the end of the stream."""
         data = bytearray(_SECTOR)
         return bytes(data[: self.fill(memoryview(data))])
 
@@ -143,7 +143,7 @@ class TarStream:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A regular file in the tar: its name as it may be shown, its size in bytes, whether its name promises records."""
+    """A regular file in the tar: its name for display, its size in bytes, and whether it should hold records."""
 
     name: str
     size: int
@@ -157,7 +157,7 @@ def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
     anything else is damage.
 
     Raises:
-        Exception: The error of the stream's `failure`: the tar is damaged, cut off, or holds no member at all.
+        Exception: The error of the stream's `failure`: the tar is damaged, cut off, or has no members.
     """
     extended: dict[str, bytes] = {}
     found = header_bytes = zeros = 0
@@ -194,7 +194,7 @@ def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
         if info.type == tarfile.GNUTYPE_SPARSE or "sparse" in extended:
             raise stream.error(f"the member {name} is stored as a sparse file, which is not read")
         extended, header_bytes = {}, 0
-        # as POSIX has it, a member of an unknown kind is a file; links, folders and devices have no data
+        # according to POSIX, a member of an unknown kind is a file; links, folders and devices have no data
         if info.type in _FILES or info.type not in tarfile.SUPPORTED_TYPES:
             stream.enter(name)
             yield Member(name, size, path.lower().endswith(RECORDS))
@@ -218,7 +218,7 @@ def _size(stream: TarStream, stated: int | bytes) -> int:
 
 
 def _pax(stream: TarStream, payload: bytes) -> dict[str, bytes]:
-    """The fields of an extended header that matter: the path, the size, and whether the member is sparse."""
+    """Return the relevant fields of an extended header: the path, the size, and whether the member is sparse."""
     fields: dict[str, bytes] = {}
     payload, place = payload.rstrip(b"\0"), 0
     while place < len(payload):
@@ -237,7 +237,7 @@ def _pax(stream: TarStream, payload: bytes) -> dict[str, bytes]:
 
 
 def _shown(name: str) -> str:
-    """A member's name as it appears in messages and rejects; one that had to be changed for it remains unique."""
+    """Return a member's name for messages and rejects; a modified name remains unique."""
     shown = legible(name, NAME_MAX)
     if shown == name:
         return name

@@ -1,8 +1,9 @@
-"""The datasets: one declaration each, of the service's offer and the table it becomes.
+"""Declarations of the datasets: the service's endpoint, and the table of each.
 
-The rest follows from it: requests and their quota, paths, conversion, ledger and loads, coverage and checks, Dagster
-assets, jobs and sensors, the dictionary, and the commands that list and fetch. Code for one dataset alone is elsewhere:
-the current articles, and the planning of chunks within a quota. This package is a leaf: it imports the tables alone.
+Everything else is derived from these declarations: requests and quota, paths, conversion, ledger and loads, coverage
+and checks, Dagster assets, jobs and sensors, the data dictionary, and the commands that list and fetch. Code for a
+single dataset is elsewhere (the current articles, the planning of chunks within a quota). This package imports only the
+tables.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The declaration of a dataset, and the datasets that there are."""
+"""The class Dataset, and the declarations of all datasets."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ import resources.tables as declared
 from resources.datasets.live import LIVE_CHANGES
 from resources.tables import TIMESTAMP, Column, Table
 
-#: Time for which the service keeps the files of an hour.
+#: Time for which the service retains the files of an hour.
 RETENTION: Final = timedelta(hours=48)
-#: An hour is published minutes after its end; one that began longer ago and is not here needs attention.
+#: Age from which a missing hour needs attention. The service publishes an hour some minutes after its end.
 LATE: Final = timedelta(hours=4)
 
-#: Greatest delay of an event after its hour, its snapshot or its lookup. A later date is wrong. As the newest state of
-#: its page such an event would hide every later edit, so its record is rejected.
+#: Maximum distance of an event after its hour, snapshot or lookup. Records with a later event are rejected: their date
+#: is wrong, and as the newest state of a page, they would hide all later edits.
 AHEAD: Final = timedelta(days=1)
 
 
 def last_complete_hour(now: datetime) -> datetime:
-    """The newest hour that has ended. Its list appears a few minutes later."""
+    """Return the newest hour that has ended. The service lists its files a few minutes later."""
     return now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
 
 
 class Family(enum.StrEnum):
-    """The kinds of endpoints that a dataset can come from, each with its own partitions."""
+    """Kinds of endpoints of datasets; the kind determines the partitions."""
 
-    LIST = "list"  # one JSON array, replaced as a whole; no partitions
+    LIST = "list"  # one JSON array, replaced completely; no partitions
     HOURLY = "hourly"  # an archive per project and namespace, listed hour by hour; partitioned by hour
     SNAPSHOT = "snapshot"  # an archive, or chunks, per project and namespace; partitioned by the snapshot's identifier
-    LOOKUP = "lookup"  # single pages, asked for one by one; no partitions
+    LOOKUP = "lookup"  # single pages, requested one by one; no partitions
 
 
 _PLACE = {"project_id": pa.string(), "namespace_id": pa.int64()}
-#: The columns that an archive knows, which a table of its family therefore has.
+#: Columns whose values the archive determines; every table of the family has these columns.
 _GIVEN = {
     Family.LIST: {},
     Family.HOURLY: {"batch_hour": TIMESTAMP, **_PLACE},
@@ -53,10 +53,10 @@ _GIVEN = {
 
 @dataclass(frozen=True)
 class Uniqueness:
-    """The rule by which several rows are one, as SQL over columns, `title` (the name with spaces) and shared formulas.
+    """Rule for duplicate rows, as SQL over columns, `title` (the name with spaces) and shared formulas.
 
-    Rows with the same `key`, never null, are one, if also `further` is equal, which takes long to compute or may be
-    null. The first one in the order `newest_first` counts.
+    Rows are duplicates if their `key` (never null) and `further` are equal. `further` is for expressions that are slow
+    or may be null. The first row in the order `newest_first` counts.
     """
 
     key: tuple[str, ...]
@@ -64,37 +64,37 @@ class Uniqueness:
     further: tuple[str, ...] = ()
 
 
-#: Columns that order the rows of one key, unless a dataset declares another rule.
+#: Columns that order the rows of a key, unless a dataset declares another rule.
 _NEWEST = ("event_at", "version_id")
 
 
-@dataclass(frozen=True, eq=False)  # each dataset is declared once, so it equals itself alone
+@dataclass(frozen=True, eq=False)  # each dataset is declared once, so identity is equality
 class Dataset:
     """One dataset of the service.
 
     Attributes:
-        table: The table of its records in the lake and the warehouse; the dataset has the table's name.
+        table: Table of its records in the lake and the warehouse. The dataset has the name of the table.
         family: Kind of its endpoints.
         endpoint: Path of its endpoints below `/v2/`, for example `batches`.
         archive: Folder below `archive/`, and the last part of the key of its archive asset. Lists share `reference`.
         description: Content of the archive asset, for people.
-        is_chunked: Snapshots only: the service offers them in chunks as well.
-        quota: Counter of `get-user` that a file draws on; None: files are free.
-        chunk_quota: The same for a chunk.
+        is_chunked: Snapshots only: True if the service also offers them in chunks.
+        quota: Counter of `get-user` that a file consumes. None: files are free.
+        chunk_quota: Counter of `get-user` that a chunk consumes.
         bodies: View of the published file with the body columns, which stay in the lake. Hours and snapshots may share
-            one. None: there is none.
+            a view. None: there is no view.
         derived: Tables that are derived from `bodies`, a file of SQL each.
-        native: The derived tables that a load stores; the others are views.
-        state: Hours and snapshots only: the table of the current state that its rows decide. None: they decide none.
-        stream: Hours only: folder below the lake with the same events, from the realtime stream. None: there is none.
-        rows_stay_in_lake: DuckDB holds only the rows that decide the state.
+        native: Derived tables that a load stores; the others are views.
+        state: Hours and snapshots only: table of the current state that its rows determine. None: no table.
+        stream: Hours only: folder below the lake with the same events from the realtime stream. None: no stream.
+        rows_stay_in_lake: DuckDB holds only the rows that determine the state.
         leaves_warehouse: DuckDB holds the rows of an hour until its month is compacted.
-        unique: Rule by which rows are one, in an hour's file or in all files of a snapshot. None: the key of the table.
-        body_of: Columns of which an hour has one body per project and value, in any of its files. Empty: each row has
-            its own.
-        compacted_by: Hours only: columns, after the project, that order the rows of compacted files.
-        places: The (project, namespace) pairs of the dataset, independent of the mirrored ones. The dataset is mirrored
-            only on request. Empty: the mirrored pairs.
+        unique: Rule for duplicates in the file of an hour or in all files of a snapshot. None: the key of the table.
+        body_of: Columns that identify a body: rows of a project and hour with the same values share one body, in any
+            file of the hour. Empty: each row has a separate body.
+        compacted_by: Hours only: sort columns of compacted files, after the project.
+        places: Fixed (project, namespace) pairs, independent of the mirrored ones. Such a dataset is mirrored only on
+            request. Empty: the mirrored pairs.
     """
 
     table: Table
@@ -119,7 +119,7 @@ class Dataset:
 
     @property
     def name(self) -> str:
-        """The name of the dataset: its table's."""
+        """Name of the dataset, which is the name of its table."""
         return self.table.name
 
     @property
@@ -129,12 +129,12 @@ class Dataset:
 
     @property
     def given(self) -> tuple[str, ...]:
-        """The columns that the archive knows; a record that says another value than the archive is rejected."""
+        """Columns whose values the archive determines. A record with another value is rejected."""
         return tuple(_GIVEN[self.family])
 
     @property
     def uniqueness(self) -> Uniqueness:
-        """The rule by which several of its rows are one."""
+        """Rule for duplicate rows, declared or derived from the key of the table."""
         if self.unique is not None:
             return self.unique
         key = tuple(f'"{name}"' for name in self.table.key if name not in self.given)
@@ -142,7 +142,7 @@ class Dataset:
         return Uniqueness(key, order)
 
     def scope(self, mirrored: Iterable[tuple[str, int]], *, wikidata: bool) -> tuple[tuple[str, int], ...]:
-        """Return the pairs of this dataset to mirror: those of the mirror, or its own if the mirror has Wikidata."""
+        """Return the pairs to mirror: the mirrored ones, or the dataset's fixed pairs if Wikidata is mirrored."""
         return tuple(mirrored) if not self.places else self.places if wikidata else ()
 
     def __post_init__(self) -> None:
@@ -154,22 +154,22 @@ class Dataset:
                 raise ValueError(f"{self.name}.{column.name} {fault}.")
 
     def _fault(self, column: Column) -> str | None:
-        """Return the reason why a column cannot be filled as declared; None if it can."""
+        """Return the fault in the declaration of a column; None if it is valid."""
         table = self.table
         if any(table[name].path is None or table[name].type != column.type for name in column.first_of):
-            return "is the first of columns that are in the record and have its type, and these are others"
+            return "has sources (`first_of`) that are not in the record or have another type"
         if column.first_of and (column.path is not None or column.default is not None):
-            return "is the first of other columns, so that it has no path and no default of its own"
+            return "has sources (`first_of`), so it cannot also have a path or a default"
         if (column.default is not None or column.values) and column.type != pa.string():
-            return "is no text, which alone may have a default or certain values only"
+            return "is not a text column; only text columns can have a default or a list of values"
         if column.json and (column.type != pa.string() or column.path is None or column.required or column.values):
-            return "is kept as JSON, and is no optional text that is in the record"
+            return "is stored as JSON, so it must be an optional text column with a path and without a list of values"
         if any(table[name].json for name in column.first_of):
-            return "is the first of columns that are kept as JSON"
+            return "has sources (`first_of`) that are stored as JSON"
         if column.default is not None and column.values and column.default not in column.values:
-            return "has a default that is none of its values"
+            return "has a default that is not in its list of values"
         if column.required and not (column.path or column.first_of or column.name in self.given):
-            return "is required, and neither record nor archive has it"
+            return "is required, but neither the record nor the archive has a value for it"
         return None
 
 
@@ -192,7 +192,7 @@ ARTICLE_CHANGES = Dataset(
     bodies=declared.ARTICLE_BODIES,
     state=declared.ARTICLES,
     stream=LIVE_CHANGES,
-    # both halves of a move share the event; a row without an event is compared in full
+    # both rows of a move have the same event; rows without an event are compared completely
     unique=Uniqueness(
         key=("coalesce(event_id, '')", "title"),
         further=("event_id", "CASE WHEN event_id IS NULL THEN {row_digest} END"),
@@ -229,7 +229,8 @@ STRUCTURED_ARTICLES = Dataset(
     derived=declared.STRUCTURED_VIEWS,
     native=(declared.INFOBOX_FIELDS,),
 )
-#: Items and properties. What no public text says of Wikidata's files, their identifiers above all, is as for articles.
+#: Items and properties. Undocumented details of Wikidata's files (above all their identifiers) are assumed to be as for
+#: articles.
 WIKIDATA = (("wikidatawiki", 0), ("wikidatawiki", 120))
 ENTITY_CHANGES = Dataset(
     declared.ENTITY_CHANGES,
@@ -281,12 +282,12 @@ def datasets(family: Family | None = None) -> tuple[Dataset, ...]:
 
 
 def named(name: str) -> Dataset:
-    """The dataset of this name. Raises KeyError where there is none."""
+    """Return the dataset of this name. Raises KeyError if there is none."""
     return {one.name: one for one in _declared}[name]
 
 
 def base_of(dataset: Dataset) -> Dataset | None:
-    """The snapshots that the hours of a dataset follow: those that decide the same state. None: there are none."""
+    """Return the snapshot dataset that determines the same state as this hourly dataset; None if there is none."""
     snapshots = datasets(Family.SNAPSHOT) if dataset.state is not None else ()
     return next((one for one in snapshots if one.state is dataset.state), None)
 
@@ -295,12 +296,12 @@ def _by_name(dataset: Dataset) -> tuple[Callable[[str], Dataset], tuple[str]]:
     return named, (dataset.name,)
 
 
-# in another process a dataset is the one that is declared there
+# pickle datasets by name, so that another process uses its own declaration
 copyreg.pickle(Dataset, _by_name)
 
 
 def tables() -> tuple[Table, ...]:
-    """Return all tables, including the datasets' own, in the order of the dictionary."""
+    """Return all tables, including those of the datasets, in the order of the data dictionary."""
     own = dict.fromkeys(
         table
         for one in _declared
@@ -331,9 +332,9 @@ def tables() -> tuple[Table, ...]:
 
 @contextmanager
 def also(*more: Dataset) -> Iterator[None]:
-    """Declare further datasets within the context: all that is built in it includes them.
+    """Declare additional datasets for everything that is built within the context.
 
-    Raises ValueError: a table, or the folder of an archive, is another dataset's already.
+    Raises ValueError: another dataset already has the table or the archive folder.
     """
     names = Counter(table.name for table in (*tables(), *(one.table for one in more)))
     folders = Counter(one.archive for one in (*_declared, *more) if one.family is not Family.LIST)

@@ -1,7 +1,7 @@
-"""The files of a stream: their folder, their names, and which of them count.
+"""Files of a stream: folder, names, metadata, and the selection of valid files.
 
-A file has the numbers of the steps in it, one or from the first to the last; a file of several steps takes the place of
-theirs. Its own metadata say how far the stream is kept with it.
+The name of a file has the number of its step, or the first and last number of its steps. A file of several steps
+replaces the files of these steps. Its metadata record the position of the stream.
 """
 
 from __future__ import annotations
@@ -22,24 +22,25 @@ from resources.datasets.paths import hour_folder, hour_folders
 from resources.storage import read_footer
 from resources.tables import ARTICLE_CHANGES
 
-#: Folder below the lake: events of articles, with the columns of this table.
+#: Folder of article events below the lake, and the table with their columns.
 LIVE_CHANGES = "live_changes"
 EVENTS = ARTICLE_CHANGES
-#: Key of the facts in a file's own metadata.
+#: Key of the step in the metadata of a Parquet file.
 METADATA_KEY = "live"
-#: Partitions of a stream, and the largest offset that can be one: every whole number up to it is exact in all JSON.
+#: Number of partitions of a stream, and the largest valid offset: the largest integer that every JSON parser reads
+#: exactly.
 PARTITIONS, OFFSET_MAX = 50, 2**53 - 1
-#: An event is published at most so long before it comes; the service keeps two days.
+#: Maximum age of an event on arrival. The service retains two days.
 PAST = timedelta(days=31)
-#: Partitions of a part of the stream. A connection reads whole parts, all partitions of one side by side.
+#: Partitions of a part of the stream. A connection reads complete parts, and all partitions of a part in parallel.
 _PARTITIONS_OF_A_PART = 5
-#: Folders that may still have merged files.
+#: Most recent hours whose folders may contain files that were merged but not yet deleted.
 _HOURS = 3
 _NAME = re.compile(r"(\d{12})(?:-(\d{12}))?\.parquet")
 
 
 class LiveFile(NamedTuple):
-    """A file of a stream, with the steps from `first` to `last` in it."""
+    """A file of a stream with the steps `first` to `last`."""
 
     last: int
     first: int
@@ -48,9 +49,9 @@ class LiveFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Run:
-    """One reading of the stream, from `began_at` until its newest file (`kept_at`); the counts cover all its files.
+    """One run of the stream's reader, from `began_at` until its newest file (`kept_at`). Counts cover all its files.
 
-    `too_long_count` counts events that were longer than the longest record and were skipped.
+    `too_long_count` is the number of events that were skipped because they exceed the longest allowed record.
     """
 
     began_at: datetime
@@ -65,7 +66,7 @@ class Run:
     reset_count: int = 0
 
 
-#: Moments by project and namespace; in JSON, whose keys are texts, a list of all three.
+#: Times by project and namespace. In JSON, a list of triples, because JSON keys are texts.
 _ByScope = Annotated[
     Mapping[tuple[str, int], datetime],
     BeforeValidator(lambda given: {(one[0], one[1]): one[2] for one in given} if isinstance(given, list) else given),
@@ -78,17 +79,17 @@ class Step:
     """A file of events, with its counts and the position of the stream after it.
 
     Attributes:
-        number: Number of the file; each new file has the next one.
-        duplicate_count: Events that were received again and were skipped.
+        number: Number of the file; numbers are consecutive.
+        duplicate_count: Events that were received again and skipped.
         other_count: Events of projects and namespaces that are not stored.
-        reject_count: Lines that are no records or impossible events; they are in a separate file.
-        reset_count: Times that the offsets of a partition went back.
-        offsets: Next offset by partition, of all partitions that have ever had an event.
-        highest: By partition, the offset after all events ever received and the moment since which it has differed from
-            the next one. Below it, events are looked up among the stored ones.
-        since: Starting point of partitions that have never had an event.
-        kept_since: Moment from which events are stored, by project and namespace. Empty: from the beginning for all.
-        event_counts: Events stored since the stream began, by partition.
+        reject_count: Lines that are not records, or not valid events; they are in a separate file.
+        reset_count: Number of times that the offsets of a partition went back.
+        offsets: Next offset by partition, for all partitions with at least one event so far.
+        highest: By partition, the highest next offset so far if it differs from the current one, and the time since
+            when it differs. Events below it are looked up among the stored events.
+        since: Starting time for partitions without any event so far.
+        kept_since: Time since when events are stored, by project and namespace. Empty: all from the beginning.
+        event_counts: Number of events stored since the start of the stream, by partition.
         runs: The newest runs, oldest first; the last is the run of this step.
     """
 
@@ -109,7 +110,7 @@ class Step:
 
     @property
     def kept_until(self) -> datetime:
-        """The moment until which all events are stored: that of the part with events that is furthest behind."""
+        """Time until which all events are stored: the earliest position of all parts with events."""
         reached: dict[int, datetime] = {}
         for partition, moment in self.published_at.items():
             part = partition // _PARTITIONS_OF_A_PART
@@ -134,12 +135,12 @@ def facts_of(step: Step) -> str:
 
 
 def step_of(number: int, path: Path) -> Step:
-    """The step of a file, by its own metadata. Raises ValueError: there are none, or OSError: it cannot be read."""
+    """Read the step from the metadata of a file. Raises ValueError: there is no step. Raises OSError: read error."""
     try:
         facts = json.loads(read_footer(path).metadata[METADATA_KEY.encode()])
         return _adapter().validate_python({name: facts[name] for name in _FACTS} | {"number": number, "path": path})
     except (KeyError, TypeError, ValidationError) as error:
-        raise ValueError(f"it does not say how far the stream is kept: {error!r}") from error
+        raise ValueError(f"its metadata have no position of the stream: {error!r}") from error
 
 
 def path_of(folder: Path, hour: datetime, first: int, last: int) -> Path:
@@ -148,12 +149,12 @@ def path_of(folder: Path, hour: datetime, first: int, last: int) -> Path:
 
 
 def name_of(first: int, last: int) -> str:
-    """The name of the file of these steps."""
+    """Return the name of the file of the steps `first` to `last`."""
     return f"{first:012d}.parquet" if first == last else f"{first:012d}-{last:012d}.parquet"
 
 
 def replaced(folder: Path, seconds: float) -> list[Path]:
-    """Return the files of the newest hours whose steps another file has had for `seconds`."""
+    """Return the files of the newest hours whose steps have been in another file for at least `seconds`."""
     found = [file for _, of_hour in [*hour_folders(folder)][-_HOURS:] for file in files_in(of_hour)]
     old = [file for file in found if time.time() - file.path.stat().st_mtime > seconds]
     return [
@@ -164,13 +165,13 @@ def replaced(folder: Path, seconds: float) -> list[Path]:
 
 
 def files_in(of_hour: Path) -> list[LiveFile]:
-    """All files in the folder of an hour, in any order."""
+    """Return all stream files in the folder of an hour, in any order."""
     found = ((path, _NAME.fullmatch(path.name)) for path in of_hour.iterdir())
     return [LiveFile(int(match[2] or match[1]), int(match[1]), path) for path, match in found if match]
 
 
 def counting(files: Iterable[LiveFile]) -> list[LiveFile]:
-    """Return the files whose steps no other file has, oldest first."""
+    """Return the files that no other file replaces, oldest first."""
     kept: list[LiveFile] = []
     for file in sorted(files, key=lambda file: (file.last, -file.first), reverse=True):
         if not kept or file.last < kept[-1].first:
@@ -179,6 +180,6 @@ def counting(files: Iterable[LiveFile]) -> list[LiveFile]:
 
 
 def files_of(folder: Path, since: datetime | None = None) -> list[LiveFile]:
-    """Return the files of the hours from `since` on (None: all) that count, oldest first."""
+    """Return the valid files of the hours from `since` on (None: all hours), oldest first."""
     hours = (of_hour for hour, of_hour in hour_folders(folder) if since is None or hour >= since)
     return counting(file for of_hour in hours for file in files_in(of_hour))

@@ -1,7 +1,7 @@
-"""The grammar of paths in the archive and the lake: names of files and of the folders of hours, built and parsed.
+"""Names of files and hour folders in the archive and the lake: construction and parsing.
 
-A file is named `<identifier>.<digits>.<kind>`. The digits are the first ones of a version or digest. New content has a
-new name, so a file is written once and never replaced.
+A file is named `<identifier>.<digits>.<kind>`. The digits are the first digits of a version or digest. New content gets
+a new name, so a file is written once and never replaced.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-#: Digits of a version or digest in a name.
+#: Number of digits of a version or digest in a file name.
 DIGITS = 8
 ARCHIVE, SET, PARQUET = "tar.gz", "set.json", "parquet"
-#: Two files with the same rows in the same order: one has the bodies, the other all else.
+#: Suffixes of two files with the same rows in the same order: one has the bodies, the other has the other columns.
 ROWS, BODIES = f"rows.{PARQUET}", f"bodies.{PARQUET}"
-#: Kinds of files in the folder of a snapshot: sets, archives (unfinished ones too), and their notes.
+#: Kinds of files in the folder of a snapshot: sets, complete and partial archives, and notes about archives.
 _OF_SNAPSHOT = {SET, *(f"{ARCHIVE}{part}{note}" for part in ("", ".part") for note in ("", ".json"))}
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _NAME = re.compile(rf"({_SAFE.pattern})\.([A-Za-z0-9][A-Za-z0-9_-]{{{DIGITS - 1}}})\.([a-z][a-z.]*)")
 
 
 class Name(NamedTuple):
-    """The parsed name of a file: `digits` are the first of the version or digest, `kind` is the rest."""
+    """Parts of a file name. `digits` are the first digits of the version or digest; `kind` is the suffix."""
 
     identifier: str
     digits: str
@@ -33,28 +33,28 @@ class Name(NamedTuple):
 
 
 def name_of(identifier: str, version: str, kind: str = ARCHIVE) -> str:
-    """The name of a file, by default of an archive. Raises ValueError for what cannot be part of a name."""
+    """Build a file name, by default of an archive. Raises ValueError for characters that are not allowed in names."""
     return f"{safe(identifier)}.{short(version)}.{kind}"
 
 
 def parse(name: str) -> Name | None:
-    """The parts of what `name_of` made; None for another name."""
+    """Split a name from `name_of` into its parts; return None for other names."""
     found = _NAME.fullmatch(name)
     return Name(*found.groups()) if found else None
 
 
 def with_bodies(path: str) -> str:
-    """Return the file that has the bodies of a lake file's rows: a separate one, or the file itself."""
+    """Return the path of the file with the bodies of a lake file: a separate file, or the file itself."""
     return f"{path.removesuffix(ROWS)}{BODIES}" if path.endswith(f".{ROWS}") else path
 
 
 def with_rows(path: str) -> str:
-    """The file that the ledger names for a lake file: the one with the rows of these bodies, or itself."""
+    """Return the path that the ledger lists for a lake file: the file of the rows for bodies, else itself."""
     return f"{path.removesuffix(BODIES)}{ROWS}" if path.endswith(f".{BODIES}") else path
 
 
 def is_of_snapshot(name: str, identifier: str) -> bool:
-    """Return True if a file belongs to this snapshot: an archive, a set, an unfinished file or a note."""
+    """Return True if a file belongs to this snapshot: a set, a complete or partial archive, or a note."""
     found = parse(name)
     if found is None or found.kind not in _OF_SNAPSHOT:
         return False
@@ -62,23 +62,23 @@ def is_of_snapshot(name: str, identifier: str) -> bool:
 
 
 def short(version: str) -> str:
-    """Return the digits of a version or digest that a file name has. Raises ValueError if there are too few."""
+    """Return the digits of a version or digest for a file name. Raises ValueError: the version is too short."""
     if len(version) < DIGITS:
         raise ValueError(f"{version!r} is too short for a version or digest: at least {DIGITS} digits are needed.")
     return safe(version[:DIGITS])
 
 
 def safe(name: str) -> str:
-    """A name that came from outside and becomes part of a path. Raises ValueError where it cannot."""
+    """Return an external name for use in a path. Raises ValueError: the name has characters that are not allowed."""
     if not _SAFE.fullmatch(name):
-        raise ValueError(f"{name!r} cannot be part of a file name: letters, digits, '_', '-' and '.' can.")
+        raise ValueError(f"{name!r} cannot be part of a file name; only letters, digits, '_', '-' and '.' are allowed.")
     return name
 
 
 def hour_folder(hour: datetime) -> str:
     """Return the folder of an hour: `date=2026-11-19/hour=05`. Raises ValueError if `hour` does not start an hour."""
     if hour.tzinfo is None:
-        raise ValueError(f"The hour {hour} has no time zone; hours are aware datetimes.")
+        raise ValueError(f"The hour {hour} has no time zone; hours must be timezone-aware.")
     start = hour.astimezone(UTC)
     if (start.minute, start.second, start.microsecond) != (0, 0, 0):
         raise ValueError(f"{hour} is not the start of an hour.")
@@ -86,7 +86,7 @@ def hour_folder(hour: datetime) -> str:
 
 
 def hour_folders(root: Path) -> Iterator[tuple[datetime, Path]]:
-    """The hours that have a folder below `root`, in order; a folder that was put aside under another name is none."""
+    """Yield the hours with a folder below `root`, in order; folders that were renamed are ignored."""
     for day in sorted(root.glob("date=*")):
         for folder in sorted(day.glob("hour=*")):
             name = f"{day.name}/{folder.name}"

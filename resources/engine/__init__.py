@@ -1,6 +1,6 @@
-"""Parallel work: a function is mapped over independent items, on this machine's threads or by Dask's workers.
+"""Parallel work: a function is applied to independent items, on threads of this machine or on workers of Dask.
 
-Nothing in this package knows of archives, tables or services.
+This package does not depend on archives, tables or services.
 """
 
 from resources.engine.mapping import Engine, LineReporter, Outcome, Reporter, Task

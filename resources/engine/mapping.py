@@ -1,4 +1,4 @@
-"""A function mapped over items, each of which succeeds or fails on its own, and the progress of long work."""
+"""Parallel map over items that succeed or fail independently, and progress reports of long tasks."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from resources.formatting import amount_text
 
 
 class Task(Protocol):
-    """One piece of long work."""
+    """A long task whose progress is reported."""
 
     def advance(self, amount: float) -> None:
-        """Add `amount` to the work done, in the units of the total. Any thread may call."""
+        """Add `amount` to the completed work, in units of the total. Thread-safe."""
 
     def finish(self) -> None:
-        """End the task, complete or not."""
+        """End the task, even if it is incomplete."""
 
 
 class Reporter(Protocol):
     """Shows the progress of tasks."""
 
     def start(self, label: str, total: float, unit: str) -> Task:
-        """Begin a task of `total` units (`B` for bytes, else a noun in the singular)."""
+        """Start a task of `total` units. `unit` is `B` for bytes, otherwise a singular noun."""
 
 
 def increments(advance: Callable[[float], None]) -> Callable[[float, float | None], None]:
-    """Return a function that takes the total done so far and advances by the difference."""
+    """Return a progress callback that receives cumulative amounts and calls `advance` with the increments."""
     reached = 0.0
 
     def progress(done: float, _total: float | None) -> None:
@@ -45,7 +45,7 @@ def increments(advance: Callable[[float], None]) -> Callable[[float, float | Non
 
 
 class LineReporter:
-    """Calls `say` with a plain line at the beginning, at most every `seconds` in between, and at the end."""
+    """Calls `say` with a line of text at the start, at most every `seconds` during the task, and at the end."""
 
     def __init__(
         self, say: Callable[[str], None], *, seconds: float = 5.0, clock: Callable[[], float] = time.monotonic
@@ -53,7 +53,7 @@ class LineReporter:
         self.say, self.seconds, self.clock = say, seconds, clock
 
     def start(self, label: str, total: float, unit: str) -> Task:
-        """Begin a task; its first line names the total."""
+        """Start a task, and print its total."""
         self.say(f"{label}: {amount_text(total, unit)}")
         return _LineTask(self, label, total, unit)
 
@@ -90,14 +90,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Outcome(Generic[Item, Result]):
-    """The outcome of one item: a result, or the error that stopped it."""
+    """Outcome of one item: its result, or the error that it raised."""
 
     item: Item
     result: Result | None = None
     error: Exception | None = None
 
     def unwrap(self) -> Result:
-        """The result; raises the item's own error if it failed."""
+        """Return the result, or raise the error of the item."""
         if self.error is not None:
             raise self.error
         return self.result  # type: ignore[return-value]
@@ -105,10 +105,10 @@ class Outcome(Generic[Item, Result]):
 
 @dataclass(frozen=True)
 class Engine:
-    """Runs functions over items on threads of this machine.
+    """Parallel map on threads of this machine.
 
-    Threads are enough, because the work either waits for the network or releases the interpreter's lock (gunzip,
-    parsing, compression, DuckDB). `workers` bounds the number of items at a time; `reporter` receives their progress.
+    Threads are enough, because the work either waits for the network or releases the GIL (gunzip, parsing, compression,
+    DuckDB). `workers` is the maximum number of concurrent items. `reporter` receives their progress.
     """
 
     workers: int = 4
@@ -116,7 +116,7 @@ class Engine:
 
     @contextmanager
     def task(self, label: str, total: float, unit: str) -> Iterator[Callable[[float], None]]:
-        """Report progress of work of `total` units, if any. Yields a function to call with each amount done."""
+        """Report a task of `total` units (nothing if 0). Yield a function to call with each completed amount."""
         if not total:
             yield lambda _amount: None
             return
@@ -134,12 +134,12 @@ class Engine:
         ends: Callable[[Exception], bool] = lambda _error: False,
         workers: int | None = None,
     ) -> list[Outcome[Item, Result]]:
-        """Apply `function` to every item; outcomes come in the items' order.
+        """Apply `function` to every item; return the outcomes in the order of the items.
 
-        An item that raises does not stop the others: its outcome has the error. If `ends` returns True for an error,
-        all items that have not started get it without being tried. `workers` (default: the engine's) is the number of
-        items at a time. An interrupt drops items that have not started; running ones continue as long as the process
-        does.
+        An exception becomes the outcome of its item and does not stop other items. If `ends` returns True for an error,
+        items that have not started fail with the same error without being tried. `workers` (default: the engine's) is
+        the maximum number of concurrent items. An interrupt drops items that have not started; running items continue
+        until the process ends.
         """
         met: list[Exception] = []
 
@@ -161,41 +161,41 @@ class Engine:
         try:
             return list(pool.map(attempt, work))
         finally:
-            # an interrupted caller does not wait for running items; otherwise none is running here
+            # an interrupted caller must not wait for running items; without an interrupt, none is running now
             pool.shutdown(wait=False, cancel_futures=True)
 
 
 class EngineError(MirrorError):
-    """Work could not be done by the workers of a cluster; what they landed before is kept and found again."""
+    """The workers of a cluster could not complete the work. Files landed before are kept and reused by the next run."""
 
 
 class ExtraMissingError(EngineError):
-    """A cluster is configured, and the packages for it are not installed."""
+    """A cluster is configured, but its packages are not installed."""
 
 
 class EngineUnreachableError(EngineError):
-    """Nobody answers at the scheduler's address, or the connection to it was lost."""
+    """The scheduler does not answer, or the connection to it was lost."""
 
     retryable = True
 
 
 class NoWorkerError(EngineError):
-    """The scheduler answers, and has no worker, or has lost all of them."""
+    """The scheduler answers, but has no worker or has lost all workers."""
 
     retryable = True
 
 
 class WorkersDifferError(EngineError):
-    """All workers, or the scheduler, are of other versions than this process."""
+    """All workers, or the scheduler, have other versions than this process."""
 
 
 class FolderNotSharedError(EngineError):
-    """A worker does not see the data folder of this process, or cannot write into it."""
+    """A worker cannot access the data folder of this process, or cannot write to it."""
 
 
 class TaskLostError(EngineError):
-    """The workers that a task was given to died, again and again."""
+    """A task was lost repeatedly because its workers died."""
 
 
 class TaskError(EngineError):
-    """A task failed with an unforeseen error; the message is that error's own."""
+    """A task failed with an unexpected error; the message contains the text of that error."""

@@ -1,7 +1,7 @@
-"""The settings of a mirror: which service, which projects, which folder.
+"""Settings of a mirror, for example the service, the projects and the data folder.
 
-They are read here, from the environment and from the settings file (`.env`). `model` declares each setting once, and
-`types` what a variable's text means. Reading settings touches no network, and no file but `.env`.
+This module reads them from the environment and from the settings file (`.env`). `model` declares each setting once, and
+`types` parses the texts of variables. Reading settings accesses neither the network nor any file except `.env`.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ __all__ = [
 
 #: Longest `.env`.
 _ENV_BYTES = 1 << 20
-#: Read where it is needed, before there are settings.
+#: Variables that are read elsewhere, before the settings exist.
 _READ_ELSEWHERE = (ENV_FILE, "WME_NATIVE", "WME_NEW_PASSWORD", "WME_CODE", "WME_LIVE_DOWNLOADS")
 
 
 def unknown(environ: Mapping[str, str] | None = None) -> list[str]:
-    """Return a sentence for each variable of an environment that looks like a setting and is none."""
+    """Return a sentence for each variable of an environment that looks like a setting but is not one."""
     known = (*NAMES, *_READ_ELSEWHERE)
     sentences = []
     for name in sorted(os.environ if environ is None else environ):
@@ -54,14 +54,14 @@ def unknown(environ: Mapping[str, str] | None = None) -> list[str]:
 
 
 def load_env_file() -> None:
-    """Take the variables of the settings file into the environment, where that does not have them already.
+    """Add the variables of the settings file to the environment; existing variables are not changed.
 
-    The file is the one that WME_ENV_FILE names, by default the project's `.env`, which may be absent. Raises
-    SettingsError: the file is none, cannot be read, or is no text.
+    WME_ENV_FILE names the file. The default is the project's `.env`, which may be missing. Raises SettingsError: the
+    file named by WME_ENV_FILE is missing, or the file cannot be read or is not text.
     """
     path = env_file()
     if is_named := bool(os.environ.get(ENV_FILE)):
-        os.environ[ENV_FILE] = str(path)  # absolute, for processes that are started in other folders
+        os.environ[ENV_FILE] = str(path)  # absolute, because child processes may start in other folders
     problem = ""
     try:
         text = files.read(path, most=_ENV_BYTES).decode("utf-8-sig")
@@ -72,11 +72,11 @@ def load_env_file() -> None:
     except OSError as error:
         problem = str(error.strerror)
     except UnicodeDecodeError:
-        problem = "it is no UTF-8 text"
+        problem = "it is not UTF-8 text"
     except files.UnusableFileError as error:
         problem = error.what
     else:
-        problem = "it has a zero byte" if "\0" in text else ""
+        problem = "it contains a zero byte" if "\0" in text else ""
     if problem:
         raise SettingsError(
             f"The settings file {path} cannot be read ({problem}). Nothing was started. Correct the file, or remove it."
@@ -85,7 +85,7 @@ def load_env_file() -> None:
 
 
 def read_data(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the absolute data folder, for commands without other settings. Raises SettingsError: it is unusable."""
+    """Return the absolute data folder, for commands that need no other setting. Raises SettingsError: it is invalid."""
     environ = os.environ if environ is None else environ
     return _validated({"WME_DATA": text} if (text := environ.get("WME_DATA", "").strip()) else {}).data
 
@@ -98,9 +98,9 @@ def _validated(given: Mapping[str, str]) -> Settings:
 
 
 def read(environ: Mapping[str, str] | None = None, *, scoped: bool = True) -> Settings:
-    """The settings of an environment (default: this process's). Raises SettingsError: a value cannot be used.
+    """Return the settings of an environment (default: `os.environ`). Raises SettingsError: a value is invalid.
 
-    With `scoped`, an account needs WME_PROJECTS; without it, an account without WME_PROJECTS has none.
+    If `scoped`, an account requires WME_PROJECTS. Otherwise, an account without WME_PROJECTS mirrors no projects.
     """
     environ = os.environ if environ is None else environ
     given = {name: text for name in NAMES if (text := environ.get(name, "").strip())}
@@ -108,8 +108,8 @@ def read(environ: Mapping[str, str] | None = None, *, scoped: bool = True) -> Se
     has_account = settings.username is not None or settings.anonymous
     if "WME_SANDBOX" not in given and "WME_PASSWORD" in given and not has_account:
         raise SettingsError(
-            "WME_PASSWORD is set and WME_USERNAME is not. Set both for an account, none for the sandbox, or "
-            "WME_SANDBOX=1."
+            "WME_PASSWORD is set and WME_USERNAME is not. Set both to use an account. For the sandbox, set neither, or "
+            "set WME_SANDBOX=1."
         )
     if settings.sandbox:
         return settings
@@ -124,14 +124,14 @@ def read(environ: Mapping[str, str] | None = None, *, scoped: bool = True) -> Se
         raise SettingsError(error.message) from None
     if not has_account:
         raise SettingsError(
-            "WME_SANDBOX=0 switches the sandbox off and no account is configured; "
-            "set WME_USERNAME and WME_PASSWORD, or WME_ANONYMOUS=1 where your address is admitted without a token."
+            "WME_SANDBOX=0 disables the sandbox, but no account is configured. Set WME_USERNAME and WME_PASSWORD, or "
+            "set WME_ANONYMOUS=1 if the service admits your IP address without a token."
         )
     if not given.get("WME_PROJECTS", "").strip(" ,"):
         if not scoped:
             return settings.model_copy(update={"projects": ()})
         raise SettingsError(
-            "WME_PROJECTS is not set. With an account it must name the projects to mirror, for example "
-            "WME_PROJECTS=enwiki,frwiki: unset never means all nine hundred."
+            "WME_PROJECTS is not set. With an account, it must list the projects to mirror, for example "
+            "WME_PROJECTS=enwiki,frwiki. There is no default of all nine hundred projects."
         )
     return settings

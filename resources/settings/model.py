@@ -1,6 +1,7 @@
-"""Every setting, declared once: variable, default, bounds, what to write, and the description for people.
+"""Declarations of all settings: variable, default, bounds, description, and advice for invalid values.
 
-Commands read them from the environment, resources hold them, and the launchpad offers the numbers that a run may set.
+Commands read settings from the environment, resources hold them, and the Dagster launchpad offers the numbers that a
+run can change.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ from resources.enterprise import Service
 from resources.settings import types
 from resources.settings.types import SettingsError, Write
 
-#: Characters of a value that an error repeats.
+#: Most characters of a value in an error message.
 _SHOWN = 60
 
 
 class Settings(BaseModel):
-    """All settings. A description is a row of `docs/settings.md`; an example, a line of `.env.example`."""
+    """All settings. Each description is a row of `docs/settings.md`; each example is a line of `.env.example`."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -42,7 +43,7 @@ class Settings(BaseModel):
         alias_generator=AliasGenerator(validation_alias=lambda field: f"WME_{field.upper()}"),
     )
 
-    # the service's user pool knows names in lower case only
+    # the service's user pool stores names in lower case
     username: Annotated[str, StringConstraints(to_lower=True)] | None = Field(
         None, description="User name of the account. Without an account, the sandbox is used.", examples=["you"]
     )
@@ -243,7 +244,7 @@ class Settings(BaseModel):
     )
 
     def check(self) -> None:
-        """Raise SettingsError if a number that a run has set, in a copy of the settings, cannot be used."""
+        """Raise SettingsError if a number that a run changed in a copy of the settings is invalid."""
         try:
             type(self).model_validate(dict(self))
         except ValidationError as error:
@@ -251,11 +252,11 @@ class Settings(BaseModel):
 
     @property
     def scope(self) -> tuple[tuple[str, int], ...]:
-        """The mirrored (project, namespace) pairs, in the order configured."""
+        """Mirrored (project, namespace) pairs, in configured order."""
         return tuple((project, namespace) for project in self.projects for namespace in self.namespaces)
 
     def scope_of(self, dataset: Dataset) -> tuple[tuple[str, int], ...]:
-        """The mirrored (project, namespace) pairs of a dataset; empty where it is not mirrored."""
+        """Return the mirrored (project, namespace) pairs of a dataset; empty if it is not mirrored."""
         return dataset.scope(self.scope, wikidata=self.wikidata)
 
     @property
@@ -264,13 +265,13 @@ class Settings(BaseModel):
         return self.data / "dagster"
 
 
-#: Every setting. A variable that is not here is not read, and one that looks like a setting is reported.
+#: Variables of all settings. Other variables are not read; those that look like settings are reported.
 NAMES = tuple(str(field.validation_alias) for field in Settings.model_fields.values())
 _FIELDS = dict(zip(NAMES, Settings.model_fields, strict=True))
 
 
 def sentence(fault: ErrorDetails, *, by_field: bool = False) -> str:
-    """Return the sentence about an invalid value of a setting, named by its variable or (`by_field`) its field."""
+    """Return a sentence about an invalid value, with the variable's name or (`by_field`) the field's name."""
     name, *inner = map(str, fault["loc"])
     field = _FIELDS.get(name, name)
     said = next((one for one in Settings.model_fields[field].metadata if isinstance(one, Write)), None)

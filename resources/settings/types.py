@@ -1,4 +1,4 @@
-"""Types of settings: what a variable's text means, and the words for a value that cannot be used."""
+"""Types of settings: parsing and validation of texts, and the advice for invalid values."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from resources.enterprise.errors import InvalidRequest
 from resources.errors import MirrorError
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
-#: The folder that `.env` and a relative WME_DATA belong to: the checkout, wherever a command or Dagster is started. A
-#: wheel has none; there it is the folder in which they are started.
+#: Folder of `.env`, and base of a relative WME_DATA: the checkout, even if a command or Dagster starts in another
+#: folder. An installed wheel has no checkout; it uses the working folder.
 PROJECT = _CHECKOUT if (_CHECKOUT / "workspace.yaml").exists() else Path.cwd()
-#: Names another settings file than the project's `.env`; relative paths then belong to its folder.
+#: Variable for another settings file than the project's `.env`. Relative paths then start at the folder of that file.
 ENV_FILE = "WME_ENV_FILE"
 #: Projects that the sandbox serves by default.
 SANDBOX_PROJECTS = ("enwiki", "frwiki", "simplewiki")
 BODIES: Final[tuple[Literal["html", "wikitext"], ...]] = ("html", "wikitext")
-#: Larger numbers are slips, and far larger ones lead beyond the last date there is.
+#: Larger numbers are mistakes, and much larger ones exceed the range of dates.
 LARGEST: Final = 1_000_000
-#: Requests a second; fewer would look like a client that hangs.
+#: Fewest requests per second; with fewer, a client would seem to hang.
 SLOWEST: Final = 0.001
 
 
 class SettingsError(MirrorError, ValueError):
-    """A setting that cannot be used; the message names the variable and what to write instead."""
+    """A setting is invalid; the message names the variable and describes a valid value."""
 
 
 @dataclass(frozen=True)
 class Write:
-    """The advice for an invalid value: a description of a valid one. A `hidden` value is not repeated."""
+    """Advice for an invalid value: the description of a valid one. A `hidden` value is not shown."""
 
     words: str
     hidden: bool = False
 
 
 def of_text(parse: Callable[[str], Any]) -> BeforeValidator:
-    """A validator of text; other values are left to the type."""
+    """Return a validator that parses texts; other values are validated by the type alone."""
     return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
 
 
@@ -67,13 +67,13 @@ def _address(text: str) -> str:
 
 
 def env_file() -> Path:
-    """The settings file of this process."""
+    """Return the absolute path of this process's settings file."""
     path = Path(os.environ.get(ENV_FILE) or PROJECT / ".env")
-    return path.parent.resolve() / path.name  # the folder that names the file, also where that is a link to another
+    return path.parent.resolve() / path.name  # the file itself may be a link into another folder
 
 
 def is_address(text: str) -> bool:
-    """Return whether a hook is an http(s) address, and no program."""
+    """Return True if a hook is an http(s) address, not a program."""
     return re.match(r"https?://", text, re.IGNORECASE) is not None
 
 
@@ -86,7 +86,7 @@ def hook(secret: SecretStr) -> SecretStr:
 
 
 def host(text: str) -> tuple[str, int | None] | None:
-    """The name and port (None: HTTP's own) of a header `Host` or a setting, as they compare; None: not a host."""
+    """Normalize a `Host` header or setting to name and port (None: the default port). Return None for other texts."""
     found = re.fullmatch(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::(\d{1,5}))?", text.lower(), re.ASCII)
     if found is None:
         return None
@@ -112,7 +112,7 @@ def hour(text: str) -> datetime:
 
 
 def file(text: str) -> Path:
-    # `.env` knows no shell that would know the home folder
+    # no shell expands `~` in `.env`
     return env_file().parent / (Path(text).expanduser() if text == "~" or text.startswith("~/") else text)
 
 
@@ -144,6 +144,6 @@ Folder = Annotated[
     Path,
     of_text(_folder),
     Write(
-        "a folder without *, ? and [ in its path: DuckDB takes them for a pattern and would read files of other folders"
+        "a folder without *, ? and [ in its path: DuckDB treats them as a pattern and would read files of other folders"
     ),
 ]

@@ -1,7 +1,7 @@
-"""Work given to the workers of a Dask cluster, which see the same folder. The only place that knows Dask.
+"""Parallel work on the workers of a Dask cluster, which share the data folder. Only this package imports Dask.
 
-Dask's own dashboard, memory management and profiler are not used. Importing it raises ExtraMissingError where Dask is
-not installed.
+Dask's dashboard, memory management and profiler are not used. The import raises ExtraMissingError if Dask is not
+installed.
 """
 
 from resources.engine.mapping import ExtraMissingError

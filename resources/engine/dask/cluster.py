@@ -1,4 +1,4 @@
-"""The client of a scheduler: whom it trusts with work, and a function mapped over calls whatever dies meanwhile."""
+"""Client of a Dask scheduler: selection of suitable workers, and a map over calls that survives lost workers."""
 
 from __future__ import annotations
 
@@ -32,17 +32,18 @@ from resources.engine.mapping import (
 from resources.formatting import counted
 
 _log = logging.getLogger(__name__)
-#: Names of probe files; the sweep of the lake removes those of killed processes.
+#: Suffix of probe files. `sweep` of the lake removes those of killed processes.
 _PROBE = "probe.unfinished"
-#: Calls submitted ahead for each thread of a worker. Few, because all calls of a worker that dies are suspected.
+#: Calls submitted for each thread of a worker. Few, because Dask counts a worker's death against all calls assigned to
+#: the worker.
 _AHEAD = 2
-#: Times that a result may be lost with its worker before it was fetched.
+#: Most attempts of a call whose result is lost with its worker before it is fetched.
 _FETCHES = 4
 
 
 @dataclass(frozen=True)
 class Member:
-    """A worker as the scheduler knows it. `versions` is empty where it was not started by `wme worker`."""
+    """A worker as reported by the scheduler. `versions` is empty if it was not started by `wme worker`."""
 
     address: str
     host: str
@@ -53,7 +54,7 @@ class Member:
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Seconds. `answer`: for the scheduler; `workers`: until the first is there, and while none is left."""
+    """Limits in seconds: `answer` for the scheduler's response, `workers` without any worker, `look` between polls."""
 
     answer: float = 10.0
     workers: float = 60.0
@@ -63,7 +64,7 @@ class TimeLimits:
 class Cluster:
     """A connection to a scheduler (`dask://host:port`), opened at first use and reopened after a loss.
 
-    Workers share the folder with this process, and must have the same `versions`; others get no work.
+    All workers must share the folder with this process. Workers with other `versions` get no work.
     """
 
     def __init__(
@@ -86,11 +87,10 @@ class Cluster:
     def map(
         self, function: Callable[..., Any], calls: Sequence[Call], done: Callable[[Outcome[Call, Any]], None]
     ) -> list[Outcome[Call, Any]]:
-        """Run a function of a module over calls.
+        """Run a module-level function for all calls; return the outcomes in the order of the calls.
 
-        Outcomes are returned in the order of the calls. `done` is called with each outcome as soon as it is there.
-        Raises EngineError: the cluster cannot be used, or was lost. Within the same connection, a cluster that was
-        refused is refused again at once.
+        `done` is called with each outcome on arrival. Raises EngineError: the cluster cannot be used, or was lost.
+        After a failed connection, further calls of this method fail at once with the same error.
         """
         client, probe = self._connected()
         waiting, attempts = deque(calls), dict.fromkeys((call.key for call in calls), 0)
@@ -142,21 +142,21 @@ class Cluster:
                 outcomes[call.key] = outcome or Outcome(call, error=_lost(call, _FETCHES))
                 done(outcomes[call.key])
         finally:
-            with contextlib.suppress(Exception):  # a lost scheduler has forgotten them already
+            with contextlib.suppress(Exception):  # a lost scheduler has dropped them already
                 client.cancel(list(under_way), reason="the run ended")
             self._tell_gone()
         return [outcomes[call.key] for call in calls]
 
     def members(self) -> list[Member]:
-        """Return all workers, whatever their versions. Raises EngineUnreachableError if nobody answers."""
+        """Return all workers, including other versions. Raises EngineUnreachableError: no scheduler answers."""
         if self._client is None:
             self._client = self._open()
         return self._members(self._client)
 
     def differences(self, member: Member) -> str:
-        """Describe the versions in which a worker differs from this process; empty if none."""
+        """Describe the version differences between a worker and this process; empty if there are none."""
         if not member.versions:
-            return "it was not started by `wme worker`"
+            return "not started by `wme worker`"
         names = [*self._versions, *(name for name in member.versions if name not in self._versions)]
         return ", ".join(
             f"{name} {member.versions.get(name, 'unknown')} instead of {self._versions.get(name, 'unknown')}"
@@ -165,7 +165,7 @@ class Cluster:
         )
 
     def close(self) -> None:
-        """End the connection; tasks under way are given up."""
+        """Close the connection and abandon running tasks."""
         client, self._client = self._client, None
         probe, self._probe = self._probe, None
         if client is not None:
@@ -231,7 +231,7 @@ class Cluster:
         ]
 
     def _await_workers(self, client: distributed.Client) -> list[Member]:
-        """The workers of the same versions; the others are named in the log."""
+        """Return the workers of the same versions; log a warning for each other worker."""
         end = time.monotonic() + self._limits.answer
         while True:
             members = self._members(client)
@@ -247,7 +247,7 @@ class Cluster:
             return fit
         if others:
             raise WorkersDifferError(
-                f"No worker at {self.address} is of the versions of this process: {'; '.join(others)}. Nothing was "
+                f"No worker at {self.address} has the versions of this process: {'; '.join(others)}. Nothing was "
                 "done; what is archived is kept. Install the same version on all machines, start the workers again "
                 "with `wme worker`, then run again."
             )
@@ -257,11 +257,11 @@ class Cluster:
         )
 
     def _see(self, client: distributed.Client, fit: Sequence[Member]) -> Probe:
-        """See that all workers read and write the folder."""
+        """Verify that all workers can read and write the folder."""
         probe = Probe(f"{secrets.token_hex(8)}.{_PROBE}", secrets.token_hex(16))
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / probe.name).write_text(probe.secret)
-        self._probe = probe  # removed again whatever comes
+        self._probe = probe  # set at once, so that `close` always removes the file
         try:
             told = client.run(dask_worker.answer_probe, probe, workers=[one.address for one in fit], on_error="return")
         except (OSError, TimeoutError, RuntimeError, asyncio.CancelledError) as error:
@@ -274,9 +274,9 @@ class Cluster:
                 if path.exists() and path.read_text() == probe.secret:
                     path.unlink()
                     continue
-                why = f"the file {answer} that it wrote there does not appear here"
+                why = f"the file {answer} that the worker wrote does not appear there"
             else:
-                why = dask_worker.short(answer) if isinstance(answer, Exception) else "it does not answer"
+                why = dask_worker.short(answer) if isinstance(answer, Exception) else "the worker does not answer"
             raise FolderNotSharedError(
                 f"The worker {member.name} on {member.host} does not share the folder {self._folder}: {why}. Nothing "
                 "was done; what is archived is kept. Mount the data folder of this machine there, name it with `wme "
@@ -284,7 +284,7 @@ class Cluster:
             )
         return probe
 
-    # --- while calls are under way -----------------------------------------------------------------------------------
+    # --- running calls -----------------------------------------------------------------------------------------------
 
     def _outcome(
         self, client: distributed.Client, future: distributed.Future[Answer], call: Call
@@ -293,7 +293,7 @@ class Cluster:
         if future.status == "finished":
             try:
                 answer: Answer = future.result(timeout=self._limits.answer)
-            except Exception:  # noqa: BLE001  its worker died after all; if the scheduler did, that is seen next
+            except Exception:  # noqa: BLE001  the worker died meanwhile; the next line raises if the scheduler died
                 self._still_there(client)
                 return None
             return Outcome(call, result=answer.value, error=answer.error)
@@ -312,8 +312,8 @@ class Cluster:
     def _connection_lost(self) -> EngineUnreachableError:
         self.close()
         return EngineUnreachableError(
-            f"The scheduler at {self.address} is gone, or the connection to it was lost. What the workers had done is "
-            "kept and is not done again. See that `dask scheduler` runs there, then run again: a retry helps."
+            f"The scheduler at {self.address} is gone, or the connection to it was lost. Completed work is kept and is "
+            "not repeated. Check that `dask scheduler` is running there, then run again: a retry helps."
         )
 
     def _hear(self, event: tuple[float, Any]) -> None:
@@ -322,15 +322,15 @@ class Cluster:
             self._gone.put((str(message.get("worker")), len(message.get("processing-tasks") or ())))
 
     def _tell_gone(self) -> None:
-        """Say in the log which workers died; from the thread of the run, so that its log has it."""
+        """Log which workers died. This runs in the thread of the run, so that its log shows the warnings."""
         while not self._gone.empty():
             worker, count = self._gone.get()
-            _log.warning("The worker %s is gone; %s of it will run again.", worker, counted(count, "task"))
+            _log.warning("The worker %s is gone; %s will run again on other workers.", worker, counted(count, "task"))
 
 
 def _lost(call: Call, times: int) -> TaskLostError:
     return TaskLostError(
         f"{call.label}: the worker that it was given to died {counted(times, 'time')}. Nothing of it was landed; the "
-        "others are done. See in the workers' logs what killed them (most often too little memory), then run again, or "
-        "run with WME_ENGINE=threads."
+        "others are done. Check the workers' logs for the cause (most often too little memory), then run again, or run "
+        "with WME_ENGINE=threads."
     )

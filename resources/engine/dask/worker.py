@@ -1,4 +1,4 @@
-"""The worker process, the calls that it runs, and its interface with a run: address, versions, and answers."""
+"""Worker process of a Dask cluster, the calls that it executes, and the data that it exchanges with a run."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ import distributed
 
 from resources.engine.mapping import EngineUnreachableError, FolderNotSharedError, TaskError
 
-#: The key of a worker's versions in what it sends to the scheduler.
+#: Key of the versions in the startup information that a worker sends to the scheduler.
 VERSIONS = "wme_versions"
 
 
 @dataclass(frozen=True)
 class Call:
-    """One task: plain arguments, a key that is the same for the same work, and what people call it.
+    """One task: plain arguments, a key that identifies the work, and a label for people.
 
-    Of those that are `alone`, a worker process is given one at a time, because each takes the memory of one.
+    A worker process runs only one `alone` task at a time, because each needs the memory of a process.
     """
 
     key: str
@@ -40,7 +40,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Probe:
-    """A file in the shared folder that only those find who see the same folder."""
+    """A file that proves access to the shared folder: only processes with the same folder can read its secret."""
 
     name: str
     secret: str
@@ -48,14 +48,14 @@ class Probe:
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a call, or the error that it raised."""
+    """Result of a call, or the error that it raised."""
 
     value: Any = None
     error: Exception | None = None
 
 
 def own_versions() -> dict[str, str]:
-    """Return the versions of the local software that both sides must share."""
+    """Return the versions of local software that a run and its workers must share."""
     return {
         "Python": ".".join(platform.python_version_tuple()[:2]),
         "distributed": str(vars(distributed)["__version__"]),
@@ -68,7 +68,7 @@ def resource_of(versions: Mapping[str, str], *, alone: bool = False) -> str:
 
 
 def url(address: str) -> str:
-    """Return Dask's form of an address, encrypted if its configuration names an authority (…TLS__CA_FILE)."""
+    """Return Dask's form of an address, with TLS if Dask's configuration names a CA file (…TLS__CA_FILE)."""
     place = address.removeprefix("dask://")
     has_tls = dask.config.get("distributed.comm.tls.ca-file", None) or dask.config.get(
         "distributed.comm.require-encryption", None
@@ -87,12 +87,12 @@ def short(error: BaseException | None) -> str:
 
 
 def quiet() -> None:
-    """Dask's own messages are its own; ours are sentences."""
+    """Silence Dask's log messages, because this package reports failures itself."""
     for name in ("distributed", *(one for one in logging.root.manager.loggerDict if one.startswith("distributed."))):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-#: This worker's folder, which it shares with the runs, and the names of the probes that it has seen there.
+#: The worker's data folder, and the names of the probes that it has read there.
 _folder: Path | None = None
 _seen: set[str] = set()
 
@@ -106,11 +106,11 @@ async def serve(
     name: str,
     started: Callable[[Worker], None],
 ) -> None:
-    """Run as a worker of `dask://host:port` until the scheduler is gone or asks to end.
+    """Run as a worker of `dask://host:port` until the scheduler is gone or ends the worker.
 
-    Runs share `versions` and the folder with the worker. `threads` is the number of tasks at a time, `name` is for
-    messages, and `started` is called when it is registered. Raises EngineUnreachableError: the scheduler does not
-    answer within 30 seconds.
+    Runs must have the same `versions` and data folder. `threads` is the number of concurrent tasks. `name` appears in
+    messages. `started` is called after the registration. Raises EngineUnreachableError: the scheduler does not answer
+    within 30 seconds.
     """
     global _folder  # noqa: PLW0603  one worker is one process
     _folder = folder
@@ -145,7 +145,7 @@ async def serve(
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker at work."""
+    """A registered worker."""
 
     _worker: distributed.Worker
     _loop: asyncio.AbstractEventLoop
@@ -156,7 +156,7 @@ class Worker:
         return str(self._worker.address)
 
     def leave(self) -> None:
-        """Tell the scheduler to run this worker's tasks elsewhere, and not to suspect them; takes a second at most."""
+        """Unregister, so that tasks run elsewhere and do not count as failed; this takes at most a second."""
 
         async def unregister() -> None:
             await self._worker.scheduler.unregister(
@@ -167,19 +167,19 @@ class Worker:
 
 
 def run(function: Callable[..., Any], arguments: tuple[Any, ...], probe: Probe) -> Answer:
-    """Run a call on a worker; an error is returned as a value, so that it arrives complete and no worker logs it."""
+    """Run a call on a worker. Return errors as values, so that they arrive complete and Dask does not log them."""
     try:
         _check_probe(probe)
         return Answer(value=function(*arguments))
-    except Exception as error:  # noqa: BLE001  whose it is decides whoever asked
+    except Exception as error:  # noqa: BLE001  the caller decides about each error
         return Answer(error=portable(error))
 
 
 def portable(error: Exception) -> Exception:
-    """The error as it can be sent to another process: itself where that gives the same again, else its words."""
+    """Return the error if pickling preserves it, else a TaskError with its text."""
     try:
         same = pickle.loads(pickle.dumps(error))  # noqa: S301  our own
-    except Exception:  # noqa: BLE001  whatever a class of somebody else does
+    except Exception:  # noqa: BLE001  foreign classes may raise anything
         same = None
     if type(same) is type(error) and str(same) == str(error):
         return error
@@ -187,7 +187,7 @@ def portable(error: Exception) -> Exception:
 
 
 def _check_probe(probe: Probe) -> None:
-    """See once that this worker's folder is that of the run."""
+    """Verify, once for each probe, that this worker has the data folder of the run."""
     if probe.name in _seen:
         return
     try:
@@ -197,7 +197,7 @@ def _check_probe(probe: Probe) -> None:
         same = (_folder / probe.name).read_text() == probe.secret
     except OSError as error:
         raise FolderNotSharedError(
-            f"The worker on {socket.gethostname()} does not see the data folder of the run in {_folder}: "
+            f"The worker on {socket.gethostname()} does not find the data folder of the run at {_folder}: "
             f"{error.strerror}. Nothing of the task was done. Mount that folder there, name it with "
             "`wme worker --data`, then run again."
         ) from None
@@ -207,7 +207,7 @@ def _check_probe(probe: Probe) -> None:
 
 
 def answer_probe(probe: Probe) -> str:
-    """Read the run's probe, write an answer next to it, and return the answer's name."""
+    """Read the probe of the run, write an answer next to it, and return the name of the answer."""
     _check_probe(probe)
     name = f"{probe.name}.{socket.gethostname()}-{os.getpid()}.unfinished"
     assert _folder is not None

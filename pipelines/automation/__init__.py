@@ -1,5 +1,5 @@
-"""Automation: jobs, schedules and sensors.
+"""Jobs, schedules and sensors.
 
-Belongs here: selections of assets, times, and the search for missing or pending hours. Does not belong here: the work
-(see `assets`), and running jobs in a separate process (see `operations`).
+Belongs here: asset selections, times, and the search for missing or pending hours. Does not belong here: the work (see
+`assets`), and running jobs outside Dagster's daemon (see `operations`).
 """

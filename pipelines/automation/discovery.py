@@ -1,12 +1,12 @@
-"""The hours to fetch and load, and the runs that do it.
+"""Selection of the hours to fetch and load, and of the runs that do it.
 
-The decision depends on the loaded hours and the runs in progress, never on earlier requests. An hour that the service
-has and that is not loaded is requested again, even if earlier runs were killed. So nothing is stored between two
-evaluations, and an evaluation costs a few requests, however many hours are missing.
+The decision depends on the loaded hours and the runs in progress, never on earlier requests. If the service has an
+hour that is not loaded, the hour is requested again, even if earlier runs were killed. So no state is stored between
+two evaluations, and an evaluation costs a few requests, however many hours are missing.
 
-A run that failed for good (a refused account, an unknown name, a used-up quota) would fail alike each time, and a wrong
-password that is sent again and again locks the account. So the cause is checked before such hours are requested again,
-and each refusal makes the wait longer.
+A permanent failure (a refused account, an unknown name, an exhausted quota) would recur in each run, and repeated
+logins with a wrong password lock the account. So the cause is checked before such hours are requested again, and each
+refusal lengthens the wait.
 """
 
 from __future__ import annotations
@@ -34,25 +34,26 @@ from resources.lake import Layout
 from resources.tables import RECHECKS, HourState
 from resources.warehouse import CoverageRow
 
-#: Hours of one run at the most: the two days of an outage are three runs.
+#: Maximum number of hours per run: an outage of two days takes three runs.
 SPAN: Final = 16
-#: An hour is published minutes after its end, at worst some hours. Older ones are there without being asked for.
+#: An hour is published minutes after its end, at worst hours. Older hours are assumed to be published.
 LATE: Final = timedelta(hours=6)
-#: Seconds after which a look asks for nothing more. Dagster waits for 60.
+#: Seconds after which an evaluation sends no further request. Dagster's limit is 60.
 ASKING_SECONDS: Final = 15.0
-#: How long a failed hour is left alone, after its first failure, its second, ...; the last of them repeats. Never given
-#: up while the service has the hour: what fails for a day may heal, and two days later the hour is lost.
+#: Waits before a failed hour is requested again: after its first failure, its second, and so on; the last value
+#: repeats. Retries continue while the service keeps the hour: a failure may pass after a day, and after two days the
+#: hour is lost.
 WAITS: Final = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=4))
 
-#: How long the runs of a backfill may take to be there. They say which hours it brings in.
+#: Time that the runs of a backfill may take to appear. Until then, the hours of the backfill are unknown.
 LAUNCHING: Final = timedelta(minutes=5)
-#: Definitions are loaded with the settings: what was refused before then may be mended.
+#: Definitions are loaded together with the settings, so the cause of an earlier refusal may be fixed.
 LOADED_AT = datetime.now(UTC)
 
 _ARTICLES: Final = keys(ARTICLE_CHANGES)
-#: States of which a run over the hour changes nothing.
+#: States that another run over the hour would not change.
 DONE: Final = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT, HourState.PAST_RETENTION})
-#: Of a run that is asked for and not ended.
+#: States of a run that is requested and has not ended.
 UNDER_WAY: Final = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.QUEUED,
@@ -63,7 +64,7 @@ UNDER_WAY: Final = [
 
 
 class Span(NamedTuple):
-    """Hours from the first to the last, both included."""
+    """Range of hours, first and last included."""
 
     first: datetime
     last: datetime
@@ -76,7 +77,7 @@ def missing_hours(
     scope: Collection[tuple[str, int]],
     dataset: Dataset = ARTICLE_CHANGES,
 ) -> list[datetime]:
-    """The hours of the last two days to load, oldest first: a mirrored project is not loaded, or is due again."""
+    """Return hours of the last two days that lack a mirrored project, or are due to be fetched again, oldest first."""
     done: dict[datetime, set[tuple[str, int]]] = {}
     for row in rows:
         if row.state in DONE:
@@ -97,7 +98,7 @@ def missing_now(
     warehouse: WarehouseResource,
     dataset: Dataset,
 ) -> list[datetime]:
-    """The same of what is mirrored of a dataset, by the warehouse as it is. Waits for nobody who writes it.
+    """Return the `missing_hours` of a dataset's mirrored scope. Does not wait for a writer of the warehouse.
 
     Raises:
         MirrorError: The warehouse cannot be read now.
@@ -108,7 +109,7 @@ def missing_now(
 
 
 def due_again(listing: Path, hour: datetime, now: datetime, scope: Collection[tuple[str, int]]) -> bool:
-    """Return whether the listing of an hour lacked a mirrored project and the time to fetch it again has come."""
+    """Return True if the batch listing of an hour lacked a mirrored project, and it is time to fetch it again."""
     try:
         named = {(record.project_id, record.namespace_id) for record in read_listing(listing)}
     except FileNotFoundError:
@@ -120,10 +121,10 @@ def due_again(listing: Path, hour: datetime, now: datetime, scope: Collection[tu
 
 
 class Open(NamedTuple):
-    """Missing hours by what is done about them.
+    """Missing hours by the reason to request them or not.
 
-    `wanted` can be requested, `busy` have a run under way (or a backfill is being launched), `waiting` failed lately
-    and are left alone, each until a moment.
+    `wanted` hours can be requested. `busy` hours have a run under way, or a backfill is being launched. `waiting`
+    hours failed recently; the value is the time until which they are not requested.
     """
 
     wanted: list[datetime]
@@ -132,7 +133,7 @@ class Open(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """The reason why no run is requested."""
+        """Reason why no run is requested."""
         parts = [f"{len(self.busy)} under way"] if self.busy else []
         if self.waiting:
             parts.append(
@@ -145,7 +146,7 @@ class Open(NamedTuple):
 def without_busy(
     hours: Iterable[datetime], instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey] = _ARTICLES
 ) -> Open:
-    """Separate hours that a run has under way, and hours that failed so lately that they are left alone."""
+    """Separate hours that have a run under way and hours that failed recently from those to request."""
     spans_ = [span for run in instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY)) if (span := _span_of(run, layers))]
     is_launching = _is_launching(instance, now, layers)
     first_failures = _requested_failures(instance, now, layers)
@@ -175,7 +176,7 @@ def _is_launching(instance: dg.DagsterInstance, now: datetime, layers: Collectio
 def have_failed(
     hours: Iterable[datetime], instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey] = _ARTICLES
 ) -> bool:
-    """Return True if a run of these assets failed at one of the hours recently."""
+    """Return True if a run of these assets failed recently and included one of the hours."""
     failed = [span for _, span, _ in _failed_runs(instance, now, layers)]
     return any(span.first <= hour <= span.last for hour in hours for span in failed)
 
@@ -183,7 +184,7 @@ def have_failed(
 def _requested_failures(
     instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey]
 ) -> list[tuple[Span, datetime]]:
-    """The hours of each failed request of a sensor or schedule, and its first failure. Re-executions do not count."""
+    """Return the hours and first failure of each failed request by a sensor or schedule. Re-executions do not count."""
     first: dict[str, tuple[Span, datetime]] = {}
     for run, span, end in _failed_runs(instance, now, layers):
         if run.tags.keys() & {RunTag.SENSOR, RunTag.SCHEDULE}:
@@ -195,22 +196,22 @@ def _requested_failures(
 def _failed_runs(
     instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey]
 ) -> Iterator[tuple[dg.DagsterRun, Span, datetime]]:
-    """Each run of these assets that failed of itself, its hours, and when that was."""
+    """Yield each failed run of these assets, its hours and its end. Killed runs are left out."""
     for record in instance.get_run_records(
         dg.RunsFilter(
             statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED], updated_after=now - RETENTION
         )
     ):
         run, span = record.dagster_run, _span_of(record.dagster_run, layers)
-        # a run that was killed says nothing about its hours
+        # the failure of a killed run is not caused by its hours
         own = run.status is dg.DagsterRunStatus.CANCELED or run.tags.get(RunTag.FAILURE_REASON) == "STEP_FAILURE"
         if span and own:
             yield run, span, record.update_timestamp
 
 
 def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None:
-    """The hours of a run; None: it is not over hours, or over none of these assets."""
-    # runs of commands have an empty selection, which is all of their job
+    """Return the hours of a run; None if it does not cover hours, or none of these assets."""
+    # an empty selection, as in runs of commands, means all assets of the job
     is_over = not run.asset_selection.isdisjoint(layers) if run.asset_selection else prefix_of(layers).runs(run)
     if not is_over:
         return None
@@ -218,7 +219,7 @@ def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None
     first, last = run.tags.get(RunTag.RANGE_START, one), run.tags.get(RunTag.RANGE_END, one)
     if first is None or last is None:
         return None
-    with suppress(ValueError):  # a snapshot's name
+    with suppress(ValueError):  # the partition is a snapshot
         return Span(hour_of(first), hour_of(last))
     return None
 
@@ -226,7 +227,7 @@ def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None
 def published(
     hours: Sequence[datetime], client: EnterpriseClient, now: datetime, dataset: Dataset = ARTICLE_CHANGES
 ) -> list[datetime]:
-    """The hours of these (oldest first) that the service has published. At most six requests, the newest hour's first.
+    """Return the hours (oldest first) that the service has published. Sends at most six requests, newest hour first.
 
     Raises:
         EnterpriseError: The service did not answer.
@@ -236,7 +237,7 @@ def published(
     end = time.monotonic() + ASKING_SECONDS
     for number, hour in reversed(list(enumerate(late))):
         if time.monotonic() > end:
-            break  # the next look asks again
+            break  # the next evaluation continues
         try:
             client.hours.listing(hour, dataset)
         except (NotPublishedYet, RetentionPassed):
@@ -246,7 +247,7 @@ def published(
 
 
 def spans(hours: Iterable[datetime]) -> list[Span]:
-    """The hours in few runs: first those that are lost next, then the newest, then the rest. Gaps are filled."""
+    """Group hours into few spans: first the hours about to expire, then the newest, then the rest. Gaps are filled."""
     rest, found = sorted(hours), []
     while rest:
         within = [hour for hour in rest if hour < rest[0] + SPAN * HOUR]
@@ -263,12 +264,12 @@ def hindrance(
     now: datetime,
     dataset: Dataset,
 ) -> str | None:
-    """Return the reason why a run over hours (oldest first) would fail as the last one did; None: it need not.
+    """Return the reason why a run over hours (oldest first) would fail again, or None if it may succeed.
 
-    At most five requests.
+    Sends at most five requests.
 
     Raises:
-        MirrorError: The account is refused, the service does not have a name, or does not answer.
+        MirrorError: The account is refused, a name is unknown to the service, or the service does not answer.
     """
     certain = [hour for hour in hours if now - hour > LATE] or hours
     with suppress(NotPublishedYet, RetentionPassed):
@@ -279,36 +280,39 @@ def hindrance(
     if quota is None or not quota.exhausted:
         return None
     return (
-        f"The account has used {quota.used:,} of its {quota.limit:,} {UNCOUNTED} units. No hour is asked for until the "
-        "vendor has reset the counters (monthly) or allows more."
+        f"The account has used {quota.used:,} of its {quota.limit:,} {UNCOUNTED} units. No hour is requested until the "
+        "vendor resets the counters (monthly) or raises the limit."
     )
 
 
 def waiting(cursor: str | None, now: datetime) -> str | None:
-    """Return why the service, which refused the account, is left alone now, by a sensor's cursor (`noted`), or None."""
+    """Return why the service is not contacted now, after it refused the account; None if it may be contacted.
+
+    `cursor` is the sensor's cursor, written by `noted`.
+    """
     refused_at, count = _refused(cursor)
     if not count or now >= (again := refused_at + WAITS[min(count, len(WAITS)) - 1]):
         return None
     return (
-        f"The service refused the account, and refused passwords lock it: it is asked again at {moment_text(again)} "
-        "UTC, or as soon as the definitions are loaded again."
+        f"The service refused the account, and repeated logins could lock it. The next attempt is at "
+        f"{moment_text(again)} UTC, or as soon as the definitions are reloaded."
     )
 
 
 def noted(cursor: str | None, now: datetime) -> str:
-    """Return the cursor of a sensor that the service has refused now."""
+    """Return a sensor's cursor that records a refusal now."""
     return json.dumps([now.isoformat(), _refused(cursor)[1] + 1])
 
 
 def _refused(cursor: str | None) -> tuple[datetime, int]:
-    """The last refusal and the number of refusals in a row, since the definitions were loaded."""
+    """Return the last refusal and the number of refusals in a row since the definitions were loaded."""
     at, count = json.loads(cursor) if cursor else (LOADED_AT.isoformat(), 0)
     refused_at = datetime.fromisoformat(at)
     return refused_at, count if refused_at >= LOADED_AT else 0
 
 
 def refusal_of(instance: dg.DagsterInstance, run: dg.DagsterRun, ended_at: datetime) -> str | None:
-    """Return the sentence of a failed run whose account was refused since the definitions were loaded, or None."""
+    """Return the message of a failed run whose account was refused since the definitions were loaded, else None."""
     if ended_at < LOADED_AT:
         return None
     for record in instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records:

@@ -1,7 +1,7 @@
-"""The run-failure hook (WME_ON_FAILURE): an address or a program receives a JSON document per failed run.
+"""The run-failure hook (WME_ON_FAILURE): a URL or a program receives a JSON document per failed run.
 
-Belongs here: what it is handed, and how, within a bounded time. Does not belong here: when a run counts as failed for
-good (see `sensors`).
+Belongs here: the document, and its delivery within a time limit. Does not belong here: the decision that a run has
+failed for good (see `sensors`).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from resources.settings.types import is_address
 if TYPE_CHECKING:
     import dagster as dg
 
-#: For one delivery. Dagster gives a look of a sensor a minute, which may be about five runs.
+#: Time limit in seconds of one delivery. Dagster allows an evaluation a minute, which may include about five runs.
 SECONDS: Final = 8.0
-#: Of a message, and of the steps that are named.
+#: Maximum length of a message, and maximum number of steps.
 _LONGEST, _STEPS = 2000, 10
-#: Not for the program, which needs none of them.
+#: Variables that are not passed to the program, because it does not need them.
 _SECRETS: Final = ("WME_PASSWORD", "WME_ON_FAILURE", "WME_NEW_PASSWORD", "WME_CODE")
 
 
 class HookError(MirrorError):
-    """The failure of a run could not be reported. The run itself is not affected."""
+    """The hook could not be notified of a failed run. The run itself is not affected."""
 
 
 def document(
@@ -50,10 +50,9 @@ def document(
     hours: tuple[str | None, str | None],
     failed_at: datetime,
 ) -> dict[str, Any]:
-    """Return the document for the hook, without the secrets of the settings.
+    """Return the document for the hook, without secrets of the settings.
 
-    `steps` are the failed steps, each with its sentence; `hours` are the first and last partition, None where there is
-    none.
+    `steps` are the failed steps, each with its message. `hours` are the first and last partition, or None.
     """
     redactor = Redactor()
     for secret in (settings.password, settings.on_failure):
@@ -79,10 +78,10 @@ def document(
 
 
 def deliver(target: str, content: dict[str, Any], seconds: float = SECONDS) -> None:
-    """Hand a document to the address, by POST, or to the program, on its standard input.
+    """Send a document to a URL by POST, or to a program on its standard input.
 
     Raises:
-        HookError: It was not taken in time, or was refused; the message does not name the target, which may hold a key.
+        HookError: The delivery failed or timed out. The message does not name the target, which may contain a key.
     """
     body = json.dumps(content, ensure_ascii=False).encode()
     if is_address(target):
@@ -92,7 +91,7 @@ def deliver(target: str, content: dict[str, Any], seconds: float = SECONDS) -> N
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: the document is for the address that the operator named."""
+    """Follows no redirects, because the document is intended only for the configured URL."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
@@ -109,20 +108,20 @@ def _post(url: str, body: bytes, seconds: float) -> None:
                 outcome.append("" if answer.status < HTTPStatus.MULTIPLE_CHOICES else f"it answered {answer.status}")
         except urllib.error.HTTPError as error:
             outcome.append(f"it answered {error.code}")
-        except (OSError, HTTPException, ValueError) as error:  # no text of the library's, which may name the address
+        except (OSError, HTTPException, ValueError) as error:  # the library's message may contain the URL
             cause = getattr(error, "reason", None) or error
             outcome.append(
                 late if isinstance(cause, TimeoutError) else f"it could not be reached: {type(cause).__name__}"
             )
 
-    # in a thread of its own, because a timeout of sockets begins again with every byte
+    # in a separate thread, because a socket timeout restarts with every byte
     thread = threading.Thread(target=send, name="failure-hook", daemon=True)
     thread.start()
     thread.join(seconds)
     if not outcome or outcome[0]:
         raise HookError(
-            f"The address in WME_ON_FAILURE did not take the report ({outcome[0] if outcome else late}). The run's "
-            "page has all of it."
+            f"The address in WME_ON_FAILURE did not accept the report ({outcome[0] if outcome else late}). The run's "
+            "page in the Dagster UI shows the failure."
         )
 
 
@@ -139,8 +138,8 @@ def _run(words: list[str], body: bytes, seconds: float) -> None:
         )
     except OSError as error:
         raise HookError(
-            f"The program in WME_ON_FAILURE could not be started ({error.strerror}). The run's page has all of the "
-            "report."
+            f"The program in WME_ON_FAILURE could not be started ({error.strerror}). The run's page in the Dagster UI "
+            "shows the failure."
         ) from None
     try:
         process.communicate(body, timeout=seconds)
@@ -148,7 +147,9 @@ def _run(words: list[str], body: bytes, seconds: float) -> None:
     except subprocess.TimeoutExpired:
         why = f"not done within {seconds:g} seconds, so it was ended"
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # and what it has started
+            os.killpg(process.pid, signal.SIGKILL)  # kills the program's children as well
         process.wait()
     if why:
-        raise HookError(f"The program in WME_ON_FAILURE failed ({why}). The run's page has all of the report.")
+        raise HookError(
+            f"The program in WME_ON_FAILURE failed ({why}). The run's page in the Dagster UI shows the failure."
+        )

@@ -1,7 +1,7 @@
-"""The jobs over declared datasets, and their schedules, which are off until they are turned on in Dagster.
+"""Jobs over declared datasets, and their schedules, which are off until they are turned on in Dagster.
 
-Backfill hours in the Dagster UI from the assets: `dagster job backfill` ignores the backfill policy and starts a run
-per hour.
+Start backfills of hours from the assets in the Dagster UI: `dagster job backfill` ignores the backfill policy and
+starts a run per hour.
 """
 
 from collections.abc import Collection, Iterable
@@ -22,7 +22,7 @@ from resources.formatting import hour_text
 
 REFERENCE, HOURS, HOUR_TO_PUBLISHED, LOOKUPS, PUBLISH = "reference", "hours", "hour_to_published", "lookups", "publish"
 COMPACT, STREAM, REPORT = "compact", "stream", "report"
-#: Schedules besides `each_hour`: name, job, cron line (UTC) and description.
+#: Schedules in addition to `each_hour`: name, job, cron line (UTC) and description.
 _SCHEDULES = (
     (
         *("reference_each_day", REFERENCE, "40 3 * * *"),
@@ -33,30 +33,30 @@ _SCHEDULES = (
         "Looks up watched and uncertain pages, up to WME_LOOKUPS_PER_DAY a day. Each costs a unit of quota.",
     ),
     (
-        # soon after each_hour has loaded its hour, whose files are read one by one until then
+        # soon after each_hour has loaded its hour, because single files of an hour are slow to read
         *("compact_each_hour", COMPACT, "35 * * * *"),
-        "Compacts the lake: hours that have ended, and longer spans. The next publication shows it.",
+        "Compacts lake files of ended hours and longer periods. The result is used from the next publication.",
     ),
     (
         # each_hour has published its hour by then
         *("report_each_hour", REPORT, "45 * * * *"),
-        "Writes the page about the mirror, report.html in the data folder, of what is published.",
+        "Writes the report about the published data, report.html in the data folder.",
     ),
 )
 
 
 def of_snapshots(dataset: Dataset) -> str:
-    """The name of the job over a dataset of snapshots: each has one, because each has partitions of its own."""
+    """Return the name of the job for a dataset of snapshots: one job each, because each has its own partitions."""
     return dataset.archive
 
 
 def stream(prefix: Prefix = ALONE) -> dg.JobDefinition:
-    """The job of the stream, which is not among those of `build_jobs`: they are over assets."""
+    """Build the stream's job. It is not among those of `build_jobs`, because it has no assets."""
 
     @dg.job(
         name=prefix.name(STREAM),
         executor_def=executor,
-        # the sensor asks again, and waits longer each time: nobody else may
+        # no retries by Dagster: the sensor requests the next run and waits longer each time
         tags={RunTag.MAX_RETRIES: "0"},
         description="Reads the realtime stream for an hour. The next run resumes at its last offset.",
     )
@@ -71,13 +71,13 @@ def build_jobs(
     offered: Collection[Dataset] | None = None,
     prefix: Prefix = ALONE,
 ) -> list[Any]:
-    """The jobs over assets: over hours of what is `mirrored`, over snapshots of what is `offered`."""
+    """Build the jobs over assets: hours of the `mirrored` datasets, snapshots of the `offered` ones."""
     mirrored, offered = (datasets() if some is None else some for some in (mirrored, offered))
     state = [*current.KEYS, published.KEY]
     hours = _all_of(one for one in datasets(Family.HOURLY) if one in mirrored)
 
     def job(name: str, selection: Iterable[dg.AssetKey], **options: Any) -> Any:
-        # the executor is named here as well: another project may have its own
+        # set explicitly, because the defaults of another project may differ
         return dg.define_asset_job(
             prefix.name(name),
             selection=dg.AssetSelection.assets(*map(prefix.key, selection)),
@@ -89,13 +89,13 @@ def build_jobs(
         job(
             REFERENCE,
             selection=_all_of(datasets(Family.LIST)),
-            description="Takes the reference lists from the service to DuckDB.",
+            description="Fetches the reference lists and loads them into DuckDB.",
         ),
         *(
             job(
                 of_snapshots(dataset),
                 selection=layers.keys(dataset),
-                description="Takes the newest version of one snapshot from the service to DuckDB.",
+                description="Fetches the newest version of one snapshot and loads it into DuckDB.",
             )
             for dataset in datasets(Family.SNAPSHOT)
             if dataset in offered
@@ -103,13 +103,13 @@ def build_jobs(
         job(
             HOURS,
             selection=hours,
-            description="Takes hourly files from the service to DuckDB: a range of hours in one run. `publish` then "
+            description="Fetches hourly files and loads them into DuckDB: a range of hours in one run. `publish` then "
             "publishes them.",
         ),
         job(
             HOUR_TO_PUBLISHED,
             selection=[*hours, *state],
-            description="Takes one hour from the service to the published file: `hours` and `publish` in one run.",
+            description="Fetches, loads and publishes one hour: `hours` and `publish` in one run.",
         ),
         job(
             LOOKUPS,
@@ -125,12 +125,12 @@ def build_jobs(
         job(
             REPORT,
             selection=[published.REPORT_KEY],
-            description="Writes the page about the mirror.",
+            description="Writes the report about the mirror.",
         ),
         job(
             COMPACT,
             selection=[published.COMPACTED_KEY],
-            description="Writes files of the lake together into few, sorted ones.",
+            description="Merges small lake files into a few sorted ones.",
         ),
     ]
 
@@ -143,12 +143,12 @@ def _all_of(some: Iterable[Dataset]) -> list[dg.AssetKey]:
     lambda prefix: dg.schedule(
         name=prefix.name("each_hour"),
         job_name=prefix.name(HOUR_TO_PUBLISHED),
-        # a batch listing appears 4 to 12 minutes after the hour in most hours, later in busy ones: the discovery sensor
-        # asks again for an hour that was not there yet
+        # a batch listing appears 4 to 12 minutes after most hours, and later after busy ones: the discovery sensor
+        # requests hours that were not published yet
         cron_schedule="20 * * * *",
         execution_timezone="UTC",
-        description="Takes the hour that has just ended from the service to the published file, if a publication is "
-        "due. An hour that is loaded already is not fetched again.",
+        description="Fetches and loads the hour that has just ended, and publishes it if a publication is due. An hour "
+        "that is already loaded is not fetched again.",
     )
 )
 def each_hour(
@@ -158,7 +158,7 @@ def each_hour(
     warehouse: WarehouseResource,
     prefix: Prefix,
 ) -> dg.RunRequest | dg.SkipReason:
-    """Request the last complete hour of what is mirrored if it is not loaded; else what is pending."""
+    """Request the last complete hour of the mirrored datasets if it is not loaded; else a publication if due."""
     moment, store = context.scheduled_execution_time, warehouse.glance
     hour = last_complete_hour(moment)
     key, state = key_of(hour), [prefix.key(one) for one in (*current.KEYS, published.KEY)]
@@ -167,17 +167,17 @@ def each_hour(
         missing = [one for one in mirrored if hour in discovery.missing_now(moment, enterprise, lake, warehouse, one)]
         is_pending = bool(store.pending_hours() or store.pending_snapshots() or store.unpublished_revision())
     except MirrorError:
-        missing = mirrored  # somebody writes the warehouse, and the run waits for them
+        missing = mirrored  # another process writes the warehouse; the run will wait for it
     keys = {one: [prefix.key(layer) for layer in layers.keys(one)] for one in missing}
     wanted = [one for one in missing if discovery.without_busy([hour], context.instance, moment, keys[one]).busy == []]
     if wanted:
         some = [layer for one in wanted for layer in keys[one]] + state if wanted != mirrored else None
         return dg.RunRequest(run_key=key, partition_key=key, tags=WHEN_DUE, asset_selection=some)
     if missing:
-        return dg.SkipReason(f"A run has {hour_text(hour)} UTC under way. The sensor publish_pending publishes it.")
+        return dg.SkipReason(f"A run over {hour_text(hour)} UTC is under way. The sensor publish_pending publishes it.")
     if is_pending:
         return dg.RunRequest(run_key=f"{key} loaded", tags=WHEN_DUE, asset_selection=state)
-    return dg.SkipReason(f"{hour_text(hour)} UTC is loaded already, and nothing is pending.")
+    return dg.SkipReason(f"{hour_text(hour)} UTC is already loaded, and nothing is pending.")
 
 
 def build_schedules(prefix: Prefix = ALONE) -> list[dg.ScheduleDefinition]:

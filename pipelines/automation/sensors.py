@@ -1,4 +1,4 @@
-"""The sensors: they look for what is missing at the service or pending here, and ask for runs."""
+"""Sensors that request runs for missing or pending data, end killed runs and report failures."""
 
 import hashlib
 from collections.abc import Collection
@@ -24,16 +24,17 @@ from resources.settings import Settings
 from resources.warehouse import next_text
 
 _UNDER_WAY = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED]
-#: What of a run's tags says what it does; the others say who began it.
+#: Tags that describe the work of a run; the others describe its origin.
 _KEPT_TAGS = frozenset({RunTag.RANGE_START, RunTag.RANGE_END, *WHEN_DUE})
 
-#: Reason of a failure: the process was asked to end, by whoever stops the UI or the daemon.
+#: Failure reason of a run whose process was asked to end, because the UI or the daemon was stopped.
 _STOPPED = "UNEXPECTED_TERMINATION"
-#: Seconds that an answer may take. A look must be over long before Dagster gives it up, whatever the service does.
+#: Seconds to wait for a response. An evaluation must end well before Dagster's timeout, even if the service hangs.
 _ANSWER_SECONDS = 10.0
-#: How long a stream that failed is left alone, after its first failure, its second, ...; the last of them repeats.
+#: Waits before a failed stream is started again: after its first failure, its second, and so on; the last value
+#: repeats.
 STREAM_WAITS = (timedelta(minutes=1), timedelta(minutes=10), timedelta(hours=1))
-#: Runs of the stream that a look goes back at the most.
+#: Maximum number of earlier runs of the stream that an evaluation reads.
 _RUNS = 20
 
 
@@ -53,7 +54,7 @@ def discover_hours(
     warehouse: WarehouseResource,
     prefix: Prefix,
 ) -> dg.SensorResult | dg.SkipReason:
-    """Ask for a run per span of missing hours. A few requests, whatever is missing."""
+    """Request a run per span of missing hours. Sends a few requests, however many hours are missing."""
     if (why := discovery.waiting(context.cursor, datetime.now(UTC))) is not None:
         return dg.SkipReason(why)
     requests, reasons = [], []
@@ -72,7 +73,7 @@ def discover_hours(
 
 
 def _refused(context: dg.SensorEvaluationContext, error: MirrorError) -> dg.SkipReason:
-    """Return the reason why no run is requested, and record that the service refused the account."""
+    """Return the reason why no run is requested; if the service refused the account, record that."""
     if isinstance(error, AuthenticationError):
         context.update_cursor(discovery.noted(context.cursor, datetime.now(UTC)))
     return dg.SkipReason(sentence(error))
@@ -86,13 +87,13 @@ def _missing(
     warehouse: WarehouseResource,
     prefix: Prefix,
 ) -> list[dg.RunRequest] | str:
-    """A run request per span of a dataset's missing hours, or why there is none."""
+    """Return a run request per span of a dataset's missing hours, or the reason why there is none."""
     now = datetime.now(UTC)
     missing = discovery.missing_now(now, enterprise, lake, warehouse, dataset)
     keys = [prefix.key(key) for key in layers.keys(dataset)]
     key = keys[-1]
     partitions = context.repository_def.asset_graph.get(key).partitions_def if context.repository_def else None
-    # an operator may want to begin later than the service could
+    # the operator may have set a first hour that is later than the oldest hour of the service
     missing = [hour for hour in missing if partitions is None or partitions.has_partition_key(key_of(hour))]
     if not missing:
         return "Every hour of the last two days is loaded."
@@ -106,13 +107,13 @@ def _missing(
                 return hindrance
         wanted = discovery.published(wanted, client, now, dataset)
     if not wanted:
-        return "The service has not published the newest hours yet. They are looked for again."
-    # a run over all datasets where there is but one
+        return "The service has not published the newest hours yet. The next evaluation checks again."
+    # no selection, thus one run over all datasets of the job, if only one is mirrored
     mirrored = [one for one in datasets(Family.HOURLY) if enterprise.scope_of(one)]
     selection = keys if len(mirrored) > 1 else None
     return [
         dg.RunRequest(
-            # what is under way is not asked for, so the key has only to tell two looks at the same moment apart
+            # hours under way are not requested, so the key only has to distinguish evaluations
             run_key=" ".join(
                 [key_of(first), key_of(last), f"{now:%Y-%m-%dT%H:%M}", *([dataset.name] if selection else [])]
             ),
@@ -124,12 +125,12 @@ def _missing(
 
 
 def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
-    """The sensor that looks for new versions of a dataset's snapshots."""
+    """Build the sensor that requests new versions of a dataset's snapshots."""
 
     @dg.sensor(
         name=prefix.name(f"discover_{dataset.archive}"),
         job_name=prefix.name(jobs.of_snapshots(dataset)),
-        # often, because a look at a service that is slow to answer ends after seconds; listing costs no quota (assumed)
+        # often, because an evaluation gives up on a slow service after seconds; listing costs no quota (assumed)
         minimum_interval_seconds=600,
         description="Compares the versions of the service's snapshots with the archived ones, and requests a run for "
         "each that differs. A run costs quota, and disk space for a whole project, so this sensor is off by default.",
@@ -154,7 +155,7 @@ def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
         } | snapshot.odd(listing, scope)
         if not changed:
             return dg.SkipReason("Every snapshot of the mirrored projects is archived in its current version.")
-        # added here and not by a request of the result: Dagster resolves run requests before it adds partitions
+        # added here, not in the result, because Dagster resolves run requests before it adds partitions
         context.instance.add_dynamic_partitions(prefix.name(dataset.archive), list(changed))
         return dg.SensorResult(
             run_requests=[
@@ -179,7 +180,7 @@ def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
 def publish_pending(
     context: dg.SensorEvaluationContext, warehouse: WarehouseResource, prefix: Prefix
 ) -> dg.RunRequest | dg.SkipReason:
-    """Ask for one run per set of what is not published, once no hours are under way and publishing is due."""
+    """Request a publication if it is due, data is pending and no run loads hours; one run per set of pending data."""
     active = sum(_brings_hours(run, prefix) for run in context.instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)))
     if active:
         return dg.SkipReason(f"{counted(active, 'run')} under way. Pending hours and snapshots are applied afterwards.")
@@ -197,14 +198,14 @@ def publish_pending(
             f"{when}."
         )
     digest = hashlib.md5(repr((hours, snapshots, revision)).encode(), usedforsecurity=False).hexdigest()[:12]
-    # the hour in the key: a run that failed is asked for again once an hour, never at every tick
+    # the hour in the key: a failed run is requested again once an hour, not at every tick
     return dg.RunRequest(run_key=f"{digest} {datetime.now(UTC):%Y-%m-%d-%H}", tags=WHEN_DUE)
 
 
 def _brings_hours(run: dg.DagsterRun, prefix: Prefix = ALONE) -> bool:
-    """Return True if publishing waits for a run. It does not wait for a run over snapshots, which may take hours."""
+    """Return True if publishing waits for a run. It does not wait for runs over snapshots, which may take hours."""
     of_snapshots = datasets(Family.SNAPSHOT)
-    if run.asset_selection:  # runs of commands have an empty one, which is all of their job
+    if run.asset_selection:  # an empty selection, as in runs of commands, means all assets of the job
         others = {key for dataset in of_snapshots for key in layers.keys(dataset)}
         return not {unprefixed(key) for key in run.asset_selection if prefix.covers(key)} <= others
     ours = (jobs.REFERENCE, jobs.LOOKUPS, jobs.STREAM, *map(jobs.of_snapshots, of_snapshots))
@@ -216,14 +217,14 @@ def _brings_hours(run: dg.DagsterRun, prefix: Prefix = ALONE) -> bool:
         name=prefix.name("keep_streaming"),
         job_name=prefix.name(jobs.STREAM),
         minimum_interval_seconds=30,
-        description="Keeps the realtime stream read: asks for the next run when none is under way. It needs an account "
+        description="Consumes the realtime stream: requests the next run when none is under way. It needs an account "
         "that may read streams, so it is off by default.",
     )
 )
 def keep_streaming(
     context: dg.SensorEvaluationContext, enterprise: EnterpriseResource, prefix: Prefix
 ) -> dg.RunRequest | dg.SkipReason:
-    """Ask for a run, unless one is under way, the command keeps the stream, or it failed a moment ago."""
+    """Request a run, unless a process already reads the stream or the last run failed recently."""
     job = prefix.name(jobs.STREAM)
     if context.instance.get_runs(dg.RunsFilter(job_name=job, statuses=discovery.UNDER_WAY), limit=1):
         return dg.SkipReason("A run is reading the stream.")
@@ -234,13 +235,13 @@ def keep_streaming(
         takewhile(
             lambda record: (
                 record.dagster_run.status is dg.DagsterRunStatus.FAILURE
-                # a run that was killed says nothing about the stream
+                # the failure of a killed run is not caused by the stream
                 and record.dagster_run.tags.get(RunTag.FAILURE_REASON) == "STEP_FAILURE"
             ),
             context.instance.get_run_records(dg.RunsFilter(job_name=job), limit=_RUNS),
         )
     )
-    # not what people started or repeated by hand
+    # without runs that people started or repeated by hand
     asked = [
         record
         for record in failed
@@ -248,8 +249,7 @@ def keep_streaming(
     ]
     if failed and (why := discovery.refusal_of(context.instance, failed[0].dagster_run, failed[0].update_timestamp)):
         return dg.SkipReason(
-            f"{why} No run is asked for until the definitions are loaded again, or a run that is started by hand "
-            "succeeds."
+            f"{why} No run is requested until the definitions are reloaded, or a run that is started by hand succeeds."
         )
     if asked and now < (again := asked[0].update_timestamp + STREAM_WAITS[min(len(asked), len(STREAM_WAITS)) - 1]):
         return dg.SkipReason(
@@ -261,19 +261,19 @@ def keep_streaming(
 @deferred(
     lambda prefix: dg.sensor(
         name=prefix.name("end_killed_runs"),
-        # assets and no jobs: the UI would show it as what starts each of them
+        # targets assets, because the UI would show the sensor as a trigger of each target job
         asset_selection=dg.AssetSelection.key_prefixes(prefix.text) if prefix.text else dg.AssetSelection.all(),
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Ends runs whose process was killed or whose machine stopped; otherwise other runs would wait for "
         "them for "
-        "ever. Dagster's daemon retries the runs that it launched; this sensor requests those of commands again.",
+        "ever. Dagster's daemon retries runs that it launched; this sensor requests runs of commands again.",
     )
 )
 def end_killed_runs(context: dg.SensorEvaluationContext, prefix: Prefix) -> dg.SensorResult | dg.SkipReason:
-    """End what is dead, and ask again for what nobody else does."""
+    """End runs without a process, and request again those that Dagster does not retry."""
     origin, repository = context.code_location_origin, context.repository_def
-    # in another project, only our jobs have our executor, which says what process a run has
+    # in another project, only our jobs use our executor, which records the process of a run
     ended = processes.end_killed(context.instance, None if origin is None else origin.location_name, prefix.name(""))
     again = [
         _again(run, repository.get_job(run.job_name))
@@ -298,13 +298,13 @@ def _again(run: dg.DagsterRun, job: dg.JobDefinition) -> dg.RunRequest:
         run_key=f"again {run.run_id}",
         tags=own,
         partition_key=run.tags.get(RunTag.PARTITION),
-        # runs of commands have an empty selection, which is all of their job
+        # an empty selection, as in runs of commands, means all assets of the job
         asset_selection=sorted(run.asset_selection or job.asset_layer.executable_asset_keys),
     )
 
 
 def report_failures(settings: Settings, prefix: Prefix = ALONE) -> dg.SensorDefinition:
-    """The sensor that hands each failed run to the operator's hook (WME_ON_FAILURE)."""
+    """Build the sensor that reports each failed run to the operator's hook (WME_ON_FAILURE)."""
 
     @dg.run_failure_sensor(
         name=prefix.name("report_failures"),
@@ -313,18 +313,18 @@ def report_failures(settings: Settings, prefix: Prefix = ALONE) -> dg.SensorDefi
         if settings.on_failure is None
         else dg.DefaultSensorStatus.RUNNING,
         description="Sends a JSON document about each failed run to the address, or the program, in WME_ON_FAILURE; on "
-        "by default where that is set. Runs that Dagster runs again, and runs that ended because the UI was stopped, "
-        "are left out. A hook that fails shows as a failed tick here, and fails no run.",
+        "by default if that is set. Runs that Dagster retries, and runs that ended because the UI was stopped, are "
+        "left out. A failure of the hook appears as a failed tick here, and does not affect the run.",
     )
     def look(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
-        """Report one run, or say why not. A hook that fails is not tried again."""
+        """Report one run, or return why it is not reported. A failed delivery is not repeated."""
         run = context.dagster_run
         if settings.on_failure is None:
             return dg.SkipReason("WME_ON_FAILURE is not set.")
         if not prefix.runs(run):
             return dg.SkipReason(f"{run.run_id} is a run of another part of the project.")
         if run.tags.get(RunTag.WILL_RETRY) == "true":
-            return dg.SkipReason(f"Dagster runs {run.run_id} again.")
+            return dg.SkipReason(f"Dagster retries {run.run_id}.")
         if run.tags.get(RunTag.FAILURE_REASON) == _STOPPED:
             return dg.SkipReason(f"{run.run_id} ended because its process was asked to end.")
         single = run.tags.get(RunTag.PARTITION)
@@ -352,12 +352,12 @@ def _sentence_of(event: dg.DagsterEvent) -> str:
 
 
 def carry_to(layer: str, what: str, prefix: Prefix) -> dg.AutomationConditionSensorDefinition:
-    """The sensor that lets the assets of a layer follow those of the layer before it (`assets.layers`)."""
+    """Build the sensor that materializes a layer's assets after those of the layer before (`assets.layers`)."""
     return dg.AutomationConditionSensorDefinition(
         prefix.name(f"carry_to_{layer}"),
         target=dg.AssetSelection.groups(prefix.name(layer)),
-        description=f"{what}, when somebody materialized it alone: the same hours, snapshots or lists follow. Runs "
-        "that go through all layers are followed by nothing. Off by default.",
+        description=f"{what}, if only the layer before was materialized: the same hours, snapshots or lists follow. "
+        "Runs over all layers trigger nothing. Off by default.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The process that runs something: its Dagster instance, the lock by which others see that it lives, interrupts.
+"""Process management: the Dagster instance, locks that show which runs are alive, interrupts, servers.
 
-Belongs here: what concerns the process, whatever it runs. Does not belong here: what is run.
+Belongs here: tasks of a process, whatever it runs. Does not belong here: the work that it runs.
 """

@@ -1,20 +1,20 @@
-"""Everything of Dagster that is used and not published, as of Dagster 1.13.27. No other module names `dagster._…`.
+"""All uses of private Dagster APIs, as of Dagster 1.13.27. No other module imports `dagster._…`.
 
 | name | used for | noticed by | until |
 |---|---|---|---|
-| `InstanceRef.from_dir` | an instance with settings of this process's own | `test_dagster_internals.py` |
+| `InstanceRef.from_dir` | an instance with settings for this process only | `test_dagster_internals.py` |
 `DagsterInstance.from_config` takes overrides |
-| `NoOpComputeLogManager` | the output of a run goes to its terminal; Dagster starts four processes per step to copy it
+| `NoOpComputeLogManager` | output of a run goes to the terminal; Dagster would start four processes per step to copy it
 | the same | the in-process executor can leave output alone |
 | `DagsterWebserver.build_middleware` | requests of other websites are refused | `tests/e2e/test_other_websites.py` |
 `dagster-webserver` checks `Origin`, or takes a middleware |
 | `dagster._cli.dev.open_ipc_subprocess` | `dagster dev` starts the guarded web server | the same | the same |
 
-`pipelines/embedding.py` reads an attribute of a public object that is not documented:
+`pipelines/embedding.py` reads an undocumented attribute of a public object:
 `OpDefinition.compute_fn.decorated_fn` (noticed by `test_embedding.py`; until Dagster can rename the resource keys of an
 asset).
 
-As a program, `python -m pipelines.process.dagster_internals` is `dagster dev` with the guarded web server.
+As a program, `python -m pipelines.process.dagster_internals` runs `dagster dev` with the guarded web server.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _GUARDED = "pipelines.process.webserver"
 
 
 def instance_settings(home: Path) -> Any:
-    """The settings of the instance of a folder, for runs in this process: what they print goes to its terminal."""
+    """Return the instance settings of a folder for runs in this process, whose output goes to the terminal."""
     from dagster._core.instance.ref import InstanceRef
     from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 
@@ -40,7 +40,7 @@ def instance_settings(home: Path) -> Any:
 
 
 def webserver(middleware: Callable[[Any], Any]) -> None:
-    """Run the command line of `dagster-webserver`, whose requests pass through `middleware(app)` first."""
+    """Run the command line of `dagster-webserver` with its app wrapped by `middleware`."""
     from dagster_webserver import app, cli
     from starlette.middleware import Middleware
 

@@ -1,8 +1,8 @@
-"""The Dagster instance of a data folder (its history of runs, its UI), and the processes of its runs.
+"""The Dagster instance of a data folder (run history, UI), and locks that show which runs are alive.
 
-A run belongs to a process, which holds a lock that ends with it, however it ends. The kernel releases the lock of a
-dead process, also when the machine stops, and of no other. A run that is slow or suspended retains its lock. Process
-numbers would not do, since they are used again.
+Each run belongs to a process that holds a file lock. The kernel releases the lock when the process ends, for any
+reason, and at no other time, so a slow or suspended run keeps its lock. Process ids are not enough, because the system
+reuses them.
 """
 
 from __future__ import annotations
@@ -28,22 +28,21 @@ from resources.data_folder import ready, ui_lock
 from resources.errors import MirrorError, clause
 from resources.settings import ENV_FILE, PROJECT
 
-#: The lock of the run's process, by name; and the run that said so, because a run that is tried again inherits its
-#: tags. Dagster's UI does not show tags with this prefix, which would be on every run of its list.
+#: Tags with the name of the process's lock, and with the id of the run that set it: a retried run inherits the tags of
+#: the first one. The Dagster UI hides tags with this prefix, which would clutter its list of runs.
 _PROCESS_TAG: Final = f"{RunTag.HIDDEN}wme_process"
 _SAID_BY_TAG: Final = f"{RunTag.HIDDEN}wme_process_of"
-#: On a run that a command began and did not end: Dagster tries again only what its daemon has launched.
+#: Marks an unfinished run that a command had started: Dagster retries only runs that its daemon launched.
 _AGAIN_TAG: Final = f"{RunTag.HIDDEN}wme_again"
 
-#: A run says which process it has at once. One that has not, for so many seconds, was killed before it could.
+#: A run records its process at once. A run without one after so many seconds was killed before it could.
 _SILENT_SECONDS: Final = 60.0
-#: An interrupt looks for runs of its process until so many looks, so far apart, have found none. Interrupts give it
-#: some seconds.
+#: On an interrupt, runs of the process are polled until this many polls, this many seconds apart, have found none.
 _QUIET_LOOKS: Final = 3
 _LOOK_SECONDS: Final = 0.05
 _SENTENCE: Final = (
-    "The process of this run ended without a word: it was killed, or the machine stopped. What it had committed stays. "
-    "Dagster's daemon runs it again; where none is running, run the same again to go on."
+    "The process of this run ended unexpectedly: it was killed, or the machine stopped. What it had committed is kept. "
+    "Dagster's daemon runs it again; if no daemon is running, run the same again to continue."
 )
 _UNDER_WAY: Final = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -57,18 +56,18 @@ _held: dict[tuple[int, Path], FileLock] = {}
 
 @contextmanager
 def under_way(instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
-    """Tags for the runs of this process, by which others see that it lives; at its end, they are noted as canceled."""
+    """Yield tags that link runs of this process to its lock. On an interrupt, these runs are recorded as canceled."""
     lock = _take(Path(instance.root_directory))
     tags = {_PROCESS_TAG: _name(lock)}
 
     def cancel() -> None:
         quiet = 0
-        # the run goes on meanwhile, and may be about to be recorded
+        # a run continues meanwhile, and its record may be about to appear
         while quiet < _QUIET_LOOKS:
             runs = instance.get_runs(dg.RunsFilter(tags=tags, statuses=_UNDER_WAY))
             for run in runs:
                 instance.report_run_canceled(
-                    run, "Interrupted. What it had committed stays. Run the same again to go on."
+                    run, "Interrupted. Committed work is kept. Run the same again to continue."
                 )
                 instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
             quiet = 0 if runs else quiet + 1
@@ -85,10 +84,10 @@ def under_way(instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
 
 @dg.executor(name="in_process", config_schema=dg.in_process_executor.config_schema.as_field())
 def executor(init_context: dg.InitExecutorContext) -> dg.Executor:
-    """Dagster's in-process executor, in a process that others can see live.
+    """Dagster's in-process executor, in a process that holds a lock while it lives.
 
-    The lock is taken here, which is before the run counts as started, and kept until the process ends: the run is not
-    over when its last step is.
+    The lock is acquired here, before the run counts as started, and held until the process ends, because the run
+    continues after its last step.
     """
     home = Path(init_context.instance.root_directory)
     place = os.getpid(), home
@@ -98,7 +97,7 @@ def executor(init_context: dg.InitExecutorContext) -> dg.Executor:
 
 
 class _Held(dg.Executor):
-    """An executor whose runs say which lock their process holds."""
+    """Executor that tags each run with the name of its process's lock."""
 
     def __init__(self, within: dg.Executor, name: str) -> None:
         self._within = within
@@ -119,16 +118,15 @@ class _Held(dg.Executor):
 
 
 def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginning: str = "") -> list[dg.DagsterRun]:
-    """End the runs whose process is gone. They would be shown as under way for ever, and keep their place in a pool.
+    """End runs whose process is gone. Otherwise they would appear as under way for ever, and occupy their pool.
 
-    Runs of which this cannot be said for certain are left alone: those of other machines, whose locks are not here, and
-    those that are still being started, which Dagster's monitor ends by its timeout. Runs of the code location
-    `location` take locks, if the names of their jobs begin with `beginning`: those that began and have said nothing are
-    ended too.
+    Doubtful runs are left alone: runs of other machines, whose locks are not here, and runs that are still being
+    started, which Dagster's monitor ends by timeout. Runs of the code location `location` whose job names begin with
+    `beginning` hold locks. Such a run is also ended if it started some time ago and has not recorded a process.
     """
     home = Path(instance.root_directory)
     ended = []
-    with FileLock(home / "killed.lock"):  # two that see the same must not both say it
+    with FileLock(home / "killed.lock"):  # two processes that see the same run must not both end it
         for record in instance.get_run_records(dg.RunsFilter(statuses=_UNDER_WAY)):
             run = record.dagster_run
             name = _process_of(run)
@@ -144,7 +142,7 @@ def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginn
                     and time.time() - began > _SILENT_SECONDS
                     and not _nameless(instance, home)
                 )
-            # looked at again, because it may have ended, or said its process, meanwhile
+            # read again, because the run may have ended or recorded its process meanwhile
             seen = instance.get_run_by_id(run.run_id) if gone else None
             if seen is not None and seen.status == run.status and _process_of(seen) == name:
                 _end(instance, seen)
@@ -154,7 +152,7 @@ def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginn
 
 
 def wanted_again(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
-    """Runs of killed commands of the last day, which nobody but us asks for again."""
+    """Return runs of killed commands of the last day, which Dagster does not retry."""
     since = datetime.now(UTC) - timedelta(days=1)
     return list(instance.get_runs(dg.RunsFilter(tags={_AGAIN_TAG: "wanted"}, updated_after=since), limit=100))
 
@@ -166,7 +164,7 @@ def _end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
     if run.remote_job_origin is None:
         instance.add_run_tags(run.run_id, {_AGAIN_TAG: "wanted"})
     instance.report_run_failed(run, _SENTENCE)
-    # taken only where an operator has limits by step; Dagster gives them back at a run's own end
+    # slots exist only if an operator limits concurrency by step; Dagster frees them when a run ends normally
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 
@@ -179,7 +177,7 @@ def _sweep(instance: dg.DagsterInstance, home: Path) -> None:
 
 
 def _nameless(instance: dg.DagsterInstance, home: Path) -> bool:
-    """Return True if a live process has not reported its run: any run without a known process may be its own."""
+    """Return True if a live process has not recorded its run: any run without a known process may belong to it."""
     return any(
         _is_held(home, path.stem) and not instance.get_runs(dg.RunsFilter(tags={_PROCESS_TAG: path.stem}), limit=1)
         for path in _locks(home)
@@ -187,7 +185,7 @@ def _nameless(instance: dg.DagsterInstance, home: Path) -> bool:
 
 
 def _process_of(run: dg.DagsterRun) -> str | None:
-    """The lock that a run's process holds; None: it has not said so."""
+    """Return the name of the lock that a run's process holds; None if the run has not recorded one."""
     if run.remote_job_origin is not None and run.tags.get(_SAID_BY_TAG) != run.run_id:
         return None
     return run.tags.get(_PROCESS_TAG)
@@ -202,7 +200,7 @@ def _take(home: Path) -> FileLock:
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     lock.acquire()
-    # a run may name it in the next moment: then it must be here after a power cut
+    # a run may refer to the lock at once, so the lock file must survive a power cut
     files.sync(path.parent)
     return lock
 
@@ -227,15 +225,15 @@ def _name(lock: FileLock) -> str:
     return Path(lock.lock_file).stem
 
 
-#: Longest settings of an instance, in bytes.
+#: Maximum size of an instance's settings file, in bytes.
 _SETTINGS_BYTES = 1 << 20
-#: What SQLite calls a file that is damaged.
+#: SQLite's error names for a damaged file.
 _DAMAGED = frozenset({"SQLITE_NOTADB", "SQLITE_CORRUPT"})
 
 TEMPLATE = Path(__file__).with_name("dagster.example.yaml")
 #: Names the code location, so that schedules keep their state wherever the package is installed.
 WORKSPACE = Path(__file__).with_name("workspace.yaml")
-#: Folder of the instance below the data folder.
+#: Folder of the instance, within the data folder.
 FOLDER = "dagster"
 
 
@@ -246,37 +244,37 @@ class InstanceError(MirrorError):
 
 
 def prepare(home: Path) -> Path:
-    """Make the instance's folder, with our dagster.yaml and workspace.yaml unless the operator put others there."""
+    """Create the instance's folder, with our dagster.yaml and workspace.yaml unless the operator has their own."""
     home = home.absolute()
     ready(home)
     for source, target in ((TEMPLATE, home / "dagster.yaml"), (WORKSPACE, home / WORKSPACE.name)):
         if not target.exists():
-            # another process may read it at this moment, and this one may be killed
+            # atomically: another process may be reading the file, and this one may be killed
             files.write(target, source.read_bytes())
-        # Dagster would wait for somebody who writes into a named pipe
+        # Dagster would block on a named pipe, so the file is checked first
         files.read(target, most=_SETTINGS_BYTES)
     return home
 
 
 @contextmanager
 def opened(home: Path) -> Iterator[dg.DagsterInstance]:
-    """The instance of a folder, closed at the end. Runs of killed processes are ended in its history first.
+    """Open the instance of a folder for a block. Runs of killed processes are ended first.
 
     Raises:
-        InstanceError: Its settings or its history are damaged.
-        UnusableFileError: Something else lies in the place of its settings.
+        InstanceError: The instance's settings or its history are damaged.
+        UnusableFileError: A settings file is not a regular file.
     """
     home = prepare(home)
     os.environ.setdefault("DAGSTER_HOME", str(home))
     with _damage_named(home), ExitStack() as stack:
-        # opened by one process at a time: two that make the same tables would be in each other's way
+        # one process at a time, because concurrent creation of the same tables fails
         with FileLock(home / "instance.lock"):
             instance = stack.enter_context(dg.DagsterInstance.from_ref(_settings(home)))
             end_killed(instance)
             known = {pool.name for pool in instance.event_log_storage.get_pool_limits()}
             for pool in POOLS:
                 if pool not in known:
-                    # the daemon's first look at the queue heeds only pools that it knows already
+                    # the daemon's first evaluation of the queue applies only limits of pools that it knows already
                     instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
         yield instance
 
@@ -286,22 +284,22 @@ def _settings(home: Path) -> Any:
         return dagster_internals.instance_settings(home)
     except OSError:
         raise
-    # one of Dagster's, of YAML's, or whatever Python says of an object that has not the expected form
+    # an error of Dagster or YAML, or any Python error for an object of unexpected form
     except Exception as error:
-        # no text of the file itself, which may hold the password of a database
+        # never the text of the file, which may contain a database password
         mark = getattr(error, "problem_mark", None)
         why = "it does not have the form that Dagster expects" if mark is None else f"line {mark.line + 1} is not YAML"
         if isinstance(error, dg.DagsterInvalidConfigError):
             why = error.errors[0].message[:200]
         raise InstanceError(
             f"Dagster's settings {home / 'dagster.yaml'} cannot be used ({why}). Nothing was changed. Correct the "
-            "file, or move it away: the next command writes the usual one. The history of runs stays."
+            "file, or move it away: the next command writes the default one. The history of runs stays."
         ) from error
 
 
 @contextmanager
 def _damage_named(home: Path) -> Iterator[None]:
-    """Say in a sentence that a file of Dagster's history is damaged."""
+    """Report a damaged file of Dagster's history as an InstanceError."""
     try:
         yield
     except Exception as error:
@@ -311,14 +309,14 @@ def _damage_named(home: Path) -> Iterator[None]:
         if cause is None:
             raise
         raise InstanceError(
-            f"The history of runs in {home} is damaged ({clause(cause)}). What is mirrored is not affected, and "
+            f"The history of runs in {home} is damaged ({clause(cause)}). The mirrored data is not affected, and "
             "nothing was changed. Restore the folder from a backup, or move its folders history and schedules away: "
-            "the next command makes new ones, in which past runs are missing and schedules are off."
+            "the next command creates new ones, without past runs and with all schedules off."
         ) from error
 
 
 def unserved(data: Path) -> None:
-    """See that no `wme ui` serves a data folder: raises InstanceError, and nothing was started."""
+    """Check that no `wme ui` serves a data folder; otherwise raise InstanceError."""
     lock = ui_lock(data)
     if lock.exists():
         if (taken := supervisor.hold(lock)) is None:
@@ -332,10 +330,10 @@ def serve(data: Path, port: int = 3000) -> None:
     # absolute, because Dagster's processes run in the project's folder and not in the caller's
     os.environ |= {"WME_DATA": str(data), "DAGSTER_HOME": str(data / FOLDER)}
     with opened(data / FOLDER):
-        pass  # set up and tidied before anything else opens it
-    # Dagster takes the `.env` of the folder that it is started in, also where another file was named
+        pass  # set up the instance, and end killed runs, before any server opens it
+    # Dagster loads the `.env` of its working folder even if another settings file is configured
     os.chdir(data / FOLDER if os.environ.get(ENV_FILE) else PROJECT)
-    # `dg dev`, which Dagster recommends instead, is a tool of the developer's and starts the same command
+    # Dagster recommends `dg dev` instead, but that is a developer tool and starts the same command
     words = [sys.executable, "-W", "ignore:Function `dev_command`", "-m", "pipelines.process.dagster_internals"]
     words += ["--workspace", str(data / FOLDER / WORKSPACE.name), "--port", str(port), "--log-level", "warning"]
     os.execv(sys.executable, supervisor.words(ui_lock(data), words))  # noqa: S606 - our own environment's command

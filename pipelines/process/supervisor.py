@@ -1,11 +1,11 @@
-"""The process of `wme ui`: it starts Dagster's servers, and ends them with all their runs, however it ends itself.
+"""Supervisor process of `wme ui`: starts Dagster's servers, and ends them with all their runs when it ends.
 
-The servers and the processes of their runs are one process group, which Ctrl-C in a terminal does not reach: it is
-ended here, in order, and what it still prints then is dropped. A pipe, whose end the group sees, takes the place of
-signals where this process is killed. The lock on the file of `resources.data_folder.ui_lock` ends with this process
-too; the sandbox of the data folder looks at it.
+The servers and their run processes form one process group, which Ctrl-C in a terminal does not reach. The supervisor
+ends the group gracefully and drops its output from then on. If the supervisor itself is killed, the group sees the end
+of a pipe and ends. The lock on the file of `resources.data_folder.ui_lock` is released when this process ends; the
+sandbox of the data folder watches that lock.
 
-Imports the standard library and `filelock` only: it stays in memory beside the servers.
+Imports only the standard library and `filelock`, because it stays in memory next to the servers.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from filelock import FileLock, Timeout
 
 from pipelines.process import interrupts
 
-#: For the servers and runs to end in order; then they are killed. A stream stores what it has received.
+#: Seconds for servers and runs to end gracefully before they are killed. A stream stores its buffered events.
 END_SECONDS = 10.0
-#: For the system to end what was killed.
+#: Seconds for the system to end killed processes.
 _KILL_SECONDS = 2.0
-#: Whoever only looks at the lock holds it for a moment.
+#: Processes that only test the lock hold it for a moment.
 _LOCK_SECONDS = 2.0
 _POLL_SECONDS = 0.05
 
 
 def hold(lock: Path) -> FileLock | None:
-    """Take the lock of `wme ui` for this process, until it ends; None: another process holds it."""
+    """Acquire the lock of `wme ui` until this process ends; None if another process holds it."""
     taken = FileLock(lock, timeout=_LOCK_SECONDS)
     try:
         taken.acquire()
@@ -54,7 +54,7 @@ def words(lock: Path, command: list[str]) -> list[str]:
 
 
 def end_with_supervisor() -> None:
-    """End this process group when the supervisor, which has the other end of standard input, is gone."""
+    """End this process group when the supervisor, which holds the other end of standard input, is gone."""
 
     def wait() -> None:
         while os.read(0, 1):
@@ -70,7 +70,7 @@ def main() -> None:
     held = hold(Path(lock))
     if held is None:
         sys.exit(refusal(Path(lock)))
-    # the signals are blocked here, and would be in all of the group
+    # the signals are blocked here, and the group would inherit that
     process = subprocess.Popen(  # noqa: S603 - our own environment's command
         [sys.executable, "-c", _UNBLOCKED, *command],
         stdin=subprocess.PIPE,
@@ -85,12 +85,12 @@ def main() -> None:
         _end(process.pid)
         output.join(END_SECONDS)
     sys.exit(
-        f"Dagster's servers have ended by themselves (exit code {code}). What was committed stays; run the same "
-        "command again to go on."
+        f"Dagster's servers ended by themselves (exit code {code}). Committed work is kept; run the same command "
+        "again to continue."
     )
 
 
-#: Gives the command the signals as a terminal would, also where a script's background has Ctrl-C ignored.
+#: Restores the default signal handling for the command, even if a background script ignores Ctrl-C.
 _UNBLOCKED = """
 import os, signal, sys
 for number in (signal.SIGINT, signal.SIGTERM):
@@ -101,7 +101,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def _copy(process: subprocess.Popen[bytes]) -> None:
-    """Copy what the group prints to standard error, which leads nowhere once the end was asked for."""
+    """Copy the group's output to standard error, which is discarded once the end was requested."""
     assert process.stdout is not None
     while block := process.stdout.read1():  # type: ignore[attr-defined]
         with suppress(OSError):
@@ -109,13 +109,13 @@ def _copy(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end(group: int) -> None:
-    """End the group, in order or else at once."""
+    """End the group gracefully; kill it after a timeout."""
     with suppress(ProcessLookupError):
         for number, seconds in ((signal.SIGTERM, END_SECONDS), (signal.SIGKILL, _KILL_SECONDS)):
             os.killpg(group, number)
             until = time.monotonic() + seconds
             while time.monotonic() < until:
-                os.killpg(group, 0)  # raises where nobody is left
+                os.killpg(group, 0)  # raises once no process is left
                 time.sleep(_POLL_SECONDS)
 
 

@@ -22,18 +22,18 @@ from pipelines.process import dagster_internals
 from resources import data_folder, settings
 from resources.settings.types import host as host_of
 
-#: Names of this machine, with any port: a port of it may be forwarded.
+#: Names of this machine, with any port, because a port may be forwarded.
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-#: A form or a script of another website cannot send these without a preflight request, which is refused.
+#: Content types that a form or script of another website cannot send without a preflight request, which is refused.
 CONTENT_TYPES: Final = frozenset({"application/json", "application/graphql"})
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-#: Headers that browsers send once. Programs that read the first and programs that read the last would disagree.
+#: Headers that browsers send once. If a header were sent twice, programs could disagree about which value counts.
 _ONCE: Final = ("host", "origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "content-type")
-#: A page that shows the UI in a frame of its own could have its buttons clicked. Browsers send no Sec-Fetch-Dest to
-#: plain http beyond loopback, and older ones never do. A further policy beside Dagster's own: browsers keep to both.
+#: Prevents clickjacking by pages that embed the UI in a frame. Browsers omit Sec-Fetch-Dest on plain http beyond
+#: loopback, and old browsers always. The policy is added to Dagster's own: browsers obey both.
 _FRAMES: Final = "frame-ancestors 'self'"
 _SHOWN: Final = 200
-#: Of the page of the report to the UI that serves it; relative, because a proxy may give the UI any name.
+#: Link from the report to the UI that serves it; relative, because a proxy may use any path.
 _LINKS: Final = b"""<nav aria-label="Dagster UI">
 <a href="./">Dagster UI</a>
 <a href="assets/published/warehouse?view=checks">Checks</a>
@@ -44,7 +44,7 @@ _LINKS: Final = b"""<nav aria-label="Dagster UI">
 
 
 class Guard:
-    """ASGI middleware that refuses requests of other websites; `hosts` are further public names (WME_UI_HOSTS)."""
+    """ASGI middleware that refuses requests of other websites; `hosts` are additional public names (WME_UI_HOSTS)."""
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
         self._app = app
@@ -93,13 +93,13 @@ class Guard:
         ):
             return 403, (
                 f"a page of another website made the request (Sec-Fetch-Site: {_quoted(site)}). From there, the UI can "
-                "only be opened by a link; no setting allows more."
+                "only be opened by a link; no setting changes this."
             )
         return None
 
 
 class WithReport:
-    """ASGI middleware that serves the report, if there is one, with links to the UI (a file has no address for it)."""
+    """ASGI middleware that serves the report, if it exists, with links to the UI (the file itself contains none)."""
 
     def __init__(self, app: ASGIApp, page: Path) -> None:
         self._app = app
@@ -129,7 +129,7 @@ class WithReport:
 
 
 def _unsafe(scope: Scope, headers: Headers) -> tuple[int, str] | None:
-    """The refusal of a request that changes something in a form that every website can send."""
+    """Return why an unsafe request is refused if every website could send it in this form, else None."""
     if scope["method"] not in _READING:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in CONTENT_TYPES:
@@ -140,21 +140,21 @@ def _unsafe(scope: Scope, headers: Headers) -> tuple[int, str] | None:
                     "setting changes this."
                 ),
             )
-    # Dagster answers a browser that opens this address with a page, and runs nothing
+    # Dagster answers a browser that opens this URL with a page, and runs nothing
     elif (
         scope["path"].rstrip("/").endswith("/graphql")
         and scope["query_string"]
         and "text/html" not in headers.get("accept", "")
     ):
         return 405, (
-            "GraphQL is not run by GET, which every website can send. Send it by POST with the header Content-Type: "
-            "application/json; no setting changes this."
+            "GraphQL over GET is refused, because every website can send such a request. Use POST with the header "
+            "Content-Type: application/json; no setting changes this."
         )
     return None
 
 
 def _unframed(send: Send) -> Send:
-    """Send the same answers, which pages of other websites cannot show in a frame."""
+    """Add a header that forbids pages of other websites to show the response in a frame."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":

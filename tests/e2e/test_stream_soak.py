@@ -154,7 +154,7 @@ class Siege:
         self.listen(sys.maxsize)
         self._process.send_signal(signal.SIGTERM)
         _, said = self._process.communicate(timeout=PATIENCE_SECONDS)
-        assert "What was committed stays" in said
+        assert "Committed work is kept" in said
         self.hits += sum(fault.hits for fault in self.house.sandbox.faults.active())
 
     def is_whole(self) -> bool:

@@ -50,7 +50,7 @@ def test_what_discovery_has_loaded_is_not_loaded_again_by_the_schedule(daemon, m
     hour = daemon.offered()[-1]
     at = hour + timedelta(minutes=80)
     run = daemon.run(STARTED, tags=span_of(hour, hour))
-    under_way = f"A run has {hour_text(hour)} UTC under way. The sensor publish_pending publishes it."
+    under_way = f"A run over {hour_text(hour)} UTC is under way. The sensor publish_pending publishes it."
     assert daemon.schedule(at).skip_message == under_way
     daemon.instance.delete_run(run)
     assert daemon.materialize([hour]).success
@@ -59,7 +59,7 @@ def test_what_discovery_has_loaded_is_not_loaded_again_by_the_schedule(daemon, m
     assert request.partition_key is None
     result = daemon.execute("hour_to_published", asset_selection=request.asset_selection, tags=dict(request.tags))
     assert {one.asset_key.to_user_string() for one in result.get_asset_materialization_events()} == PENDING
-    assert daemon.schedule(at).skip_message == f"{hour_text(hour)} UTC is loaded already, and nothing is pending."
+    assert daemon.schedule(at).skip_message == f"{hour_text(hour)} UTC is already loaded, and nothing is pending."
     # where nobody can look, the run itself does, and a sensor waits
     with FileLock(daemon.settings.data / "state" / "warehouse.lock"):
         assert [one.partition_key for one in daemon.schedule(at).run_requests] == [key_of(hour)]
@@ -169,7 +169,7 @@ def test_discovery_asks_for_what_is_not_loaded_and_for_nothing_that_is(daemon):
     if daemon.offered()[-1] == hours[-1]:
         assert tick.skip_message in {
             "Every hour of the last two days is loaded.",
-            "The service has not published the newest hours yet. They are looked for again.",
+            "The service has not published the newest hours yet. The next evaluation checks again.",
         }
     # and the first hours of a project that is mirrored from now on
     daemon.change(projects=("enwiki", "dewiki"))

@@ -516,6 +516,7 @@ def test_sandbox_serves_the_account_of_the_environment_until_it_is_interrupted(w
     request = urllib.request.Request(f"{address}/v1/login", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request) as answer:
         assert json.load(answer)["expires_in"] == 86_400
+    assert (tmp_path / "data" / "sandbox" / "account.json").exists()
     second = wme(*words, environ={"WME_DATA": str(tmp_path / "data")})
     _, err = second.communicate(timeout=PATIENCE_SECONDS)
     assert (second.returncode, address in err) == (1, True)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import logging
 import os
+import subprocess
+import sys
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
@@ -118,6 +120,34 @@ def test_a_backfill_of_a_job_from_the_pages_heeds_the_policy(daemon, job):
         "partitionSetName": f"{job}_partition_set",
     }
     assert len(queued(daemon, selector=selector, partitionNames=newest_keys(3))) == 1
+
+
+def test_a_backfill_of_a_job_from_the_command_line_is_a_run_per_hour(tmp_path):
+    home = processes.prepare(tmp_path / "dagster")
+    keys = newest_keys(2)
+    told = subprocess.run(
+        [
+            Path(sys.executable).with_name("dagster"),
+            "job",
+            "backfill",
+            "-w",
+            ROOT / "workspace.yaml",
+            "-j",
+            "hours",
+            "--partitions",
+            ",".join(keys),
+            "--noprompt",
+        ],
+        env=os.environ | {"DAGSTER_HOME": str(home), "WME_DATA": str(tmp_path / "data")},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert told.returncode == 0, told.stderr
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        assert sorted(run.tags["dagster/partition"] for run in instance.get_runs()) == keys
 
 
 # --- ranges ----------------------------------------------------------------------------------------------------------

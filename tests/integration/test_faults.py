@@ -46,6 +46,7 @@ class AccountFault:
         mend: Takes it back.
         says: What the sentence must hold: what happened, what was kept, what to do.
         known: The client has logged in before.
+        earlier: An older hour is loaded before the fault, and the failed hour after it.
         asked: Paths that may be asked at most so often during the failing run.
         logins: Logins of the next run, which heals.
     """
@@ -54,6 +55,7 @@ class AccountFault:
     mend: Callable[[Any], object]
     says: tuple[str, ...]
     known: bool = False
+    earlier: bool = False
     asked: dict[str, int] = field(default_factory=dict)
     logins: int = 1
 
@@ -122,6 +124,7 @@ ACCOUNT_FAULTS = {
         _give_password,
         ("revoked", "no password is configured", "what was there is kept", "`wme auth login`"),
         known=True,
+        earlier=True,
         asked={"/v1/token-refresh": 1},
     ),
     "group without hourly files": AccountFault(
@@ -146,6 +149,11 @@ def test_a_fault_of_the_account_ends_the_run(mirror: Any, name: str) -> None:
     if fault.known:
         with mirror.client() as client:
             client.account.login()
+    if fault.earlier:
+        assert mirror.materialize(mirror.newest(2)[:1]).success
+    kept = {path: path.stat().st_mtime_ns for path in (*mirror.archives(), *mirror.lake_files())}
+    rows = mirror.loaded()
+    assert bool(kept) is bool(rows) is fault.earlier
     fault.spoil(mirror)
     mirror.sandbox.requests.clear()
     hours = mirror.newest(1)
@@ -160,7 +168,8 @@ def test_a_fault_of_the_account_ends_the_run(mirror: Any, name: str) -> None:
     for path, most in fault.asked.items():
         assert len(mirror.requests(path)) == most
     assert mirror.requests("/download") == []
-    assert mirror.archives() == mirror.lake_files() == []
+    assert {path: path.stat().st_mtime_ns for path in (*mirror.archives(), *mirror.lake_files())} == kept
+    assert mirror.loaded() == rows
     assert {state for (hour, _), state in mirror.states().items() if hour in hours} == {"missing"}
     reasons = mirror.rows("SELECT DISTINCT reason FROM hours WHERE batch_hour IN (SELECT unnest(?))", [hours])
     assert reasons == [(made.sentence,)]
@@ -169,8 +178,12 @@ def test_a_fault_of_the_account_ends_the_run(mirror: Any, name: str) -> None:
 
     fault.mend(mirror)
     mirror.sandbox.requests.clear()
-    with mirror.client() as client:
-        assert client.hours.listing(hours[0]).records
+    if fault.earlier:
+        assert mirror.materialize(hours).sentence == ""
+        assert mirror.loaded() == rows | mirror.truth(hours)
+    else:
+        with mirror.client() as client:
+            assert client.hours.listing(hours[0]).records
     # a spent refresh token is replaced by one login
     assert len(mirror.requests("/v1/login")) == fault.logins
     assert len(mirror.requests("/v1/token-refresh")) <= 1

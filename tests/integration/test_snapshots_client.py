@@ -95,6 +95,16 @@ def unfinished(plan):
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
+def test_records_and_lists_agree_and_cost_nothing(client):
+    listing = client.snapshots.listing()
+    record = next(r for r in listing if r.identifier == NAME)
+    assert (record.project_id, record.namespace_id) == ("enwiki", 0)
+    assert client.snapshots.record(NAME) == record
+    chunks = client.snapshots.chunks(NAME)
+    assert {c.identifier for c in chunks} == set(record.chunks)
+    assert used(client) == (0, 0)
+
+
 def test_in_chunks_it_costs_one_unit_for_each_and_nothing_again(client, sandbox, plan, folder):
     seen = []
     done = client.snapshots.download(plan, progress=seen.append)
@@ -325,6 +335,16 @@ def test_two_processes_that_want_the_same_snapshot_spend_its_units_once(make_cli
         futures = [pool.submit(c.snapshots.download, plan, workers=2) for c in (make_client(), make_client())]
         for future in futures:
             future.result()
+    assert used(client) == (0, len(plan.files))
+
+
+def test_starting_over_in_any_order_spends_no_unit_twice(client, plan, folder):
+    chance = random.Random(11)
+    for _ in range(4):
+        again = client.snapshots.plan(NAME, folder, CHUNKS)
+        for piece in chance.sample(again.files, len(again.files) // 2):
+            client.snapshots.fetch(again, piece)
+    client.snapshots.download(client.snapshots.plan(NAME, folder, CHUNKS))
     assert used(client) == (0, len(plan.files))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import dagster as dg
@@ -55,3 +56,14 @@ def test_a_sensor_is_shown_at_no_job_but_those_that_it_starts():
     sensors = {one.name: {target.job_name for target in one.targets} for one in build_sensors(Settings())}
     assert sensors["end_killed_runs"] == set()
     assert max(map(len, sensors.values())) == 1
+
+
+def test_the_daily_schedule_pulls_the_reference_lists():
+    schedule = build_defs(Settings()).resolve_schedule_def("reference_each_day")
+    with dg.DagsterInstance.ephemeral() as instance:
+        context = dg.build_schedule_context(
+            instance=instance, scheduled_execution_time=datetime(2026, 3, 1, tzinfo=UTC)
+        )
+        (request,) = schedule.evaluate_tick(context).run_requests
+    assert request.partition_key is None
+    assert (schedule.job_name, schedule.cron_schedule) == ("reference", "40 3 * * *")

@@ -28,10 +28,7 @@ __all__ = [
     "find",
     "running",
 ]
-_MODULES = {
-    "server": ("Sandbox", "running"),
-    "settings": ("Settings",),
-}
+_MODULES = {"server": ("Sandbox", "running"), "settings": ("Settings",)}
 
 
 def __getattr__(name: str) -> Any:

@@ -81,13 +81,7 @@ class Task(NamedTuple):
 class Preparation:
     """Thread-safe builder of one sandbox's archives in separate processes."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        world: ArchivedWorld,
-        exports: Mapping[str, Exports],
-        clock: Clock,
-    ) -> None:
+    def __init__(self, settings: Settings, world: ArchivedWorld, exports: Mapping[str, Exports], clock: Clock) -> None:
         """Prepare the last `settings.prepare` hours and the exports of each area; processes start on first use."""
         self._settings = settings
         self._world = world

@@ -112,14 +112,12 @@ def is_held(lock: Path) -> bool:
     return lock.exists() and _is_taken(FileLock(lock, timeout=0))
 
 
-def report(settings: Settings, ready: int = 0, of: int = 0) -> None:
-    """Write the progress of a starting sandbox to its file."""
-    _write(settings, ready=ready, of=of)
-
-
-def publish(settings: Settings, url: str, object_url: str, realtime_url: str) -> None:
-    """Write the URLs of a ready sandbox to its file."""
-    _write(settings, url=url, object_url=object_url, realtime_url=realtime_url)
+def report(settings: Settings, **facts: Any) -> None:
+    """Write the progress of a starting sandbox, or the URLs of a ready one, to its file (`Record`)."""
+    path = settings.state / _RECORD
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(Record(settings.identity, os.getpid(), **facts)._asdict()))
+    part.replace(path)
 
 
 def find(state: str | Path) -> Record | None:
@@ -152,13 +150,6 @@ def _is_taken(lock: FileLock) -> bool:
             return False
     except Timeout:
         return True
-
-
-def _write(settings: Settings, **facts: Any) -> None:
-    path = settings.state / _RECORD
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(Record(settings.identity, os.getpid(), **facts)._asdict()))
-    part.replace(path)
 
 
 def _read(state: Path) -> Record | None:

@@ -22,17 +22,15 @@ from resources.sandbox.api.middleware import Journal, misbehaving
 from resources.sandbox.api.operations import API_NAME, OBJECTS_NAME, REALTIME_NAME, Service
 from resources.sandbox.clock import Clock
 from resources.sandbox.preparation import Preparation
-from resources.sandbox.process import claimed, publish, report
+from resources.sandbox.process import claimed, report
 from resources.sandbox.store import objects
 from resources.sandbox.store.archived_world import ArchivedWorld
 
 if TYPE_CHECKING:
-    from collections import deque
     from collections.abc import Callable, Iterator
 
     from starlette.types import ASGIApp
 
-    from resources.sandbox.api.middleware import Seen
     from resources.sandbox.api.operations import Operation
     from resources.sandbox.settings import Settings
 
@@ -62,6 +60,10 @@ class Sandbox(Service):
         super().__init__(settings, world, clock, (api, downloads, realtime))
         self.operations = (*OPERATIONS, *streams.OPERATIONS)
         self.journal = Journal(clock)
+        #: Requests on all ports, oldest first, with method, path and status.
+        self.requests = self.journal.requests
+        #: Default account.
+        self.username, self.password = self.accounts.username, self.accounts.password
         control = Control(self, self.journal)
 
         def app(operations: tuple[Operation, ...]) -> ASGIApp:
@@ -74,21 +76,6 @@ class Sandbox(Service):
         self._servers = [_server(self.journal.watch(one)) for one in apps]
         self._sockets = sockets
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="sandbox", daemon=True)
-
-    @property
-    def username(self) -> str:
-        """Return the name of the default account."""
-        return self.accounts.username
-
-    @property
-    def password(self) -> str:
-        """Return the password of the default account."""
-        return self.accounts.password
-
-    @property
-    def requests(self) -> deque[Seen]:
-        """Return the requests on all ports, oldest first, with method, path and status."""
-        return self.journal.requests
 
     def start(self) -> None:
         """Start serving and wait until all ports respond."""
@@ -149,12 +136,13 @@ def running(
                     area.maker = preparation.make_hour
 
                 def prepared(ready: int, of: int) -> None:
-                    report(settings, ready, of)
+                    report(settings, ready=ready, of=of)
                     progress(ready, of)
 
                 preparation.begin(interrupted, prepared)
             sandbox.start()
-            publish(settings, sandbox.url, sandbox.object_url, sandbox.realtime_url)
+            urls = {"url": sandbox.url, "object_url": sandbox.object_url, "realtime_url": sandbox.realtime_url}
+            report(settings, **urls)
             yield sandbox
         finally:
             preparation.close()

@@ -15,15 +15,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
 
-from pydantic import (
-    AfterValidator,
-    AwareDatetime,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    DirectoryPath,
-    Field,
-)
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, DirectoryPath, Field
 
 #: Years of the sandbox's clock: revision numbers would be negative before the first and exceed 32 bits after the last.
 YEARS = range(2021, 2041)

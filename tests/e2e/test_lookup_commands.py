@@ -41,8 +41,8 @@ def name(service):
     cast = next(cast for cast in wiki.timetable.casts if cast.namespace == 0 and cast.script.name == "hidden")
     assert {one.verb.name for act in cast.script.acts for one in act.operations} == {"EDIT", "HIDE"}
     family = next(wiki.timetable.families(cast))
-    page, *_ = wiki.timetable.play(cast, family, micros(service.clock.now()))[0].live(0)
-    return wiki.writer.name(page.title)
+    event, *_ = wiki.timetable.play(cast, family, micros(service.clock.now()))[0].live(0)
+    return wiki.writer.name(event.title)
 
 
 def lines(told):

@@ -58,13 +58,7 @@ class TokenMint:
         self._private = key
         self._public = key.public_key()
         numbers = self._public.public_numbers()
-        self._jwk = {
-            "kty": "RSA",
-            "alg": "RS256",
-            "use": "sig",
-            "n": _base64url(numbers.n),
-            "e": _base64url(numbers.e),
-        }
+        self._jwk = {"kty": "RSA", "alg": "RS256", "use": "sig", "n": _base64url(numbers.n), "e": _base64url(numbers.e)}
         self._kid = str(uuid.uuid5(uuid.NAMESPACE_URL, self._jwk["n"]))
 
     @property

@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from starlette.responses import Response
 
-from resources.sandbox.accounts.users import (
-    AccountError,
-    Challenge,
-    RefreshTokenSpentError,
-    Tokens,
-    UnknownEmailError,
-)
+from resources.sandbox.accounts.users import AccountError, Challenge, RefreshTokenSpentError, Tokens, UnknownEmailError
 from resources.sandbox.api import answers
 from resources.sandbox.api.answers import Refusal
 from resources.sandbox.api.operations import Operation

@@ -80,14 +80,15 @@ def _listing(records: Callable[[Call, Parameters], Iterable[Record] | None]) -> 
     return handle
 
 
-def _single(find: Callable[[Call], Record | None]) -> Handler:
-    """Create the handler of a single record."""
+def _single(find: Callable[[Call], StoredFile | Record | None]) -> Handler:
+    """Create the handler of a single record, or of the record of a file."""
 
     async def handle(call: Call) -> Response:
         parameters = await read_parameters(call.request)
-        record = await asyncio.to_thread(find, call)
-        if record is None:
+        found = await asyncio.to_thread(find, call)
+        if found is None:
             raise _no_such_key()
+        record = found if isinstance(found, dict) else found.record
         return answers.record(call.accept, pick(record, parameters.fields))
 
     return handle
@@ -134,19 +135,15 @@ def _hour(call: Call) -> tuple[str, str]:
     return call.part("date"), call.part("hour")
 
 
-def _batch(call: Call) -> Record | None:
-    file = call.area.batch(*_hour(call), call.part("identifier"))
-    return None if file is None else file.record
-
-
 def _batches(area: str = "") -> tuple[Operation, ...]:
     hour = f"/v2/batches{area and f'/{area}'}/{{date}}/{{hour}}"
     one = f"{hour}/{{identifier}}"
     listing = _listing(lambda call, _: _records(call.area.batches(*_hour(call))))
+    batch = _single(lambda call: call.area.batch(*_hour(call), call.part("identifier")))
     download = _download(lambda call: batch_key(*_hour(call), call.part("identifier"), area=area))
     return (
         Operation(_GET_POST, hour, listing, PAID_GROUPS, area=area),
-        Operation(_GET_POST, one, _single(_batch), PAID_GROUPS, area=area),
+        Operation(_GET_POST, one, batch, PAID_GROUPS, area=area),
         Operation(_GET_HEAD, f"{one}/download", download, PAID_GROUPS, "batch", area=area),
     )
 
@@ -179,19 +176,12 @@ def _day_before(record: Record) -> Record:
     return {**record, "version": version, "date_modified": day + moment[10:], "size": size}
 
 
-def _snapshot(call: Call) -> Record | None:
-    file = call.area.snapshot(call.part("identifier"), free=call.is_free)
-    return None if file is None else file.record
-
-
 def _chunk_number(call: Call) -> str:
     return call.part("chunk_identifier").rpartition("_")[2]
 
 
-def _chunk(call: Call) -> Record | None:
-    snapshot, number = call.part("snapshot_identifier"), _chunk_number(call)
-    file = call.area.chunk(snapshot, number, free=call.is_free)
-    return None if file is None else file.record
+def _chunk(call: Call) -> StoredFile | None:
+    return call.area.chunk(call.part("snapshot_identifier"), _chunk_number(call), free=call.is_free)
 
 
 def _chunk_key(call: Call) -> str:
@@ -204,10 +194,11 @@ def _snapshots(area: str = "") -> tuple[Operation, ...]:
     one = f"{home}/{{identifier}}"
     listing = _listing(_structured_records if area == STRUCTURED else _snapshot_records)
     download = _download(lambda call: snapshot_key(call.part("identifier"), free=call.is_free, area=area))
+    snapshot = _single(lambda call: call.area.snapshot(call.part("identifier"), free=call.is_free))
     quota: QuotaKind | None = None if area == STRUCTURED else "snapshot"
     return (
         Operation(_GET_POST, home, listing, area=area),
-        Operation(_GET_POST, one, _single(_snapshot), area=area),
+        Operation(_GET_POST, one, snapshot, area=area),
         Operation(_GET_HEAD, f"{one}/download", download, EVERY_GROUP, quota, area=area),
     )
 

@@ -23,7 +23,7 @@ from resources.sandbox.world.wire import mix, salt
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from resources.sandbox.world.pages import Event, Family
+    from resources.sandbox.world.pages import Event
     from resources.sandbox.world.schedule import Cast, Timetable
 
 #: One in this many pages appears twice.
@@ -77,7 +77,7 @@ class Census:
             while waiting and waiting[0][0] <= turn:
                 yield heapq.heappop(waiting)[2]
             table = self._timetable.play(cast, family, self._moment)[0]
-            for event in self._live(table):
+            for event in table.live(self._namespace):
                 entry = Entry(event, Standing.LIVE)
                 count_live += 1
                 if count_live % _REPEATED == _FIRST_REPEATED:
@@ -106,16 +106,10 @@ class Census:
                 yield cast, family
             number = (number + step) % count
 
-    def _live(self, table: Family) -> Iterator[Event]:
-        for page in table.live(self._namespace):
-            # scripts guarantee that every live page has an update in the last cycles
-            assert page.event is not None
-            yield page.event._replace(state=page.state, title=page.title)
-
     def _older(self, cast: Cast, family: int, newer: Event) -> Event | None:
         """Return the page's previous `update` with the same title and a lower revision, or None."""
         table = self._timetable.play(cast, family, newer.published)[0]
-        for event in self._live(table):
+        for event in table.live(self._namespace):
             if (
                 event.state.identifier == newer.state.identifier
                 and event.title == newer.title
@@ -132,7 +126,7 @@ class Census:
         for cast in self._casts:
             for family in self._timetable.busy(cast, first // HOUR, self._moment // HOUR):
                 table, events = self._timetable.play(cast, family, self._moment, first)
-                standing = {event.title for event in self._live(table)}
+                standing = {event.title for event in table.live(self._namespace)}
                 ended = [e for e in events if e.type == "delete" and e.title.namespace == self._namespace]
                 for event in ended:
                     if event.title in standing:
@@ -149,4 +143,4 @@ class Census:
         # the halves of a move are published one after the other, but the first already moves the page
         moment = min(event.published for event in events if event.ordinal == end.ordinal)
         table = self._timetable.play(cast, family, moment)[0]
-        return next((event for event in self._live(table) if event.title == end.title), None)
+        return next((event for event in table.live(self._namespace) if event.title == end.title), None)

@@ -159,11 +159,13 @@ class Family:
         self._homes = {number: page.home for number, page in pages.items()}
         self.pages = pages
 
-    def live(self, namespace: int) -> Iterator[Page]:
-        """Yield the articles of the namespace: its pages that exist and are not redirects."""
+    def live(self, namespace: int) -> Iterator[Event]:
+        """Yield the articles of the namespace: the last `update` of each, with its current state and title."""
         for page in self.pages.values():
             if page.present and not page.redirect and page.title.namespace == namespace:
-                yield page
+                # scripts guarantee that every live page has an update in the last cycles
+                assert page.event is not None
+                yield page.event._replace(state=page.state, title=page.title)
 
     def apply(self, operation: Operation, moment: Moment) -> list[Event]:
         """Apply `operation` and return the published events: none, one, or the two halves of a move."""
@@ -232,13 +234,5 @@ class Family:
     ) -> Event:
         happened = moment.edited if operation.verb is Verb.DELETE else page.revision.moment
         return Event(
-            self._project,
-            kind,
-            operation.kind,
-            title,
-            page.state,
-            moment.ordinal,
-            happened,
-            moment.created,
-            published,
+            self._project, kind, operation.kind, title, page.state, moment.ordinal, happened, moment.created, published
         )

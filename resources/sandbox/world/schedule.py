@@ -116,7 +116,7 @@ class Timetable:
         while math.gcd(step, self.places) != 1:
             step += 1
         self._step = step
-        self._offset = lru_cache(maxsize=4096)(self._offset_of)
+        self._offset = lru_cache(maxsize=4096)(lambda hour: mix(self._salt ^ (hour * 2 + 1)) % self.places)
 
     def _lay_out(self, rate: int, namespaces: tuple[int, ...], articles: int | None) -> Iterator[Cast]:
         place = page = 0
@@ -128,9 +128,6 @@ class Timetable:
                 yield Cast(namespace, script, count, varies, place, page)
                 place += count * len(script.acts)
                 page += count * script.period * script.pages
-
-    def _offset_of(self, hour: int) -> int:
-        return mix(self._salt ^ (hour * 2 + 1)) % self.places
 
     def _begins(self, cast: Cast, hour: int, index: int, within: int) -> tuple[int, int]:
         """Return start (microseconds since 1970) and number of act `index`, which falls into `hour`."""

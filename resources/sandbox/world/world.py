@@ -122,12 +122,9 @@ class World:
             else:
                 families = timetable.busy(cast, begin // HOUR, (end - 1) // HOUR)
             for family in families:
-                for page in timetable.play(cast, family, end)[0].live(namespace):
-                    event = page.event
-                    # scripts guarantee that every live page has an update in the last cycles
-                    assert event is not None
+                for event in timetable.play(cast, family, end)[0].live(namespace):
                     if begin is None or event.published >= begin:
-                        yield event._replace(state=page.state, title=page.title)
+                        yield event
 
     def truth(
         self, project: str, namespace: int, moment: datetime, since: datetime | None = None
@@ -145,9 +142,9 @@ class World:
             return None
         moment = micros(self.export_started_at(project, hour))
         for cast, family in wiki.timetable.with_title(title.text):
-            for page in wiki.timetable.play(cast, family, moment)[0].live(title.namespace):
-                if page.title == title and page.event is not None:
-                    return wiki.writer.record(page.event._replace(state=page.state, title=page.title))
+            for event in wiki.timetable.play(cast, family, moment)[0].live(title.namespace):
+                if event.title == title:
+                    return wiki.writer.record(event)
         return None
 
     def entity(self, identifier: str, hour: datetime) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
-"""The tables: one declaration each, with names, Arrow types, descriptions, keys, and the places of values in records.
+"""Table declarations: names, Arrow types, descriptions, keys, and the paths of values in the service's records.
 
-The Arrow schemas, the DuckDB tables with their comments, Dagster's column schemas, the checks and the data dictionary
-follow from them. This package is a leaf: it imports pyarrow alone.
+The Arrow schemas, DuckDB's tables and comments, Dagster's column schemas, the checks and the data dictionary are
+derived from them. This package is a leaf: it imports only pyarrow.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The tables of pages: changes, current state and snapshots, with the place of every value in the record.
+"""Tables of pages: changes, current state, snapshots and lookups, with the path of each value in the record.
 
-Source of the record's fields: the service's data dictionary for articles, versions, events, editors and scores, and the
-older forms (2022 to 2024) in recorded data.
+Sources of the record's fields: the service's data dictionary for articles, versions, events, editors and scores;
+recorded data for the older forms (2022 to 2024).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from resources.tables.declaration import (
 
 
 class ChangeType(enum.StrEnum):
-    """The effect of an event on a page (`event.type` of the service)."""
+    """Effect of an event on a page (`event.type` of the service)."""
 
     UPDATE = "update"
     DELETE = "delete"
@@ -37,11 +37,11 @@ class ChangeType(enum.StrEnum):
 
 
 class Purpose(enum.StrEnum):
-    """The reason for which a page was looked up."""
+    """Reason for the lookup of a page."""
 
-    WATCH = "watch"  # it is on the watch list
-    REPAIR = "repair"  # a lost hour or a rejected line made it uncertain
-    CHECK = "check"  # it is one of a sample
+    WATCH = "watch"  # on the watch list
+    REPAIR = "repair"  # uncertain because of a lost hour or a rejected record
+    CHECK = "check"  # part of a sample
 
 
 _NAMED_LINKS = pa.list_(pa.struct([("name", TEXT), ("url", TEXT)]))
@@ -51,7 +51,7 @@ _DELTA = pa.struct(
 
 
 def _score(name: str, *descriptions: str) -> tuple[Column, ...]:
-    """A prediction, its probability, and that of the opposite."""
+    """Return the columns of a score: the prediction, its probability, and the probability of the opposite."""
     columns = ("prediction", BOOL, ""), ("probability", DOUBLE, ".true"), ("probability_false", DOUBLE, ".false")
     return tuple(
         Column(f"{name}_{column}", kind, text, f"version.scores.{name}.{column.partition('_')[0]}{place}")

@@ -1,4 +1,4 @@
-"""Building blocks of declarations: Arrow types, columns, tables, macros, and the columns that several tables have."""
+"""Building blocks of declarations: Arrow types, columns, tables, macros, and columns shared by several tables."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ DOUBLE = pa.float64()
 
 @dataclass(frozen=True)
 class Column:
-    """One column.
+    """A column of a declared table.
 
     Attributes:
-        path: Dotted place of the value in the service's JSON record. Without a path the value comes from `first_of` or
-            from the archive, which knows its hour, project, namespace and snapshot; `extra` is the rest of the record.
+        path: Dotted path of the value in the service's JSON record. Without a path, the value comes from `first_of` or
+            from the archive, which determines hour, project, namespace and snapshot; `extra` is the rest of the record.
             A record that contradicts its archive is rejected.
-        first_of: Columns of which the first that is not null gives the value.
+        first_of: Columns whose first non-null value is used.
         default: Value if the record has none.
         values: Allowed values (empty: any).
-        wire: Type to parse the JSON value as, where it differs from `type`; the cast must be lossless.
+        wire: Type for parsing the JSON value, if it differs from `type`; the cast must be lossless.
         required: A record without the value is rejected. The text of a `lookup` must not be empty either.
-        json: The value is stored as JSON text, exactly as in the record, whatever it is.
-        body: A large text column: stored last, without statistics, in the lake only.
-        rising: Whole numbers that mostly rise from row to row: files store their differences.
-        lookup: Single rows are queried by this column: lake files rule out absent values without reading the column.
+        json: The value is stored as JSON text, exactly as in the record, whatever its type.
+        body: A large text column: stored last, without statistics, only in the lake.
+        rising: Integers that mostly increase from row to row: files store the differences.
+        lookup: Single rows are queried by this column: lake files exclude absent values without reading the column.
     """
 
     name: str
@@ -52,13 +52,13 @@ class Column:
 
     @property
     def field(self) -> pa.Field:
-        """The column as an Arrow field, its description in the metadata."""
+        """The column as an Arrow field, with its description in the metadata."""
         return pa.field(self.name, self.type, nullable=not self.required, metadata={"description": self.description})
 
 
-@dataclass(frozen=True, eq=False)  # each table is declared once, so it equals itself alone, and is hashed at once
+@dataclass(frozen=True, eq=False)  # compared and hashed by identity, because each table is declared only once
 class Table:
-    """One table: its columns in order, and the columns that identify a row (`key`, empty where rows may repeat)."""
+    """A table: its columns in order, and the columns that identify a row (`key`, empty if rows may repeat)."""
 
     name: str
     description: str
@@ -77,12 +77,12 @@ class Table:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The Arrow schema of all columns."""
+        """Arrow schema of all columns."""
         return pa.schema([column.field for column in self.columns])
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest (hex) of all that decides the rows: everything but the descriptions and how files hold them."""
+        """Digest (hex) of everything that determines the rows: all but the descriptions and the encoding of files."""
         columns = [
             {
                 f.name: value
@@ -95,31 +95,31 @@ class Table:
 
     @cached_property
     def bodies(self) -> frozenset[str]:
-        """The names of its body columns."""
+        """Names of the body columns."""
         return frozenset(column.name for column in self.columns if column.body)
 
     @cached_property
     def narrow(self) -> Table:
-        """The same table without its bodies, as DuckDB stores it."""
+        """The table without its bodies, as stored in DuckDB."""
         return Table(self.name, self.description, tuple(c for c in self.columns if not c.body), self.key)
 
 
 @dataclass(frozen=True)
 class Macro:
-    """A query with parameters, used like a table: `FROM articles_at('2026-11-20 09:00:00+00')`."""
+    """A query with parameters that is used like a table: `FROM articles_at('2026-11-20 09:00:00+00')`."""
 
     name: str
     parameters: tuple[str, ...]
     description: str
 
 
-#: Fingerprints of the tables at declaration number 1, when declarations were numbered, and of later ones whose files
-#: are loaded alike. So files of that time are found again.
+#: Fingerprints of tables from the time when declarations were numbered (number 1), and of later ones whose files load
+#: in the same way. So existing files of that version stay valid.
 _FIRST = frozenset({
     "3c20494b584653cb0f541f06564d4994f173f70ad38dfde791c56ec60971527b",  # article_changes
     "5db9eb0e47139e6efc556deb3213cf1cfc48efa7d045c1251f73ceb977f93d64",  # snapshot_articles
     "f6245de24ce81e1691958d92cb4d5d4a8985c4a175756bcd75792239d6d1a544",  # rejects
-    # rejects, whose hour may be null: loads take it from the ledger
+    # rejects with a nullable hour: loads take it from the ledger
     "9ceb2cc019c147037d0765271938bd6e50ff4866f45c3dd31cb0e17e1520b91b",
     "e43b89c1820e4c5d305fcb1ca1220dbc460620283f4e3ca56803836dc3a06eda",  # codes
     "1acc9690859a1feed86f4bd425379e9f23385a92475f603e7850cde1108d010d",  # languages
@@ -129,7 +129,7 @@ _FIRST = frozenset({
 
 
 def version_of(*tables: Table) -> int | str:
-    """Return a version of these tables. It changes with their declarations, but not with descriptions."""
+    """Return a version of these tables that changes with their declarations, but not with descriptions."""
     found = [table.fingerprint for table in tables]
     return 1 if _FIRST.issuperset(found) else ".".join(found)
 

@@ -1,7 +1,7 @@
-"""The tables of Wikidata: changes, current state and snapshots, and the tables derived from an entity's parts.
+"""Tables of Wikidata: changes, current state and snapshots, and tables derived from the parts of entities.
 
 Source of the record's fields: the service's interface description of 2026 (`wikidata_article`, `entity`, statements).
-docs/decisions/0031 records the choices for open forms. Maps and statements are stored as in the record.
+docs/decisions/0031 records the choices for underspecified fields. Maps and statements are stored as in the record.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _AS_SERVED = "JSON text exactly as served"
 
 
 def _of_article(*names: str) -> tuple[Column, ...]:
-    """Columns that an entity's record has as an article's does."""
+    """Return columns that the record of an entity shares with that of an article."""
     return tuple(ARTICLE_CHANGES[name] for name in names)
 
 
@@ -169,7 +169,7 @@ BEST_STATEMENTS = Table(
     ENTITY_STATEMENTS.columns,
     key=ENTITY_STATEMENTS.key,
 )
-#: Tables that are derived from the bodies of the current entities.
+#: Tables derived from the bodies of the current entities.
 ENTITY_VIEWS = (
     ENTITY_LABELS,
     ENTITY_DESCRIPTIONS,

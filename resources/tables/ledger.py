@@ -1,4 +1,4 @@
-"""Tables about the mirror itself: loaded files, stored snapshots, covered hours, rejected records and exactness."""
+"""Tables about the mirror itself: loaded files, stored snapshots, covered hours, rejected records and exact ranges."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from resources.tables.declaration import (
 
 
 class HourState(enum.StrEnum):
-    """The state of one hour of one project and namespace."""
+    """State of one hour of one project and namespace."""
 
     LOADED = "loaded"  # its file is in `article_changes`
-    EMPTY = "empty"  # its file was there and held no record
-    ABSENT = "absent"  # the service's batch listing does not name it: quiet, or its export failed
-    MISSING = "missing"  # should be there and is not
-    NOT_YET = "not_yet"  # the service has not published the hour
+    EMPTY = "empty"  # its file had no records
+    ABSENT = "absent"  # not named in the service's batch listing: no changes, or a failed export
+    MISSING = "missing"  # should be loaded but is not
+    NOT_YET = "not_yet"  # not published by the service yet
     PAST_RETENTION = "past_retention"  # never fetched, and the service no longer keeps it
 
 
-#: The states of an hour that are final.
+#: Final states of an hour.
 COVERED = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT})
-#: Times after the start of an hour at which a project missing from the batch listing is looked up again: the export may
-#: have been repeated. There is no lookup after the last time.
+#: Delays after the start of an hour at which a project missing from the batch listing is checked again, because a
+#: failed export may have been repeated. There is no check after the last one.
 RECHECKS = (timedelta(hours=3), timedelta(hours=47))
 #: Message about a project and namespace without a base snapshot.
 NO_SNAPSHOT = "no snapshot: only changed pages are known. `wme run --snapshots` fetches it, if the service has one"
@@ -132,7 +132,7 @@ SNAPSHOTS = Table(
     ),
     key=("table_name", "snapshot_id", "snapshot_version"),
 )
-#: Rejected lines as a conversion writes them to the lake: the folder of the file says which table they are not in.
+#: Rejected records as a conversion writes them to the lake. The folder of the file identifies their table.
 REJECTED_LINES = Table(
     "rejects",
     "Records that could not be converted, unmodified and with the reason. Nothing is dropped.",

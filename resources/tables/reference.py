@@ -1,4 +1,4 @@
-"""The service's own lists: kinds of project, languages, projects, namespaces."""
+"""Lists published by the service: kinds of project, languages, projects, namespaces."""
 
 from __future__ import annotations
 

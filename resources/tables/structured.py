@@ -1,8 +1,8 @@
-"""The tables of structured contents: a page as the service parsed it, and the tables derived from its recursive parts.
+"""Tables of structured contents: pages as parsed by the service, and tables derived from their nested parts.
 
-Source of the record's fields: the service's data dictionary for structured contents, the names before March 2025
-(`infobox`, `article_sections`), and recorded responses. For a page that the service could not parse it sends the
-article record instead, so all columns of an article are here as well.
+Sources of the record's fields: the service's data dictionary for structured contents, the names before March 2025
+(`infobox`, `article_sections`), and recorded responses. If the service could not parse a page, it sends the article
+record instead, so all columns of an article are included here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BODIES = tuple(
         "tables": "Tables of the page",
     }.items()
 )
-#: A structured record does not name its namespace; the archive does.
+#: A structured record does not contain its namespace; the archive determines it.
 _OF_ARTICLE = tuple(
     replace(column, required=False) if column.name == "namespace_id" else column
     for column in SNAPSHOT_ARTICLES
@@ -186,5 +186,5 @@ CITATIONS_PER_PAGE = Table(
     ),
     key=("project_id", "article_id"),
 )
-#: Tables that are derived from the bodies, in the order of their creation.
+#: Tables derived from the bodies, in the order of their creation.
 STRUCTURED_VIEWS = (INFOBOX_FIELDS, SECTIONS, ARTICLE_REFERENCES, ARTICLE_TABLES, ARTICLE_LINKS, CITATIONS_PER_PAGE)

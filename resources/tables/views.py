@@ -1,4 +1,4 @@
-"""The views and macros for an analyst's first queries, and the views over the realtime stream.
+"""Views and macros for an analyst's first queries, and views over the realtime stream.
 
 Their SQL is in `resources/warehouse/views`.
 """
@@ -186,7 +186,7 @@ TITLES = Table(
         Column("is_redirect", BOOL, "The title redirects.", required=True),
     ),
 )
-#: Views that answer the first questions. Of what they compute, DuckDB does not say that it is never null.
+#: Views for an analyst's first queries. DuckDB reports their computed columns as nullable.
 QUESTIONS = (
     DISTINCT_CHANGES,
     ACTIVITY,

@@ -1,9 +1,9 @@
-"""Publishing: the build file is copied, and the copy takes the place of the published file by one rename.
+"""Publication: a copy of the build file replaces the published file by one rename.
 
-Steps of a publication, under the lock of the warehouse: apply what is pending, let the views find the lake's files,
-write `about`, checkpoint, copy. Then, without the lock: sync the copy, make it read-only, rename it, sync the folder. A
-reader that has an old file open keeps it. A kill at any point leaves the published file complete; the next publication
-removes what is left over. After the data folder was moved, `relocate` lets the views find the lake, as publishing does.
+Steps under the warehouse's lock: apply pending data, update the views over the lake's files, write `about`, checkpoint,
+copy. Steps without the lock: sync the copy, make it read-only, rename it, sync the folder. A reader that has the old
+file open keeps it. A kill at any point leaves the published file complete; the next publication removes leftovers.
+After the data folder was moved, `relocate` updates the views in the same way.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Publication:
 
 
 def next_text(last: Publication | None, every: timedelta | None) -> str:
-    """Return the time of the next publication, for people. `every`: zero for each run, None for never unasked."""
+    """Describe the time of the next publication. `every`: zero for each run, None for only on request."""
     if every is None:
         return "only when asked for, by `wme publish` (WME_PUBLISH=off)"
     if not every or last is None:
@@ -65,7 +65,7 @@ def next_text(last: Publication | None, every: timedelta | None) -> str:
 
 @dataclass(frozen=True)
 class Published:
-    """Outcome of publishing. Seconds under the lock (`locked_seconds`) are those in which no load could run."""
+    """Outcome of publishing. No load could run during `locked_seconds`."""
 
     path: Path
     changed: bool
@@ -78,11 +78,11 @@ class Published:
 
     @property
     def missing_lake_file_count(self) -> int:
-        """Lake files that are gone or damaged, and left out."""
+        """Number of lake files that are gone or damaged, and therefore left out."""
         return len(self.faulty_lake_files)
 
     def __str__(self) -> str:
-        """The publication in one sentence, or two."""
+        """Return the outcome as one or two sentences."""
         if not self.changed:
             return f"Published file is up to date (revision {self.revision}); nothing was written."
         missing = f" Gone or damaged: {counted(count, 'lake file')}." if (count := self.missing_lake_file_count) else ""
@@ -94,14 +94,15 @@ class Published:
 
 
 class Publisher(Reader):
-    """The part of the warehouse that publishes."""
+    """Publishing methods of the warehouse."""
 
     def publish(self, about: Mapping[str, str] | None = None) -> Published:
-        """Publish what is loaded as a new `warehouse.duckdb`; nothing is written when it is published already.
+        """Publish the loaded data as a new `warehouse.duckdb`; write nothing if it is already published.
 
-        Pending data is applied first, under the same lock: another run may have loaded data since, and a page must not
-        be published with a row that no longer exists. `about` adds rows to the table `about`. Raises
-        WarehouseBusyError, or WarehouseFullError: disk or memory ran out; the file that was published before stays.
+        Pending data is applied first, under the same lock: another run may have loaded data since, and a published page
+        must not refer to a row that no longer exists. `about` adds rows to the table `about`. Raises
+        WarehouseBusyError, or WarehouseFullError if disk or memory ran out. The previously published file stays in both
+        cases.
         """
         started, now = time.perf_counter(), self._clock()
         target = self._connector.published_path
@@ -117,7 +118,7 @@ class Publisher(Reader):
                     if changed := not self._holds(facts):
                         found = self._renew(connection, found, facts, now, looked_at_ns)
                         connection.execute("CHECKPOINT")
-                # only now: to close a descriptor of the file would end DuckDB's lock on it
+                # after closing the connection: closing another descriptor of the file would release DuckDB's lock on it
                 if changed:
                     copy_file(self._connector.build_path, temporary)
                 locked_seconds = time.perf_counter() - locked_at
@@ -157,11 +158,11 @@ class Publisher(Reader):
         if every is None:
             return False
         last, now = self.publication(), self._clock()
-        # one of the future was made before the clock was put back
+        # a time in the future was recorded before the clock was set back
         return last is None or not timedelta(0) <= now - last.published_at < every
 
     def publication(self) -> Publication | None:
-        """Return the publication that analysts open now, without a lock; None: there is none, or it cannot be read."""
+        """Return the publication that analysts open now, without a lock; None if there is none or it cannot be read."""
         try:
             with self._connector.published() as connection:
                 query = "SELECT name, value FROM about WHERE name IN ('published_at', 'revision')"
@@ -171,23 +172,24 @@ class Publisher(Reader):
             return None
 
     def unpublished_revision(self) -> int | None:
-        """Return the revision that is built and not published yet; None: everything is published."""
+        """Return the revision of the build file if it is not published yet; None if everything is published."""
         with self._connector.build("read the ledger") as connection:
             state = _state(connection)
             [(is_complete,)] = connection.execute("SELECT is_complete FROM internal.meta").fetchall()
         if not is_complete:
             return int(state["revision"])
-        # 0: nothing was loaded so far; a build file that is rebuilt is no news
+        # 0: nothing was loaded so far; a rebuilt build file does not count as new data
         return None if self._holds(state) else state["revision"] or None
 
     def relocate(self) -> int | None:
-        """Update the paths of the published file's views after the data folder was moved, as publishing does.
+        """Update the paths in the published file's views after the data folder was moved.
 
-        Only `warehouse.duckdb` and the lake are needed. Return the lake files found; None: there was nothing to do.
-        Raises NotPublishedError, or LakeFileError: no file of the lake is there; nothing was changed.
+        Only `warehouse.duckdb` and the lake are needed. Return the number of lake files found; None if there was
+        nothing to do. Raises NotPublishedError, or LakeFileError if the lake has none of the files. Nothing is changed
+        then.
         """
         target, root = self._connector.published_path, str(self._lake_root.resolve())
-        with self._replacing("mend the published file") as temporary:
+        with self._replacing("update the published file") as temporary:
             with self._connector.published() as connection:
                 about = dict(connection.execute("SELECT name, value FROM about").fetchall())
                 found = sources(connection, self._lake_root)
@@ -195,8 +197,8 @@ class Publisher(Reader):
                 return None
             if found.missing and not found.count:
                 raise LakeFileError(
-                    f"None of the {len(found.missing)} lake files that {target.name} names lies under {root}. Nothing "
-                    "was changed. Bring the folder lake there as well, then try again."
+                    f"None of the {len(found.missing)} lake files that {target.name} names is under {root}. Nothing "
+                    "was changed. Move or copy the folder lake there as well, then try again."
                 )
             found = self._with_stream(found)
             copy_file(target, temporary)
@@ -211,7 +213,7 @@ class Publisher(Reader):
 
     @contextlib.contextmanager
     def _replacing(self, purpose: str) -> Iterator[Path]:
-        """Yield the name of the file that replaces the published one, under a lock; delete one that is left over."""
+        """Yield the path of a temporary file that will replace the published one, under a lock; delete leftovers."""
         target = self._connector.published_path
         with locked(self.data / "state" / "publish.lock", self._connector.lock_timeout, purpose):
             _sweep(target)
@@ -229,7 +231,7 @@ class Publisher(Reader):
                 _sweep(target)
 
     def _with_stream(self, found: Sources) -> Sources:
-        """Add the folder of the stream, and see that the views can read it."""
+        """Add the stream's folder, after making it readable by the views."""
         folder = self._lake_root.resolve() / LIVE_CHANGES
         return replace(found, live=str(folder), is_stream_mixed=prepare_folder(folder))
 
@@ -237,7 +239,7 @@ class Publisher(Reader):
         return sources(connection, self._lake_root, Looked.last(connection))
 
     def _facts(self, connection: duckdb.DuckDBPyConnection, found: Sources, about: Mapping[str, str]) -> dict[str, Any]:
-        """The facts that identify a publication. Revision and ledger stand for everything in the build file."""
+        """Return the facts that identify a publication. Revision and ledger represent all data in the build file."""
         [(version, views)] = connection.execute("SELECT schema_version, prepared_version FROM internal.meta").fetchall()
         [(storage,)] = connection.execute(
             "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = 'warehouse'"
@@ -255,7 +257,7 @@ class Publisher(Reader):
         }
 
     def _holds(self, facts: Mapping[str, Any]) -> bool:
-        """Return whether the published file can be read and holds these facts."""
+        """Return whether the published file can be read and has these facts."""
         try:
             with self._connector.published() as connection:
                 held = publication(connection)
@@ -271,7 +273,7 @@ class Publisher(Reader):
         now: datetime,
         looked_at_ns: int,
     ) -> Sources:
-        """Let the views find the lake's files, and write the facts and `about`; returns those files."""
+        """Update the views over the lake's files, and write the facts and `about`; return the files."""
         found = self._with_stream(found)
         shown = {
             "attribution": _ATTRIBUTION,
@@ -283,7 +285,7 @@ class Publisher(Reader):
         try:
             self._write(connection, found, facts | {LOOKED_AT: looked_at_ns}, shown)
         except duckdb.Error:
-            # a file may be damaged whose times do not show it: then its footer does
+            # a damaged file may have unchanged times: then its footer shows the damage
             known = found.missing
             found = self._with_stream(sources(connection, self._lake_root))
             if found.missing == known:
@@ -292,8 +294,8 @@ class Publisher(Reader):
             self._write(connection, found, facts, shown)
         if found.faulty:
             _log.warning(
-                "%s cannot be read, and their rows are left out of the bodies and of older hours of article_changes: "
-                "%s. They are made again from the archive where it has them.",
+                "%s cannot be read, and their rows are missing from page text and from older hours of article_changes: "
+                "%s. They are created again from the archive if it has them.",
                 counted(len(found.faulty), "lake file"),
                 named(found.faulty),
             )
@@ -302,7 +304,7 @@ class Publisher(Reader):
     def _write(
         self, connection: duckdb.DuckDBPyConnection, found: Sources, facts: Mapping[str, Any], about: Mapping[str, str]
     ) -> None:
-        """Write views, facts and `about` in one transaction: each by itself would wait for the disk."""
+        """Write views, facts and `about` in one transaction, because each transaction waits for the disk."""
         shown = {**about, **_lake_facts(facts["lake_root"], found)}
         with transaction(connection):
             make_views(connection, found)
@@ -316,12 +318,12 @@ class Publisher(Reader):
 
 
 def _lake_facts(root: str, found: Sources) -> dict[str, str]:
-    """The rows of `about` on the lake."""
+    """Return the rows of `about` that describe the lake."""
     return {"lake_root": root, "lake_file_count": str(found.count), "missing_lake_file_count": str(len(found.missing))}
 
 
 def _state(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-    """Return the revision of the build file and a digest of its ledger: revisions of a rebuilt file begin again."""
+    """Return the build file's revision, and a digest of its ledger because a rebuilt file restarts its revisions."""
     [(revision, ledger)] = connection.execute(
         "SELECT revision, (SELECT CAST(bit_xor(hash(lake_path, loaded_at)) AS VARCHAR) FROM loads) FROM internal.meta"
     ).fetchall()
@@ -330,17 +332,17 @@ def _state(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
 
 def _sweep(target: Path) -> None:
     for leftover in target.parent.glob(f"{target.name}.*.tmp*"):
-        if leftover.is_dir():  # what did not fit into the memory
+        if leftover.is_dir():  # DuckDB's spill folder
             shutil.rmtree(leftover, ignore_errors=True)
         else:
             leftover.unlink(missing_ok=True)
 
 
 def _put(finished: Path, target: Path) -> None:
-    """Put a finished file in place, read-only; it outlasts a loss of power."""
+    """Put a finished file in place durably (it survives a power failure) and read-only."""
     finished.chmod(0o444)
     files.sync(finished)
     finished.replace(target)
-    # Left by somebody who opened the old file for writing; it does not belong to the new one and would break it.
+    # A reader that opened the old file for writing may have left this log. It would damage the new file.
     target.with_name(target.name + ".wal").unlink(missing_ok=True)
     files.sync(target.parent)

@@ -1,7 +1,7 @@
--- Internal tables of the build file, in addition to the declared ones. schema_version: of the tables; prepared_version:
--- of the views and macros for analysts (views/analysts.py); revision: incremented by each transaction that changes
--- published data; merged_at: when DuckDB last merged small row groups. After a damaged file was replaced, is_complete
--- is false until all archived data is loaded again.
+-- Internal tables of the build file, in addition to the declared ones.
+-- schema_version: version of the tables. prepared_version: version of the views and macros for analysts
+-- (views/analysts.py). revision: incremented by each transaction that changes published data. merged_at: when DuckDB
+-- last merged small row groups. is_complete: false after a damaged file was replaced, until all data is loaded again.
 CREATE TABLE IF NOT EXISTS internal.meta (
   schema_version VARCHAR NOT NULL,
   revision BIGINT NOT NULL,

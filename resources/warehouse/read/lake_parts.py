@@ -356,7 +356,7 @@ def _lost(file: FaultyFile, first: datetime, end: datetime, count: int) -> LakeF
     more = f" ({count} such files)" if count > 1 else ""
     return LakeFileError(
         f"The compacted file {file}{more}, and changes of the hours from {hour_text(first)} to {hour_text(end)} UTC "
-        "are nowhere else in the lake, so what follows from all changes cannot be computed. Nothing was changed. Put "
-        "the file back, or materialize lake/article_changes and warehouse/article_changes of these hours again: the "
-        "archive is enough for that."
+        "are nowhere else in the lake, so results that need all changes cannot be computed. Nothing was changed. "
+        "Restore the file, or materialize lake/article_changes and warehouse/article_changes of these hours again: "
+        "the archive is enough for that."
     )

@@ -1,1 +1,1 @@
-"""The current state: which pages there are now, and by which row."""
+"""Current states: the pages and entities that exist now, each with the row that decides it."""

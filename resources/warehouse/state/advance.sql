@@ -1,5 +1,5 @@
--- Titles and pages that something new is known of. Long tables are searched by short keys first, and rows are compared
--- whole only among the few that were found: `title_key` may be shared by two titles, a page id by two projects.
+-- Titles and pages with new rows. Long tables are filtered by short keys first; complete rows are compared only among
+-- the few matches, because two titles can share a `title_key`, and two projects a page id.
 CREATE OR REPLACE TEMP TABLE moved_titles AS
 SELECT project_id, title, {title_key} AS title_key
 FROM (SELECT project_id, title FROM fresh UNION SELECT project_id, title FROM redone_titles);
@@ -7,8 +7,8 @@ FROM (SELECT project_id, title FROM fresh UNION SELECT project_id, title FROM re
 CREATE OR REPLACE TEMP TABLE moved_pages AS
 SELECT project_id, article_id FROM fresh WHERE is_update UNION SELECT project_id, article_id FROM redone_pages;
 
--- Most pages that changed are found by their title; a page lives once, so only the others are looked for by their number:
--- those that moved, which are few, and those that are new.
+-- Most changed pages are found by their title. A page has only one row, so only the others are searched by page id: the
+-- few that were moved, and new ones.
 CREATE OR REPLACE TEMP TABLE near AS
 SELECT {living}
 FROM articles
@@ -25,13 +25,13 @@ SELECT {living}
 FROM articles
 SEMI JOIN elsewhere ON articles.rowid = elsewhere.place;
 
--- `near`: living rows, those of all these titles and pages among them. Rows are compared whole here.
+-- `near` has current rows that include those of all these titles and pages. Complete rows are compared here.
 CREATE OR REPLACE TEMP TABLE living AS
 SELECT * FROM near SEMI JOIN moved_titles USING (project_id, title)
 UNION
 SELECT * FROM near SEMI JOIN moved_pages USING (project_id, article_id);
 
--- Both maxima of these titles and pages, and of the other title or page of each living row among them.
+-- Both maxima of these titles and pages, and of the other title or page of each of their current rows.
 CREATE OR REPLACE TEMP TABLE new_titles AS
 SELECT *
 FROM (
@@ -63,7 +63,7 @@ QUALIFY row_number() OVER (PARTITION BY project_id, article_id ORDER BY {newest_
 CREATE OR REPLACE TEMP TABLE winning AS
 SELECT new_titles.* FROM new_titles JOIN new_pages USING ({row_key});
 
--- A living row stays where it is, unless it lost or its file was loaded again, perhaps with other content.
+-- A current row stays in place, unless it lost, or its file was reloaded, perhaps with other content.
 CREATE OR REPLACE TEMP TABLE staying AS
 SELECT * FROM living SEMI JOIN winning USING ({row_key}) ANTI JOIN advancing USING (source_at, project_id, namespace_id);
 

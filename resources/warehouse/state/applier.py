@@ -1,7 +1,7 @@
-"""The applier of all current states: pending files become rows of a state, by its rule.
+"""Application of pending files to the current states, by the rule of each state.
 
-Files and snapshots are pending until the state has applied them. A project with a new snapshot is rebuilt, because that
-replaces nearly all its rows. All other projects advance by their pending files.
+Files and snapshots are pending until the state has applied them. A project with a new snapshot is rebuilt, because the
+snapshot replaces nearly all its rows. All other projects advance by their pending files.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from resources.warehouse.records import Applied
 
 
 def applied_to(state: Table, family: Family | None = None) -> tuple[str, ...]:
-    """The tables of the hours and snapshots that decide a current state, or of one of the families."""
+    """Return the names of the tables that decide a current state, of all dataset families or of one."""
     return tuple(dataset.name for dataset in datasets(family) if dataset.state is state)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """The rule by which a current state follows from its files.
+    """Rule by which a current state is computed from its files.
 
     Attributes:
-        noun: The name of a row, for people.
+        noun: Name of a row in messages.
         renewed: Query for the projects with a new snapshot.
-        renew: Rebuilds the projects of the table `renewed`; returns the rows written.
-        advance: Applies the files of the table `pending` to all other projects; returns the rows written and removed,
-            and the number of those looked up again.
+        renew: Rebuilds the projects of the table `renewed`; returns the number of rows written.
+        advance: Applies the files of the table `pending` to all other projects; returns the numbers of rows written,
+            rows removed, and states decided again.
         also: Further datasets whose files are applied.
     """
 
@@ -44,7 +44,7 @@ class Rule:
     also: tuple[Dataset, ...] = ()
 
     def apply(self, build: Build, *, renewed: str | None = None, rebuilt: bool = False) -> Applied:
-        """Apply pending changes, inside a transaction. `rebuilt`: rebuild all projects, else those of `renewed`."""
+        """Apply pending changes, inside a transaction. Rebuild the projects of `renewed`, or all if `rebuilt`."""
         started, connection = time.perf_counter(), build.connection
         also = tuple(dataset.name for dataset in self.also)
         connection.execute(
@@ -88,10 +88,10 @@ class Rule:
 
 
 def one_number(connection: duckdb.DuckDBPyConnection, query: str) -> int:
-    """The single number that a count, an insert or a delete answers with."""
+    """Return the single number that results from a count, an insert or a delete."""
     return int(connection.execute(query).fetchall()[0][0])
 
 
 def count_of(connection: duckdb.DuckDBPyConnection, table: str) -> int:
-    """The rows of a table, or of what else follows FROM."""
+    """Return the number of rows of a table, or of any other text after FROM."""
     return one_number(connection, f"SELECT count(*) FROM {table}")  # noqa: S608  our own names

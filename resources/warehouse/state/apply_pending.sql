@@ -1,6 +1,6 @@
--- What is to be taken in: the files that the ledger marks as pending, the changes in them that can decide, and every
--- title and page that was decided by a row of one of these very files, which is possible only when it was loaded again.
--- Projects that are made anew (`renewed`) take in everything of theirs by themselves.
+-- Rows to apply: the files that are pending in the ledger, their changes that can decide, and each title and page that
+-- a row of one of these files decided before. The latter occur only if a file was reloaded. Projects in `renewed` are
+-- rebuilt separately.
 CREATE OR REPLACE TEMP TABLE advancing AS
 SELECT source_at, project_id, namespace_id FROM pending ANTI JOIN renewed USING (project_id);
 

@@ -1,24 +1,24 @@
-"""The current state: which pages live, and with which row, kept up hour by hour.
+"""Current state of pages: `articles` has each existing page with the row that decides it, updated hour by hour.
 
-The rule. An update is live when no update or delete of its title and no update of its page is newer. `newer` is one
-total order: moment of the event, revision, an update after a delete, event, the earlier source first (so that the
-copies of one event in overlapping files are one state whatever was loaded first), namespace. `visibility-change`
-never decides. Titles compare with `_` as space. The pages of the newest snapshot of a project and namespace compete
-like updates; updates that are older than its boundary do not, since a page that only they know ended in a gap. Deletes
-always do.
+Rule: an update is current if no update or delete of its title and no update of its page is newer. "Newer" is one total
+order: time of the event, revision, an update after a delete, event, the earlier source first, namespace. (The earlier
+source, so that copies of an event in overlapping files are one state in any loading order.) `visibility-change` never
+decides. Titles compare with `_` as space. The pages of the newest snapshot of a project and namespace compete like
+updates. Updates older than the snapshot's boundary do not compete: if the snapshot lacks their page, the page ended in
+a gap. Deletes always compete.
 
-Two maxima carry it: the newest row of each title and the newest update of each page; a page lives when both are the
-same row. Both are functions of the loaded rows alone, never of the order in which they came. If the two agree, the row
-is only in `articles`. Otherwise it is in `internal.titles` and `internal.pages`, which stay small.
+The computation uses two maxima: the newest row of each title and the newest update of each page. A page exists if both
+are the same row. Both depend only on the loaded rows, never on the loading order. If the two are equal, the row is only
+in `articles`. Otherwise it is in `internal.titles` or `internal.pages`, which stay small.
 
-`_advance` turns pending changes into rows of `articles`, in these steps:
+`_advance` applies pending changes to `articles` in these steps:
 
-1. Files that the ledger has as pending are found, and their rows that can decide (`fresh`).
-2. A file that was loaded again may lack the row that decided: all rows of its titles and pages compete again.
-3. The rows of `articles` with one of these titles or pages are found (`near`).
-4. The newest row of each title and the newest update of each page are computed; a row that is both is winning.
-5. Rows of `articles` that are no longer winning are deleted, and maxima that are no row of `articles` are kept apart.
-6. Winning rows that are new are inserted, in full: from the changes, the lookups or the base snapshot.
+1. Find the pending files of the ledger, and their rows that can decide (`fresh`).
+2. If a file was reloaded, it may lack the row that decided: then all rows of its titles and pages compete again.
+3. Find the rows of `articles` with one of these titles or pages (`near`).
+4. Compute the newest row of each title and the newest update of each page; a row that is both is winning.
+5. Delete rows of `articles` that are no longer winning. Store maxima that are not in `articles` separately.
+6. Insert new winning rows with all columns, from the changes, the lookups or the base snapshot.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ from resources.warehouse.read.reading import of_projects
 from resources.warehouse.records import Applied
 from resources.warehouse.state.applier import Rule, applied_to, count_of, one_number
 
-#: A row of `articles` as it competes, and its place there.
+#: Columns of a row of `articles` as a state, and its rowid.
 _LIVING = (
     "articles.rowid AS place, project_id, replace(name, '_', ' ') AS title, article_id, event_at, version_id, "
     "true AS is_update, event_key, source_at, namespace_id"
 )
-# After a redo the maxima of these titles and pages are unknown: all their rows compete again.
+# After a reload, the maxima of these titles and pages are unknown: all their rows compete again.
 _HISTORY = """
 INSERT INTO fresh
 (
@@ -58,7 +58,7 @@ INSERT INTO fresh
 EXCEPT
 SELECT * FROM fresh
 """
-# What `apply_maxima` found: rows that no longer count go, and of both maxima is kept what is not the same row.
+# Store the result of `state/advance`: delete rows that are no longer current, and keep maxima that are not winning.
 _KEEP = """
 DELETE FROM internal.titles AS old
 USING (SELECT project_id, title FROM moved_titles UNION SELECT project_id, title FROM new_titles) AS moved
@@ -80,7 +80,7 @@ FROM (
 SEMI JOIN (FROM deciding WHERE source_at = time_bucket(INTERVAL 1 HOUR, source_at)) AS deciding
   USING ({row_key_of_changes})
 """
-# Two lookups of one run may lead to the same page, by two spellings of its title.
+# Two lookups of one run may find the same page by two spellings of its title.
 _INSERT_LOOKED_UP = """
 INSERT INTO articles BY NAME
 SELECT {columns}, {title_key} AS title_key, event_key
@@ -91,7 +91,7 @@ FROM (
 SEMI JOIN deciding USING ({row_key_of_changes})
 QUALIFY row_number() OVER (PARTITION BY project_id, article_id ORDER BY looked_up_at, asked_name) = 1
 """
-# The maxima of the titles and pages of one pass: each has all its rows in the same one.
+# Maxima of the titles and pages of one pass. All rows of a title, or of a page, are in the same pass.
 _REBUILD_SOME = """
 INSERT INTO new_titles
 SELECT * FROM states SEMI JOIN renewed USING (project_id)
@@ -113,17 +113,17 @@ DROP TABLE new_titles;
 DROP TABLE new_pages;
 DELETE FROM articles WHERE project_id IN (SELECT project_id FROM renewed)
 """
-#: The snapshots underneath.
+#: The dataset of the base snapshots.
 (_SNAPSHOTS,) = (dataset for dataset in datasets(Family.SNAPSHOT) if dataset.state is ARTICLES)
-#: About what a row takes while the newest of each title is found.
+#: Approximate memory per row, in bytes, while the newest row of each title is computed.
 _STATE_BYTES = 250
 
 
 def apply_changes(build: Build) -> Applied:
     """Advance `articles` by all pending hours, lookups and snapshots, in one transaction.
 
-    A project with a new snapshot is rebuilt, which takes time in proportion to its pages. Raises LakeFileError: a file
-    with older rows that decide is gone or damaged; nothing was changed.
+    A project with a new snapshot is rebuilt, which takes time in proportion to its pages. Raises LakeFileError if a
+    file with older rows that are needed is gone or damaged. Nothing is changed then.
     """
     try:
         with transaction(build.connection):
@@ -146,14 +146,14 @@ def _unreadable(
     if not (found := note_damaged(connection, lake_root, wanted, _SNAPSHOTS.table.narrow.schema.names)):
         return error
     return LakeFileError(
-        f"Older rows are needed for the current articles, and cannot be read: {named(found)}. Nothing was changed; "
-        "what is loaded stays pending. The files are made again from the archive if it has them; else restore them "
-        "from a backup, or load a newer snapshot."
+        f"Older rows are needed for the current articles, but cannot be read: {named(found)}. Nothing was changed; "
+        "the loaded files stay pending. The lake files are created again from the archive if it has them; otherwise "
+        "restore them from a backup, or load a newer snapshot."
     )
 
 
 def _bases(connection: duckdb.DuckDBPyConnection, lake_root: Path, *, checked: bool = False) -> list[LakePart]:
-    """The snapshots underneath `articles`."""
+    """Return the base snapshots of `articles`."""
     return lake_parts(connection, lake_root, _SNAPSHOTS, bases_only=True, checked=checked)
 
 
@@ -164,10 +164,11 @@ def rebuild_articles(build: Build) -> Applied:
 
 
 def drop_project(build: Build, project_id: str, namespace_id: int | None = None) -> Applied:
-    """Drop a project that is no longer mirrored, or one of its namespaces, and bring `articles` up to date.
+    """Drop a project that is no longer mirrored, or one of its namespaces, and update `articles`.
 
-    A project that is only left out of the configuration stays as last known; `project_state` says until when it is
-    exact. Its rows, hours and snapshots are removed in one transaction. Its lake files stay, so it can be loaded again.
+    Its rows, hours and snapshots are removed in one transaction. Its lake files stay, so it can be loaded again.
+    Without this call, a project removed from the configuration keeps its last known state; `project_state` shows until
+    when that is exact.
     """
     connection = build.connection
     where = "project_id = $project AND ($namespace IS NULL OR namespace_id = $namespace)"
@@ -183,7 +184,7 @@ def drop_project(build: Build, project_id: str, namespace_id: int | None = None)
         for table in (*of_projects(), "internal.ended_entities"):
             connection.execute(f"DELETE FROM {table} WHERE {where}", key)  # noqa: S608
         retire(connection)
-        # a page that changed its namespace within an hour had its body shown from one of the two files
+        # if a page changed its namespace within an hour, its body was masked in one of the two files
         hours = "SELECT min(batch_hour), max(batch_hour) FROM loads WHERE (table_name, project_id) = (?, ?)"
         for dataset in (one for one in datasets() if one.body_of and namespace_id is not None):
             [(first, last)] = answer(connection, hours, [dataset.name, project_id])
@@ -193,9 +194,9 @@ def drop_project(build: Build, project_id: str, namespace_id: int | None = None)
 
 
 def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart], projects: str) -> None:
-    """The views `all_changes` and `states`, of the projects of a query: everything that can decide.
+    """Create the views `all_changes` and `states` with all rows that can decide in the projects of a query.
 
-    Raises LakeFileError: a compacted file that may have changes of theirs is gone.
+    Raises LakeFileError if a compacted file that may have changes of these projects is gone.
     """
     make_all_changes(connection, lake_root, [project for (project,) in connection.execute(projects).fetchall()])
     parts = [
@@ -225,12 +226,12 @@ def _advance(build: Build) -> tuple[int, int, int]:
     # 5
     removed = count_of(connection, "leaving ANTI JOIN deciding USING (project_id, article_id)")
     connection.execute(filled(_KEEP))
-    # 6: where nothing was loaded again, what decides again is of pending files, which are in `article_changes`
+    # 6: without a reload, deciding rows are in pending files, and those are in `article_changes`
     return _insert(connection, bases, "all_changes" if recomputed else "article_changes"), removed, recomputed
 
 
 def _renew(build: Build) -> int:
-    """Make the projects of `renewed` from all their rows; returns the pages written."""
+    """Rebuild the projects of `renewed` from all their rows; return the number of pages written."""
     connection, lake_root, _ = build
     bases = _bases(connection, lake_root, checked=True)
     _compete(connection, lake_root, bases, "SELECT project_id FROM renewed")
@@ -244,9 +245,9 @@ def _renew(build: Build) -> int:
 
 
 def _passes(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the number of passes for the maxima of `renewed`: the rows of one fit into half the memory.
+    """Return the number of passes for the maxima of `renewed`, so that the rows of each fit into half the memory.
 
-    DuckDB moves whole tables out of the memory, but finding the newest rows of all titles takes memory in proportion.
+    DuckDB can spill whole tables to disk, but the memory for finding the newest row of each title grows with the rows.
     """
     query = "SELECT coalesce(sum(row_count), 0) FROM loads SEMI JOIN renewed USING (project_id)"
     return 1 + one_number(connection, query) * _STATE_BYTES * 2 // memory_limit(connection)

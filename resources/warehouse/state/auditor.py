@@ -1,4 +1,4 @@
-"""The questions of the checks, on one connection. An answer names the first findings and counts them all."""
+"""Queries of the checks, on one connection. Each result names the first findings and counts all."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from resources.warehouse.read.lake_parts import lake_parts
 from resources.warehouse.state.applier import applied_to
 from resources.warehouse.state.entities import with_rule
 
-#: Rows whose keys are compared at a time: what is in memory meanwhile is bounded, some 200 MB.
+#: Number of rows whose keys are compared at once; it limits memory to about 200 MB.
 ROWS_AT_A_TIME = 2_000_000
 _TITLE = "replace(name, '_', ' ')"
-#: What there is once of each current state, and its digest.
+#: Unique keys of each current state, with their digests.
 _KEYS = {
     ARTICLES.name: (("project_id, article_id", "hash(project_id, article_id)"), (f"project_id, {_TITLE}", "title_key")),
     ENTITIES.name: (("project_id, entity_id", "hash(project_id, entity_id)"),),
@@ -40,7 +40,7 @@ WHERE coalesce(held_at < greatest(event_at, ended_at), ended_at IS NULL OR ended
 QUALIFY row_number() OVER (PARTITION BY is_there_still ORDER BY project_id, title) <= $limit
 ORDER BY project_id, title
 """
-# What keeps only rows of files that were taken in, of projects that no pending snapshot will change.
+# Restricts rows to applied files, of projects that no pending snapshot will change.
 _OF_HOURS = """
 SEMI JOIN (
   SELECT source_at, project_id, namespace_id
@@ -49,7 +49,7 @@ SEMI JOIN (
 ) AS file USING (source_at, project_id, namespace_id)
 ANTI JOIN (SELECT project_id FROM snapshots WHERE applied_at IS NULL) AS pending USING (project_id)
 """
-# Only the columns of the key are read. Columns that were declared after the files were written are of no key.
+# Reads only the key columns. Columns that were declared after the files were written are never part of a key.
 _KEYS_OF_SNAPSHOT = """
 SELECT CAST(coalesce(sum(copies), 0) AS BIGINT) AS row_count,
   CAST(coalesce(sum(copies - 1), 0) AS BIGINT) AS repeated_count
@@ -60,7 +60,7 @@ _Finding = TypeVar("_Finding")
 
 @dataclass(frozen=True)
 class Findings(Generic[_Finding]):
-    """The first findings, how many there are in all, and among how many rows."""
+    """The first findings, the number of all findings, and the number of rows examined."""
 
     named: tuple[_Finding, ...]
     count: int
@@ -69,7 +69,7 @@ class Findings(Generic[_Finding]):
 
 @dataclass(frozen=True)
 class Repeated:
-    """A key that several rows have: its project, the rest of it, and the rows."""
+    """A key of several rows: the project, the rest of the key, and the number of rows."""
 
     project_id: str
     key: str | int
@@ -78,9 +78,10 @@ class Repeated:
 
 @dataclass(frozen=True)
 class Overlooked:
-    """A title, or an entity, that the current state does not have as it was last known.
+    """A title or entity whose current state contradicts its last known event.
 
-    `is_deleted`: the last known event is a delete. `held_at` is the moment of what is there; None: nothing is.
+    `is_deleted` means that the last known event is a delete. `held_at` is the time of the row in the current state;
+    None if there is no row.
     """
 
     project_id: str
@@ -92,7 +93,7 @@ class Overlooked:
 
 @dataclass(frozen=True)
 class SnapshotAudit:
-    """A version of a snapshot: its rows, the rows that its ledger promises, rows whose key is there already."""
+    """Audit of a snapshot version: its rows, rows according to the ledger, rows with a repeated key."""
 
     snapshot_id: str
     row_count: int
@@ -101,13 +102,13 @@ class SnapshotAudit:
 
 
 class Auditor:
-    """Looks at the build file again, on a connection to it."""
+    """Audits the build file, on an open connection."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, lake_root: Path) -> None:
         self._connection, self._lake_root = connection, lake_root
 
     def snapshots(self, identifiers: Iterable[str], dataset: Dataset) -> list[SnapshotAudit]:
-        """Count the rows of the newest loaded version of snapshots, in the lake if they stay there."""
+        """Count the rows of the most recently loaded version of each snapshot, in the lake if they stay there."""
         loaded = (
             "SELECT snapshot_version, row_count - duplicate_count FROM snapshots "
             "WHERE table_name = ? AND snapshot_id = ? ORDER BY loaded_at DESC, snapshot_version LIMIT 1"
@@ -130,9 +131,9 @@ class Auditor:
         return found
 
     def repeated(self, state: Table, turn: int | None = None, *, name: int) -> Findings[Repeated]:
-        """Keys of a current state that are there more than once; the first `name` are named.
+        """Find repeated keys in a current state; the first `name` of them are named.
 
-        `turn`: look at a part of the rows, another one at each turn. None: at all.
+        With `turn`, only a part of the rows is examined, a different one at each turn; None examines all.
         """
         [(count,)] = answer(self._connection, f"SELECT count(*) FROM {identifier(state.name)}")  # noqa: S608
         parts = 1 + count // ROWS_AT_A_TIME
@@ -150,8 +151,8 @@ class Auditor:
     ) -> tuple[Findings[Overlooked], Findings[Overlooked]]:
         """Find differences between a current state and the newest `hour_count` hours that it applied last.
 
-        Return pages that were deleted but are present, and all other differences; the first `name` of each are named.
-        Hours that left the build file and projects that a new snapshot will change are passed over.
+        Return deleted pages that are still present, and all other differences; the first `name` of each are named.
+        Hours that left the build file are skipped, as are projects that a new snapshot will change.
         """
         (changes,) = applied_to(state, Family.HOURLY)
         last = (
@@ -174,6 +175,6 @@ class Auditor:
         return of_there, of_others
 
     def keys(self, dataset: Dataset) -> list[tuple[Any, ...]]:
-        """The keys of all rows of a list."""
+        """Return the keys of all rows of a list."""
         columns = ", ".join(map(identifier, dataset.table.key))
         return answer(self._connection, f"SELECT {columns} FROM {identifier(dataset.name)} ORDER BY ALL")  # noqa: S608

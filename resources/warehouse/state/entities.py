@@ -1,13 +1,13 @@
-"""The current state of Wikidata: which entities there are, and with which row, kept up hour by hour.
+"""Current state of Wikidata: each existing entity with the row that decides it, updated hour by hour.
 
-The rule. The newest update or delete of an entity decides: after an update the entity is there. `newer` is one total
-order: moment of the event, revision if the record has it, an update after a delete, event, the earlier source first. An
+Rule: the newest update or delete of an entity decides; the entity exists if that is an update. "Newest" is one total
+order: time of the event, revision if the record has it, an update after a delete, event, the earlier source first. An
 item that is merged into another is deleted by the event of its redirect. `visibility-change` never decides. The
-entities of the newest snapshot of a namespace compete like updates; updates older than its boundary do not, because an
-entity that only they know ended in a gap. The identifier of an entity is its title and never moves, so one maximum is
-enough where pages need two. If an update decides, its row is in `entities`, else in `internal.ended_entities`. So an
-hour is compared with the row that decided before. Only if its file was loaded again is that row missing; then the other
-rows of these entities are looked up again.
+entities of the newest snapshot of a namespace compete like updates. Updates older than the snapshot's boundary do not
+compete: if the snapshot lacks their entity, it ended in a gap. The identifier of an entity never changes, so one
+maximum is enough where pages need two. If an update decides, its row is in `entities`, otherwise in
+`internal.ended_entities`. So an hour is compared with the row that decided before. That row is missing only if its file
+was reloaded; then the other rows of these entities compete again.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from resources.warehouse.database.sql import column_list, filled, statement, tra
 from resources.warehouse.records import Applied
 from resources.warehouse.state.applier import Rule, count_of, one_number
 
-#: The one total order of states.
+#: Total order of states.
 NEWEST_FIRST = (
     "event_at DESC, version_id DESC NULLS LAST, is_update DESC, event_id DESC NULLS LAST, source_at, namespace_id"
 )
-#: A state, but for whether the entity is there.
+#: Columns of a state, without is_update.
 _STATE = "project_id, namespace_id, entity_id, event_at, version_id, event_id, source_at"
 
 _BASE = """
@@ -39,7 +39,7 @@ SELECT {columns}
 FROM (SELECT *, batch_hour AS source_at FROM entity_changes)
 WHERE change_type = 'update'
 """
-# The updates of hours and of kept snapshots, whole.
+# Complete updates of hours and of kept snapshots.
 _ROWS = """
 {rows_of_changes}
 UNION ALL
@@ -51,8 +51,8 @@ FROM (
   WHERE kept.table_name = 'snapshot_entities' AND entity.change_type = 'update'
 )
 """
-# What is to be taken in: the changes of pending files, and every entity that was decided by a row of one of these very
-# files, which is possible only when it was loaded again. The other rows of such an entity compete again as well.
+# Rows to apply: changes of pending files, and entities that a row of one of these files decided before. The latter
+# occur only if a file was reloaded; then the other rows of the entity compete again as well.
 _FRESH = """
 CREATE OR REPLACE TEMP TABLE fresh AS
 SELECT * FROM ({states_of_changes}) SEMI JOIN pending USING (source_at, project_id, namespace_id);
@@ -82,8 +82,7 @@ INSERT INTO entities BY NAME
 FROM ({chosen})
 SEMI JOIN (FROM winning WHERE is_update) AS winner USING (project_id, namespace_id, entity_id, event_at, source_at)
 """
-# The rule of `entities` over what had happened before a moment. Of the snapshots the newest counts that was whole by
-# then.
+# The rule of `entities` for changes before a moment, and for the newest snapshot that was complete by then.
 ENTITIES_AT = """
 CREATE MACRO main.entities_at(moment) AS TABLE
 FROM ({rows})
@@ -98,7 +97,7 @@ SEMI JOIN (
 
 
 def with_rule(text: str, *, moment: str | None = None, **values: str) -> str:
-    """A statement with the rule written in, over everything or over what happened before `moment`, an expression."""
+    """Insert the rule into a statement, for all rows or for those before `moment` (an SQL expression)."""
     before = "" if moment is None else f" < CAST({moment} AS TIMESTAMPTZ)"
     return filled(
         text,
@@ -108,7 +107,7 @@ def with_rule(text: str, *, moment: str | None = None, **values: str) -> str:
         rows=_ROWS,
         rows_of_changes=_ROWS_OF_CHANGES,
         base=_BASE,
-        of=before and " that was whole by then",
+        of=before and " that was complete by then",
         known_snapshots=before and f" AND newest_event_at{before}",
         known_changes=before and f" AND change.event_at{before}",
         columns=column_list(ENTITIES),
@@ -136,9 +135,9 @@ def _renew(build: Build) -> int:
 
 
 def _advance(build: Build) -> tuple[int, int, int]:
-    """Let what is pending compete; return the entities written, removed, and looked up again.
+    """Apply pending files; return the numbers of entities written, removed, and decided again.
 
-    Snapshots, and the hours before, are read only where a row that decided may be gone.
+    Snapshots and earlier hours are read only if a row that decided may be missing.
     """
     connection = build.connection
     if count_of(connection, "renewed"):

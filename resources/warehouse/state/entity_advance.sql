@@ -1,7 +1,7 @@
 CREATE OR REPLACE TEMP TABLE touched AS
 SELECT project_id, entity_id FROM fresh UNION FROM redone;
 
--- What decided so far, and where it is.
+-- The rows that decided before, with their rowid.
 CREATE OR REPLACE TEMP TABLE deciding_before AS
 SELECT {state}, true AS is_update, rowid AS place FROM entities SEMI JOIN touched USING (project_id, entity_id)
 UNION ALL
@@ -18,7 +18,7 @@ FROM (
 )
 QUALIFY row_number() OVER (PARTITION BY project_id, entity_id ORDER BY {newest_first}, place NULLS LAST) = 1;
 
--- A row that still decides stays where it is.
+-- A row that still decides stays in place.
 DELETE FROM deciding_before USING winning
 WHERE deciding_before.place = winning.place AND deciding_before.is_update = winning.is_update;
 DELETE FROM winning WHERE place IS NOT NULL;

@@ -1,5 +1,5 @@
--- Everything that can decide whether an entity is there: its changes, and its row in the snapshot underneath, which is the newest one of
--- its namespace{of}.
+-- All rows that can decide whether an entity exists: its changes, and its row in the base snapshot, which is the newest
+-- one of its namespace{of}.
 {states_of_changes}
 UNION ALL
 SELECT

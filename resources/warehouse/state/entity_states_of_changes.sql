@@ -1,4 +1,4 @@
--- The changes that can decide: deletes, and updates that are not older than the snapshot underneath.
+-- Changes that can decide: deletes, and updates that are not older than the base snapshot.
 SELECT
   change.project_id,
   change.namespace_id,

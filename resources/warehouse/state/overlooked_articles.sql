@@ -1,5 +1,6 @@
--- Of some hours that `articles` has taken in: the newest change of each title, and the newest update of each page. Nothing older may be there of
--- them, and where nothing is there, a newest state that ended them is known. Long tables are searched by short keys first.
+-- The newest change of each title, and the newest update of each page, in some hours that `articles` has applied. Its
+-- rows of these must not be older; if it has no row, `internal.titles` or `internal.pages` must have a newer state.
+-- Long tables are filtered by short keys first.
 WITH taken AS MATERIALIZED (
   SELECT candidate.*, {title_key} AS title_key
   FROM internal.candidates AS candidate

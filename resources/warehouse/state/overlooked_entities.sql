@@ -1,4 +1,4 @@
--- As for pages, but an entity never changes its name.
+-- As for pages, but the identifier of an entity never changes.
 WITH taken AS (
   FROM ({states_of_changes})
   {of_hours}
@@ -15,7 +15,7 @@ compared AS (
     NOT newest.is_update AS is_deleted,
     newest.event_at,
     near.event_at AS held_at,
-    -- files that were made before the column was
+    -- null in files that are older than the column
     CASE WHEN ended.entity_id IS NOT NULL THEN coalesce(ended.event_at, newest.event_at) END AS ended_at
   FROM newest
   LEFT JOIN near USING (project_id, entity_id)

@@ -1,5 +1,5 @@
--- A part of the rows is looked at, by a digest of the key. Keys are compared whole only where a digest is there several times. The casts are for
--- speed: else each digest is divided as a number of 128 bits.
+-- Selects a part of the rows by a digest of the key. Complete keys are compared only where a digest is repeated. The
+-- casts are for speed: otherwise each digest is divided as a 128-bit number.
 WITH suspects AS (
   SELECT {digest} AS digest
   FROM {table}

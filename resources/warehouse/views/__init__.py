@@ -1,1 +1,1 @@
-"""The views and macros that analysts ask, each with its SQL."""
+"""Views and macros for analysts, with their SQL."""

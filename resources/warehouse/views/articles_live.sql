@@ -1,7 +1,8 @@
--- The settled pages that no newer event replaces, and the events by which pages live now. An event replaces the page of its title, and an
--- update its own page under any title. It is the rule of `articles`: a page lives by the row that is the newest of its title and of its page.
--- Settled pages are looked up by short keys, because only a few of them have an event. Planning takes longer than running, so each view is named
--- once. `decided` has the settled pages that are replaced and the events that live; of all others, settled pages stay and events do not.
+-- The settled pages that no newer event replaces, and the events that decide pages now. An event replaces the page with
+-- its title, and an update replaces its own page under any title. This is the rule of `articles`: the deciding row of a
+-- page is the newest one of its title and of its page. Settled pages are found by short keys, because only a few of
+-- them have an event. Planning takes longer than execution, so each view is named once. `decided` has the settled pages
+-- that are replaced, and the events that decide. Of all others, settled pages are shown and events are not.
 SELECT {columns}
 FROM (
   SELECT {columns}, rowid AS place, '' AS filename FROM internal.articles
@@ -50,8 +51,9 @@ LEFT JOIN (
 ) AS decided ON known.place = decided.place AND known.filename = decided.filename
 WHERE coalesce(is_living, known.filename = '')
 -- name: live_files
--- A merged file counts a minute later than the files in it: a query lists the files more than once, and must not find it
--- in one list alone. The files in it stay for an hour. A slow clock may have put events into the folder of the hour before.
+-- A merged file counts one minute after its creation, because a query lists the files several times and must not find
+-- it in only some of the lists. The original files stay for an hour. A slow clock may have put events into the folder
+-- of the previous hour.
 SELECT filename
 FROM (
   SELECT *, lead(first_step) OVER of_steps >= first_step AND last_modified > now() - INTERVAL 1 MINUTE AS is_new

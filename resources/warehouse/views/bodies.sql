@@ -1,6 +1,6 @@
 -- name: article_bodies_looked_up
--- Two lookups of one run may lead to the same page. Which of them is shown is told by the table, so that no body is ever sorted or
--- grouped; the first file's schema stands for all, so that a question for something else opens no other.
+-- Two lookups of one run may find the same page. The table `lookups` decides which of them is shown, so no body is ever
+-- sorted or grouped. The schema of the first file is used for all, so queries for other pages open no other file.
 SELECT project_id, article_id, version_id, source_at, CAST(NULL AS TIMESTAMPTZ) AS batch_hour, html, wikitext
 FROM read_parquet({files}, hive_partitioning = false) AS file
 SEMI JOIN (

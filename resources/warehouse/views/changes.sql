@@ -1,5 +1,5 @@
 -- name: distinct_changes
--- An event can stand in two hour files; both halves of a move share the event and differ in the title.
+-- An event can be in two hourly files; both halves of a move share the event and differ in the title.
 CREATE VIEW main.distinct_changes AS
 SELECT {change_columns}
 FROM article_changes
@@ -41,7 +41,7 @@ GROUP BY project_id, namespace_id, article_id
 ORDER BY edit_count DESC, last_edit_at DESC, project_id, article_id
 
 -- name: activity
--- A move is an event with two halves: an update under the new title and a delete under the old one.
+-- A move is an event with two halves: an update of the new title and a delete of the old one.
 CREATE VIEW main.activity AS
 WITH told AS (
   SELECT
@@ -89,7 +89,8 @@ WHERE change_type = 'update' AND revertrisk_prediction
 ORDER BY revertrisk_probability DESC, event_at DESC, project_id, article_id
 
 -- name: actual_reverts
--- MediaWiki tags both sides of a revert. A revision may come in several events, and gains tags: the newest event has them all.
+-- MediaWiki tags both sides of a revert. A revision can have several events, and gains tags: the newest event has them
+-- all.
 CREATE VIEW main.actual_reverts AS
 SELECT
   project_id,
@@ -123,7 +124,7 @@ FROM (
 ORDER BY event_at DESC, project_id, article_id, version_id
 
 -- name: vandalism_candidates
--- Signs are counted, not weighed: which of them matter is for whoever looks.
+-- Signs are counted, not weighted: the analyst decides which of them matter.
 CREATE VIEW main.vandalism_candidates AS
 SELECT *
 FROM (
@@ -156,7 +157,7 @@ WHERE sign_count >= 2
 ORDER BY sign_count DESC, revertrisk_probability DESC NULLS LAST, event_at DESC, project_id, article_id
 
 -- name: deleted_articles
--- A move sends the same event for the title it leaves, but its page lives on under the other; so does a page that was restored.
+-- A move sends the same event for the old title, but its page exists under the new one; so does a restored page.
 CREATE VIEW main.deleted_articles AS
 SELECT project_id, namespace_id, article_id, replace(name, '_', ' ') AS name, version_id, event_at AS deleted_at, event_id
 FROM article_changes
@@ -166,8 +167,8 @@ QUALIFY row_number() OVER (PARTITION BY project_id, article_id ORDER BY event_at
 ORDER BY deleted_at DESC, project_id, article_id
 
 -- name: article_history
--- A number is a page id, a text a title. A title leads to every page that has had it, and to its deletes. Where only another
--- spelling of the title is known, that is said.
+-- A number is a page id, a text a title. A title selects every page that has had it, and its deletes. If only another
+-- spelling of the title is known, the query fails and names it.
 CREATE MACRO main.article_history(project, page) AS TABLE
 WITH pages AS (
   SELECT DISTINCT article_id

@@ -38,9 +38,9 @@ FROM (
 )
 
 -- name: entity_statements
--- The wanted parts of a text are extracted in one call. `content_data` is extracted once more as JSON: it may be a plain text, which
--- cannot be parsed. Its keys may have capitals, so `data` is read from a copy in small letters; only a text is read from the original.
--- Statements that come as one list name their property themselves.
+-- The required parts of a text are extracted in one call. `content_data` is extracted again as JSON, because it may be
+-- a plain text, which cannot be parsed. Its keys may have capitals, so `data` is read from a lower-case copy; only a
+-- text is read from the original. Statements in one list name their own property.
 WITH grouped AS (
   SELECT entity_id, nullif(part.key, '') AS property_id, json_extract(part.value, '$[*]') AS statements
   FROM (
@@ -121,7 +121,7 @@ SELECT
 FROM parsed
 
 -- name: best_statements
--- A statement without a rank is a normal one.
+-- A statement without a rank counts as normal.
 SELECT *
 FROM entity_statements
 WHERE coalesce(rank, 'normal') <> 'deprecated'

@@ -1,17 +1,17 @@
-"""The views over the lake in the published file: bodies, the pages of the kept snapshots, and the realtime stream.
+"""Views over the lake in the published file: page text, pages of the kept snapshots, and the realtime stream.
 
-They name each lake file by its absolute path, so that they work from any working directory. The stream's files are
-found when a view is queried, so an open reader sees events as soon as their file is written. The hours that have files
-are those of the ledger beside the views. So an event is never shown twice: it is live until the file of its hour is
+The views name each lake file by its absolute path, so that they work from any working directory. Files of the stream
+are listed when a view is queried, so an open reader sees events as soon as their file is written. The ledger next to
+the views determines which hours have a file. So an event never appears twice: it is live until the file of its hour is
 published.
 
-    internal.live_window        the first hour without a file
-    internal.lake_live_files    the files that count: a file that was merged into a larger one does not
-    internal.lake_live_rows     their rows, with their places
-    internal.live_events        the places of the events of hours without a file, each event once
-    internal.live_states        the events that can decide which page lives, and their age
-    internal.settled_states     the pages of `articles`, in the same form
-    internal.lake_stream_facts  the facts of the newest file: how far the stream is, and how it was read
+internal.live_window        the first hour without a file
+internal.lake_live_files    the files that count: a file that was merged into a larger one does not
+internal.lake_live_rows     their rows, with their places
+internal.live_events        the places of the events of hours without a file, each event once
+internal.live_states        the events that can decide which page exists, and their age
+internal.settled_states     the pages of `articles`, in the same form
+internal.lake_stream_facts  the facts of the newest file: progress of the stream, and its runs
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ from resources.warehouse.database.sql import FORMULAS, STATE, column_list, ident
 from resources.warehouse.read.lake_parts import LEAVING, LakePart, Window, lake_parts, window
 from resources.warehouse.read.ledger import VIEWS, FaultyFile, Looked, faults, publication
 
-#: What the name of a view that analysts see has before it where it names the files.
+#: Prefix of the internal views that name lake files and have a view for analysts.
 _INNER = "lake_"
 #: The dataset of snapshots whose rows are read from the lake.
 (_IN_LAKE,) = (dataset for dataset in datasets(Family.SNAPSHOT) if dataset.rows_stay_in_lake)
-#: Views that macros alone ask.
+#: Internal views that only macros use.
 _BELOW = ("snapshot_pages", "snapshot_states")
 
 
 @dataclass(frozen=True)
 class Sources:
-    """The lake files behind the views, less the faulty ones, and the parts of datasets in them.
+    """Lake files for the views, without faulty ones, and the parts of datasets in them.
 
-    `window` are the changes that the build file holds itself (None: all), and `cold` the compacted files with older
-    ones. `versions` are the kept snapshots, `live` is the stream's folder; `is_stream_mixed`: its files lack declared
-    columns.
+    `window` is the range of changes in the build file itself (None: all), and `cold` are the compacted files with older
+    ones. `versions` are the kept snapshots. `live` is the stream's folder; `is_stream_mixed` means that some of its
+    files lack declared columns.
     """
 
     root: Path
@@ -78,17 +78,17 @@ class Sources:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The files that are gone or damaged, relative to the lake."""
+        """Missing and damaged files, relative to the lake."""
         return tuple(file.lake_path for file in self.faulty)
 
     @property
     def count(self) -> int:
-        """Files that the views read."""
+        """Number of files that the views read."""
         return len(self.looked_up) + sum(len(part.paths) for part in self.parts)
 
 
 def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Looked | None = None) -> Sources:
-    """Return the files that the ledger names, by whether they can be read; `looked` as in `faults`."""
+    """Return the files that the ledger names, divided into readable and faulty ones; `looked` as in `faults`."""
     root = lake_root.resolve()
     parts = [part for dataset in datasets() if dataset.bodies for part in lake_parts(connection, lake_root, dataset)]
     named = "SELECT lake_path FROM loads WHERE table_name = $table AND row_count > 0 ORDER BY lake_path"
@@ -102,7 +102,7 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Look
         values = {"table": LEAVING.name, "first": known.first_hour}
         cold = [str(root / path) for (path,) in answer(connection, older, values)]
     wanted = [*(path for part in parts for path in part.paths), *cold, *looked_up]
-    # of two files with the same rows the views need one, and the next compaction needs the other as well
+    # of two files with the same rows, the views need one; the next compaction needs the other as well
     wanted += [with_rows(path) for path in wanted]
     found = faults(connection, lake_root, map(Path, dict.fromkeys(wanted)), looked)
     missing = {str(path) for path in found}
@@ -119,19 +119,19 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Look
 
 
 def _text_views() -> tuple[Table, ...]:
-    """The views of page text. Hours and snapshots may have one together."""
+    """Return the views of page text. Hours and snapshots may share one."""
     return tuple(dict.fromkeys(dataset.bodies for dataset in datasets() if dataset.bodies is not None))
 
 
 def shown() -> tuple[Table, ...]:
-    """The views that analysts see."""
+    """Return the views for analysts."""
     return (ARTICLES, LEAVING.table.narrow, _IN_LAKE.table.narrow, *_text_views(), *LIVE_VIEWS, *STREAM_VIEWS)
 
 
 def frames() -> Iterator[str]:
-    """The statements for the views that analysts see, with their comments, over internal views without lake files.
+    """Yield the statements for the analysts' views, with comments, over internal views without lake files.
 
-    Making the internal ones again (`make_views`) leaves them, and their comments, as they are.
+    When `make_views` replaces the internal views, these views and their comments stay unchanged.
     """
     yield from _internal(Sources(Path("/"))).values()
     for table in shown():
@@ -145,7 +145,7 @@ def frames() -> Iterator[str]:
 
 
 def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
-    """Let the views find these files, inside a transaction. Views that would stay the same are left alone."""
+    """Make the internal views read these files, inside a transaction. Views without a change are skipped."""
     made = publication(connection).get(VIEWS, {})
     wanted = _internal(found)
     digests = {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in wanted.items()}
@@ -157,20 +157,20 @@ def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
 
 
 def _all_changes(found: Sources) -> list[str]:
-    """The queries for the changes that the file itself holds, and those in the lake."""
+    """Return the queries for the changes in the file itself, and those in the lake."""
     columns = column_list(LEAVING.table.narrow)
     parts = [f"SELECT {columns} FROM internal.{LEAVING.name}"]  # noqa: S608  declared names
     if found.window is not None:
         parts += found.window.cold(found.root, found.cold)
     if found.has_visibility:
-        # only rows of `live_changes` have a place in the stream
+        # only rows of `live_changes` have a partition and offset of the stream
         settled = "* REPLACE (CAST(NULL AS BIGINT) AS event_partition, CAST(NULL AS BIGINT) AS event_offset)"
         parts.append(f"SELECT {columns} FROM (SELECT {settled} FROM main.{VISIBILITY_CHANGES.name})")  # noqa: S608
     return parts
 
 
 def _internal(found: Sources) -> dict[str, str]:
-    """The statements that make the internal views, by the names of these."""
+    """Return the statements that create the internal views, by view name."""
     texts = {name if name in _BELOW else f"{_INNER}{name}": query for name, query in _queries(found).items()}
     if found.live:
         texts |= live_views(found.live, is_mixed=found.is_stream_mixed)
@@ -180,7 +180,7 @@ def _internal(found: Sources) -> dict[str, str]:
 
 
 def _queries(found: Sources) -> dict[str, str]:
-    """The query of each view, by its name; a part without files would not be a query."""
+    """Return the query of each internal view by name. Without files, it is an empty result with the same columns."""
     present = [part for part in found.parts if part.paths]
     of_snapshots = [part for part in present if part.dataset.rows_stay_in_lake]
     texts = {view.name: [part.bodies() for part in present if part.dataset.bodies is view] for view in _text_views()}
@@ -204,10 +204,9 @@ def _queries(found: Sources) -> dict[str, str]:
 
 _log = logging.getLogger(__name__)
 
-#: A file without rows, for a folder in which there is no other. It is the first one by name, and gives the views their
-#: columns.
+#: File without rows, for a folder without other files. It sorts first and gives the views their columns.
 _EMPTY = "_empty.parquet"
-#: Orders the states of titles and pages like `newest_state_first`, as one value.
+#: One value that orders the states of titles and pages like `newest_state_first`.
 _AGE = (
     "struct_pack(event_at := event_at, version_id := version_id, is_update := is_update, event_key := event_key, "
     "earlier := -epoch_us(source_at), lower := -namespace_id)"
@@ -216,7 +215,7 @@ _COVERED = (
     "(SELECT batch_hour, project_id, namespace_id FROM main.hours "  # noqa: S608  constant words
     f"WHERE table_name = 'article_changes' AND state IN ({FORMULAS['covered']}))"
 )
-# two days before the newest hour of the ledger the service has no files any more
+# files more than two days older than the ledger's newest hour are no longer available from the service
 _WINDOW = f"""
 SELECT coalesce(min(batch_hour), TIMESTAMPTZ '2001-01-01 00:00:00+00') AS first_hour
 FROM (SELECT DISTINCT project_id, namespace_id FROM main.hours WHERE table_name = 'article_changes')
@@ -234,7 +233,7 @@ SELECT *
 FROM read_parquet({files}, hive_partitioning = false, filename = true, file_row_number = true, union_by_name = {mixed})
 SEMI JOIN internal.lake_live_files USING (filename)
 """
-# the file of an hour has each event with its title once as well
+# an hourly file, too, has each event with its title once
 _EVENTS = f"""
 SELECT
   batch_hour, project_id, namespace_id, article_id, name, event_at, version_id, change_type,
@@ -283,9 +282,9 @@ FROM (SELECT unnest(runs, recursive := true) FROM internal.lake_stream_facts)
 
 
 def live_views(folder: str, *, is_mixed: bool = False) -> Iterator[tuple[str, str]]:
-    """The views over a folder of the stream (see `prepare_folder`) by their names, in the order in which they build up.
+    """Yield the views over a folder of the stream (see `prepare_folder`) as (name, query), dependencies first.
 
-    `is_mixed`: files of it lack columns that are declared today, so each one is opened for its columns.
+    `is_mixed` means that some files lack declared columns, so each file is opened for its columns.
     """
     found = {"files": quoted(f"{folder}/**/*.parquet"), "folder": quoted(folder), "mixed": str(is_mixed).lower()}
     candidates = statement(
@@ -318,9 +317,9 @@ def live_views(folder: str, *, is_mixed: bool = False) -> Iterator[tuple[str, st
 
 
 def prepare_folder(folder: Path) -> bool:
-    """Make a folder of the stream readable by the views; return True if files of it lack declared columns.
+    """Make a folder of the stream readable by the views; return True if some files lack declared columns.
 
-    An unreadable file is renamed, because the views would fail on it. An empty folder gets a file without rows.
+    Unreadable files are renamed, because the views would fail on them. An empty folder gets a file without rows.
     """
     wanted, is_mixed = set(EVENTS.schema.names), False
     for path in sorted(folder.glob("*/*/*.parquet")):
@@ -330,7 +329,7 @@ def prepare_folder(folder: Path) -> bool:
             if is_damage(error):
                 aside = set_aside(path)
                 _log.warning(
-                    "The file %s of the stream cannot be read (%s). It is renamed to %s. Its events are missing until "
+                    "The file %s of the stream cannot be read (%s). It was renamed to %s. Its events are missing until "
                     "the stream or the files of their hours bring them again.",
                     *(path, error, aside.name),
                 )

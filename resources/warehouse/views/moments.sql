@@ -1,13 +1,14 @@
 -- name: exact_bases
--- The kept snapshots of articles that exactness begins with, per project and namespace: the newest one, and each older one from whose
--- boundary covered hours lead up to the newest one's without a break. No row: no snapshot, so only changed pages are known.
+-- Kept snapshots of articles at which an exact range can begin, per project and namespace: the newest one, and each
+-- older one whose boundary is connected to the newest one's by covered hours. No row: there is no snapshot, so only
+-- changed pages are known.
 SELECT kept.project_id, kept.namespace_id, kept.source_at, kept.whole_from, kept.boundary_hour, kept.is_newest
 FROM (
   SELECT
     project_id,
     namespace_id,
     source_at,
-    -- a moment knows the events before it: the first one that knows a snapshot whole comes after its newest event.
+    -- a moment includes the events before it, so the first moment with a complete snapshot is after its newest event
     -- Python and other clients read no year after 9999
     least(newest_event_at, TIMESTAMPTZ '9999-12-31 23:59:59.999998+00') + INTERVAL 1 MICROSECOND AS whole_from,
     time_bucket(INTERVAL 1 HOUR, boundary_at) AS boundary_hour,
@@ -24,7 +25,8 @@ GROUP BY kept.project_id, kept.namespace_id, kept.source_at, kept.whole_from, ke
 HAVING is_newest OR count(hours.batch_hour) = date_diff('hour', kept.boundary_hour, newest_hour) + 1
 
 -- name: inexact
--- An error, rather than pages that may be too few, for a moment before all of them are known; `inexact := true` accepts them.
+-- Raises an error for a moment before all pages are known, instead of returning too few; `inexact := true` accepts
+-- them.
   SELECT
     CASE
       WHEN inexact IS NOT TRUE AND count(*) FILTER (is_inexact) > 0
@@ -60,7 +62,7 @@ HAVING is_newest OR count(hours.batch_hour) = date_diff('hour', kept.boundary_ho
   )
 
 -- name: unmirrored
--- An error, rather than an answer without rows, for a project of which nothing is known. A null asks for all of them.
+-- Raises an error for an unknown project, instead of returning no rows. A null selects all projects.
   SELECT
     CASE
       WHEN project IS NOT NULL AND NOT coalesce(bool_or(known.project_id = project), false)
@@ -77,8 +79,8 @@ HAVING is_newest OR count(hours.batch_hour) = date_diff('hour', kept.boundary_ho
   ) AS known
 
 -- name: articles_at
--- The rule of the current articles over the rows before a moment. Of the snapshots the newest counts that was whole by then:
--- before its newest event, pages that were changed while it was made are missing in it.
+-- The rule of the current articles for rows before a moment, with the newest snapshot that was complete by then. Before
+-- its newest event, a snapshot lacks pages that changed while it was created.
 CREATE MACRO main.articles_at(moment, project := NULL, inexact := false) AS TABLE
 WITH base AS (
   SELECT project_id, namespace_id, boundary_at, source_at
@@ -133,10 +135,10 @@ FROM (
 WHERE complaint IS NOT NULL
 
 -- name: project_state
--- An hour is covered when it is loaded, empty or absent. A gap is the first hour of a pair that is not, whether its row
--- says so or there is no row; hours at the end that the service has not published yet are no gap. With a snapshot
--- underneath, hours count from the one that its boundary lies in; without one, from the first that had a file, and no moment is exact.
--- An older kept snapshot makes earlier moments exact, where the hours from its own boundary on lead up to the newest one without a break.
+-- An hour is covered if it is loaded, empty or absent. A gap is the first other hour of a project and namespace, with
+-- or without a row; unpublished hours at the end are not gaps. With a base snapshot, hours count from the one that
+-- contains its boundary. Without one, hours count from the first with a file, and no moment is exact. An older kept
+-- snapshot makes earlier moments exact if covered hours connect its boundary to the newest one's.
 CREATE OR REPLACE VIEW main.project_state AS
 WITH beginnings AS (
 {beginnings}),
@@ -188,7 +190,7 @@ bounds AS (
 pairs AS (
   SELECT project_id, namespace_id FROM told UNION SELECT project_id, namespace_id FROM bases
 ),
--- The run that counts: the one that the base lies in, or without a base the first one.
+-- The run of covered hours that counts: the one that contains the base, or without a base the first one.
 counting AS (
   SELECT pairs.project_id, pairs.namespace_id, run_start, run_end
   FROM pairs
@@ -211,7 +213,8 @@ exact AS (
   LEFT JOIN counting ON base.project_id = counting.project_id AND base.namespace_id = counting.namespace_id
   GROUP BY ALL
 ),
--- What the service's files leave open within the exact range: hours that a later listing may still name, and rejected records.
+-- Uncertainties of the service's files in the exact range: hours that a later listing may still name, and rejected
+-- records.
 open AS (
   SELECT
     exact.project_id,
@@ -230,7 +233,7 @@ rejected AS (
     AND one.project_id = loads.project_id AND one.namespace_id = loads.namespace_id AND one.source_at = loads.source_at
   GROUP BY ALL
 ),
--- What a lost hour may have changed is certain again by a later change of the page, or by a lookup.
+-- A page that a lost hour may have changed is certain again after a later change of the page, or a lookup.
 lost AS (
   SELECT project_id, namespace_id, max(batch_hour) + INTERVAL 1 HOUR AS lost_until
   FROM known
@@ -279,8 +282,8 @@ LEFT JOIN uncertain ON pairs.project_id = uncertain.project_id AND pairs.namespa
 LEFT JOIN repaired ON pairs.project_id = repaired.project_id AND pairs.namespace_id = repaired.namespace_id
 
 -- name: project_size
--- The rule of `articles_at` for all hours at once. A page begins with its update, and ends with the next state of its title or the next
--- update of its page. The oldest snapshot that exactness begins with is underneath.
+-- The rule of `articles_at` for all hours at once. A page begins with its update, and ends with the next state of its
+-- title or the next update of its page. The base is the oldest snapshot at which the exact range can begin.
 CREATE MACRO main.project_size(project) AS TABLE
 WITH base AS (
   SELECT one.project_id, one.namespace_id, one.source_at, one.whole_from, kept.boundary_at

@@ -13,7 +13,7 @@ WHERE is_breaking_news
 ORDER BY event_at DESC, project_id, article_id
 
 -- name: titles
--- A title of a page wins over a redirect of that name; of two pages that claim a redirect, both are told.
+-- A page's own title wins over a redirect of that name; if two pages claim a redirect, both are returned.
 CREATE VIEW main.titles AS
 SELECT project_id, replace(name, '_', ' ') AS title, article_id, name, false AS is_redirect
 FROM articles
@@ -46,7 +46,7 @@ SELECT
   WHERE lower(spelling) = lower(replace({title}, '_', ' '))
 
 -- name: find_article
--- Titles differ in case: where only another spelling of the title exists, that is said.
+-- Titles are case-sensitive: if only another spelling of the title exists, the query fails and names it.
 CREATE MACRO main.find_article(project, title) AS TABLE
 SELECT {columns}
 FROM articles
@@ -68,7 +68,7 @@ FROM (
 WHERE complaint IS NOT NULL
 
 -- name: article_text
--- The page is found among the narrow rows first; what is left of the lake then is the one file that can have it.
+-- The page is found among the narrow rows first; then only one lake file can contain its text.
 CREATE MACRO main.article_text(project, title) AS TABLE
 SELECT page.project_id, page.article_id, page.name, page.version_id, page.event_at, body.wikitext, body.html
 FROM find_article(project, title) AS page
@@ -87,7 +87,8 @@ FROM (SELECT project_id, namespace_id, article_id, name, unnest(templates) AS en
 WHERE entry.name IS NOT NULL
 
 -- name: other_languages
--- A page that is mirrored has an id; of the others the item knows the title. Projects of another kind, such as Wikiquote, are left out.
+-- A mirrored page has an id; for others, the item knows only the title. Projects of another kind, such as Wikiquote,
+-- are excluded.
 CREATE MACRO main.other_languages(project, title) AS TABLE
 WITH page AS (
   SELECT DISTINCT main_entity_id AS entity_id FROM find_article(project, title)
@@ -112,7 +113,8 @@ WHERE wiki.code IS NOT DISTINCT FROM (SELECT max(own.code) FROM projects AS own 
 ORDER BY language_id, other.project_id, other.article_id
 
 -- name: links_to
--- A link names a title, which may be a redirect of the page. The address of the linking page shows which host is its own project's.
+-- A link names a title, which may be a redirect of the page. The address of the linking page shows the host of its
+-- project.
 CREATE MACRO main.links_to(project, title) AS TABLE
 WITH asked AS (
   SELECT DISTINCT known.article_id AS page_id

@@ -22,7 +22,7 @@ FROM infobox_fields
 WHERE lower(label) = lower(wanted)
 
 -- name: sections
--- What is in a section itself: its parts that are no sections. Nothing but a part has a `value`, at any depth.
+-- Content of a section itself: its parts that are not sections. Only a part has a `value`, at any depth.
 SELECT
   {page},
   position,

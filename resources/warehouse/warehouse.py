@@ -95,7 +95,7 @@ class Warehouse(Publisher):
     lookups_due = _operation(lookups.lookups_due, "find pages to look up")
     uncertain_pages = _operation(lookups.uncertain_pages, "find pages to look up")
     sampled_pages = _operation(lookups.sampled_pages, "find pages to look up")
-    record_statuses = _operation(hours.record_statuses, "note the coverage")
+    record_statuses = _operation(hours.record_statuses, "record the coverage")
     fill_coverage = _operation(hours.fill_coverage, "fill the coverage")
     apply_changes = _operation(articles.apply_changes, "bring articles up to date")
     rebuild_articles = _operation(articles.rebuild_articles, "rebuild articles")
@@ -152,7 +152,7 @@ class Warehouse(Publisher):
     @contextlib.contextmanager
     def auditing(self) -> Iterator[Auditor]:
         """Open the build file once for the checks, under the lock."""
-        with self._connector.build("check what is loaded") as connection:
+        with self._connector.build("check the loaded data") as connection:
             yield Auditor(connection, self._lake_root)
 
     @contextlib.contextmanager

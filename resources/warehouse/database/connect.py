@@ -124,7 +124,7 @@ class Connector:
             if is_exhausted(error):
                 raise WarehouseFullError(
                     f"Disk or memory ran out, so this run could not {purpose} ({clause(error)}). The warehouse is "
-                    f"unchanged. Free disk space under {self.build_path.parent.name} or give the process more memory, "
+                    f"unchanged. Make room under {self.build_path.parent.name} or give the process more memory, "
                     "then run it again."
                 ) from error
             if (type(error) is duckdb.Error or isinstance(error, _REFUSALS)) and is_refused(
@@ -200,7 +200,7 @@ class Connector:
             try:
                 connection.execute(f"SET memory_limit = {quoted(self.memory_limit)}")
                 connection.execute(f"SET temp_directory = {quoted(str(spill))}")
-                # the previous user may have lowered the number of threads, as the stream's writer does
+                # an earlier user of the instance may have set another number
                 connection.execute("RESET threads")
                 # preserving insertion order would hold back rows that were read ahead
                 connection.execute("SET preserve_insertion_order = false")

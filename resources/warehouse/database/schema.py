@@ -107,13 +107,13 @@ def ensure(connection: duckdb.DuckDBPyConnection) -> None:
         return
     script = _script(native_tables())
     if found is not None and (changed := _changed(connection, script)):
-        raise OutdatedError(f"it was made for tables of version {found}; {', '.join(changed)} differ today")
+        raise OutdatedError(f"it was created for version {found} of the tables; {', '.join(changed)} differ now")
     try:
         with transaction(connection):
             connection.execute(script)
             connection.execute("UPDATE internal.meta SET schema_version = ?", [wanted])
     except duckdb.CatalogException as error:
-        raise OutdatedError(f"it has something else in the place of a table or view ({clause(error)})") from error
+        raise OutdatedError(f"another object has the name of a table or view ({clause(error)})") from error
 
 
 def search_internal(connection: duckdb.DuckDBPyConnection) -> None:

@@ -234,6 +234,6 @@ def _rows(paths: Sequence[Path]) -> str:
 def _unreadable(what: str, error: Exception) -> LakeFileError:
     return LakeFileError(
         f"{what} cannot be read ({clause(error)}), so the stream was not compared with the hours' files. Nothing was "
-        "changed. Remove a damaged file of the stream: its events are then missing from it. Convert the archive of a "
-        "damaged file of an hour again."
+        "changed. If the file is one of the stream, delete it: its events are then missing from the stream. If it is "
+        "one of an hour, convert its archive again."
     )

@@ -8,8 +8,8 @@ FROM (
     project_id,
     namespace_id,
     source_at,
-    -- a moment includes the events before it, so the first moment with a complete snapshot is after its newest event
-    -- Python and other clients read no year after 9999
+    -- A moment includes the events before it, so the first moment with a complete snapshot is after its newest event.
+    -- Python and other clients read no year after 9999.
     least(newest_event_at, TIMESTAMPTZ '9999-12-31 23:59:59.999998+00') + INTERVAL 1 MICROSECOND AS whole_from,
     time_bucket(INTERVAL 1 HOUR, boundary_at) AS boundary_hour,
     max(time_bucket(INTERVAL 1 HOUR, boundary_at)) OVER (PARTITION BY project_id, namespace_id) AS newest_hour,
@@ -34,8 +34,8 @@ HAVING is_newest OR count(hours.batch_hour) = date_diff('hour', kept.boundary_ho
           'articles_at is not exact at ', coalesce(CAST(CAST(moment AS TIMESTAMPTZ) AS VARCHAR), 'a moment that is null'), '. ',
           array_to_string(list_slice(list(reason ORDER BY project_id, namespace_id) FILTER (is_inexact), 1, 5), ' '),
           CASE WHEN count(*) FILTER (is_inexact) > 5 THEN concat(' And ', count(*) FILTER (is_inexact) - 5, ' more.') ELSE '' END,
-          ' Ask for a later moment, for one project that is exact then (project := ''name''), or, for the pages that are known, with ',
-          'inexact := true. FROM project_state has all of it.'
+          ' Use a later moment, a project that is exact then (project := ''name''), or inexact := true for the known pages only. ',
+          'FROM project_state lists all exact ranges.'
         )) AS VARCHAR)
     END AS complaint
   FROM (

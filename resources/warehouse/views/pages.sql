@@ -34,7 +34,7 @@ SELECT
     CASE
       WHEN {none_is_right}
         THEN CAST(error(concat(
-          'No page of ', project, ' is known by the title ', {title}, ', and upper and lower case count. There is ',
+          'No page of ', project, ' is known by the title ', {title}, '. Titles are case-sensitive; there is ',
           string_agg(DISTINCT spelling, ', ' ORDER BY spelling), '.'
         )) AS VARCHAR)
     END
@@ -174,9 +174,9 @@ FROM (
       CASE
         WHEN project IS NOT NULL AND count(*) = 0
           THEN CAST(error(concat(
-            'No structured contents of ', project, ' are here, and links are known from them alone. ',
+            'No structured contents of ', project, ' are loaded, and links are known only from them. ',
             '`wme run --snapshots --dataset structured_articles` fetches those of mirrored projects, if the service has them. ',
-            'SELECT DISTINCT project_id FROM structured_articles lists those that are here.'
+            'SELECT DISTINCT project_id FROM structured_articles lists the loaded projects.'
           )) AS VARCHAR)
       END AS complaint
     FROM structured_articles AS page

@@ -92,8 +92,8 @@ def test_a_moment_before_all_pages_are_known_is_an_error_that_names_the_first_on
     early = state.exact_from_at - timedelta(microseconds=1)
     said = (
         "articles_at is not exact at 2026-11-01 00:20:00+00. enwiki namespace 0 is exact from 2026-11-01 "
-        "00:20:00.000001+00 on. Ask for a later moment, for one project that is exact then (project := 'name'), or, "
-        "for the pages that are known, with inexact := true."
+        "00:20:00.000001+00 on. Use a later moment, a project that is exact then (project := 'name'), or inexact := "
+        "true for the known pages only."
     )
     for columns, more in (("*", ""), ("count(*)", ", project := 'enwiki'"), ("url", "")):
         with pytest.raises(QueryError, match=re.escape(said)):
@@ -304,11 +304,11 @@ def test_title_in_another_case_suggests_those_that_exist(lake, ask, warehouse):
     rows = [lake.change(1, "Earth", 1, redirects=redirects), lake.change(2, "EARTH", 2), lake.change(3, "Gone", 3)]
     assert ask("FROM find_article('enwiki', 'Moon')", [[*rows, lake.change(3, "Gone", 4, "delete")]]) == []
     for asked, found in [
-        ("find_article('enwiki', 'earth')", "the title earth, and upper and lower case count. There is EARTH, Earth."),
+        ("find_article('enwiki', 'earth')", "the title earth. Titles are case-sensitive; there is EARTH, Earth."),
         ("find_article('enwiki', 'the blue_Planet')", "There is The Blue planet."),
         (
             "article_history('enwiki', 'gone')",
-            "is known by the title gone, and upper and lower case count. There is Gone.",
+            "is known by the title gone. Titles are case-sensitive; there is Gone.",
         ),
     ]:
         with pytest.raises(QueryError, match=re.escape(found)):

@@ -170,7 +170,7 @@ def test_links_to_a_page_are_also_those_to_its_redirects_and_of_its_own_project_
     # a page that is not mirrored, or does not exist
     assert mirror.ask(query, "Nowhere") == [("Three", "Nowhere", False)]
     assert mirror.ask(query, "") == mirror.ask(query, "new york") == []
-    with pytest.raises(QueryError, match=r"No structured contents of frwiki are here.*--dataset structured_articles"):
+    with pytest.raises(QueryError, match=r"No structured contents of frwiki are loaded.*--dataset structured_articles"):
         mirror.ask("SELECT count(*) FROM links_to('frwiki', 'NYC') WHERE article_id > 0")
 
 
@@ -194,7 +194,7 @@ def test_other_languages_are_those_of_the_item_mirrored_or_not(mirror, lake):
     )
     assert mirror.ask(query, "New York") == [("de", "dewiki", "New York City", None, "Q60"), french]
     assert mirror.ask(query, "Lonely") == []
-    with pytest.raises(QueryError, match=r"by the title new york, and upper and lower case count"):
+    with pytest.raises(QueryError, match=r"by the title new york\. Titles are case-sensitive"):
         mirror.ask(query, "new york")
 
 

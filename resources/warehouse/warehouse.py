@@ -118,7 +118,7 @@ class Warehouse(Publisher):
             yield
 
     def is_complete(self) -> bool:
-        """Return False from the replacement of a damaged build file until all data is loaded again."""
+        """Return False after a damaged build file was replaced, until all data is loaded again."""
         with self._connector.build("find missing data") as connection:
             [(found,)] = connection.execute("SELECT is_complete FROM internal.meta").fetchall()
         return bool(found)

@@ -272,7 +272,7 @@ def _spill_path(path: Path) -> Path:
 def answer(
     connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of a query as plain Python values; times are aware and in UTC. Needs no further package."""
+    """Return the rows of a query as plain Python values; times are aware and in UTC."""
     found = connection.sql(query, params=parameters or None).to_arrow_table()
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 

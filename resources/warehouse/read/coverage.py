@@ -111,7 +111,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Health:
-    """Health of the newest hours of each mirrored dataset, project and namespace.
+    """Health of the newest hours of each mirrored dataset, project and namespace, with sentences for people.
 
     `lagging` has sentences about places with no loaded hour or no new ones. `without_snapshot` has sentences about
     datasets without a base snapshot. `unmirrored` names places with data that are no longer mirrored.

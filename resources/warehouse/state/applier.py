@@ -19,7 +19,7 @@ from resources.warehouse.records import Applied
 
 
 def applied_to(state: Table, family: Family | None = None) -> tuple[str, ...]:
-    """Return the names of the tables that decide a current state, of all dataset families or of one."""
+    """Return the names of the tables that decide a current state, optionally of one dataset family."""
     return tuple(dataset.name for dataset in datasets(family) if dataset.state is state)
 
 

@@ -1,4 +1,4 @@
-"""Queries of the checks, on one connection. Each result names the first findings and counts all."""
+"""Queries for the checks, on one connection. Each result names the first findings and counts all."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class SnapshotAudit:
 
 
 class Auditor:
-    """Audits the build file, on an open connection."""
+    """Audits of the build file on an open connection."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, lake_root: Path) -> None:
         self._connection, self._lake_root = connection, lake_root

@@ -1,4 +1,4 @@
-"""Views and macros for an analyst's first queries, with more than four hundred column comments.
+"""Views and macros for an analyst's first queries, with comments.
 
 They are created in the build file once per version. A publication copies them, and replaces only views that name lake
 files. They use the rule of the current articles, so pages at a moment are decided like current pages. Views of entities

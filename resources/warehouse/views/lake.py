@@ -6,9 +6,9 @@ the views determines which hours have a file. So an event never appears twice: i
 published.
 
 internal.live_window        the first hour without a file
-internal.lake_live_files    the files that count: a file that was merged into a larger one does not
-internal.lake_live_rows     their rows, with their places
-internal.live_events        the places of the events of hours without a file, each event once
+internal.lake_live_files    the files that count, without those that were merged into larger ones
+internal.lake_live_rows     their rows, with file name and row number
+internal.live_events        the events of hours without a file, each event once, with file name and row number
 internal.live_states        the events that can decide which page exists, and their age
 internal.settled_states     the pages of `articles`, in the same form
 internal.lake_stream_facts  the facts of the newest file: progress of the stream, and its runs

@@ -34,7 +34,7 @@ SELECT
     CASE
       WHEN {none_is_right}
         THEN CAST(error(concat(
-          'No page of ', project, ' is known by the title ', {title}, '. Titles are case-sensitive; there is ',
+          'No page of ', project, ' is known by the title ', {title}, '. Titles are case-sensitive. There is ',
           string_agg(DISTINCT spelling, ', ' ORDER BY spelling), '.'
         )) AS VARCHAR)
     END

@@ -113,7 +113,7 @@ def test_one_project_without_a_snapshot_makes_the_pages_of_all_inexact_and_no_ot
     said = (
         r"not exact at 2026-11-01 09:00:00\+00\. frwiki namespace 0 has no snapshot: only changed pages are known\. "
         r"`wme run --snapshots` fetches it, if the service has one\. "
-        r"frwiki namespace 1 .* frwiki namespace 4 has [^.]*\. [^.]*\. And 1 more\. Ask for"
+        r"frwiki namespace 1 .* frwiki namespace 4 has [^.]*\. [^.]*\. And 1 more\. Use a later"
     )
     with pytest.raises(QueryError, match=said):
         warehouse.sql("FROM articles_at(?)", [at])
@@ -304,11 +304,11 @@ def test_title_in_another_case_suggests_those_that_exist(lake, ask, warehouse):
     rows = [lake.change(1, "Earth", 1, redirects=redirects), lake.change(2, "EARTH", 2), lake.change(3, "Gone", 3)]
     assert ask("FROM find_article('enwiki', 'Moon')", [[*rows, lake.change(3, "Gone", 4, "delete")]]) == []
     for asked, found in [
-        ("find_article('enwiki', 'earth')", "the title earth. Titles are case-sensitive; there is EARTH, Earth."),
+        ("find_article('enwiki', 'earth')", "the title earth. Titles are case-sensitive. There is EARTH, Earth."),
         ("find_article('enwiki', 'the blue_Planet')", "There is The Blue planet."),
         (
             "article_history('enwiki', 'gone')",
-            "is known by the title gone. Titles are case-sensitive; there is Gone.",
+            "is known by the title gone. Titles are case-sensitive. There is Gone.",
         ),
     ]:
         with pytest.raises(QueryError, match=re.escape(found)):

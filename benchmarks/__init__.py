@@ -1,4 +1,4 @@
-"""Benchmarks of conversion, warehouse, stream and growth, each with its alternatives: `python -m benchmarks convert`.
+"""Benchmarks of conversion, warehouse, stream and growth, compared with alternatives: `python -m benchmarks --help`.
 
-Belongs here: workloads, contenders, one harness, one report format. Does not belong here: code that the pipeline needs.
+This package contains workloads, contenders, a common harness and a common report. The pipeline must not depend on it.
 """

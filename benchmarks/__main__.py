@@ -1,4 +1,4 @@
-"""Command line of the benchmarks. Each command imports its own benchmark, so that child processes import no other."""
+"""Command line of the benchmarks. Each command imports only its benchmark, so that child processes load no other."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FOLDER = click.option(
 
 @contextmanager
 def _working(folder: Path | None = None) -> Iterator[tuple[Path, Callable[[str], None]]]:
-    """Yield a temporary folder, and a function that shows progress."""
+    """Yield a temporary folder and a function that displays progress."""
     console = Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="benchmark-", dir=folder) as place, console.status("") as status:
         yield Path(place), status.update
@@ -52,22 +52,22 @@ def _cases(_context: click.Context, _parameter: click.Parameter, text: str) -> t
 
 @click.group()
 def main() -> None:
-    """Measure this package next to its alternatives, in the same session."""
+    """Measure this package and its alternatives in the same session."""
 
 
 @main.command()
-@click.option("--megabytes", default=600.0, show_default=True, help="NDJSON in the archive that is built.")
+@click.option("--megabytes", default=600.0, show_default=True, help="Size of the NDJSON in the generated archive.")
 @click.option("--archive", type=click.Path(path_type=Path, exists=True), help="Convert this archive instead.")
 @click.option("--cores", default=len(os.sched_getaffinity(0)), show_default="all", help="Cores of each contender.")
 @click.option("--level", default=3, show_default=True, help="zstd level.")
-@click.option("--rounds", default=2, show_default=True, help="Rounds; the fastest counts.")
-@click.option("--only", help="Only peers whose name contains this text.")
+@click.option("--rounds", default=2, show_default=True, help="Number of rounds; the fastest counts.")
+@click.option("--only", help="Run only peers whose name contains this text.")
 @click.option(
     "--cases",
     callback=_cases,
     default="none",
     show_default=True,
-    help="Harder archives for this package: all, none, or names separated by commas.",
+    help="More difficult archives for this package: all, none, or names separated by commas.",
 )
 @_JSON
 def convert(
@@ -81,7 +81,7 @@ def convert(
     *,
     as_json: bool,
 ) -> None:
-    """Convert one tar.gz of NDJSON to Parquet by this package and its peers, with the same columns and codec."""
+    """Convert one tar.gz of NDJSON to Parquet with this package and its peers, using the same columns and codec."""
     from benchmarks import convert as benchmark  # noqa: PLC0415
     from benchmarks.contenders import Job  # noqa: PLC0415
     from benchmarks.workload import build, unpack  # noqa: PLC0415
@@ -99,7 +99,7 @@ def convert(
 @click.option("--pages", callback=_numbers, default="500000,2000000,10000000", show_default=True, help="Sizes.")
 @click.option("--changes", default=20_000, show_default=True, help="Changes per hour.")
 @click.option("--plain/--no-plain", default=True, show_default=True, help="Measure the alternatives too.")
-@click.option("--rounds", default=3, show_default=True, help="Hours, and publications; the median counts.")
+@click.option("--rounds", default=3, show_default=True, help="Number of hours and of publications; the median counts.")
 @_FOLDER
 @_JSON
 def warehouse(
@@ -117,12 +117,12 @@ def warehouse(
 @click.option("--events", type=click.IntRange(100), default=100_000, show_default=True, help="Number of events.")
 @click.option("--event-bytes", default=20_000, show_default=True, help="Approximate size of an event.")
 @click.option(
-    "--rate", default=0.0, help="Events a second; with 100, 360,000 events take an hour.  [default: no limit]"
+    "--rate", default=0.0, help="Events per second; at 100, 360,000 events take an hour.  [default: no limit]"
 )
-@click.option("--throttled", default=20.0, show_default=True, help="Seconds at the service's rate, for the lag.")
+@click.option("--throttled", default=20.0, show_default=True, help="Seconds of the lag measurement.")
 @_JSON
 def stream(events: int, event_bytes: int, rate: float, throttled: float, *, as_json: bool) -> None:
-    """Read a stream by this package, which stores every event, and by plain loops that store nothing or insert rows."""
+    """Read a stream with this package, which stores all events, and with simple loops that store nothing or insert rows."""
     from benchmarks import streams as benchmark  # noqa: PLC0415
 
     with _working() as (folder, say):
@@ -131,10 +131,10 @@ def stream(events: int, event_bytes: int, rate: float, throttled: float, *, as_j
 
 
 @main.command()
-@click.option("--days", callback=_numbers, default="7,30,90", show_default=True, help="Lengths of history in days.")
-@click.option("--projects", default=40, show_default=True, help="Projects, each with a file per hour.")
-@click.option("--rounds", default=3, show_default=True, help="Hours, and repetitions of a query; the median counts.")
-@click.option("--before/--no-before", default=True, show_default=True, help="Query before the compaction too.")
+@click.option("--days", callback=_numbers, default="7,30,90", show_default=True, help="Lengths of the history in days.")
+@click.option("--projects", default=40, show_default=True, help="Number of projects, each with one file per hour.")
+@click.option("--rounds", default=3, show_default=True, help="Number of hours, and runs per query; the median counts.")
+@click.option("--before/--no-before", default=True, show_default=True, help="Also query before the compaction.")
 @click.option("--limit", default=60.0, show_default=True, help="Seconds after which a query is interrupted.")
 @_FOLDER
 @_JSON
@@ -148,7 +148,7 @@ def growth(
     before: bool,
     as_json: bool,
 ) -> None:
-    """Load, publish, compact, query and start in mirrors of growing age."""
+    """Measure loading, publication, compaction, queries and startup of mirrors of growing age."""
     from benchmarks import growth as benchmark  # noqa: PLC0415
     from resources.datasets import last_complete_hour  # noqa: PLC0415
 
@@ -160,7 +160,7 @@ def growth(
         if needed > free:
             raise click.ClickException(
                 f"This takes up to {size_text(needed)} of disk in {place}, which has {size_text(free)} free. Nothing"
-                " was measured. Name another folder (--folder), or fewer --days."
+                " was measured. Choose another folder (--folder) or fewer --days."
             )
         report = benchmark.compare(place, days, projects, last, plan, say)
     report.show(as_json=as_json)

@@ -1,6 +1,6 @@
-"""Methods to convert an archive to Parquet with the columns of `article_changes`, each as its users would write it.
+"""Methods to convert an archive to Parquet with the columns of `article_changes`, each written as its users would.
 
-Belongs here: one function per contender, given all cores and the options that its documentation recommends.
+There is one function per contender. Each uses all cores and the options that its documentation recommends.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
     from benchmarks.workload import Workload
 
-#: Records as the peers are told to parse them: nested, and without fields that have no column.
+#: Schema of records for the peers: nested, without undeclared fields.
 RECORD_SCHEMA = pa.schema(record_schema_of(ARTICLE_CHANGES).type)
-#: Longest line for the peers, which is DuckDB's default: larger buffers cost it memory and, with small archives, cores.
+#: Maximum length of a line for the peers. This is DuckDB's default; larger buffers would cost DuckDB memory and, with
+#: small archives, parallelism.
 _LONGEST_LINE = 16 << 20
-#: Smaller row groups than the defaults (122,880 rows in DuckDB, 250,000 in polars), which would hold gigabytes of page
-#: text until they are full; both are faster with smaller ones.
+#: Smaller row groups than the defaults (122,880 rows in DuckDB, 250,000 in polars), which would buffer gigabytes of
+#: page text. Both are faster with smaller row groups.
 _GROUP_BYTES = 32 << 20
 _GROUP_ROWS = 512
 _MOMENTS = ("event_published_at", "event_created_at", "modified_at")
@@ -52,7 +53,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Output:
-    """The Parquet files that a contender wrote, and the number of rejected records."""
+    """Parquet files of a contender, and the number of rejected records."""
 
     paths: tuple[Path, ...]
     reject_count: int = 0
@@ -60,7 +61,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Contender:
-    """One method, and its input: `tar.gz`, or `ndjson` that was unpacked before. `library` is imported first."""
+    """One method and its input: `tar.gz`, or `ndjson` unpacked in advance. `library` is imported outside the clock."""
 
     name: str
     starts_from: str
@@ -69,7 +70,7 @@ class Contender:
 
 
 def count(output: Output) -> dict[str, float]:
-    """Return rows, rejects, bytes and the sum of all revisions, which shows that contenders wrote the same rows."""
+    """Return rows, rejects, bytes and the sum of all revisions. Equal sums indicate that the rows are the same."""
     rows = versions = 0
     for path in output.paths:
         with pq.ParquetFile(path) as file:
@@ -91,7 +92,7 @@ def ours(job: Job) -> Output:
 
 
 def duckdb_gz(job: Job) -> Output:
-    """DuckDB from gzip; it cannot read a tar, so it gets the lines without one."""
+    """DuckDB on gzip. DuckDB cannot read a tar, so the input is the plain gzip file."""
     return _duckdb(job, job.workload.ndjson_gz)
 
 
@@ -101,7 +102,7 @@ def untar_duckdb(job: Job) -> Output:
 
 
 def plain_duckdb(job: Job) -> Output:
-    """DuckDB from plain lines."""
+    """DuckDB on uncompressed lines."""
     return _duckdb(job, job.workload.ndjson)
 
 
@@ -111,12 +112,12 @@ def untar_polars(job: Job) -> Output:
 
 
 def plain_polars(job: Job) -> Output:
-    """polars from plain lines."""
+    """polars on uncompressed lines."""
     return _polars(job, job.workload.ndjson)
 
 
 def standard_library(job: Job) -> Output:
-    """`tarfile`, `json` and `from_pylist`: the first attempt of most people."""
+    """`tarfile`, `json` and `from_pylist`: the first solution that most people write."""
     target = job.folder / "out.parquet"
     with _writer(job, target) as writer, tarfile.open(job.workload.archives[0], "r|gz") as tar:
         for member in tar:
@@ -144,7 +145,7 @@ PEERS = (
 
 
 def _archives(workload: Workload) -> list[Archive]:
-    """Return the archives of a workload as the pipeline knows them."""
+    """Return the archives of a workload with the descriptions that the pipeline requires."""
     if (dataset := named(workload.dataset)).family is Family.SNAPSHOT:
         snapshot = f"{workload.project_id}_namespace_0"
         return [
@@ -186,7 +187,7 @@ def _writer(job: Job, target: Path) -> pq.ParquetWriter:
 
 
 def _row(record: dict[str, Any]) -> dict[str, Any]:
-    """Return a record as a row: times are parsed, absent fields are null."""
+    """Convert a record to a row: times are parsed, missing fields become null."""
     row: dict[str, Any] = {"batch_hour": HOUR}
     for column in ARTICLE_CHANGES:
         if column.path is not None:
@@ -251,7 +252,7 @@ def _polars(job: Job, source: Path) -> Output:
         if pa.types.is_list(declared):
             return pl.List(kind(declared.value_type))
         names = {pa.int64(): pl.Int64, pa.float64(): pl.Float64, pa.bool_(): pl.Boolean}
-        return names.get(declared, pl.String)  # times arrive as text and are parsed below
+        return names.get(declared, pl.String)  # times are texts, which are parsed below
 
     schema = {item.name: kind(item.type) for item in RECORD_SCHEMA}
 

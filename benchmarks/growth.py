@@ -1,8 +1,8 @@
-"""Growth of a mirror: waiting times of analysts and hours with a week, a month and three months of the same projects.
+"""Benchmark of growth: queries and hourly work with a week, a month and three months of the same projects.
 
-The history is compacted at once by `wme compact`, which a mirror does hour by hour. Each query has a connection of its
-own, as those of analysts; its files are in memory already. A query that exceeds the limit is interrupted, and counts
-with the time until then.
+`wme compact` compacts the complete history at once; a real mirror compacts hour by hour. Each query has a separate
+connection, like an analyst's, and its files are in the page cache. A query that exceeds the limit is interrupted, and
+the time until then counts.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ if TYPE_CHECKING:
     _Say = Callable[[str], None]
 
 _WME = ("-m", "pipelines")
-#: Disk of a lake file, with its row in all DuckDB files (measured, rounded up), and of everything else.
+#: Disk space of a lake file including its rows in all DuckDB files (measured, rounded up), and of everything else.
 FILE_BYTES = 75_000
 _OTHER_BYTES = 100_000_000
-#: Hours that are loaded between two publications while a history is made.
+#: Hours that are loaded between two publications while a history is built.
 _LOADED_AT_ONCE = 240
-#: A query that took longer once is not repeated.
+#: A query that takes longer is not repeated.
 _LONG_SECONDS = 10.0
-#: Changes per hour of a project, and its pages: nearly all change within a week, so longer histories add no pages.
+#: Changes per hour and number of pages of a project. Nearly all pages change within a week, so longer histories add no
+#: pages.
 _CHANGES, _PAGES_OF_PROJECT = 16, 960
-#: Pages whose text is read by one query.
+#: Number of pages whose text one query reads.
 _PAGES = 100
 _KEY = "project_id, article_id, version_id, source_at"
 _START = "from pipelines.definitions import defs; defs()"
@@ -51,9 +52,9 @@ class Plan:
     """Settings of the measurements.
 
     Attributes:
-        rounds: Hours that are loaded one by one, and repetitions of a query; the median counts.
+        rounds: Number of hours that are loaded one by one, and of runs of a query; the median counts.
         limit: Seconds after which a query is interrupted.
-        before: Whether queries are measured before the compaction too.
+        before: True to measure queries also before the compaction.
     """
 
     rounds: int = 3
@@ -62,12 +63,12 @@ class Plan:
 
 
 def disk_bytes(days: int, project_count: int) -> int:
-    """Return the disk that measuring so many days takes at most."""
+    """Return the maximum disk space (bytes) that the measurement of so many days needs."""
     return 24 * days * project_count * FILE_BYTES + _OTHER_BYTES
 
 
 def compare(folder: Path, days: Sequence[int], project_count: int, last: datetime, plan: Plan, say: _Say) -> Report:
-    """Measure a mirror of each length of history until `last`; the shortest is the base of all ratios."""
+    """Measure a mirror for each length of history, ending at `last`. The shortest is the base of all ratios."""
     report = Report(f"Mirrors of growing age, {project_count} projects")
     for length in days:
         data, shares = (
@@ -83,18 +84,18 @@ def compare(folder: Path, days: Sequence[int], project_count: int, last: datetim
 
 
 class _Age:
-    """One length of history while it is measured."""
+    """Measurement of one length of history."""
 
     def __init__(self, report: Report, pages: Pages, days: int, plan: Plan, say: _Say) -> None:
         self.name, self.report, self.pages, self.data = f"{days} days", report, pages, pages.data
         self.hours, self.changes, self.plan, self._say = 24 * days, _CHANGES * len(pages.projects), plan, say
 
     def say(self, what: str) -> None:
-        """Show what is done now."""
+        """Display the current step."""
         self._say(f"{self.name}: {what}")
 
     def measure(self) -> None:
-        """Make the mirror, compact it, load more hours, and measure each step."""
+        """Build the mirror, compact it, load more hours, and measure each step."""
         self._fill()
         if self.plan.before:
             self.say("queries before the compaction")
@@ -103,7 +104,7 @@ class _Age:
         self._compact()
         self.say("hours")
         self._load_more()
-        # as each hour does by its schedule: the newest hours' own files remain
+        # as the schedule does after each hour; files of the newest hours stay uncompacted
         self._command(*_WME, "compact")
         measure(Work(operations.publish, (self.data,)))
         self.say("queries")
@@ -125,7 +126,7 @@ class _Age:
         return measure_command(arguments, clean | settings | {"WME_MIN_FREE_GB": "0", "WME_GRACE_HOURS": "0"})
 
     def _fill(self) -> None:
-        """Load the history hour by hour, but apply and publish it rarely."""
+        """Load the history hour by hour, but apply and publish only from time to time."""
         for start in range(0, self.hours, _LOADED_AT_ONCE):
             self.say(f"{start:,} of {self.hours:,} hours loaded")
             some = range(start, min(self.hours, start + _LOADED_AT_ONCE))
@@ -144,17 +145,17 @@ class _Age:
         self._add("publication", median(publications))
 
     def _compact(self) -> None:
-        """Compact the whole history and delete its old files; page text is the same before and after."""
+        """Compact the complete history, delete its old files, and verify that no page text changed."""
         before, files = self._text_digest(), self._lake_bytes()
         self._add("compaction", self._command(*_WME, "compact"))
         self.report.notes[f"{self.name}: lake before compaction, GB"] = sum(files) / 1e9
         measure(Work(operations.publish, (self.data,)))
         self._command(*_WME, "clean")
         if (after := self._text_digest()) != before:
-            raise RuntimeError(f"Page text before the compaction (count, digest): {before}, after it: {after}.")
+            raise RuntimeError(f"The compaction changed page text (count, digest): {before} before, {after} after.")
 
     def _text_digest(self) -> tuple[Any, ...]:
-        """Return the number of all rows with page text, and a digest of them."""
+        """Return the number of rows of `article_bodies`, and a digest of their content."""
         columns = "project_id, article_id, version_id, source_at, batch_hour, html, wikitext"
         query = f"SELECT count(*), bit_xor(hash({columns})) FROM article_bodies"
         return tuple(Warehouse(self.data).sql(query).rows[0])
@@ -175,10 +176,10 @@ class _Age:
         }
 
     def _queries(self, suffix: str = "") -> None:
-        """Measure queries for page text, by keys of pages in the middle of the mirror. Each answers with two truths."""
+        """Measure queries for page text by keys from the middle of the mirror. Each must return (True, True)."""
         for title, query in self._page_text_queries().items():
             work = Work(operations.ask, (self.data, query, self.plan.limit, [(True, True)]))
-            costs = [measure(work)]  # files are then in memory
+            costs = [measure(work)]  # the first run loads the files into the page cache
             while len(costs) <= self.plan.rounds and costs[-1].seconds < _LONG_SECONDS:
                 costs.append(measure(work))
             self._add(title + suffix, median(costs[1:] or costs))

@@ -1,7 +1,7 @@
-"""The harness of all benchmarks: measurements in child processes, repeated, in turn with their alternatives.
+"""Harness of all benchmarks: repeated measurements in child processes, alternating with the alternatives.
 
-A child imports the module of its work before the clock starts. Wall time, processor time (child processes included) and
-the peak of resident memory are those of the child.
+A child imports the module of its work before the clock starts. A measurement has the wall time, the processor time
+(including child processes) and the peak resident memory of the child.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _FORKS = multiprocessing.get_context("forkserver")
 
 
 class MeasurementError(RuntimeError):
-    """A measured process failed, or its work gave a wrong result."""
+    """A measured process failed, or its result is wrong."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class Work:
-    """A function of a module of the benchmarks with its arguments, to be called in a child process.
+    """A module-level function with arguments, to be called in a child process.
 
-    `count` turns the function's result into counts by name, after the clock has stopped. `cores` limits the child to so
-    many; `libraries` are imported before the clock starts.
+    `count` converts the result to named counts after the clock has stopped. `cores` is the maximum number of cores of
+    the child. `libraries` are imported before the clock starts.
     """
 
     function: Callable[..., Any]
@@ -61,9 +61,9 @@ def measure(work: Work) -> Cost:
     """Return the cost of one call in a child process.
 
     Raises:
-        MeasurementError: The child failed; the message names its error.
+        MeasurementError: The child failed; the message has the error.
     """
-    # a process that has imported the module of the first work forks the children: an import takes most of a second
+    # children are forked from a process that has already imported the module, because the import takes almost a second
     _FORKS.set_forkserver_preload([work.function.__module__])
     with ProcessPoolExecutor(1, _FORKS) as child:
         try:
@@ -73,7 +73,7 @@ def measure(work: Work) -> Cost:
 
 
 def measure_command(arguments: Sequence[str], environment: Mapping[str, str]) -> Cost:
-    """Return the cost of a Python command in a child process, start included.
+    """Return the cost of a Python command in a child process, including its start.
 
     Raises:
         MeasurementError: The command failed; the message has the end of its output.
@@ -83,7 +83,7 @@ def measure_command(arguments: Sequence[str], environment: Mapping[str, str]) ->
     with subprocess.Popen(
         command, cwd=ROOT, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
-        # the peak that the system reports at the end includes that of this process, which forked
+        # poll the peak, because the final value of the system includes the memory of this process before the exec
         peak, output = 0.0, b""
         while True:
             try:
@@ -100,9 +100,9 @@ def measure_command(arguments: Sequence[str], environment: Mapping[str, str]) ->
 def in_turn(
     works: Mapping[str, Callable[[int], Cost]], rounds: int, say: Callable[[str], None]
 ) -> dict[str, list[Cost] | str]:
-    """Run each measurement once per round, in turn, so that other load on the machine affects all of them alike.
+    """Run each measurement once per round, so that other load on the machine affects all measurements equally.
 
-    Returns the costs of all rounds, or the reason of the first failure, by name.
+    Return, by name, the costs of all rounds or the reason of the first failure.
     """
     found: dict[str, list[Cost] | str] = {name: [] for name in works}
     for number in range(rounds):
@@ -119,7 +119,7 @@ def in_turn(
 
 
 def least(costs: Sequence[Cost]) -> Cost:
-    """Return the fastest round (other load only slows it down), with the least processor time and the highest peak."""
+    """Return the fastest round, since other load only adds time, with the least processor time and the highest peak."""
     fastest = min(costs, key=lambda cost: cost.seconds)
     return Cost(
         fastest.seconds,
@@ -130,7 +130,7 @@ def least(costs: Sequence[Cost]) -> Cost:
 
 
 def median(costs: Sequence[Cost]) -> Cost:
-    """Return the median of wall time, of processor time and of each count, and the highest peak of memory."""
+    """Return the medians of wall time, processor time and each count, and the highest memory peak."""
     return Cost(
         statistics.median(cost.seconds for cost in costs),
         statistics.median(cost.cpu_seconds for cost in costs),
@@ -146,7 +146,7 @@ def cpu_seconds() -> float:
 
 
 def peak_mib(status: Path = _STATUS) -> float:
-    """Return the peak of resident memory of a process (MiB); 0 if it has ended."""
+    """Return the peak resident memory of a process in MiB; 0 if the process has ended."""
     try:
         for line in status.read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -158,7 +158,7 @@ def peak_mib(status: Path = _STATUS) -> float:
 
 
 def _measured(work: Work) -> Cost:
-    os.dup2(2, 1)  # the report alone is printed to standard output
+    os.dup2(2, 1)  # standard output is reserved for the report
     for library in work.libraries:
         importlib.import_module(library)
     if work.cores is not None and hasattr(os, "sched_setaffinity"):

@@ -1,4 +1,4 @@
-"""Operations on a data folder that the benchmarks of warehouse and growth measure, each in a child process."""
+"""Operations on a data folder for the benchmarks of warehouse and growth; each runs in a child process."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _COUNTS = Path("/proc/self/io")
 
 
 def load_snapshots(data: Path, snapshots: Sequence[Snapshot]) -> None:
-    """Load snapshots."""
+    """Load snapshots into the warehouse."""
     warehouse = Warehouse(data)
     for snapshot in snapshots:
         warehouse.load_snapshot(snapshot)
 
 
 def load_hours(data: Path, hours: Sequence[list[ConvertedFile]]) -> None:
-    """Load hours one after the other, from files to `article_changes` and the ledger, then apply all to `articles`."""
+    """Load the files of each hour into `article_changes` and the ledger, then apply all changes to `articles`."""
     warehouse = Warehouse(data)
     for files in hours:
         hour = files[0].batch_hour
@@ -41,17 +41,17 @@ def apply_changes(data: Path) -> None:
 
 
 def rebuild(data: Path) -> None:
-    """Rebuild `articles` from everything that is loaded."""
+    """Rebuild `articles` from all loaded data."""
     Warehouse(data).rebuild_articles()
 
 
 def publish(data: Path) -> Path:
-    """Publish; returns the path of the published file."""
+    """Publish, and return the path of the published file."""
     return Warehouse(data).publish().path
 
 
 def published_sizes(path: Path) -> dict[str, float]:
-    """Return the size of the published file, and the bytes that this process caused to be written to disk."""
+    """Return the size of the published file and the disk writes of this process, both in GB."""
     found = {"GB published": path.stat().st_size / 1e9}
     if _COUNTS.exists():
         words = dict(line.split(": ") for line in _COUNTS.read_text().splitlines())
@@ -60,7 +60,7 @@ def published_sizes(path: Path) -> dict[str, float]:
 
 
 def ask(data: Path, query: str, limit: float, expected: list[tuple[Any, ...]] | None = None) -> None:
-    """Answer a query over a new connection to the published file; it is interrupted after `limit` seconds."""
+    """Run a query in a new connection to the published file; interrupt it after `limit` seconds."""
     with Warehouse(data).connect_published() as connection:
         timer = threading.Timer(limit, connection.interrupt)
         timer.start()
@@ -71,4 +71,4 @@ def ask(data: Path, query: str, limit: float, expected: list[tuple[Any, ...]] | 
         finally:
             timer.cancel()
     if expected is not None and found != expected:
-        raise RuntimeError(f"The answer is {found} and not {expected}: {query}")
+        raise RuntimeError(f"The query returned {found} instead of {expected}: {query}")

@@ -1,4 +1,4 @@
-"""The report of all benchmarks: one row per measurement, as a table to paste or as JSON."""
+"""Report of all benchmarks: one row per measurement, as a text table or as JSON."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ if TYPE_CHECKING:
     from benchmarks.harness import Cost
 
 _LIBRARIES = ("pyarrow", "isal", "duckdb", "polars")
-#: Numbers from this on are printed without decimals.
+#: Larger numbers are printed without decimals.
 _WHOLE = 100
 
 
 @dataclass(frozen=True)
 class Row:
-    """The cost of an operation or contender in one case (an archive, a number of pages, a length of history).
+    """Cost of an operation or contender in one case (an archive, a number of pages, a length of history).
 
-    `work` is the amount of work in the report's unit; costs are compared per unit. `error` is set instead of a cost.
+    `work` is the amount of work in the report's unit. Costs are compared per unit. `error` replaces the cost after a
+    failure.
     """
 
     case: str
@@ -39,9 +40,9 @@ class Row:
 
 @dataclass
 class Report:
-    """Rows of one run; `bases` names by case and name the row that a row is compared with.
+    """Rows of one run. `bases` maps the case and name of a row to the row that it is compared with.
 
-    `unit` is that of `work`, for example MB of NDJSON; None if there is none.
+    `unit` is the unit of `work`, for example MB of NDJSON; None if there is no unit.
     """
 
     title: str
@@ -53,7 +54,7 @@ class Report:
     def add(
         self, case: str, name: str, cost: Cost | str, work: float = 1.0, base: tuple[str, str] | None = None
     ) -> None:
-        """Add a measurement, or the reason why there is none; `base` is the row that it is compared with."""
+        """Add a measurement, or the reason of its failure. `base` is the row that it is compared with."""
         row = Row(case, name, None, work, cost) if isinstance(cost, str) else Row(case, name, cost, work)
         self.rows.append(row)
         if base is not None:
@@ -64,7 +65,7 @@ class Report:
         return next(row for row in self.rows if (row.case, row.name) == (case, name))
 
     def ratios(self, row: Row) -> dict[str, float]:
-        """Return wall time, processor time (both per unit of work) and memory as multiples of those of the base row."""
+        """Return wall time and processor time (per unit of work) and memory as multiples of the base row's values."""
         base = self.bases.get((row.case, row.name))
         if base is None or row.cost is None or (other := self.row(*base)).cost is None:
             return {}
@@ -75,7 +76,7 @@ class Report:
         }
 
     def facts(self) -> dict[str, Any]:
-        """Return the report as plain values."""
+        """Return the report as values for JSON."""
         rows = []
         for row in self.rows:
             found: dict[str, Any] = {"case": row.case, "name": row.name, "work": row.work}
@@ -91,8 +92,8 @@ class Report:
         return {"title": self.title, "unit": self.unit, "rows": rows, "notes": self.notes, "provenance": provenance()}
 
     def table(self) -> Table:
-        """Return the report as a table."""
-        table = Table(title=self.title, caption="Times (x) are multiples of the row that a row is compared with.")
+        """Return the report as a table for the terminal."""
+        table = Table(title=self.title, caption="Columns x: multiples of the base row.")
         counts = list(dict.fromkeys(name for row in self.rows if row.cost for name in row.cost.facts))
         table.add_column("case")
         table.add_column("measured")

@@ -1,8 +1,9 @@
-"""A stream source that is no bottleneck: records are rendered beforehand, each is sent as a chunk.
+"""Stream source that is fast enough not to be the bottleneck: records are prepared in advance and sent as chunks.
 
-Each event appears once and has a page of its own, the most expensive case for a mirror. `python -m
-benchmarks.stream_source LINES RATE` prints its port, and ends with its input. Each connection reads its `parts` from
-their `offsets` (or from 0) without end. RATE is that of all ten parts, which connections share (0: no limit).
+Each event occurs once and has a separate page, which is the most expensive case for a mirror. `python -m
+benchmarks.stream_source LINES RATE` prints its port, and exits when its standard input is closed. Each connection
+receives its `parts` from their `offsets` (or from 0) without end. RATE is the total of all ten parts in events per
+second (0: no limit).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _OWN = (
 
 
 def render(folder: Path, event_bytes: int, megabytes: float) -> tuple[Path, float]:
-    """Write updates of about so many bytes from an archive of so many megabytes; return path and mean length."""
+    """Write updates of about `event_bytes` from an archive of `megabytes`; return their path and mean length."""
     workload = unpack(build(folder, megabytes), folder)
     lines = []
     with workload.ndjson.open("rb") as plain:
@@ -44,7 +45,7 @@ def render(folder: Path, event_bytes: int, megabytes: float) -> tuple[Path, floa
                 if record["event"]["type"] == "update":
                     lines.append(line.rstrip())
     if not lines:
-        raise RuntimeError(f"No page of the archive has about {event_bytes:,} bytes; name another size.")
+        raise RuntimeError(f"No page of the archive has about {event_bytes:,} bytes; choose another size.")
     path = folder / "events.ndjson"
     path.write_bytes(b"\n".join(lines))
     return path, sum(map(len, lines)) / len(lines)
@@ -52,7 +53,7 @@ def render(folder: Path, event_bytes: int, megabytes: float) -> tuple[Path, floa
 
 @contextmanager
 def serving(lines: Path, rate: float = 0) -> Iterator[str]:
-    """Run the source in a child process; yields its URL."""
+    """Run the source in a child process, and yield its URL."""
     command = [sys.executable, "-m", "benchmarks.stream_source", str(lines), str(rate)]
     root = Path(__file__).resolve().parents[1]
     with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -65,7 +66,7 @@ def serving(lines: Path, rate: float = 0) -> Iterator[str]:
 
 
 def _split(line: bytes) -> tuple[bytes, bytes]:
-    """Return the constant parts of a record, before and after its page and its event."""
+    """Return the constant parts of a record, before and after its page identifier and event."""
     record = json.loads(line)
     name, *_ = (record.pop(key) for key in ("name", "identifier", "event"))
     before, after = (json.dumps(one, ensure_ascii=False, separators=(",", ":")).encode() for one in (name, record))

@@ -1,4 +1,4 @@
-"""A stream read by this package, which stores every event in Parquet with its offset, and by plain loops."""
+"""Benchmark of the stream: this package, which stores every event with its offset in Parquet, and simple loops."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 OURS, LOOP, INSERTING = "ours", "requests + json, stores nothing", "requests + json, row by row into DuckDB"
-#: Events a second of a connection that reads all partitions, by the service's defaults.
+#: Events per second for a connection that reads all partitions, by the service's defaults.
 THROTTLE = 50
 _TAKE_SECONDS = 0.05
 _CHUNK_BYTES = 1 << 16
-#: Megabytes of pages from which those of the requested size are taken.
+#: Megabytes of generated pages, from which pages of the requested size are selected.
 _SAMPLE_MB = 60.0
 
 
 class _Memory:
-    """Resident memory while events arrive: the highest in the second quarter of them, and in the last."""
+    """Peak resident memory during the second quarter and during the last quarter of the events."""
 
     def __init__(self, events: int) -> None:
         self.events = events
@@ -43,14 +43,14 @@ class _Memory:
         self._count = 0
 
     def add(self, count: int) -> None:
-        """Count events that arrived."""
+        """Count received events."""
         self._count += count
         quarter = min(3, 4 * self._count // self.events)
         if quarter in self._highest:
             self._highest[quarter] = max(self._highest[quarter], _resident_mib())
 
     def facts(self, bytes_out: int) -> dict[str, float]:
-        """Return the counts of a run; where few events came at once, the second quarter is that of the last."""
+        """Return the counts of a run. Without events in the second quarter, its memory is that of the last quarter."""
         early, late = self._highest.values()
         return {"events": self._count, "early MiB": early or late, "late MiB": late, "MB out": bytes_out / 1e6}
 
@@ -63,7 +63,7 @@ def _resident_mib() -> float:
 def compare(
     folder: Path, events: int, event_bytes: int, rate: float, throttled_seconds: float, say: Callable[[str], None]
 ) -> Report:
-    """Read the same stream by all contenders, at `rate` events a second (0: no limit); the last reads a twentieth."""
+    """Read the same stream with all contenders at `rate` events per second (0: no limit); the last reads 1 in 20."""
     say("Making the events")
     lines, mean = render(folder, event_bytes, min(_SAMPLE_MB, events * event_bytes / 1e6))
     report = Report(f"Events of {mean / 1000:,.1f} kB from another process", "events")
@@ -90,7 +90,7 @@ def compare(
 
 
 def read_ours(url: str, events: int, folder: Path) -> dict[str, float]:
-    """Read events as `wme stream` does, with its default settings."""
+    """Read and store events as `wme stream` does, with default settings."""
     lake, memory, count = LiveLake(Layout(folder), LIVE_CHANGES, ARTICLE_CHANGES), _Memory(events), 0
 
     def say(kept: Kept) -> None:
@@ -146,15 +146,15 @@ def _records(url: str) -> Iterator[dict[str, Any]]:
     body = {"parts": list(range(10))}
     headers = {"Accept": "application/x-ndjson"}
     with requests.post(f"{url}/v2/articles", json=body, headers=headers, stream=True, timeout=60) as response:
-        # by default lines are searched in chunks of 512 bytes, which takes many times as long
+        # the default chunk size of 512 bytes would be many times slower
         for line in response.iter_lines(chunk_size=_CHUNK_BYTES):
             yield json.loads(line)
 
 
 def _throttled(url: str, folder: Path, seconds: float) -> tuple[float, list[float]]:
-    """Return events a second and the lag of each (ms) through our client, from a source with the service's rate."""
+    """Return events per second and the lag of each event (ms) in our client, with a source at the service's rate."""
     lags: list[float] = []
-    until = time.monotonic() + seconds  # from before the source begins to send
+    until = time.monotonic() + seconds  # starts before the source sends the first event
     with _client(url, folder) as client, client.stream() as stream:
         while time.monotonic() < until or len(lags) < 2:
             for block in stream.take(_TAKE_SECONDS):

@@ -1,8 +1,8 @@
-"""The warehouse at growing size: the cost of an hour and a publication, next to the methods that people use instead.
+"""Benchmark of warehouses of growing size: the cost of an hour and of a publication, compared with common alternatives.
 
-The alternatives keep the same columns and load the same files. `window`: the hour's rows are appended to all rows, and
-the pages are recreated by a window over everything. `replace`: the pages have a primary key, and the hour's rows are
-written by INSERT OR REPLACE. Both do less: they do not follow titles, and get deletes of moved titles wrong.
+The alternatives store the same columns and load the same files. `window` appends the rows of the hour to all rows, and
+recreates the pages with a window function over all rows. `replace` gives the pages a primary key, and writes the rows
+of the hour with INSERT OR REPLACE. Both do less: they do not track titles, and handle deletions of moved titles wrongly.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from resources.warehouse import ConvertedFile
 
 ALTERNATIVES = ("window", "replace")
-#: The current pages with the columns of the changes.
+#: Current pages, with columns named as in the changes.
 _PAGES = "(SELECT * RENAME (source_at AS batch_hour) FROM build.articles)"
 _LIMIT_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
 class _Mirror:
-    """A data folder of one size, and the files of its hours."""
+    """Data folder of one size, and the files of its hours."""
 
     name: str
     data: Path
@@ -47,9 +47,9 @@ class _Mirror:
 def compare(
     folder: Path, pages: Sequence[int], changes: int, rounds: int, *, plain: bool, say: Callable[[str], None]
 ) -> Report:
-    """Measure each number of pages in a data folder of its own; the first one is the base of all ratios.
+    """Measure each number of pages in a separate data folder. The first is the base of all ratios.
 
-    `rounds` hours are loaded one by one, and as many are each published; the medians count.
+    `rounds` hours are loaded one by one, and as many more are loaded and published one by one; the medians count.
     """
     report = Report(f"Warehouses of growing size, hours of {changes:,} changes")
     mirrors = [_made(report, folder / f"{number}", number, changes, rounds, say) for number in pages]
@@ -61,7 +61,7 @@ def compare(
         report.add(mirror.name, "publication", _median(publications[mirror.name]), base=(first, "publication"))
         for title, query in _queries(mirror.data).items():
             work = Work(operations.ask, (mirror.data, query, _LIMIT_SECONDS))
-            measure(work)  # files are then in memory
+            measure(work)  # loads the files into the page cache
             report.add(mirror.name, title, measure(work), base=(first, title))
         for method in ALTERNATIVES if plain else ():
             say(f"{mirror.name}: the alternative, {method}")
@@ -76,7 +76,7 @@ def compare(
 
 
 def _made(report: Report, data: Path, pages: int, changes: int, rounds: int, say: Callable[[str], None]) -> _Mirror:
-    """Make the files of a mirror, and load its snapshots and its first hour."""
+    """Write the files of a mirror, and load its snapshots and its first hour."""
     made, name = Pages(data, pages), f"{pages:,} pages"
     say(f"{name}: snapshots")
     snapshots = made.snapshots()
@@ -95,7 +95,7 @@ def _hour_of(mirror: _Mirror, first: int) -> Callable[[int], Cost]:
 
 
 def _publication_of(mirror: _Mirror, rounds: int) -> Callable[[int], Cost]:
-    """A publication after each of the next hours."""
+    """Return a measurement that loads the next hour and publishes; only the publication is measured."""
     load = _hour_of(mirror, 1 + rounds)
 
     def publication(number: int) -> Cost:
@@ -112,7 +112,7 @@ def _median(costs: list[Cost] | str) -> Cost:
 
 
 def _queries(data: Path) -> dict[str, str]:
-    """Return queries of analysts by title."""
+    """Return typical queries of analysts by title."""
     hour, project = FIRST_HOUR.isoformat(), list(PROJECTS)[2]
     middle = "SELECT name FROM articles LIMIT 1 OFFSET (SELECT count(*) // 2 FROM articles)"
     name = Warehouse(data).sql(middle).rows[0][0]
@@ -126,7 +126,7 @@ def _queries(data: Path) -> dict[str, str]:
 
 
 def _alternative(method: str, data: Path, hours: list[list[ConvertedFile]]) -> Cost:
-    """Return the median cost of an hour with an alternative, in a DuckDB file that starts with the current pages."""
+    """Return the median cost of loading an hour with an alternative, in a DuckDB file with the current pages."""
     path = data / f"{method}.duckdb"
     columns = column_list(ARTICLE_CHANGES.narrow)
     with _opened(path, data) as connection:
@@ -146,7 +146,7 @@ def _alternative(method: str, data: Path, hours: list[list[ConvertedFile]]) -> C
 
 
 def load_alternative(method: str, path: Path, data: Path, files: list[ConvertedFile]) -> None:
-    """Load an hour with an alternative."""
+    """Load an hour with an alternative method."""
     columns = column_list(ARTICLE_CHANGES.narrow)
     names = ", ".join(quoted(str(file.path)) for file in files)
     newest = (

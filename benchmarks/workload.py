@@ -1,6 +1,6 @@
-"""Archives to convert: one like the service's, and harder ones made of its lines.
+"""Archives for the conversion: a realistic one, and more difficult ones built from its lines.
 
-Belongs here: building archives, and unpacking them for contenders that start from plain lines.
+This module builds the archives, and unpacks them for contenders that start from uncompressed lines.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
 _COPY_BYTES = 1 << 20
 _GZIP_LEVEL = 6
 _MEMBER_BYTES = 100_000_000
-#: Size of a synthetic change.
+#: Bytes of a synthetic change.
 _CHANGE_BYTES = 10_000
-#: The cases are made of the first lines of the archive, so many bytes at most.
+#: Maximum size of the sample from which the cases are built: the first lines of the archive.
 SAMPLE_BYTES = 300_000_000
 SMALL_BYTES = 2_000_000
 BAD_EVERY = 100
 HUGE_LINE_BYTES = 20_000_000
-#: A huge line is added after so many bytes.
+#: Distance between two huge lines in bytes.
 _HUGE_EVERY_BYTES = 40_000_000
 SHORT_BYTES = 100_000_000
 MEMBER_COUNT = 4_000
 LONG_BYTES = 3_000_000_000
-#: Size of the cases of structured contents and Wikidata, and its limit as a multiple of the archive's size.
+#: Size of the cases `structured` and `entities`, and its limit as a multiple of the archive's size.
 STRUCTURED_BYTES = 1_000_000_000
 _STRUCTURED_TIMES = 4
-#: Different items of Wikidata (20 MB), or one for so many bytes of articles where these are few.
+#: Number of different Wikidata items (20 MB); for small archives, one item per so many bytes of articles.
 ENTITY_COUNT = 2_000
 _BYTES_PER_ENTITY = 50_000
 _BLOCK = 512
@@ -52,7 +52,7 @@ _BLOCK = 512
 
 @dataclass(frozen=True)
 class Workload:
-    """Archives of one project, and their counts; `folder` holds their lines outside of the tar."""
+    """Archives of one project, and their counts. `folder` contains their lines without the tar."""
 
     archives: tuple[Path, ...]
     folder: Path
@@ -79,7 +79,7 @@ class Workload:
 
 
 def build(folder: Path, megabytes: float) -> Path:
-    """Make an archive of about `megabytes` of NDJSON of synthetic pages."""
+    """Build an archive of synthetic pages with about `megabytes` of NDJSON."""
     settings = Settings(
         state=folder / "world",
         projects=("enwiki",),
@@ -93,7 +93,7 @@ def build(folder: Path, megabytes: float) -> Path:
 
 
 def unpack(archive: Path, folder: Path) -> Workload:
-    """Return the workload of an archive; its lines are written as one plain and one gzip file too."""
+    """Return the workload of an archive; write its lines to an uncompressed file and to a gzip file."""
     found = Workload((archive,), folder, "", 0, 0)
     with tarfile.open(archive, "r|gz", bufsize=_COPY_BYTES) as tar, found.ndjson.open("wb") as plain:
         for member in tar:
@@ -110,7 +110,7 @@ def unpack(archive: Path, folder: Path) -> Workload:
 
 
 def variants(workload: Workload, names: Iterable[str], threads: int) -> dict[str, Workload]:
-    """Return the named cases (see CASES), made of the workload's lines, and `clean`: those lines unmodified."""
+    """Build the named cases (see CASES) from the lines of the workload, and `clean` with unmodified lines."""
     lines = _sample(workload.ndjson)
     wanted = dict.fromkeys(("clean", *names))
     with ThreadPoolExecutor(threads) as pool:
@@ -135,7 +135,7 @@ def _clean(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _small(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """Many archives of 2 MB, as in an hour."""
+    """Build many archives of 2 MB, as in an hour."""
     archives = []
     for number, part in enumerate(_parts(lines, SMALL_BYTES)):
         archives.append(workload.folder / f"{name}-{number}.tar.gz")
@@ -144,7 +144,7 @@ def _small(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _bad(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """One bad line in a hundred, of each kind in turn."""
+    """Damage one line in a hundred; the kinds of damage alternate."""
     spoilt = list(lines)
     for turn, place in enumerate(range(BAD_EVERY // 2, len(lines), BAD_EVERY)):
         spoilt[place] = _SPOILERS[turn % len(_SPOILERS)](lines[place])
@@ -153,18 +153,18 @@ def _bad(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _drift(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """An undeclared field in every record."""
+    """Add an undeclared field to every record."""
     return _single(workload, name, [b'{"field_of_tomorrow":{"value":7},' + line[1:] for line in lines])
 
 
 def _huge(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """Lines of 20 MB among the others."""
+    """Insert lines of 20 MB between the others."""
     some = _parts(lines, _HUGE_EVERY_BYTES)
     return _single(workload, name, [line for part in some for line in (_inflated(part, HUGE_LINE_BYTES), *part)])
 
 
 def _short(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """Deletions, the shortest records of the service: 199 bytes each, 100 MB at most."""
+    """Write only deletions, the shortest records of the service (199 bytes), 100 MB at most."""
     wanted = min(SHORT_BYTES, sum(map(len, lines)))
     found = [
         _deletion(workload.project_id, number) for number in range(wanted // len(_deletion(workload.project_id, 0)))
@@ -173,7 +173,7 @@ def _short(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _members(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """The lines in 4,000 members (or one per line) instead of a few."""
+    """Split the lines into 4,000 members (or one per line) instead of a few."""
     count = min(MEMBER_COUNT, len(lines))
     parts = [lines[len(lines) * n // count : len(lines) * (n + 1) // count] for n in range(count)]
     archive = workload.folder / f"{name}.tar.gz"
@@ -182,12 +182,12 @@ def _members(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _long(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """The same members repeated: an archive of 3 GB."""
+    """Repeat the members to an archive of 3 GB."""
     return _repeated(workload, lines, name, LONG_BYTES)
 
 
 def _structured(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """The same pages as structured contents, repeated up to 1 GB."""
+    """Convert the pages to structured contents, repeated up to 1 GB."""
     pages = ((structured(decode(line)), line) for line in lines)
     parsed = [line if page is None else encode(page) + b"\n" for page, line in pages]
     wanted = min(STRUCTURED_BYTES, _STRUCTURED_TIMES * workload.ndjson_bytes)
@@ -195,7 +195,7 @@ def _structured(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _entities(workload: Workload, _lines: list[bytes], name: str) -> Workload:
-    """Items of Wikidata, some with megabytes of statements or 400 languages, repeated up to 1 GB."""
+    """Write Wikidata items, some with megabytes of statements or 400 languages, repeated up to 1 GB."""
     count = min(ENTITY_COUNT, workload.ndjson_bytes // _BYTES_PER_ENTITY)
     settings = Settings(state=workload.folder / name, projects=("enwiki",), entities=count, body_bytes=6_000)
     world = ArchivedWorld(settings)
@@ -219,7 +219,7 @@ def _repeated(workload: Workload, lines: list[bytes], name: str, size: int) -> W
     )
 
 
-#: The cases by name. Only `long`, `structured` and `entities` are larger than the sample.
+#: Builders of the cases by name. Only `long`, `structured` and `entities` can exceed the size of the sample.
 CASES: dict[str, Callable[[Workload, list[bytes], str], Workload]] = {
     "clean": _clean,
     "small": _small,
@@ -267,7 +267,7 @@ def _parts(lines: list[bytes], size: int) -> Iterator[list[bytes]]:
 
 
 def _deletion(project: str, number: int) -> bytes:
-    """Return a record of 199 bytes, for a project name of usual length."""
+    """Return a deletion of 199 bytes (with a project name of usual length)."""
     event = {"type": "delete", "date_created": "2026-11-19T05:10:11Z"}
     facts = {
         "name": f"P{number:08}",
@@ -280,20 +280,20 @@ def _deletion(project: str, number: int) -> bytes:
 
 
 def _inflated(lines: list[bytes], size: int) -> bytes:
-    """Return a record whose HTML is repeated up to a size."""
+    """Return a record with its HTML repeated up to `size` bytes."""
     for line in lines:
         start = line.find(b'"html":"') + len(b'"html":"')
         end = line.find(b'","wikitext"', start)
         if start < end:
             return line[:start] + line[start:end] * (size // (end - start)) + line[start:]
-    raise ValueError("No record has HTML to make a huge record of.")
+    raise ValueError("No record has HTML, so no huge record can be built.")
 
 
 _END = bytes(2 * _BLOCK)
 
 
 def _pack(archive: Path, lines: list[bytes]) -> None:
-    """Write a tar.gz of lines, with members of at most 100 MB like the service's."""
+    """Write a tar.gz of lines with members of at most 100 MB, as the service does."""
     archive.write_bytes(_zipped((*_tar(_parts(lines, _MEMBER_BYTES)), _END)))
 
 

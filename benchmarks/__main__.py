@@ -122,7 +122,7 @@ def warehouse(
 @click.option("--throttled", default=20.0, show_default=True, help="Seconds of the lag measurement.")
 @_JSON
 def stream(events: int, event_bytes: int, rate: float, throttled: float, *, as_json: bool) -> None:
-    """Read a stream with this package, which stores all events, and with simple loops that store nothing or insert rows."""
+    """Read a stream with this package, which stores all events, and with loops that store nothing or insert rows."""
     from benchmarks import streams as benchmark  # noqa: PLC0415
 
     with _working() as (folder, say):

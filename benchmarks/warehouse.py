@@ -2,7 +2,7 @@
 
 The alternatives store the same columns and load the same files. `window` appends the rows of the hour to all rows, and
 recreates the pages with a window function over all rows. `replace` gives the pages a primary key, and writes the rows
-of the hour with INSERT OR REPLACE. Both do less: they do not track titles, and handle deletions of moved titles wrongly.
+of the hour with INSERT OR REPLACE. Both do less: they do not track titles and handle deletions of moved titles wrongly.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ class Faults:
             raise ValueError(f"A fault of kind {kind!r} cannot be set at {where!r}.")
         if unknown := sorted(set(details) - set(known)):
             raise ValueError(
-                f"A fault of kind {kind!r} has no {', '.join(unknown)}; it has {', '.join(sorted(known))}."
+                f"A fault of kind {kind!r} has no detail {', '.join(unknown)}; it has {', '.join(sorted(known))}."
             )
         for name, value in details.items():
             wanted = _TYPES[name]

@@ -130,7 +130,7 @@ class Settings(BaseModel):
         description="projects (database names) with articles, separated by commas; the reference lists contain more",
     )
     namespaces: Annotated[tuple[int, ...], BeforeValidator(_split)] = Field(
-        default=(0, 10, 14), min_length=1, description="namespaces that have articles"
+        default=(0, 10, 14), min_length=1, description="namespaces with articles, separated by commas"
     )
     articles: int | None = Field(
         default=None,

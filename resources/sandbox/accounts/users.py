@@ -37,7 +37,7 @@ class RefreshTokenSpentError(AccountError):
 
 @dataclass(frozen=True)
 class User:
-    """The user of a request."""
+    """User of a request."""
 
     username: str
     subject: str

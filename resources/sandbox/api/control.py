@@ -43,10 +43,6 @@ _Groups = Annotated[
 _Count = Annotated[int, Field(strict=True, ge=0, lt=1 << 53)]
 
 
-class UnreadableError(ValueError):
-    """Invalid control request; nothing was changed."""
-
-
 class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
@@ -126,7 +122,7 @@ def spoil_tokens(accounts: Accounts, content: Mapping[str, Any]) -> dict[str, in
             return {"refresh_tokens": accounts.revoke_all(asked.username)}
         case None, True:
             return {"refresh_tokens": accounts.exhaust(asked.username)}
-    raise UnreadableError('send "revoke": "access", "revoke": "all" or "exhaust": true.')
+    raise ValueError('send "revoke": "access", "revoke": "all" or "exhaust": true.')
 
 
 def _read(model: type[_Model], content: Any) -> _Model:
@@ -135,13 +131,13 @@ def _read(model: type[_Model], content: Any) -> _Model:
     except ValidationError as error:
         # the message omits the values: one may be a password
         found = [f"`{'.'.join(map(str, one['loc']))}`: {one['msg']}" for one in error.errors()]
-        raise UnreadableError("; ".join(found)) from None
+        raise ValueError("; ".join(found)) from None
 
 
 def _described(accounts: Accounts, username: str) -> dict[str, Any]:
     user = accounts.user(username)
     if user is None:
-        raise UnreadableError(f"there is no account {username!r}; the accounts are {', '.join(accounts.usernames())}.")
+        raise ValueError(f"there is no account {username!r}; the accounts are {', '.join(accounts.usernames())}.")
     quotas = {kind: accounts.quotas.of(user, kind) for kind in get_args(QuotaKind)}
     return {
         "username": user.username,

@@ -82,7 +82,9 @@ async def _found(call: Call, parameters: Parameters) -> list[Record]:
 def _search(call: Call, parameters: Parameters, limit: int) -> Iterator[Record]:
     contents, name = call.service.world, call.part("name")
     hour = newest_hour(contents, call.service.clock.now())
-    for project in _in_turn(call, name):
+    known = [one for one in contents.projects() if one["identifier"] in call.service.settings.projects]
+    # the order of projects depends on the name so that clients cannot rely on it
+    for project in sorted(known, key=lambda one: _scattered(name, one["identifier"])):
         outline = {"is_part_of": {"identifier": project["identifier"]}, "in_language": project["in_language"]}
         if not undecided(outline, parameters):
             continue
@@ -92,12 +94,6 @@ def _search(call: Call, parameters: Parameters, limit: int) -> Iterator[Record]:
             limit -= 1
             if not limit:
                 return
-
-
-def _in_turn(call: Call, name: str) -> list[Record]:
-    """Return the projects with articles, in an order that depends on the name so that clients cannot rely on it."""
-    known = [one for one in call.service.world.projects() if one["identifier"] in call.service.settings.projects]
-    return sorted(known, key=lambda one: _scattered(name, one["identifier"]))
 
 
 def _scattered(*parts: str) -> bytes:

@@ -166,8 +166,7 @@ def _positions(topic: Topic, beginning: Beginning, now: int) -> dict[int, int]:
     return found
 
 
-def _operation(path: str, record: str) -> Operation:
-    return Operation(("GET", "POST"), path, _stream(record), (TOP_GROUP,))
-
-
-OPERATIONS = (_operation("/v2/articles", "article"), _operation("/v2/wikidata", "wikidata-article"))
+OPERATIONS = tuple(
+    Operation(("GET", "POST"), path, _stream(record), (TOP_GROUP,))
+    for path, record in (("/v2/articles", "article"), ("/v2/wikidata", "wikidata-article"))
+)

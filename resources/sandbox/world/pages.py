@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Verb(enum.Enum):
-    """An operation on a page."""
+    """Kind of operation on a page."""
 
     CREATE = enum.auto()
     EDIT = enum.auto()
@@ -31,7 +31,7 @@ class Verb(enum.Enum):
 
 
 class Kind(enum.StrEnum):
-    """The reason for an event, finer than the service's event type."""
+    """Reason for an event, more specific than the service's event type."""
 
     EDIT = "edit"
     CREATION = "creation"

@@ -92,7 +92,7 @@ class _Page:
         return " ".join(words[:5]) if len(words) > 5 and self._chance.below(6) else ""
 
     def attribution(self) -> Record:
-        """Return the counts of the page's authors."""
+        """Return the numbers of editors and references, and the month of the last revision."""
         registered = 1 + self._chance.below(140)
         return {
             "editors_count": {

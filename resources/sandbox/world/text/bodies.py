@@ -259,7 +259,7 @@ class Corpus:
         if not self._records:
             raise ValueError(
                 f"The corpus {folder} contains no article record with a body; it needs NDJSON or JSON files "
-                "(.ndjson, .jsonl, .json, each also .gz) of records with `article_body`."
+                "(.ndjson, .jsonl, .json, optionally with .gz) of records with `article_body`."
             )
 
     def lent(self, language: str, host: str, page: int, /) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`wme`, and `python -m pipelines`: the entry point, which minds Ctrl-C before the second of imports begins."""
+"""Entry point of `wme` and `python -m pipelines`; handles Ctrl-C before imports, which take a second, begin."""
 
 from pipelines.process import interrupts
 

@@ -1,8 +1,8 @@
-"""The definitions: everything that Dagster loads.
+"""Dagster definitions of the mirror.
 
-`build_defs` builds them from settings, for this project or for another one. `defs` is the code location, from the
-environment and the project's `.env`, when Dagster loads it; the data folder is read for its oldest hour, and no network
-is touched. The import itself reads nothing.
+`build_defs` builds them from settings, for this project or for another one. Dagster loads `defs` as the code location,
+from the environment and the project's `.env`. Loading reads the data folder for its oldest hour and uses no network.
+The import itself reads nothing.
 """
 
 from __future__ import annotations
@@ -37,9 +37,12 @@ gc_during_import.done()
 def build_assets(
     hours: dg.HourlyPartitionsDefinition, offered: tuple[Dataset, ...]
 ) -> tuple[dg.AssetsDefinition | dg.AssetSpec, ...]:
-    """The assets of every declared dataset (only those `offered` can be materialized), then what is made of them."""
-    # no setting is in them but the first hour and the choice of datasets: a command that builds definitions of its own
-    # mostly finds these made
+    """Build the assets of every declared dataset, of the current state and of the publication.
+
+    Only datasets in `offered` can be materialized.
+    """
+    # the assets depend on the first hour and the choice of datasets only, so commands that build definitions repeatedly
+    # mostly find them in the cache
     of_snapshots, of_hours = datasets.datasets(Family.SNAPSHOT), datasets.datasets(Family.HOURLY)
     without_steps = (
         spec
@@ -63,18 +66,18 @@ def build_assets(
 
 
 def _referenced(*assets: dg.AssetsDefinition) -> tuple[dg.AssetsDefinition, ...]:
-    """The assets, whose pages name the file and line that make them."""
+    """Attach to each asset the file and line of its code, for the Dagster UI."""
     with warnings.catch_warnings():
-        # nobody who runs a command can do anything about it; a test holds what it does
+        # users of a command cannot act on the beta warning; a test covers the function
         warnings.simplefilter("ignore", dg.BetaWarning)
         return tuple(dg.with_source_code_references(assets))  # type: ignore[arg-type]
 
 
 def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime:
-    """The first hour that is a partition.
+    """Return the first hour that is a partition.
 
-    WME_FIRST_HOUR, by default the oldest hour that the service still had when the mirror began. Earlier where the
-    archive, the lake or what is `asked` for begins earlier, so that nothing that was made is out of sight.
+    That is WME_FIRST_HOUR, by default the oldest hour that the service still had when the mirror began. It is earlier
+    if the archive, the lake or the hours `asked` begin earlier, so that all existing data is visible.
     """
     chosen = settings.first_hour or layers.first_of_mirror(settings.data, datetime.now(UTC))
     layout = Layout(settings.data)
@@ -88,9 +91,9 @@ def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime
 
 
 def hourly_partitions(settings: settings_module.Settings, *asked: datetime) -> dg.HourlyPartitionsDefinition:
-    """The partitions of the hourly assets, for assets of another project that follow them hour by hour.
+    """Return the partitions of the hourly assets, for assets of another project that depend on them hour by hour.
 
-    The hours `asked` are partitions in any case.
+    The hours `asked` are always partitions.
     """
     return layers.hours_since(first_hour(settings, *asked))
 
@@ -103,20 +106,20 @@ def build_defs(
     all_datasets: bool = False,
     **overrides: Any,
 ) -> dg.Definitions:
-    """Fresh definitions, of the settings alone: neither the environment nor `.env` is read.
+    """Build definitions from the settings alone: neither the environment nor `.env` is read.
 
     Args:
         settings: Settings.
-        prefix: Begins all asset keys, and the names of groups, steps, jobs, schedules, sensors, resources, pools and
-            dynamic partitions. With a prefix, the definitions have no executor, IO manager or logger, and can be merged
-            into those of another project.
-        asked: Hours that are partitions in any case.
-        all_datasets: Datasets that are not mirrored can be materialized, too: those that a command names.
-        overrides: Resources by key (`enterprise`, `lake`, `warehouse`, `engine`) in place of the settings' own, as of
-            `build_resources`, and `loggers` for Dagster's own.
+        prefix: Prefix of all asset keys, and of the names of groups, steps, jobs, schedules, sensors, resources, pools
+            and dynamic partitions. With a prefix, the definitions have no executor, IO manager or logger, and can be
+            merged into those of another project.
+        asked: Hours that are always partitions.
+        all_datasets: Datasets that are not mirrored can be materialized, too, because a command may name them.
+        overrides: Resources by key (`enterprise`, `lake`, `warehouse`, `engine`) that replace those of
+            `build_resources`, and `loggers` that replace Dagster's.
 
     Raises:
-        ValueError: The prefix cannot begin names.
+        ValueError: The prefix cannot begin a name.
     """
     named = Prefix(prefix)
     loggers = overrides.pop("loggers", None)
@@ -127,10 +130,10 @@ def build_defs(
     objects = build_resources(settings) | overrides
     resources: dict[str, Any] = {name: one.definition(texts.get(name)) for name, one in objects.items()}
     if not prefix:
-        # of no asset's, and without a choice: Dagster's own reads and writes wherever a run says
+        # no asset uses it; it replaces Dagster's default, whose run configuration can read and write any path
         resources["io_manager"] = dg.IOManagerDefinition(lambda _: dg.InMemoryIOManager(), config_schema={})  # type: ignore[no-untyped-call]
     return dg.Definitions(
-        # what the page says is collected above the assets, with the settings
+        # the report's content is collected here, above the assets, because it needs the settings
         assets=named.assets(
             (
                 layers.SERVICE,
@@ -148,7 +151,7 @@ def build_defs(
         schedules=build_schedules(named),
         sensors=build_sensors(settings, offered, named),
         resources={named.name(key): one for key, one in resources.items()},
-        # parallel work runs inside the assets; a process per step would cost seconds and log in again
+        # assets parallelize internally; a process per step would cost seconds and log in again
         executor=None if prefix else executor,
         loggers=loggers,
     )
@@ -156,7 +159,7 @@ def build_defs(
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """The code location. Raises SettingsError if the environment or `.env` holds a value that cannot be used."""
+    """Code location. Raises SettingsError if the environment or `.env` contains an invalid value."""
     gc_during_import.keep()
     settings_module.load_env_file()
     return build_defs(settings_module.read())

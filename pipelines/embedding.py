@@ -1,9 +1,9 @@
-"""The definitions under a prefix, so that they fit into another Dagster project.
+"""Definitions under a prefix, so that they can be part of another Dagster project.
 
-Asset keys and groups, steps, jobs, schedules, sensors, resource keys, pools and dynamic partitions take the prefix,
-because a Dagster project may have each name only once. Assets and checks are made without a prefix; `Prefix.assets` and
-`Prefix.checks` make them again under it, by the same decorators of Dagster. Their functions find the keys of the
-project in their context (`assets.layers.own`).
+Asset keys and groups, steps, jobs, schedules, sensors, resource keys, pools and dynamic partitions get the prefix,
+because names must be unique within a Dagster project. Assets and checks are built without a prefix; `Prefix.assets`
+and `Prefix.checks` rebuild them with it, using the same Dagster decorators. Their functions find the project's keys in
+their context (`assets.layers.own`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Made = TypeVar("_Made")
 
 @dataclass(frozen=True)
 class Prefix:
-    """A prefix; the empty one leaves every name as it is. Raises ValueError if it cannot begin a parameter."""
+    """Prefix of names; the empty prefix changes nothing. Raises ValueError if it cannot begin a parameter name."""
 
     text: str = ""
 
@@ -39,15 +39,15 @@ class Prefix:
         return f"{self.text}_{name}" if self.text else name
 
     def key(self, key: dg.AssetKey) -> dg.AssetKey:
-        """An asset key with the prefix, which is its first part."""
+        """Return an asset key with the prefix as its first part."""
         return key.with_prefix(self.text) if self.text else key
 
     def covers(self, key: dg.AssetKey) -> bool:
-        """Return True if an asset of a project is one of those with the prefix."""
+        """Return True if an asset key has the prefix."""
         return not self.text or key.path[0] == self.text
 
     def runs(self, run: dg.DagsterRun) -> bool:
-        """Return True if a run of a project is one of our jobs, or over one of our assets."""
+        """Return True if a run is of one of our jobs, or over one of our assets."""
         if run.asset_selection:
             return any(map(self.covers, run.asset_selection))
         return run.job_name.startswith(self.name(""))
@@ -56,7 +56,7 @@ class Prefix:
         return [self._spec(one) if isinstance(one, dg.AssetSpec) else self._asset(one) for one in made]
 
     def checks(self, made: Iterable[dg.AssetChecksDefinition]) -> list[dg.AssetChecksDefinition]:
-        """Checks, one in each definition, of assets with the prefix."""
+        """Rebuild the checks, one per definition, for assets with the prefix."""
         return [self._check(one) for one in made] if self.text else list(made)
 
     def op(self, made: dg.OpDefinition) -> dg.OpDefinition:
@@ -78,7 +78,7 @@ class Prefix:
             key=self.key(spec.key),
             deps=[self.key(dep.asset_key) for dep in spec.deps],
             group_name=self.name(spec.group_name or ""),
-            # where the code is, is of no use to another project
+            # source locations are of no use to another project
             metadata={name: value for name, value in spec.metadata.items() if name != "dagster/code_references"},
             partitions_def=self._partitions(spec.partitions_def),
         )
@@ -114,7 +114,7 @@ class Prefix:
         return made
 
     def adapted(self, function: _Called) -> _Called:
-        """The function as Dagster calls it: prefixed resource keys, and the prefix for its parameter `prefix`."""
+        """Wrap a function for Dagster: rename its resource parameters, and pass this prefix as `prefix`."""
         declared = inspect.signature(function, eval_str=True)
         given = {"prefix": self} if "prefix" in declared.parameters else {}
         if not (self.text or given):
@@ -131,7 +131,7 @@ class Prefix:
             yield from call(*positional, **keywords)
 
         parameters = [declared.parameters[name].replace(name=shown) for name, shown in names.items()]
-        # Dagster asks a function whether it is a generator, for its signature, and for its annotations
+        # Dagster inspects whether a function is a generator, its signature, and its annotations
         adapted: Any = generate if inspect.isgeneratorfunction(function) else call
         adapted.__signature__ = declared.replace(parameters=parameters)
         adapted.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -140,14 +140,14 @@ class Prefix:
         return adapted  # type: ignore[no-any-return]
 
 
-#: No prefix: the project alone.
+#: The empty prefix, for a project of its own.
 ALONE: Final = Prefix()
 
 
 def deferred(
     decorator: Callable[[Prefix], Callable[[Callable[..., Any]], _Made]],
 ) -> Callable[[Callable[..., Any]], Callable[[Prefix], _Made]]:
-    """Apply one of Dagster's decorators when the prefix is known: the function becomes a factory."""
+    """Turn a function into a factory that applies one of Dagster's decorators once the prefix is known."""
 
     def declare(function: Callable[..., Any]) -> Callable[[Prefix], _Made]:
         return lambda prefix: decorator(prefix)(prefix.adapted(function))
@@ -156,7 +156,7 @@ def deferred(
 
 
 def prefix_of(keys: Iterable[dg.AssetKey]) -> Prefix:
-    """The prefix of some of our assets, which is the same for all."""
+    """Return the prefix that these assets of ours share."""
     return Prefix("".join(next(iter(keys)).path[:-2]))
 
 
@@ -166,6 +166,6 @@ def _function(op: dg.OpDefinition) -> Callable[..., Any]:
 
 
 def _fields(op: dg.OpDefinition) -> dict[str, Any] | None:
-    """The fields of a run's configuration; None: it takes any."""
+    """Return the fields of a run's configuration; None if any fields are allowed."""
     fields = getattr(op.config_schema.as_field().config_type, "fields", None)
     return None if fields is None else dict(fields)

@@ -1,4 +1,5 @@
-"""The state of the mirror: its status, its coverage, the account, the data dictionary.
+"""The state of the mirror as text: status, coverage, account, data dictionary.
 
-Belongs here: collecting and wording it, without changing anything. Does not belong here: printing it (see `cli`).
+Belongs here: collecting figures and describing them, without changing anything. Does not belong here: printing (see
+`cli`).
 """

@@ -1,4 +1,4 @@
-"""The data dictionary: the table declarations as Markdown, in one text or one page per group of tables."""
+"""The data dictionary: table declarations as Markdown, in one text or in one page per group of tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ accepted because they lose nothing:
 - any column that may be null: null, or no such field.
 """
 
-#: File name, title and tables of each page; tables of other datasets are on the last one.
+#: File name, title and tables of each page; the last page contains tables that no group names.
 _PAGES = {
     "articles": (
         "Pages",
@@ -135,7 +135,7 @@ def _first_sentence(table: Table) -> str:
 
 
 def _base(table: Table, declared: Sequence[Table]) -> Table | None:
-    """Return the first table that explains at least 20 columns and three quarters of the columns of this one."""
+    """Return the first earlier table that has at least 20 of this table's columns and three quarters of all."""
     for other in declared[: declared.index(table)]:
         shared = sum(column in other.columns for column in table)
         if shared >= 20 and shared >= 0.75 * len(table.columns):
@@ -144,7 +144,7 @@ def _base(table: Table, declared: Sequence[Table]) -> Table | None:
 
 
 def _section(table: Table, declared: Sequence[Table], link: Callable[[str], str]) -> str:
-    """Describe a table; columns that an earlier table explains are only counted."""
+    """Describe a table. Columns that an earlier table explains are only counted."""
     base = _base(table, declared)
     key = f"\nA row is identified by {', '.join(f'`{name}`' for name in table.key)}.\n" if table.key else ""
     own = [column for column in table if base is None or column not in base.columns]

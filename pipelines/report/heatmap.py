@@ -1,7 +1,7 @@
 """Coverage as a heat map on the terminal: a row per project and namespace, a cell per hour.
 
-Letters say everything; colours only make it quicker to see, so a pipe and a black-and-white terminal lose nothing but
-the shades of how much an hour held.
+Letters carry all information and colours only make it quicker to see. So a pipe or a black-and-white terminal loses
+only the shades for the number of rows.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from rich.text import Text
 from resources.tables import HourState
 from resources.warehouse.read.coverage import OUTSIDE, UNKNOWN, Cell, Place
 
-#: Cells in a line at most, also where there is no terminal to fit, and at least, however narrow it is.
+#: Maximum cells per line, also without a terminal; and minimum, however narrow the terminal is.
 _MOST_CELLS: Final = 72
 _LEAST_CELLS: Final = 12
 #: Hours between two numbers of the ruler.
 _TICK: Final = 6
-#: Shades of loaded hours, from few rows to many (of the hour that has most of them in its line).
+#: Shades of loaded hours, from few rows to many, relative to the largest hour of the line.
 _SHADES: Final = ("white on #14532d", "white on #15803d", "black on #4ade80")
 
 
@@ -40,17 +40,17 @@ _MARKS: Final = {
     HourState.MISSING: _Mark("M", "bold white on #dc2626", "missing"),
     HourState.PAST_RETENTION: _Mark("P", "bold white on #7f1d1d", "past retention: lost at the service"),
     HourState.NOT_YET: _Mark(".", "dim", "not published yet"),
-    UNKNOWN: _Mark("?", "black on #facc15", "nothing known of it yet"),
-    OUTSIDE: _Mark("-", "dim", "outside of what was mirrored"),
+    UNKNOWN: _Mark("?", "black on #facc15", "nothing recorded yet"),
+    OUTSIDE: _Mark("-", "dim", "outside the mirrored range"),
 }
 
 
 def lines(places: Sequence[Place], width: int) -> Iterator[Text]:
-    """The map and its legend, line by line, within `width` characters. All places have the same hours, at least one."""
+    """Yield the lines of the map and its legend, within `width` characters. All places have the same hours."""
     names = [place.name.replace(" namespace", "") for place in places]
     margin = max(map(len, names)) + 2
     fitting = max(_LEAST_CELLS, min(width - margin, _MOST_CELLS))
-    # whole days stand below one another
+    # a multiple of whole days aligns the days of all lines
     step = fitting // 24 * 24 or fitting // _TICK * _TICK
     count = len(places[0].cells)
     for start in range(0, count, step):
@@ -100,7 +100,7 @@ def _ticks(cells: Sequence[Cell]) -> str:
 
 
 def _days(cells: Sequence[Cell]) -> str:
-    """The days: where one begins, and above the first hour where there is room for it."""
+    """Return the line of dates: at each midnight, and at the first hour if there is enough space."""
     ruler = ""
     starts = [place for place, cell in enumerate(cells) if cell.batch_hour.hour == 0]
     if not starts or starts[0] > len("2026-01-01"):

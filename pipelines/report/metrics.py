@@ -1,6 +1,7 @@
-"""The figures of `wme status` as metrics, in the text format of Prometheus.
+"""Figures of `wme status` as metrics, in the text format of Prometheus.
 
-Places (a dataset's project and namespace) are labels, hours and titles never are: 900 projects are 3,600 series.
+Places (a dataset's project and namespace) are labels; hours and titles are not, to limit the number of series: 900
+projects make 3,600.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _PREFIX: Final = "wme"
 _PLACE: Final = ("dataset", "project", "namespace")
-#: The metric of each figure and its help text. Units are the base units of Prometheus.
+#: Metric name and help text of each figure. Units are the base units of Prometheus.
 FIGURES: Final = {
     "free_bytes": ("disk_free_bytes", "Free space on the disk of the data folder."),
     "published_at": ("published_timestamp_seconds", "Time of the last publication."),
@@ -33,7 +34,7 @@ FIGURES: Final = {
         "Missing or damaged lake files that the published file names.",
     ),
 }
-#: The same for the stream.
+#: Metric name and help text of each figure of the stream.
 STREAM: Final = {
     "is_running": ("stream_running", "1: a process reads the stream. 0: none does."),
     "newest_published_at": (
@@ -47,7 +48,7 @@ STREAM: Final = {
 
 
 def text(status: Status, now: datetime) -> bytes:
-    """Return the metrics. An unknown value has no sample; a metric is never a guess."""
+    """Return the metrics as text. Unknown values have no sample; values are never estimated."""
     registry = CollectorRegistry()
 
     def gauge(name: str, meaning: str, labels: tuple[str, ...] = ()) -> Gauge:
@@ -80,7 +81,7 @@ def text(status: Status, now: datetime) -> bytes:
                 snapshot.labels(*labels).set(place.has_snapshot)
             gaps.labels(*labels).set(lacking[key])
             older.labels(*labels).set(place.older_gap_count)
-        hours = gauge("hours", "Newest hours of all places by state.", ("dataset", "state"))
+        hours = gauge("hours", "Number of newest hours of all places, by state.", ("dataset", "state"))
         for dataset, state, count in _by_state(status):
             hours.labels(dataset, state).set(count)
     return generate_latest(registry)

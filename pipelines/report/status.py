@@ -1,4 +1,4 @@
-"""The state of the mirror as `wme status` shows it, from its own files and the Dask scheduler, if there is one."""
+"""State of the mirror for `wme status`, from its own files and, if there is one, the Dask scheduler."""
 
 from __future__ import annotations
 
@@ -26,35 +26,36 @@ from resources.warehouse import Publication, Warehouse, named, next_text
 from resources.warehouse.read import coverage as coverage_
 from resources.warehouse.read.reading import Reader
 
-#: Hours that are looked at one by one, unless asked otherwise: those that the service keeps.
+#: Default number of hours that are shown individually: the hours that the service keeps.
 HOURS = coverage_.WATCHED
-#: Name of the fact, one for each place, that hours before those looked at are not there.
+#: Name of the fact, one per place, about missing hours before those shown.
 OLDER_GAPS = "older gaps"
-#: Name of the fact, one for each worker of a cluster.
+#: Name of the fact, one per worker of a cluster.
 WORKER = "worker"
-#: Seconds that the scheduler has to respond.
+#: Timeout for the scheduler in seconds.
 _PATIENCE = 3.0
-#: Loaded hours that are looked at for fields without a column, and how many of these are named.
+#: Number of newest loaded hours searched for fields without a column, and maximum number of fields shown.
 _DRIFT_HOURS = 3
 _DRIFT_SHOWN = 5
-#: Projects and namespaces that are mirrored no longer, of which so many are named.
+#: Maximum number of projects and namespaces shown that are no longer mirrored.
 _UNMIRRORED_SHOWN = 10
-#: Characters of an example.
+#: Maximum length of an example, in characters.
 _SHOWN = 60
 
 
 @dataclass
 class Status:
-    """The state: facts by name, hours by project and state, and what needs attention.
+    """State of the mirror: facts, coverage by hour, and problems.
 
     Attributes:
-        facts: Names and values; a name may come again.
-        columns: Columns of `coverage`, which has a row per project and namespace.
-        places: The same hour by hour.
-        gaps: Hours that are not there; each is a sentence of `troubles` too.
-        troubles: Sentences about what needs attention; behind the gaps, the command that closes them.
-        stream: The position of the stream in figures; None: it was never read.
-        figures: The numbers among the facts, for scripts; those of the published file only where there is one.
+        facts: Names and values; a name may occur several times.
+        columns: Column names of `coverage`.
+        coverage: A row per project and namespace.
+        places: The same coverage hour by hour.
+        gaps: Missing hours; `troubles` has a sentence for each.
+        troubles: Sentences about problems; those about gaps are followed by the command that closes them.
+        stream: Figures of the stream's position; None if it was never read.
+        figures: Numbers among the facts, for scripts; without a published file, its figures are absent.
     """
 
     facts: list[tuple[str, Any]] = field(default_factory=list)
@@ -69,13 +70,13 @@ class Status:
     figures: dict[str, Any] = field(default_factory=dict)
 
     def add(self, facts: Iterable[tuple[str, Any]], troubles: Iterable[str]) -> None:
-        """Add facts, by name and value, and sentences about what needs attention."""
+        """Add facts, by name and value, and sentences about problems."""
         self.facts.extend(facts)
         self.troubles.extend(troubles)
 
 
 def collect(settings: Settings, hours: int, now: datetime | None = None) -> Status:
-    """The status of a data folder over its last `hours` hours (before `now`, by default this moment)."""
+    """Collect the state of a data folder over its last `hours` hours before `now` (default: the current time)."""
     report, now = Status(), now or datetime.now(UTC)
     origin = origin_of(settings.data)
     mirrored = f"{', '.join(settings.projects)}; namespaces {', '.join(map(str, settings.namespaces))}"
@@ -105,7 +106,7 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
 
 
 def _engine_facts(settings: Settings) -> tuple[list[tuple[str, str]], list[str]]:
-    """Facts of the engine, and what needs attention, in sentences. A scheduler has seconds to respond."""
+    """Return facts of the engine, and sentences about problems. A scheduler has seconds to respond."""
     memory_bytes = None if settings.memory_mb is None else settings.memory_mb << 20
     if not settings.engine.startswith(SCHEME):
         try:
@@ -162,7 +163,7 @@ def _tell_tokens(report: Status, settings: Settings) -> None:
 def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Settings) -> None:
     about = dict(warehouse.sql("SELECT name, value FROM about").rows)
     counts = warehouse.sql(
-        # the ledger counts changes that are in the lake as well
+        # changes that only the lake holds are counted by the ledger
         "SELECT (SELECT count(*) FROM articles), coalesce(sum(row_count - duplicate_count) FILTER (WHERE table_name = "
         "'article_changes'), 0), (SELECT count(*) FROM rejects), count(*) FILTER (WHERE applied_at IS NULL) FROM loads"
     ).rows[0]
@@ -202,25 +203,25 @@ def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Set
 
 
 def _tell_lake(report: Status, published: Reader) -> None:
-    """Files that are gone or damaged, by a look at the status of each."""
+    """Add missing and damaged lake files, found by file status."""
     faulty = published.faulty_lake_files(published=True)
     report.figures["missing_lake_file_count"] = len(faulty)
     if faulty:
         report.troubles.append(
             f"Missing or damaged: {counted(len(faulty), 'lake file')}, left out of `article_bodies`, and of older "
-            f"hours of `article_changes`: {named(faulty)}. The next publication makes them again from the archive; "
+            f"hours of `article_changes`: {named(faulty)}. The next publication restores them from the archive; "
             "`wme publish` does it now."
         )
     elif count := int(dict(published.sql("SELECT name, value FROM about").rows).get("missing_lake_file_count", "0")):
         report.troubles.append(
             f"{counted(count, 'lake file')} that {'was' if count == 1 else 'were'} left out of the published file "
-            f"{'is' if count == 1 else 'are'} there again. The next publication shows the rows; `wme publish` does it "
-            "now."
+            f"{'is' if count == 1 else 'are'} available again. The next publication includes the rows; `wme publish` "
+            "does it now."
         )
 
 
 def _window_text(warehouse: Reader) -> str:
-    """The hours that only the lake holds, as a sentence; nothing if there are none."""
+    """Return a sentence about hours that only the lake holds; empty if there are none."""
     if (first_hour := warehouse.published_window()) is None:
         return ""
     [(cold, hot)] = warehouse.sql(
@@ -232,7 +233,7 @@ def _window_text(warehouse: Reader) -> str:
 
 
 def _tell_drift(report: Status, warehouse: Reader, settings: Settings) -> None:
-    """Fields without a column are no trouble, since they are kept; but somebody may want to know them."""
+    """Add fields without a column. They are stored in `extra`, so they are facts, not problems."""
     rows = warehouse.sql(
         "SELECT batch_hour, project_id, namespace_id, identifier, version FROM loads "  # noqa: S608  a number
         "WHERE table_name = 'article_changes' AND batch_hour IN (SELECT DISTINCT batch_hour FROM loads "
@@ -273,7 +274,7 @@ def _tell_coverage(report: Status, warehouse: Reader, settings: Settings, hours:
     exact = {(state.project_id, state.namespace_id): state for state in warehouse.project_states()}
     for place in report.places:
         key = (place.project_id, place.namespace_id)
-        # what is exact is the articles
+        # only articles have an exact range
         state = exact.get(key) if place.dataset == ARTICLE_CHANGES.name else None
         spans = (state.exact_from_at, state.exact_until_at) if state is not None else (None, None)
         report.coverage.append(
@@ -285,10 +286,10 @@ def _tell_coverage(report: Status, warehouse: Reader, settings: Settings, hours:
 
 
 def as_json(report: Status) -> dict[str, Any]:
-    """The status with values that JSON has: facts by name, places with their hours, gaps, troubles."""
+    """Return the status as JSON values: facts by name, places with their hours, gaps, problems."""
     facts: dict[str, Any] = {}
     for name, value in report.facts:
-        # a fact of several places or workers is a list
+        # facts that occur once per place or worker become a list
         facts[name] = [*facts.get(name, []), str(value)] if name in {OLDER_GAPS, WORKER} else str(value)
     coverage = []
     for place, row in zip(report.places, report.coverage, strict=True):
@@ -311,7 +312,7 @@ def as_json(report: Status) -> dict[str, Any]:
     return plain
 
 
-#: A stream that nobody has read for so long needs attention; a run may end before the next one begins.
+#: Time without a reader after which the stream needs attention; longer than the pause between two runs.
 _PAUSE = timedelta(minutes=10)
 
 
@@ -324,7 +325,7 @@ def _tell_stream(report: Status, data: Path, now: datetime) -> None:
     except (OSError, ValueError) as error:
         report.troubles.append(
             f"The newest file of the stream, {found[-1].path}, cannot be read ({clause(error)}). "
-            "`wme stream` says what to do."
+            "`wme stream` reports what to do."
         )
         return
     figures = report.stream = _stream_figures(step, data, now)
@@ -345,18 +346,18 @@ def _tell_stream(report: Status, data: Path, now: datetime) -> None:
     if figures["is_running"] or now - newest <= _PAUSE:
         return
     report.troubles.append(
-        f"The stream was not read since {moment_text(newest)} UTC, which is longer than the service keeps events. "
-        "Events of that time come with the hourly files alone. `wme stream` reads on from what is left; if no stream "
-        "is wanted any more, remove lake/live_changes."
+        f"The stream was last read at {moment_text(newest)} UTC, which is longer ago than the service keeps events. "
+        "Only hourly files contain the lost events. `wme stream` resumes at the oldest event left. If the stream is "
+        "no longer needed, remove lake/live_changes."
         if now - newest > RETENTION
-        else f"Nobody has read the stream since {moment_text(newest)} UTC. The service has its events until "
-        f"{moment_text(newest + RETENTION)} UTC: `wme stream`, or the sensor keep_streaming, goes on there. If no "
-        "stream is wanted any more, remove lake/live_changes."
+        else f"Nobody has read the stream since {moment_text(newest)} UTC. The service keeps its events until "
+        f"{moment_text(newest + RETENTION)} UTC. `wme stream`, or the sensor keep_streaming, resumes there. If the "
+        "stream is no longer needed, remove lake/live_changes."
     )
 
 
 def _odd(run: Run) -> str:
-    """Counts that are zero while the service sends what it should."""
+    """Return text for counts that are zero unless the service sends unexpected data."""
     counts = (
         (run.reject_count, "rejected {}", "line"),
         (run.too_long_count, "{} longer than WME_MAX_RECORD_MB", "event"),
@@ -366,7 +367,7 @@ def _odd(run: Run) -> str:
 
 
 def _stream_figures(step: Step, data: Path, now: datetime) -> dict[str, Any]:
-    """The position of the stream in numbers; `partitions` by their number."""
+    """Return the position of the stream in numbers; `partitions` by partition number."""
     newest = max(step.published_at.values(), default=None)
     run = step.runs[-1] if step.runs else None
     seconds = 0.0 if run is None else (run.kept_at - run.began_at) / timedelta(seconds=1)

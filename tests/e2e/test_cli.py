@@ -329,7 +329,7 @@ def test_status_tells_how_the_mirror_stands(filled, call, service, hours):
         assert len(cells) == 48
         assert cells.strip("-?") == "LL"
     assert "L loaded (brighter: more changes)" in told.out
-    assert "- outside of what was mirrored" in told.out
+    assert "- outside the mirrored range" in told.out
 
 
 def test_status_of_a_project_that_was_never_brought_in(filled, call):

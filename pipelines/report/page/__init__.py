@@ -1,6 +1,6 @@
-"""The report: one HTML page that needs nothing but itself, of the published file and the status.
+"""The report: one self-contained HTML page about the published file and the status.
 
-What draws and fills it takes a while to import: only who makes a page does.
+Libraries that draw and render the page are slow to import, so they are imported only when a page is written.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from resources.settings import Settings
 from resources.warehouse import Warehouse
 from resources.warehouse.read.coverage import Gap
 
-#: Sentences about gaps that are shown, and about all else; facts of one name; characters of a fact.
+#: Maximum number of sentences about gaps, of other sentences, of facts with one name, and of characters in a fact.
 _GAPS, _SHOWN, _FACTS, _LONGEST = 10, 20, 5, 300
-#: Places and spans of hours that a line names.
+#: Maximum number of places, and of ranges of hours, in a line.
 _NAMED = 5
-#: Facts about the account, which a page that may be mailed does not have.
+#: Facts about the account, which are left out because the page may be shared.
 _PRIVATE = frozenset({"tokens"})
 
 
 class Line(NamedTuple):
-    """A line of the list, and whether it is about hours that are not there."""
+    """Line of the list of problems; `is_gap` marks missing hours."""
 
     text: str
     is_gap: bool = False
 
 
 class Report(NamedTuple):
-    """A page that was written: its path and size, the lines of attention, its pictures, and the seconds it took."""
+    """Outcome of writing a page: path, size, lines that need attention, number of charts, and duration."""
 
     path: Path
     size_bytes: int
@@ -48,10 +48,10 @@ class Report(NamedTuple):
 
 
 def write(settings: Settings, output: StrPath | None = None, now: datetime | None = None) -> Report:
-    """Write the page of a data folder to `output` (default: `report.html` in the folder), complete or not at all.
+    """Write the page of a data folder to `output` (default: `report.html` in the folder), atomically.
 
     Raises:
-        MirrorError: Nothing is published yet; nothing was written.
+        MirrorError: Nothing is published yet. Nothing was written.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
     from markupsafe import Markup  # noqa: PLC0415
@@ -103,7 +103,7 @@ def write(settings: Settings, output: StrPath | None = None, now: datetime | Non
 
 
 def headline(status: statuses.Status) -> Iterator[tuple[str, str]]:
-    """The four figures that say how fresh the mirror is and whether it can go on, by name."""
+    """Yield name and text of four figures that show how fresh the mirror is and whether it can continue."""
     newest = sorted(place.newest_hour for place in status.places if place.newest_hour is not None)
     text = "none is loaded" if not newest else f"{hour_text(newest[-1])} UTC"
     if newest and newest[0] < newest[-1]:
@@ -121,7 +121,7 @@ def headline(status: statuses.Status) -> Iterator[tuple[str, str]]:
 
 
 def _shown(lines: Sequence[Line]) -> list[str]:
-    """The first lines in the order of `wme status`, where the command that closes gaps follows them."""
+    """Return the first lines, in the order of `wme status`."""
     shown, left = [], {True: _GAPS, False: _SHOWN}
     for line in lines:
         if left[line.is_gap]:
@@ -131,7 +131,7 @@ def _shown(lines: Sequence[Line]) -> list[str]:
 
 
 def _facts(status: statuses.Status) -> Iterator[tuple[str, str]]:
-    """The facts of `wme status`, each name with all it says, as far as there is room."""
+    """Yield the facts of `wme status`, all values of a name together, shortened if too long."""
     values: dict[str, list[str]] = {}
     for name, value in status.facts:
         if name in _PRIVATE:
@@ -143,12 +143,12 @@ def _facts(status: statuses.Status) -> Iterator[tuple[str, str]]:
 
 
 def sentences(settings: Settings) -> list[str]:
-    """Everything that `wme status --check` fails for, of a data folder at this moment."""
+    """Return all sentences that make `wme status --check` fail, for a data folder at this moment."""
     return [line.text for line in attention(statuses.collect(settings, statuses.HOURS))]
 
 
 def attention(status: statuses.Status) -> list[Line]:
-    """The sentences of `wme status`, grouped, each group where its first sentence is."""
+    """Group the sentences of `wme status`; each group is at the position of its first sentence."""
     gaps = {gap.sentence: gap for gap in status.gaps}
     names = {place.name for place in status.places}
     groups: dict[Hashable, list[Any]] = {}
@@ -172,7 +172,7 @@ def attention(status: statuses.Status) -> list[Line]:
 
 
 def _of_gaps(gaps: Iterable[Gap]) -> Iterable[Line]:
-    """Lines of gaps of one state and reason: one for the same hours of several scopes, or several hours of one."""
+    """Merge gaps of one state and reason: the same hours of several scopes, or several hours of the same scopes."""
     by_hours: dict[tuple[Any, ...], list[Gap]] = {}
     for gap in gaps:
         by_hours.setdefault((gap.dataset, gap.first, gap.last), []).append(gap)

@@ -1,7 +1,7 @@
-"""The cards of the page: a sentence, a picture of it, and the same as a table.
+"""Cards of the page, each with a sentence, a chart and the same data as a table.
 
-The page does not grow with the mirror: it shows the busiest projects and one line for all others, and days or weeks
-instead of hours.
+The size of the page does not depend on the size of the mirror. It shows the busiest projects with one series for all
+others, and days or weeks instead of hours.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from resources.warehouse.database.sql import filled, statement
 from resources.warehouse.read.coverage import OUTSIDE, Place, gap_hours
 from resources.warehouse.read.reading import Reader
 
-# From when on hours are here, and from when until when files were loaded.
+# First and last loaded hour, and first and last load.
 SPAN = """
 SELECT min(batch_hour), max(batch_hour), (SELECT min(loaded_at) FROM loads), (SELECT max(loaded_at) FROM loads)
 FROM hours WHERE table_name = 'article_changes' AND state IN ('loaded', 'empty')
 """
-# What was loaded when, of the files that are in the warehouse now.
+# Loads over time, of the files that are in the warehouse now.
 LOADED = """
 SELECT time_bucket(CAST($1 AS INTERVAL), loaded_at) AS span_at, count(*) AS file_count,
   CAST(sum(ndjson_bytes) AS BIGINT), CAST(sum(archive_bytes) AS BIGINT), CAST(sum(lake_bytes) AS BIGINT)
 FROM loads GROUP BY ALL ORDER BY ALL
 """
-# Titles that went: by a deletion, or by a move, whose event is also the update of the title that the page has now.
+# Titles that no longer exist. The event of a move is also the update of the page's new title.
 GONE = """
 SELECT project_id, name,
   (project_id, event_id) IN (
@@ -57,7 +57,7 @@ REASONS = """
 SELECT reason, count(*) AS line_count, count(DISTINCT project_id) AS project_count, max(batch_hour) AS newest_hour
 FROM rejects GROUP BY reason ORDER BY line_count DESC, reason LIMIT $1
 """
-# What costs quota, as far as it was loaded: each lookup and each file of a snapshot a unit.
+# Quota units of loaded data: one for each lookup and each file of a snapshot.
 UNITS = """
 SELECT span_at, CAST(sum(lookup_count) AS BIGINT), CAST(sum(file_count) AS BIGINT)
 FROM (
@@ -71,11 +71,11 @@ GROUP BY span_at ORDER BY span_at
 
 
 _HOUR, _DAY, _WEEK = timedelta(hours=1), timedelta(days=1), timedelta(days=7)
-#: DuckDB's time_bucket counts from there, a Monday.
+#: Origin of DuckDB's time_bucket, a Monday.
 _ORIGIN: Final = datetime(2000, 1, 3, tzinfo=UTC)
-#: Longest times that are shown by the hour, and by the day.
+#: Longest periods that are shown by hour, and by day.
 _BY_HOUR, _BY_DAY = timedelta(days=4), timedelta(days=400)
-#: How far back the changes themselves are looked at; the ledger knows the rest.
+#: Period for which the changes themselves are read; the ledger covers older hours.
 _RECENT: Final = timedelta(days=7)
 _PROJECTS, PLACES, _TITLES, _ROWS = 5, 24, 12, 31
 _WORDS: Final = {
@@ -90,14 +90,14 @@ _WORDS: Final = {
 
 
 class Link(NamedTuple):
-    """A cell that leads to a page of the project."""
+    """Cell that links to a page of the project."""
 
     text: str
     url: str
 
 
 class Table(NamedTuple):
-    """Rows as people read them, folded away unless `is_open`."""
+    """Rows for readers, collapsed unless `is_open`."""
 
     caption: str
     columns: tuple[str, ...]
@@ -107,7 +107,7 @@ class Table(NamedTuple):
 
 @dataclass
 class Card:
-    """One question, and its answer. `legend` names colours: a text, and the variable of the style sheet."""
+    """A question and its answer. `legend` pairs a text with the style sheet's variable for its colour."""
 
     title: str
     sentence: str
@@ -117,7 +117,7 @@ class Card:
 
 
 class _Axis(NamedTuple):
-    """Spans of time of one length, from one moment to another."""
+    """Time spans of equal length from one moment to another."""
 
     step: timedelta
     edges: list[datetime]
@@ -143,12 +143,12 @@ def _axis(first: datetime, last: datetime) -> _Axis:
 
 
 def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]:
-    """All of the page behind what needs attention, the most urgent first."""
+    """Yield the cards that follow the list of problems, most urgent first."""
     [(first, last, first_load, last_load)] = published.sql(SPAN).rows
     places = [place for place in status.places if place.dataset == ARTICLE_CHANGES.name]
     yield _newest_hours(places, gap_hours(status.gaps))
     if first is None:
-        sentence = "No hour is loaded yet. `wme run` fetches the newest ones; then this page shows what they hold."
+        sentence = "No hour is loaded yet. `wme run` fetches the newest hours; then this page shows their content."
         yield Card("History", sentence)
     else:
         axis, recent = _axis(first, last), last - _RECENT
@@ -168,9 +168,9 @@ def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]
 
 
 def _newest_hours(places: Sequence[Place], lacking: Counter[tuple[str, str, int]]) -> Card:
-    """The cells of `wme status`: projects that lack hours first, then those with the most changes."""
+    """Show the coverage of `wme status`: projects with missing hours first, then those with most changes."""
     if not places or not places[0].cells:
-        return Card("Newest hours", "Nothing is published of the newest hours.")
+        return Card("Newest hours", "None of the newest hours is published.")
     missing = [lacking[place.dataset, place.project_id, place.namespace_id] for place in places]
     busy = [sum(cell.row_count or 0 for cell in place.cells) for place in places]
     order = sorted(range(len(places)), key=lambda number: (-missing[number], -busy[number]))
@@ -212,7 +212,7 @@ def _history(published: Reader, axis: _Axis) -> Card:
 
 
 def _map(title: str, sentence: str, edges: list[datetime], rows: dict[str, list[str]], table: Table) -> Card:
-    """A card with a map of coverage: a row for each project, a cell for each span of time."""
+    """Build a card with a map of coverage: a row for each project, a cell for each time span."""
     there = {state for states in rows.values() for state in states}
     legend = [(_WORDS[state], f"state-{n}") for n, state in enumerate(figures.HEIGHTS) if state in there]
     return Card(title, sentence, figures.coverage(edges, rows, sentence), legend, [table])
@@ -223,9 +223,9 @@ def _delay(published: Reader, axis: _Axis, status: Status) -> Card:
     series = [[None if v is None else v / 60 for v in axis.values(rows, n, None)] for n in (2, 3)]
     newest = sorted((place.newest_hour, place.name) for place in status.places if place.newest_hour is not None)
     sentence = (
-        f"Hours from the end of an hour to its load, by {axis.name} of the hour: half of the files, and the last one. "
-        "Hours from before the mirror of their project began, which a backfill brought, and hours that were loaded "
-        "again are left out."
+        f"Time in hours from the end of an hour to its load, by {axis.name} of the hour: median file and last file. "
+        "Hours before the start of their project's mirror (from a backfill), and hours that were loaded again, are "
+        "left out."
     )
     if newest:
         sentence += (
@@ -236,10 +236,10 @@ def _delay(published: Reader, axis: _Axis, status: Status) -> Card:
         sentence += f" Published at {moment_text(datetime.fromisoformat(at))} UTC."
     behind = [(name, hour) for hour, name in newest[:_TITLES]]
     picture = figures.lines(axis.edges, series, "h", sentence) if len(axis.edges) > 2 and any(series[0]) else None
-    legend = [("half of the files", "series-0"), ("the last file, dashed", "series-1")]
+    legend = [("median file", "series-0"), ("last file, dashed", "series-1")]
     tables = [
         Table("Furthest behind", ("project", "newest hour (UTC)"), behind),
-        _over_time(axis, ("half of the files (h)", "the last file (h)"), series),
+        _over_time(axis, ("median file (h)", "last file (h)"), series),
     ]
     return Card("Lag and freshness", sentence, picture, legend, tables)
 
@@ -262,7 +262,7 @@ def _changes(published: Reader, axis: _Axis) -> Card:
     sentence = f"{counted(total, 'change')} since {hour_text(axis.edges[0])} UTC"
     sentence += f", averaged over each {axis.name}." if axis.step > _HOUR else "."
     if total:
-        sentence += f" The most are of {names[0]}: {totals[order[0]] / total:.1%}."
+        sentence += f" The largest share is that of {names[0]}: {totals[order[0]] / total:.1%}."
     rounded = _over_time(axis, names, [[round(value) for value in values] for values in series])
     return _chart("Changes per hour", sentence, axis, names, series, [rounded])
 
@@ -275,7 +275,7 @@ def _edited(published: Reader, recent: datetime) -> Card:
     columns = ("page", "project", "edits", "editors", "last edit (UTC)")
     cells = [(_page(name, url), project, *rest) for project, name, url, *rest in rows]
     sentence = (
-        f"Of the seven days to the newest hour. The first has {counted(rows[0][3], 'edit')} by "
+        f"Seven days up to the newest hour. The most edited page has {counted(rows[0][3], 'edit')} by "
         f"{counted(rows[0][4], 'editor')}."
     )
     return Card(title, sentence, tables=[Table(title, columns, cells, is_open=True)])
@@ -286,7 +286,7 @@ def _gone(published: Reader, first: datetime, last: datetime) -> Card:
     rows = published.sql(filled(GONE_SPANS, gone=gone), [first, axis.interval]).rows
     deleted, moved = (sum(row[n] for row in rows) for n in (1, 2))
     counts = f"{counted(deleted, 'deletion')}, {counted(moved, 'move')}"
-    sentence = f"Of the seven days to the newest hour, by {axis.name}: {counts}."
+    sentence = f"Seven days up to the newest hour, by {axis.name}: {counts}."
     if not rows:
         return Card("Deletions and moves", sentence)
     newest = [
@@ -302,7 +302,7 @@ def _rejects(published: Reader, axis: _Axis) -> Card:
     values = axis.values(published.sql(statement("read/page/hours"), [axis.interval]).rows, 1)
     reasons = published.sql(REASONS, [_TITLES]).rows
     if not sum(values) and not reasons:
-        return Card("Rejects", "Every line that was loaded could be converted.")
+        return Card("Rejects", "All loaded lines could be converted.")
     sentence = (
         f"{counted(sum(values), 'line')} of hourly files could not be converted. They are kept: `wme rejects` shows "
         "them, `wme rejects --retry` converts their archives again after an upgrade."
@@ -318,23 +318,23 @@ def _throughput(axis: _Axis, rows: Sequence[tuple[Any, ...]]) -> Card:
     values = axis.values(rows, 2)
     sentence = (
         f"{counted(sum(row[1] for row in rows), 'file')} with {size_text(sum(values))} of NDJSON were loaded, by "
-        f"{axis.name} of the load. A file that was loaded again counts once, when it was loaded last. How long each "
-        "step took is in the Dagster UI."
+        f"{axis.name} of the load. A file that was loaded again counts once, at its last load. The Dagster UI shows "
+        "the duration of each step."
     )
     table = _over_time(axis, ("files", "NDJSON"), [axis.values(rows, 1), [size_text(value) for value in values]])
     return _chart("Throughput", sentence, axis, ("NDJSON",), [values], [table], "B")
 
 
 def _units(published: Reader, axis: _Axis) -> Card:
-    known = "The mirror keeps no history of the account's quota; `wme auth status` asks the service what is left."
+    known = "The mirror records no history of the account's quota; `wme auth status` shows the units left."
     rows = published.sql(UNITS, [axis.interval]).rows
     rows = [row for row in rows if axis.edges[0] <= row[0] < axis.edges[-1]]
     if not rows:
-        return Card("Quota", f"No lookup and no snapshot is loaded, and hourly files cost no unit. {known}")
+        return Card("Quota", f"No lookup and no snapshot is loaded, and hourly files cost no units. {known}")
     names, series = ("lookups", "snapshot files"), [axis.values(rows, 1), axis.values(rows, 2)]
     sentence = (
-        f"What is loaded has cost at least {counted(sum(map(sum, series)), 'unit')}: one for each lookup and each file "
-        f"of a kept snapshot. {known}"
+        f"The loaded data has cost at least {counted(sum(map(sum, series)), 'unit')}: one for each lookup and each "
+        f"file of a stored snapshot. {known}"
     )
     return _chart("Quota", sentence, axis, names, series, [_over_time(axis, names, series)])
 
@@ -346,9 +346,9 @@ def _storage(axis: _Axis, rows: Sequence[tuple[Any, ...]], status: Status, build
         size_text, (*sizes, status.figures.get("published_bytes", 0), status.figures.get("free_bytes", 0))
     )
     sentence = (
-        f"Files of the warehouse as they were loaded, summed up: {archive} in the archive, {lake} in the lake before "
-        f"compaction. `build.duckdb` has {build}, the published file {published}; {free} of the disk are free. Sizes "
-        "of the past that include replaced files are not recorded."
+        f"Total size of the loaded files: {archive} in the archive, {lake} in the lake before compaction. "
+        f"`build.duckdb` has {build}, the published file {published}; {free} of disk space are free. Replaced files "
+        "are not included."
     )
     table = _over_time(axis, names, [[size_text(value) for value in values] for values in series])
     return _chart("Storage", sentence, axis, names, series, [table], "B")
@@ -363,7 +363,7 @@ def _chart(
     tables: list[Table],
     unit: str = "",
 ) -> Card:
-    """A card with stacked areas over time, if there is more than one span; else the sentence is enough."""
+    """Build a card with stacked areas over time; without a chart if there is only one time span."""
     picture = figures.areas(axis.edges, series, unit, sentence) if len(axis.edges) > 2 else None
     return Card(title, sentence, picture, [(name, f"series-{number}") for number, name in enumerate(names)], tables)
 
@@ -380,14 +380,14 @@ def _label(project: str, namespace: int) -> str:
 
 def _cut(count: int) -> str:
     return (
-        f" Shown: {PLACES} of {count:,}, those that lack the most hours first, then the busiest."
+        f" Shown: {PLACES} of {count:,}, those with most missing hours first, then the busiest."
         if count > PLACES
         else ""
     )
 
 
 def _page(name: str, url: str | None) -> str | Link:
-    """A link only where it leads to the web: the address comes from the service."""
+    """Return a link if the URL, which comes from the service, leads to the web; else the title."""
     title = name.replace("_", " ")
     return Link(title, url) if url and url.startswith("https://") else title
 

@@ -1,6 +1,6 @@
-"""Pictures of the page as SVG: Vega-Lite's, coloured by the page, so that they follow its light or dark scheme.
+"""Charts of the page as SVG, drawn by Vega-Lite and coloured by the page's style sheet (light or dark).
 
-Text stays text and takes the reader's own font. Names that come from data are only ever labels, never markup.
+Text remains text, in the reader's font. Names that come from data are only labels, never markup.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import vl_convert
 
-#: A picture is as wide as a phone, and a card hardly wider, so letters are about as large as text.
+#: Width of a chart: that of a phone, and nearly that of a card, so that labels are about as large as text.
 _WIDTH: Final = 360
 _HEIGHT: Final = 130
 _ROW: Final = 15
-#: Of the states of a coverage map: share of a row's height, so that colour is not the only difference.
+#: Share of a row's height for each state of a coverage map, so that states differ not only in colour.
 HEIGHTS: Final = {
     "loaded": 0.6,
     "empty": 0.3,
@@ -28,9 +28,9 @@ HEIGHTS: Final = {
     "missing": 0.92,
     "past_retention": 0.92,
 }
-#: How a number of a unit is labelled: thousands and millions short.
+#: Label format of numbers by unit; thousands and millions are abbreviated.
 _LABELS: Final = {"": "format(datum.value, '~s')", "B": "format(datum.value, '~s') + 'B'", "h": "datum.value + ' h'"}
-#: A day's name at midnight, else the time of day; months where there are many.
+#: Label format of times: the date at midnight, else the time of day; the month on its first day.
 _TIMES: Final = (
     "utchours(datum.value) || utcminutes(datum.value) ? utcFormat(datum.value, '%H:%M') : "
     "utcdate(datum.value) == 1 ? utcFormat(datum.value, '%b %Y') : utcFormat(datum.value, '%b %-d')"
@@ -55,7 +55,7 @@ _SVG: Final = "http://www.w3.org/2000/svg"
 
 
 def areas(edges: Sequence[datetime], series: Sequence[Sequence[float]], unit: str, label: str) -> str:
-    """Quantities between `edges`, stacked from the bottom up; `unit`: `B`, `h` or empty; `label`: for readers."""
+    """Draw quantities between `edges` as stacked areas; `unit` is `B`, `h` or empty, `label` is for screen readers."""
     rows = [
         {"at": at.isoformat(), "value": value, "series": number}
         for number, values in enumerate(series)
@@ -77,7 +77,7 @@ def areas(edges: Sequence[datetime], series: Sequence[Sequence[float]], unit: st
 
 
 def lines(edges: Sequence[datetime], series: Sequence[Sequence[float | None]], unit: str, label: str) -> str:
-    """Quantities over spans of time, each a line of its own, the later ones dashed; None: not known."""
+    """Draw quantities over time spans, one line per series, later ones dashed; None is unknown."""
     layers = [
         {
             "data": {
@@ -101,7 +101,7 @@ def lines(edges: Sequence[datetime], series: Sequence[Sequence[float | None]], u
 
 
 def coverage(edges: Sequence[datetime], rows: Mapping[str, Sequence[str]], label: str) -> str:
-    """A row per name and a cell per span of time, by state; cells in a row that are alike are one."""
+    """Draw a row per name and a cell per time span, by state; equal neighbouring cells are merged."""
     spans: dict[str, list[dict[str, str]]] = {}
     for name, states in rows.items():
         for first, end, state in _runs(states):
@@ -113,7 +113,7 @@ def coverage(edges: Sequence[datetime], rows: Mapping[str, Sequence[str]], label
     layers = [
         {
             "data": {"values": spans[state]},
-            # the edge keeps an hour visible in a picture of a year
+            # the stroke keeps a single hour visible in a chart of a year
             "mark": {
                 "type": "bar",
                 "height": {"band": height},
@@ -148,7 +148,7 @@ def _time(field: str, limits: Sequence[str] | None = None) -> dict[str, Any]:
 
 
 def _quantity(unit: str) -> dict[str, Any]:
-    # no half files
+    # no fractions of files
     axis = {"labelExpr": _LABELS[unit]} | ({} if unit == "h" else {"tickMinStep": 1})
     return {"field": "value", "type": "quantitative", "axis": axis, "scale": {"nice": False, "domainMin": 0}}
 
@@ -158,13 +158,13 @@ def _svg(picture: Mapping[str, Any], height: int, label: str) -> str:
         **picture,
         "width": _WIDTH,
         "height": height,
-        # letters of the reader's font may be wider than those it was measured with
+        # space for readers' fonts that are wider than the font used to measure labels
         "padding": {"left": 10, "right": 16, "top": 4, "bottom": 2},
         "autosize": {"type": "fit-x", "contains": "padding"},
         "config": _CONFIG,
     }
     drawn = vl_convert.vegalite_to_svg(whole, allowed_base_urls=[])
-    # marks for scripts and screen readers, which read the label instead
+    # attributes for scripts and screen readers, which use the label instead
     plain = re.sub(r' (?:class|role|aria-[a-z]+|pointer-events)="[^"]*"', "", drawn)
     plain = re.sub(r"\d+\.\d{2,}", lambda found: f"{float(found[0]):.1f}", plain)
     found = re.fullmatch(r'<svg[^>]* viewBox="([^"]*)"[^>]*>(.*)</svg>\s*', plain, re.DOTALL)

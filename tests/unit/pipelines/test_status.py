@@ -151,7 +151,7 @@ def test_lake_files_that_are_gone_are_told_until_they_are_made_again(mirror):
     assert f"{away.name} is gone." in text
     kept.rename(away)
     (text,) = mirror.status(1, min_free_gb=0).troubles
-    assert text.startswith("1 lake file that was left out of the published file is there again.")
+    assert text.startswith("1 lake file that was left out of the published file is available again.")
     mirror.publish()
     assert mirror.status(1, min_free_gb=0).troubles == []
 
@@ -222,7 +222,7 @@ def test_how_far_the_stream_is_kept(mirror):
     for hours, beginning in (
         (0, None),
         (2, "Nobody has read the stream since"),
-        (50, "The stream was not read since 2026-11-01"),
+        (50, "The stream was last read at 2026-11-01"),
     ):
         report = mirror.status(4 + hours)
         assert dict(report.facts)["stream"].startswith(

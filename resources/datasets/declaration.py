@@ -262,7 +262,7 @@ LOOKUPS = Dataset(
     Family.LOOKUP,
     endpoint="articles",
     archive="lookups",
-    description="The service's answers about single pages that were looked up.",
+    description="The service's responses to lookups of single pages.",
     quota="ondemand",
 )
 _declared: list[Dataset] = [

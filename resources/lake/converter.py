@@ -215,7 +215,7 @@ class Converter:
             if tally.has_strangers and not rows_file.row_count:
                 raise ArchiveError(
                     archive.path,
-                    f"It holds records of other projects or namespaces, and none of {archive.project_id} namespace "
+                    f"It holds only records of other projects or namespaces, none of {archive.project_id} namespace "
                     f"{archive.namespace_id}",
                 )
             if tally.line_count != rows_file.row_count + rejects_file.row_count:
@@ -333,5 +333,5 @@ def _size_of(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError as error:
         raise LakeError(
-            f"The archive {path} is not there. Nothing was converted; fetch the batches of its hour first."
+            f"The archive {path} is missing. Nothing was converted; fetch the batches of its hour first."
         ) from error

@@ -72,15 +72,15 @@ def _faults(batch: pa.RecordBatch, earliest: datetime, latest: datetime) -> dict
 
     identifier, published = batch.column("event_id"), batch.column("event_published_at")
     partition, offset = batch.column("event_partition"), batch.column("event_offset")
-    mark(pc.is_null(identifier), "event.identifier is missing, and no event can be recognized without it.")
+    mark(pc.is_null(identifier), "event.identifier is missing, so a duplicate could not be detected.")
     mark(pc.equal(identifier, ""), "event.identifier is empty.")
     mark(
         pc.greater(pc.utf8_length(identifier), _IDENTIFIER_MAX),
         f"event.identifier has more than {_IDENTIFIER_MAX} characters.",
     )
-    mark(_outside(partition, 0, PARTITIONS - 1), f"event.partition is not one of 0 to {PARTITIONS - 1}.")
-    mark(_outside(offset, 0, OFFSET_MAX), f"event.offset is not from 0 to {OFFSET_MAX}.")
-    mark(pc.is_null(published), "event.date_published is missing, so the event is of no hour.")
+    mark(_outside(partition, 0, PARTITIONS - 1), f"event.partition is not between 0 and {PARTITIONS - 1}.")
+    mark(_outside(offset, 0, OFFSET_MAX), f"event.offset is not between 0 and {OFFSET_MAX}.")
+    mark(pc.is_null(published), "event.date_published is missing, so the hour of the event is unknown.")
     early, late = (pa.scalar(moment, published.type) for moment in (earliest, latest))
     mark(pc.less(published, early), f"event.date_published is more than {PAST.days} days ago.")
     mark(pc.greater(published, late), "event.date_published is more than a day ahead.")

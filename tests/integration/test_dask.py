@@ -369,7 +369,7 @@ def lose_workers(made, connection):
     (outcome,) = connection.map(tasks.die, [Call("deadly", "enwiki.tar.gz", ())], print)
     assert isinstance(outcome.error, errors.TaskLostError), made.log("scheduler")
     assert str(outcome.error).startswith(
-        "enwiki.tar.gz: the worker that it was given to died 1 time. Nothing of it was landed"
+        "enwiki.tar.gz: its worker died 1 time. Nothing of this task was landed"
     )
     (fine,) = connection.map(tasks.double, calls((4,)), print)
     assert fine.unwrap() == 8

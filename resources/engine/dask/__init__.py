@@ -10,8 +10,8 @@ try:
     import distributed as _  # noqa: F401  looked for before the modules below need it
 except ModuleNotFoundError as missing:
     raise ExtraMissingError(
-        f"A Dask cluster is asked for, and the package {missing.name} is not installed. Nothing was begun. Install the "
-        "extra with `pip install -e '.[dask]'`, or set WME_ENGINE=threads."
+        f"A Dask cluster is configured, but the package {missing.name} is not installed. Nothing was started. Install "
+        "the extra with `pip install -e '.[dask]'`, or set WME_ENGINE=threads."
     ) from None
 
 from resources.engine.dask.cluster import Cluster, TimeLimits

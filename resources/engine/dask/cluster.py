@@ -109,9 +109,9 @@ class Cluster:
                     deserted_since = None if fit else deserted_since or looked
                     if deserted_since is not None and looked - deserted_since > self._limits.workers:
                         raise NoWorkerError(
-                            f"The last worker at {self.address} is gone, and none came back within "
+                            f"The last worker at {self.address} is gone, and no worker returned within "
                             f"{self._limits.workers:g} s. {counted(len(calls) - len(outcomes), 'task')} of "
-                            f"{len(calls):,} were not done; what was done is kept. Start workers with "
+                            f"{len(calls):,} were not done; completed tasks are kept. Start workers with "
                             "`wme worker`, then run again."
                         )
                 while waiting and len(under_way) < _AHEAD * max(1, places):
@@ -208,7 +208,7 @@ class Cluster:
         except (OSError, TimeoutError, ValueError, asyncio.CancelledError) as error:
             raise EngineUnreachableError(
                 f"Nobody answers at {self.address} within {self._limits.answer:g} s ({type(error).__name__}: "
-                f"{dask_worker.short(error)}). Nothing was converted; what is archived is kept. Start `dask scheduler` "
+                f"{dask_worker.short(error)}). Nothing was converted; archived files are kept. Start `dask scheduler` "
                 "there (with the same TLS settings), correct WME_ENGINE, or set WME_ENGINE=threads; then run again."
             ) from None
         client.subscribe_topic("all", self._hear)
@@ -248,11 +248,11 @@ class Cluster:
         if others:
             raise WorkersDifferError(
                 f"No worker at {self.address} has the versions of this process: {'; '.join(others)}. Nothing was "
-                "done; what is archived is kept. Install the same version on all machines, start the workers again "
-                "with `wme worker`, then run again."
+                "done; archived files are kept. Install the same version on all machines, restart the workers with "
+                "`wme worker`, then run again."
             )
         raise NoWorkerError(
-            f"The scheduler at {self.address} has no worker. Nothing was done; what is archived is kept. Start workers "
+            f"The scheduler at {self.address} has no worker. Nothing was done; archived files are kept. Start workers "
             "with `wme worker`, then run again."
         )
 
@@ -279,7 +279,7 @@ class Cluster:
                 why = dask_worker.short(answer) if isinstance(answer, Exception) else "the worker does not answer"
             raise FolderNotSharedError(
                 f"The worker {member.name} on {member.host} does not share the folder {self._folder}: {why}. Nothing "
-                "was done; what is archived is kept. Mount the data folder of this machine there, name it with `wme "
+                "was done; archived files are kept. Mount the data folder of this machine there, pass its path to `wme "
                 "worker --data`, then run again."
             )
         return probe
@@ -330,7 +330,7 @@ class Cluster:
 
 def _lost(call: Call, times: int) -> TaskLostError:
     return TaskLostError(
-        f"{call.label}: the worker that it was given to died {counted(times, 'time')}. Nothing of it was landed; the "
-        "others are done. Check the workers' logs for the cause (most often too little memory), then run again, or run "
+        f"{call.label}: its worker died {counted(times, 'time')}. Nothing of this task was landed; the other "
+        "tasks are done. Check the workers' logs for the cause (most often too little memory), then run again, or run "
         "with WME_ENGINE=threads."
     )

@@ -198,7 +198,7 @@ def _check_probe(probe: Probe) -> None:
     except OSError as error:
         raise FolderNotSharedError(
             f"The worker on {socket.gethostname()} does not find the data folder of the run at {_folder}: "
-            f"{error.strerror}. Nothing of the task was done. Mount that folder there, name it with "
+            f"{error.strerror}. The task was not started. Mount the folder there, pass its path to "
             "`wme worker --data`, then run again."
         ) from None
     if not same:

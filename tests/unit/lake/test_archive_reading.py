@@ -76,7 +76,7 @@ def test_a_member_without_lines_is_an_empty_hour(lake, rows):
 def test_missing_archive(lake):
     archive = lake.archive(b"")
     archive.path.unlink()
-    with pytest.raises(LakeError, match=r"is not there. Nothing was converted"):
+    with pytest.raises(LakeError, match=r"is missing. Nothing was converted"):
         convert(archive, lake.layout)
 
 

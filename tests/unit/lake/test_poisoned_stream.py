@@ -43,12 +43,12 @@ def test_what_is_odd_and_an_event_all_the_same_is_kept(layout):
 
 def test_each_reject_has_its_reason(layout):
     reasons = {
-        "no date": "event.date_published is missing, so the event is of no hour.",
+        "no date": "event.date_published is missing, so the hour of the event is unknown.",
         "year 9999": "event.date_published is more than a day ahead.",
         "half a year ago": "event.date_published is more than 31 days ago.",
-        "partition 51": "event.partition is not one of 0 to 49.",
-        "offset of 2^53": "event.offset is not from 0 to 9007199254740991.",
-        "no identifier": "event.identifier is missing, and no event can be recognized without it.",
+        "partition 51": "event.partition is not between 0 and 49.",
+        "offset of 2^53": "event.offset is not between 0 and 9007199254740991.",
+        "no identifier": "event.identifier is missing, so a duplicate could not be detected.",
         "empty identifier": "event.identifier is empty.",
         "long identifier": "event.identifier has more than 255 characters.",
     }

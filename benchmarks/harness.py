@@ -119,7 +119,7 @@ def in_turn(
 
 
 def least(costs: Sequence[Cost]) -> Cost:
-    """Return the fastest round, since other load only adds time, with the least processor time and the highest peak."""
+    """Return the fastest round (other load only adds time) with the lowest processor time and the highest peak."""
     fastest = min(costs, key=lambda cost: cost.seconds)
     return Cost(
         fastest.seconds,

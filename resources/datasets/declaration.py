@@ -1,4 +1,4 @@
-"""The class Dataset, and the declarations of all datasets."""
+"""Declarations of all datasets."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Layout:
         return path.relative_to(self.root).as_posix()
 
     def absolute(self, text: str) -> Path:
-        """Return the path of a text from `relative`."""
+        """Convert a text from `relative` back to a path."""
         return self.root / text
 
 

@@ -21,7 +21,7 @@ from resources.lake_files import Drift
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """The row group and the rejects of one block, and its counts."""
+    """Row group, rejects and counts of one block."""
 
     rows: Group | None
     rejected: Rejected | None

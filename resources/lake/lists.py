@@ -43,7 +43,7 @@ class ListConversion:
 
 
 def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion:
-    """Convert the service's response `raw`, one list, into the lake.
+    """Convert one list, which is the service's response `raw`, to a Parquet file of the lake.
 
     Raises ListError: `raw` is not a JSON array of objects, or no object matches the declaration; nothing was landed.
     Raises LakeError: the file could not be written.

@@ -178,7 +178,7 @@ class LiveLake:
         return step
 
     def _kept_since(self, before: Step) -> dict[tuple[str, int], datetime]:
-        """Return the start of storage for each pair in scope; for a new pair, the latest event time so far."""
+        """Return since when events of each project and namespace are stored (new pairs: the latest event time)."""
         # files without these times stored all events
         reached = max(before.published_at.values(), default=before.since) if before.kept_since else before.since
         return {place: before.kept_since.get(place, reached) for place in self._scope or ()}

@@ -368,9 +368,7 @@ def lose_workers(made, connection):
     """One of two workers is killed by its task, and the other is told to end."""
     (outcome,) = connection.map(tasks.die, [Call("deadly", "enwiki.tar.gz", ())], print)
     assert isinstance(outcome.error, errors.TaskLostError), made.log("scheduler")
-    assert str(outcome.error).startswith(
-        "enwiki.tar.gz: its worker died 1 time. Nothing of this task was landed"
-    )
+    assert str(outcome.error).startswith("enwiki.tar.gz: its worker died 1 time. Nothing of this task was landed")
     (fine,) = connection.map(tasks.double, calls((4,)), print)
     assert fine.unwrap() == 8
     assert len(connection.members()) == 1

@@ -30,8 +30,8 @@ from resources.warehouse import Comparison, HourAudit, SnapshotAudit, Warehouse
 NAMED = 20
 #: Advice for the build file: materializing again does not reload loaded data.
 REBUILD = (
-    "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file stays "
-    "meanwhile."
+    "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file "
+    "remains available."
 )
 #: Fraction of rejected records above which the check fails.
 REJECTS_SHARE = 0.001
@@ -128,23 +128,23 @@ def of_files(dataset: Dataset) -> list[Check[Made]]:
             archive,
             f"Every archive of the {partition} still has the MD5 reported by the service.",
             _verified,
-            f"Remove the file and materialize {archive.to_user_string()} of the {partition} while the service keeps "
-            "it; later, restore it from a backup.",
+            f"Remove the file and materialize {archive.to_user_string()} of the {partition} while the service retains "
+            "it; after that, restore it from a backup.",
         ),
         Check(
             "rows_accounted",
             lake,
-            "The Parquet files hold the rows that their conversion counted.",
+            "The Parquet files have as many rows as their conversion counted.",
             _accounted,
             f"Remove the Parquet file, then materialize {lake.to_user_string()} and {warehouse.to_user_string()} of "
-            f"the {partition}; the archive is whole.",
+            f"the {partition}; the archive is intact.",
         ),
         Check(
             "rejects_share",
             lake,
             f"At most {REJECTS_SHARE:.1%} of the lines were rejected.",
             _rejects,
-            "`wme rejects` counts them by reason; after an update that reads them, `wme rejects --retry`, and execute "
+            "`wme rejects` counts them by reason; after an update that can read them, run `wme rejects --retry` and "
             "this check again.",
             is_warning=True,
         ),
@@ -153,13 +153,13 @@ def of_files(dataset: Dataset) -> list[Check[Made]]:
             lake,
             "Every field of the records has a column. A field without one is kept in `extra`: it is new, not an error.",
             _known,
-            "Nothing is lost; a newer version may have a column for it.",
+            "No data is lost; a newer version may have a column for it.",
             is_warning=True,
         ),
         Check(
             "loaded_whole",
             warehouse,
-            f"DuckDB holds the {partition}'s rows, less the exact duplicates.",
+            f"DuckDB has all rows of the {partition}, except exact duplicates.",
             partial(_audited, _incomplete),
             REBUILD,
         ),
@@ -173,17 +173,18 @@ def of_files(dataset: Dataset) -> list[Check[Made]]:
         Check(
             "no_event_before_its_hour",
             warehouse,
-            "An hour's file begins with the hour.",
+            "No file of an hour has events from before the hour.",
             partial(_audited, _early),
-            "The events are kept and count by their own time, so nothing is to be done.",
+            "The events are stored and count by their own time, so no action is needed.",
         ),
         Check(
             "agrees_with_stream",
             warehouse,
-            "The files of the hour and the realtime stream have the same events, as far as the stream covers the hour.",
+            "The files of the hour and the realtime stream have the same events, for the part of the hour that the "
+            "stream covers.",
             _agreeing,
-            "The files count. Events that are only in the stream are missing from the mirror: see `wme rejects`, or "
-            "materialize the hour again.",
+            "The files are authoritative. Events found only in the stream are missing from the mirror: see `wme "
+            "rejects`, or materialize the hour again.",
             is_warning=True,
         ),
     ]

@@ -42,8 +42,8 @@ def _warning(description: str | None, *, is_wrong: bool, **metadata: Any) -> dg.
     asset=_PUBLISHED,
     name="last_48_hours_covered",
     description="Each of the last 48 hours, since the mirror began, is loaded, empty or absent, for every mirrored "
-    "dataset, project and namespace; `wme status` reports the same. The service keeps two days: an hour that is "
-    "missing longer is lost.",
+    "dataset, project and namespace; `wme status` reports the same. The service retains two days; after "
+    "that, a missing hour is lost.",
 )
 def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
     """List the missing hours of the last two days."""
@@ -63,8 +63,8 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
 @dg.asset_check(
     asset=_PUBLISHED,
     name="snapshots_loaded",
-    description="Each mirrored project and namespace has a snapshot that its hours follow. Without one, only changed "
-    "pages are known: `articles` lacks all others, and no moment is exact.",
+    description="Each mirrored project and namespace has a snapshot that its hours follow. Without a snapshot, "
+    "`articles` only has changed pages, and no past state is exact.",
 )
 def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
     """List the projects and namespaces without a loaded snapshot."""
@@ -80,9 +80,9 @@ def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResourc
     # on the published file: a check of the hours would be skipped with them after a failure
     asset=_PUBLISHED,
     name="no_failed_hours",
-    description="None of the hours that `last_48_hours_covered` looks at has failed, or is only not published yet. To "
-    "repair one, read its message in the asset's partitions, remove the cause, and materialize the hour again; what "
-    "was fetched is kept.",
+    description="None of the hours in `last_48_hours_covered` has failed; hours not yet published do not count. To "
+    "repair one, read its message in the asset's partitions, remove the cause, and materialize the hour "
+    "again; downloaded files are kept.",
 )
 def no_failed_hours(
     context: dg.AssetCheckExecutionContext, enterprise: EnterpriseResource, warehouse: WarehouseResource
@@ -122,13 +122,13 @@ def _mirrored(enterprise: EnterpriseResource) -> list[Dataset]:
 @dg.asset_check(
     asset=_PUBLISHED,
     name="lake_files_whole",
-    description="Every lake file that is loaded is there, has the size that the ledger says, and has not lost its "
-    "footer. Data pages are not read.",
+    description="Every loaded lake file exists, has the size in the ledger, and has an intact footer. Data pages are "
+    "not read.",
 )
 def lake_files_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
     """List the lake files that are missing or damaged after the publication tried to repair them."""
     wrong = [str(file) for file in warehouse.warehouse.faulty_lake_files()]
-    what_to_do = "The log of the publication says why they were not made again from the archive."
+    what_to_do = "The log of the publication explains why they could not be restored from the archive."
     return _warning(format_findings(wrong, what_to_do), is_wrong=bool(wrong), wrong=len(wrong))
 
 
@@ -136,8 +136,8 @@ def lake_files_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
     # on lookups, which spend units anyway: publishing sends no requests to the service
     asset=layers.warehouse_key(datasets.LOOKUPS),
     name="articles_as_looked_up",
-    description="Once a day, a random sample of `articles` (WME_CHECK_PAGES) agrees with the service. Each page costs "
-    "a unit of the account's quota; a page that has changed since the last loaded hour is not compared.",
+    description="Once a day, a random sample of `articles` (WME_CHECK_PAGES) agrees with the service. Each page "
+    "costs a unit of the account's quota; pages changed since the last loaded hour are not compared.",
 )
 def articles_as_looked_up(
     context: dg.AssetCheckExecutionContext,
@@ -166,9 +166,9 @@ def nothing_needs_attention(sentences: Callable[[], Sequence[str]]) -> dg.AssetC
     @dg.asset_check(
         asset=_PUBLISHED,
         name="nothing_needs_attention",
-        description="Passes if `wme status --check` does: no gap, no project behind or without a snapshot, nothing "
-        "wrong with the disk, the account, the stream, the lake files or the engine. The other checks say the same of "
-        "one of these each.",
+        description="Passes if `wme status --check` passes: no gap, no project behind or without a snapshot, and no "
+        "problem with the disk, the account, the stream, the lake files or the engine. Each of the other "
+        "checks covers one of these conditions.",
     )
     def check() -> dg.AssetCheckResult:
         found = list(sentences())

@@ -80,7 +80,7 @@ def _of_entities(applied: Applied) -> dict[str, Any]:
 STATES = (
     State(
         ARTICLES,
-        "It learns from the ledger which snapshots and hours are pending and takes them in at once.",
+        "A run reads the pending snapshots and hours from the ledger and applies all of them.",
         lambda warehouse: warehouse.apply_changes(),
         _of_articles,
         "page",
@@ -88,7 +88,7 @@ STATES = (
     ),
     State(
         ENTITIES,
-        "The ledger shows which snapshots and hours are pending; a run takes in all of them.",
+        "The ledger shows which snapshots and hours are pending; a run applies all of them.",
         lambda warehouse: warehouse.apply_entity_changes(),
         _of_entities,
         "entity",
@@ -161,14 +161,15 @@ class _Audited:
 def _checks(state: State) -> list[Check[_Audited]]:
     key, noun = state.key, state.noun
     return [
-        Check("unique_key", key, f"No {noun} appears twice, nor does a title.", _repeated, REBUILD),
+        Check("unique_key", key, f"No {noun} and no title appears twice.", _repeated, REBUILD),
         Check(
-            "deleted_absent", state.key, f"No {noun} is there whose last known event is a delete.", _deleted, REBUILD
+            "deleted_absent", state.key, f"No {noun} is present whose last known event is a delete.", _deleted, REBUILD
         ),
         Check(
             "changes_taken_in",
             key,
-            f"Each {noun} of the hours that were taken in last is there as it was last known, or known as ended.",
+            f"Each {noun} changed in the hours applied last is present in its last known version, or recorded as "
+            "ended.",
             _missed,
             REBUILD,
         ),
@@ -183,7 +184,9 @@ def _repeated(made: _Audited) -> Found:
 
 def _deleted(made: _Audited) -> Found:
     found = made.overlooked[0]
-    wrong = [f"{one.project_id} {one.name} was deleted at {_text(one.known_at)} and is there" for one in found.named]
+    wrong = [
+        f"{one.project_id} {one.name} was deleted at {_text(one.known_at)} but is still present" for one in found.named
+    ]
     return Found(wrong, found.looked_at, found.count)
 
 

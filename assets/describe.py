@@ -178,7 +178,7 @@ def sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         paths = [str(path) for path in (error.filename, error.filename2) if path]
         where = f": {' -> '.join(paths)}" if paths else ""
-        return f"{error.strerror}{where}. What was committed stays. {advice(error)} Then run the same command again."
+        return f"{error.strerror}{where}. Committed data is kept. {advice(error)} Then run the same command again."
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

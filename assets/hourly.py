@@ -31,8 +31,8 @@ class HourlyConfig(RunConfig):
 
     convert_again: bool = Field(
         default=False,
-        description="Compare lake files that are there with their checksums. A damaged file is replaced by a new "
-        "conversion, and its hour loaded again. The warehouse must be selected, too.",
+        description="Verify existing lake files by their checksums. A damaged file is converted again, and its hour "
+        "is reloaded. The warehouse must be selected, too.",
     )
 
 
@@ -61,8 +61,8 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
         config, selected = HourlyConfig.read(context), layers.own(context.selected_asset_keys)
         if config.convert_again and layers.warehouse_key(dataset) not in selected:
             raise dg.Failure(
-                "convert_again replaces damaged files, and what was loaded from them must be loaded again. Nothing was "
-                f"done. Select warehouse/{dataset.name}, too.",
+                "convert_again replaces damaged files, so their rows must be loaded again. Nothing was done. Select "
+                f"warehouse/{dataset.name}, too.",
                 allow_retries=False,
             )
         try:
@@ -86,8 +86,8 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
         return
     if not context.has_partition_key and not context.has_partition_key_range:
         raise dg.Failure(
-            "The run names no hour. Nothing was done. Launch it with a partition, or with a range of them, from the "
-            "assets or from the job's page of partitions: an hour in UTC, for example 2026-11-20-05:00. The sensor "
+            "The run names no hour. Nothing was done. Launch it with a partition or a range of partitions, from the "
+            "assets or from the partitions page of the job: an hour in UTC, for example 2026-11-20-05:00. The sensor "
             "discover_hours requests hours that are missing.",
             allow_retries=False,
         )
@@ -99,7 +99,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
             allow_retries=False,
         )
     for path in sweep(run.lake.layout):
-        context.log.info("Removed %s, which a killed run left unfinished.", path.name)
+        context.log.info("Removed %s, left unfinished by a killed run.", path.name)
     made: set[tuple[dg.AssetKey, datetime]] = set()
     requested_at = _requested_at(context)
     with ExitStack() as stack:

@@ -74,8 +74,8 @@ SERVICE: Final = dg.AssetSpec(
     group_name="service",
     kinds={"http"},
     owners=list(OWNERS),
-    description="The Enterprise Content Service, or the sandbox in its place: lists, snapshots, hourly files, lookups "
-    "and streams. The resource `enterprise` says which service it is.",
+    description="The Enterprise Content Service, or the sandbox in its place: lists, snapshots, hourly files, "
+    "lookups and streams. The resource `enterprise` shows which one is used.",
 )
 
 #: Families whose layers can be materialized one after the other. A lookup passes through all layers at once.
@@ -245,5 +245,9 @@ def first_of_mirror(data: Path, now: datetime) -> datetime:
                 return known
             files.write(path, json.dumps(hour.isoformat()).encode() + b"\n")
     except (OSError, MirrorError) as error:
-        _log.info("The first hour is not noted, so it is the oldest that the service still has (%s): %s", path, error)
+        _log.info(
+            "The first hour could not be recorded; the oldest hour that the service still has is used (%s): %s",
+            path,
+            error,
+        )
     return hour

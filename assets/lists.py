@@ -130,14 +130,14 @@ def _check_of_file(dataset: Dataset) -> Check[_Converted]:
         key,
         "The Parquet file holds a row for each record of the archived list.",
         _accounted,
-        f"Remove the Parquet file and materialize {key.to_user_string()}; the archived list is whole. Records that are "
-        "named here came like this from the service: report them to the vendor.",
+        f"Remove the Parquet file and materialize {key.to_user_string()}; the archived list is intact. The service "
+        "sent the records listed here in this form: report them to the vendor.",
     )
 
 
 def _checks_of_table(dataset: Dataset) -> list[Check[_Loaded]]:
     key, setting = layers.warehouse_key(dataset), _MIRRORED.get(dataset)
-    again = f"Materialize {layers.archive_key(dataset).to_user_string()} and what follows from it."
+    again = f"Materialize {layers.archive_key(dataset).to_user_string()} and its downstream assets."
     empty = f"The service sent an empty list. {again}"
     found = [
         Check("not_empty", key, "The list has rows.", partial(_empty, dataset), empty),
@@ -145,9 +145,9 @@ def _checks_of_table(dataset: Dataset) -> list[Check[_Loaded]]:
         Check(
             "mirrored_known",
             key,
-            f"The service's list has everything that {setting} names.",
+            f"The service's list has all names of {setting}.",
             partial(_unknown, dataset),
-            f"Nothing new can come of it. What is loaded stays. Correct {setting}, or ask the service why it is gone.",
+            f"It will get no new data; loaded data is kept. Correct {setting}, or ask the vendor why it was removed.",
             is_warning=True,
         ),
     ]

@@ -39,7 +39,7 @@ class LookupsConfig(RunConfig):
         default=None,
         ge=0,
         le=LARGEST,
-        description="Lookups that this run may spend at the most. Default: what is left of the day's (lookups_per_day "
+        description="Maximum number of lookups of this run. Default: the rest of the day's budget (lookups_per_day "
         "of the resource enterprise).",
     )
 
@@ -85,8 +85,8 @@ def lookups(
     if looked.failures:
         raise failure(
             ServiceUnavailable(
-                "Some pages could not be looked up. The answers so far are kept, and the next run asks for the rest. "
-                f"{looked.failures[0]}"
+                "Some pages could not be looked up. The responses so far are kept, and the next run requests the "
+                f"rest. {looked.failures[0]}"
             )
         )
 

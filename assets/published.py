@@ -57,9 +57,10 @@ def published_warehouse() -> dg.AssetsDefinition:
         kinds={"duckdb"},
         owners=list(OWNERS),
         freshness_policy=layers.HOURLY,
-        description="The DuckDB file for analysts: tables natively, bodies as views over the lake. A new file is made "
-        "beside and renamed over the old one, so that a reader never waits and never sees half a load. Files of the "
-        "lake and the archive that were replaced go after a grace period.",
+        description="The DuckDB file for analysts: native tables, and views over page text in the lake. Each "
+        "publication writes a new file and renames it over the old one, so that readers never wait and "
+        "never see a partial load. Replaced files of the lake and the archive are removed after a grace "
+        "period.",
     )
     def publish(
         context: dg.AssetExecutionContext,
@@ -126,8 +127,8 @@ def _note_failed(context: dg.AssetExecutionContext, enterprise: EnterpriseResour
         known = {(row.batch_hour, row.project_id, row.namespace_id) for row in rows}
         wanted = [(hour, *place) for hour in failed for place in scope if (hour, *place) not in known]
         reason = (
-            "Its run failed before it began with the hour; the service still keeps it, so a run or a backfill brings "
-            "it in."
+            "Its run failed before processing the hour. The service still has the hour, so a run or a backfill can "
+            "load it."
         )
         store.record_statuses([HourStatus(*one, HourState.MISSING, reason) for one in wanted], dataset=dataset)
 
@@ -149,7 +150,7 @@ def _kept(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehous
     try:
         cleaning = clean(lake.layout, store, grace=lake.grace)
     except (OSError, WarehouseError) as error:
-        context.log.warning("Files that were replaced could not all be removed; the next run tries again. %s", error)
+        context.log.warning("Some replaced files could not be removed; the next run tries again. %s", error)
         return metadata
     return metadata | {
         "freed_files": len(cleaning.freed),
@@ -181,8 +182,8 @@ def report(write: Callable[[], Any]) -> dg.AssetsDefinition:
         group_name="published",
         kinds={"html"},
         owners=list(OWNERS),
-        description="One HTML page that needs no network, made of the published file: what needs attention, coverage, "
-        "lag, changes by project, most edited pages, deletions and moves, rejects, throughput, quota and storage. The "
+        description="One self-contained HTML page about the published file: problems, coverage, lag, changes by "
+        "project, most edited pages, deletions and moves, rejects, throughput, quota and storage. The "
         "web server of `wme ui` shows it at [/report](/report); `wme report` writes the same file.",
     )
     def page(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
@@ -218,10 +219,10 @@ COMPACTED_KEY = dg.AssetKey(["lake", "compacted"])
     owners=list(OWNERS),
     pool=COMPACTION_POOL,
     metadata=lake_metadata(COMPACTED["article_changes"]),
-    description="Files written together into few ones, sorted by page: hours into quarters of a day, days, ten days, "
-    "months; the chunks of a snapshot's version. A body then costs about one file, however long the history is. The "
-    "files that were read go after the grace period. Changes of compacted months then leave the DuckDB files and are "
-    "read from compacted ones.",
+    description="Lake files merged into a few files sorted by page: hours into quarters of a day, days, ten days and "
+    "months, and the chunks of each snapshot version. Reading a page's text then opens about one file, "
+    "however long the history is. The merged files are removed after the grace period. Changes of "
+    "compacted months are then removed from the DuckDB files and read from compacted files.",
 )
 def compacted(
     context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource
@@ -265,5 +266,7 @@ def format_merged(one: Compacted | Moved) -> str:
         f"{one.written_files} ({size_text(one.written_bytes)}), {counted(one.row_count, 'row')}."
     )
     if one.given_up_count:
-        text += f" {one.given_up_count:,} of its parts were loaded again or dropped meanwhile and keep their own files."
+        text += (
+            f" {one.given_up_count:,} of its parts were reloaded or dropped in the meantime and keep their own files."
+        )
     return text

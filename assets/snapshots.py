@@ -159,7 +159,7 @@ def _identifier(context: dg.AssetExecutionContext) -> str:
     if not context.has_partition_key:
         raise dg.Failure(
             "The run names no snapshot. Nothing was done. Launch it with a partition, from the assets or from the "
-            f"job's page of partitions. {layers.SNAPSHOT_KEYS}",
+            f"partitions page of the job. {layers.SNAPSHOT_KEYS}",
             allow_retries=False,
         )
     try:

@@ -38,15 +38,15 @@ class StreamConfig(RunConfig):
         default=60.0,
         gt=0,
         le=1440,
-        description="Minutes after which the run ends. The sensor keep_streaming asks for the next one.",
+        description="Minutes after which the run ends. The sensor keep_streaming requests the next run.",
     )
     since_hours: float = Field(
         default=0.0,
         ge=0,
         le=48,
-        description="Hours ago to begin with, the first time. Later the stream goes on where it was.",
+        description="Hours to look back on the first run. Later runs resume at the last offset.",
     )
-    connections: int = Field(default=10, ge=1, le=10, description="Connections side by side.")
+    connections: int = Field(default=10, ge=1, le=10, description="Parallel connections.")
 
 
 class _Counters:
@@ -81,9 +81,9 @@ LIVE = dg.AssetSpec(
     kinds={"http", "parquet"},
     owners=list(OWNERS),
     metadata=lake_metadata(_STREAMED.table),
-    description="Every event of the mirrored projects, seconds after it happened. Analysts query those of hours "
-    "without a file as live_changes, and the pages as of the newest event as articles_live. A run of the job `stream` "
-    "reads for an hour and the next one resumes at its last offset: turn the sensor keep_streaming on, or run "
+    description="Every event of the mirrored projects, seconds after it happened. Analysts query events of hours "
+    "without a file in live_changes, and current pages in articles_live. A run of the job `stream` reads "
+    "for an hour and the next one resumes at its last offset: turn the sensor keep_streaming on, or run "
     "`wme stream`.",
 )
 
@@ -93,7 +93,7 @@ LIVE = dg.AssetSpec(
     out=dg.Out(dg.Nothing),
     pool=STREAM_POOL,
     config_schema=StreamConfig.config_schema(),
-    description="Reads the realtime stream for a while and reports what it kept as lake/live_changes.",
+    description="Reads the realtime stream for a while and reports the stored events as lake/live_changes.",
 )
 def read_stream(
     context: dg.OpExecutionContext, enterprise: EnterpriseResource, lake: LakeResource, warehouse: WarehouseResource
@@ -128,6 +128,6 @@ def read_stream(
             loaded=partial(stream.loaded_hours, warehouse.glance, enterprise.scope),
         )
     context.log.info(
-        "%s", f"{counted(whole.counts['events'], 'event')} kept in {live.folder}. The next run goes on from there."
+        "%s", f"{counted(whole.counts['events'], 'event')} kept in {live.folder}. The next run resumes from there."
     )
     context.log_event(dg.AssetMaterialization(key, metadata=whole.metadata()))

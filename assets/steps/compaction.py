@@ -196,7 +196,7 @@ class _Run:
 def _too_large(layout: Layout, merge: Merge | VersionMerge, needed: int, min_free_gb: float) -> DiskFull:
     free = shutil.disk_usage(layout.root).free
     return DiskFull(
-        f"Compacting the {merge.label} may take {size_text(needed)} of disk for the time being "
-        f"and must leave {size_text(int(min_free_gb * 1e9))} free (WME_MIN_FREE_GB); {layout.root} has "
-        f"{size_text(free)} free. Its files stay as they are. Free some space, or lower WME_MIN_FREE_GB."
+        f"Compacting the {merge.label} may temporarily need {size_text(needed)} of disk and must leave "
+        f"{size_text(int(min_free_gb * 1e9))} free (WME_MIN_FREE_GB); {layout.root} has {size_text(free)} free. Its "
+        "files are unchanged. Free some space, or lower WME_MIN_FREE_GB."
     )

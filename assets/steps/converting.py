@@ -70,8 +70,8 @@ def attempts(
     kept, longest = frozenset(bodies), converter.record_bytes_max
     if again and isinstance(converter, RemoteConverter):
         raise ConversionError(
-            "Files are verified by threads of the run itself, and WME_ENGINE names workers elsewhere. Nothing was "
-            "done. Set resources: {engine: {config: {address: threads}}} for this run."
+            "Files can only be verified by threads of the run itself, but WME_ENGINE names remote workers. Nothing "
+            "was done. Set resources: {engine: {config: {address: threads}}} for this run."
         )
     total = sum(a.path.stat().st_size for a in archives if again or find_conversion(a, layout, kept, longest) is None)
     with engine.task(f"convert {name}{' again' if again else ''}", total, "B") as advance:
@@ -108,7 +108,7 @@ def known_conversions(
             known.append(conversion)
         elif os.path.lexists(path := targets(archive, layout, digest_of(archive, kept, record_bytes_max))[0]):
             raise LakeError(
-                f"The lake file {path} cannot be read, or its file of rejects cannot. Nothing was changed. Convert its "
-                "archive again: the next publication does it if the file is loaded."
+                f"The lake file {path} or its file of rejects cannot be read. Nothing was changed. Convert its "
+                "archive again: the next publication does so if the file is loaded."
             )
     return known

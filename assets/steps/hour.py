@@ -74,8 +74,8 @@ class PartialHourError(MirrorError):
         if odd:
             whose = listed([f"{project} namespace {number} ({why})" for (project, number), why in odd.items()], 3)
             words.append(
-                f"The batch listing has records that cannot be used: {whose}. Run this hour again while the service "
-                "keeps it (two days); if the record stays as it is, tell the vendor."
+                f"The batch listing has unusable records: {whose}. Run this hour again while the service retains it "
+                "(two days); if the record remains unusable, report it to the vendor."
             )
         shown = [f"{project} namespace {number}: {why!s}" for (project, number), why in damaged.items()]
         words += shown[:3] + ([f"And {len(shown) - 3:,} more."] if len(shown) > 3 else [])
@@ -249,8 +249,8 @@ def archived_hour(
         listed_at = datetime.fromtimestamp(list_path.stat().st_mtime, UTC)
     except FileNotFoundError as error:
         raise NotArchivedError(
-            f"Nothing of {hour_text(hour)} UTC is archived, so there is nothing to convert. "
-            f"Materialize archive/{dataset.archive} of this hour first; the service keeps an hour for two days."
+            f"Nothing of {hour_text(hour)} UTC is archived, so there is nothing to convert. Materialize "
+            f"archive/{dataset.archive} of this hour first; the service retains an hour for two days."
         ) from error
     wanted, absent, odd = _within(listing, scope)
     archives: list[Archive] = []
@@ -275,7 +275,7 @@ def load_hour(
     archived: ArchivedHour, conversions: Sequence[ConvertedFile], warehouse: Warehouse, *, reload: bool = False
 ) -> HourLoad:
     """Load the rows, ledger and coverage of an hour in one transaction; `reload` also replaces files already loaded."""
-    reason = "The batch listing does not name it: nothing changed, or its export failed."
+    reason = "Not in the batch listing: no changes, or its export failed."
     statuses = [
         HourStatus(archived.hour, project, ns, HourState.ABSENT, reason, archived.listed_at)
         for project, ns in archived.absent

@@ -243,7 +243,7 @@ class HourlyRun:
             self.warehouse.warehouse.record_statuses(statuses, self.dataset)
         except Exception as second:  # noqa: BLE001 - the first error is the one to report
             self.is_warehouse_unavailable |= unavailable(second) == "warehouse"
-            error.add_note(f"The coverage could not be noted either: {sentence(second)}")
+            error.add_note(f"The coverage could not be recorded either: {sentence(second)}")
 
 
 def _digest(parts: Iterable[str]) -> str:

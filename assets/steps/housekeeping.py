@@ -184,7 +184,7 @@ def _of_stream(layout: Layout, now: datetime) -> Iterator[tuple[Path, str]]:
             if path not in kept and path.suffix == ".parquet":
                 yield path, "a larger file has its events"
             elif now - hour > _STREAMED and path != (counting[-1].path if counting else None):
-                yield path, "the service has no file of these hours any more"
+                yield path, "the service no longer has files of these hours"
 
 
 def _hours(layout: Layout, dataset: Dataset) -> list[datetime]:
@@ -266,7 +266,7 @@ def _archives_of_hour(
             if digits not in kept and _older(LOCAL, path, listed_at):
                 note = path.with_name(f"{path.name}.json")
                 for one in (note, path) if note.exists() else (path,):
-                    yield one, "the service exported the hour again, and that is loaded"
+                    yield one, "a newer export of the hour is loaded"
 
 
 def _archives_of_snapshot(

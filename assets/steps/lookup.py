@@ -102,7 +102,7 @@ class Budget:
         except FileNotFoundError:
             return 0
         except files.UnusableFileError as error:
-            _log.warning("%s No lookup is spent before tomorrow (UTC), and the file is written again.", error.what)
+            _log.warning("%s No lookups are made before tomorrow (UTC), and the file is created again.", error.what)
             self._write(self._per_day)  # the number of lookups spent is unknown, so none is left today
             return self._per_day
         return known.spent if known.day == self._today() else 0

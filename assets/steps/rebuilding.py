@@ -301,8 +301,8 @@ class Repair:
         ]
         if len(archives) < len(wanted):
             raise NotArchivedError(
-                "The archive of the answers is gone, so there is nothing to convert. Nothing was changed. Restore the "
-                "file from a backup."
+                "The archive of the responses is missing, so there is nothing to convert. Nothing was changed. "
+                "Restore the file from a backup."
             )
         made = self._converted("the lookups", archives, dataset, damaged)
         self.store.load_lookups(made, reload=True)
@@ -364,11 +364,11 @@ def repaired(
 def format_repaired(done: Repaired) -> str:
     some = []
     if done.replaced:
-        some.append(f"Made again from the archive: {listed([file.lake_path for file in done.replaced], _SHOWN)}.")
+        some.append(f"Restored from the archive: {listed([file.lake_path for file in done.replaced], _SHOWN)}.")
     if done.waiting:
         some.append(
-            f"{counted(done.waiting, 'hour')} or versions of snapshots wait for the next run, or for room on the disk."
+            f"{counted(done.waiting, 'hour')} or versions of snapshots wait for the next run, or for free disk space."
         )
     if done.failed:
-        some.append(f"{counted(len(done.failed), 'load')} cannot be made again: {' '.join(done.failed[:_SHOWN])}")
+        some.append(f"{counted(len(done.failed), 'load')} cannot be restored: {' '.join(done.failed[:_SHOWN])}")
     return " ".join(some)

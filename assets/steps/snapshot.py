@@ -128,7 +128,7 @@ def archived_snapshot(
     if not found:
         raise NotArchivedError(
             f"No complete set of files of {identifier} is archived, so there is nothing to convert. Materialize "
-            f"archive/{dataset.archive} of this snapshot first; what was fetched of it is kept."
+            f"archive/{dataset.archive} of this snapshot first; files already fetched are kept."
         )
     newest = max(found, key=lambda one: one.exported_at)
     for archive in newest.archives:

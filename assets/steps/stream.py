@@ -66,21 +66,21 @@ class Gap:
     def sentence(self, loaded: Collection[datetime]) -> str:
         """Describe the gap and how to close it; `loaded`: hours whose files are loaded."""
         lost = (
-            f"The stream was not read since {moment_text(self.since)}, which is longer than the service keeps events: "
-            f"those published until {moment_text(self.until)} are lost to it. "
+            f"The stream has not been read since {moment_text(self.since)}, which is longer than the service keeps "
+            f"events: those published until {moment_text(self.until)} are missing from it. "
         )
         open_ = [hour for hour in self.hours if hour not in loaded]
         if not open_:
             return (
-                f"{lost}The files of these hours are loaded, so only changes of visibility are missing, which no file "
-                "has."
+                f"{lost}The files of these hours are loaded, so only changes of visibility are missing; files do not "
+                "have them."
             )
         first, last = open_[0], open_[-1]
         span = hour_text(first) if first == last else f"{hour_text(first)} to {hour_text(last)}"
         return (
             f"{lost}The files of {counted(len(open_), 'hour')} of that time are not loaded ({span}): `wme run --from "
-            f"{first:%Y-%m-%dT%H} --to {last:%Y-%m-%dT%H}` fetches those that the service still keeps. What they would "
-            "have changed is right again with the next snapshot that is loaded; the events themselves stay missing."
+            f"{first:%Y-%m-%dT%H} --to {last:%Y-%m-%dT%H}` fetches those that the service still has. The next loaded "
+            "snapshot corrects the current state; the events themselves remain missing."
         )
 
 
@@ -249,8 +249,8 @@ def _alone(path: Path, wait_seconds: float = 0.0) -> Iterator[None]:
             yield
     except files.BusyError:
         raise StreamBusyError(
-            "Another process keeps this stream in the data folder already. Nothing was changed. End it first, or "
-            "let it do its work."
+            "Another process is already reading this stream into the data folder. Nothing was changed. End that "
+            "process first, or let it continue."
         ) from None
 
 

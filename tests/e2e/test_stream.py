@@ -43,7 +43,7 @@ def test_one_process_keeps_a_stream_and_it_ends_when_it_shall(wme, account, tmp_
     second = wme("stream", environ=environ)
     _, said = second.communicate(timeout=PATIENCE_SECONDS)
     assert second.returncode == 1
-    assert said.strip().endswith("Nothing was changed. End it first, or let it do its work.")
+    assert said.strip().endswith("Nothing was changed. End that process first, or let it continue.")
     first.send_signal(signal.SIGTERM)
     first.communicate(timeout=PATIENCE_SECONDS)
     third = wme("stream", "--for", "0.5", environ=environ)

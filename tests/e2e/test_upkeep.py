@@ -128,7 +128,7 @@ def test_damaged_lake_files_are_named_and_come_back_from_the_archive(
     assert cut.name in (data / "report.html").read_text()
     mended = call("publish", environ=copied)
     assert mended.code == 0, mended.err
-    assert f"Made again from the archive: {cut.relative_to(data / 'lake').as_posix()}." in unfolded(mended.err)
+    assert f"Restored from the archive: {cut.relative_to(data / 'lake').as_posix()}." in unfolded(mended.err)
     assert cut.read_bytes() == whole[cut]
 
     # what only its pages show is found by reading them

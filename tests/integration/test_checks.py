@@ -211,7 +211,7 @@ def test_what_a_state_did_not_take_in_is_found(mirror, state, changes, key):
     told = ask(mirror, state.key)
     assert failed(told) == {"deleted_absent"}
     assert told[state.key, "deleted_absent"].description.startswith(f"{project} {name} was deleted at 2026-01-05 ")
-    assert told[state.key, "deleted_absent"].description.endswith(f" UTC and is there. {REBUILD}")
+    assert told[state.key, "deleted_absent"].description.endswith(f" UTC but is still present. {REBUILD}")
     # it is there, but as it was before
     alter(
         mirror,
@@ -243,7 +243,7 @@ def test_a_list_that_is_empty_or_has_an_entry_twice_is_found(mirror):
     [(code,)] = mirror.rows("SELECT code FROM codes GROUP BY ALL HAVING count(*) = 2")
     told = ask(mirror, languages, codes)
     assert [key for key, one in told.items() if not one.passed] == [(codes, "unique_key"), (languages, "not_empty")]
-    again = "Materialize archive/reference and what follows from it."
+    again = "Materialize archive/reference and its downstream assets."
     assert told[codes, "unique_key"].description == f"{code} has 2 rows. {again}"
     assert told[languages, "not_empty"].description == f"languages has no row. The service sent an empty list. {again}"
 
@@ -256,8 +256,8 @@ def test_a_project_or_namespace_that_the_service_no_longer_has_is_found(mirror):
     one = told[projects, "mirrored_known"]
     assert one.severity is dg.AssetCheckSeverity.WARN
     assert one.description == (
-        "the list of projects lacks enwiki. Nothing new can come of it. What is loaded stays. "
-        "Correct WME_PROJECTS, or ask the service why it is gone."
+        "the list of projects lacks enwiki. It will get no new data; loaded data is kept. Correct WME_PROJECTS, or "
+        "ask the vendor why it was removed."
     )
     assert told[namespaces, "mirrored_known"].description.startswith("the list of namespaces lacks 0. ")
 

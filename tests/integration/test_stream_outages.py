@@ -98,12 +98,12 @@ def test_outages_of_up_to_two_days_are_caught_up_and_longer_ones_closed_by_the_n
     _, (sentence,) = listen(mirror, len(after))
     assert kept(mirror) == Counter(everything | after)
     assert (
-        "which is longer than the service keeps events: those published until 2026-02-05 05:40 are lost to it."
+        "which is longer than the service keeps events: those published until 2026-02-05 05:40 are missing from it."
         in sentence
     )
     files = r"The files of \d hours of that time are not loaded \(2026-02-05 0\d:00 to 2026-02-05 05:00\)"
     assert re.search(files, sentence)
-    assert "right again with the next snapshot that is loaded" in sentence
+    assert "The next loaded snapshot corrects the current state" in sentence
     # told once: from now on the stream is read
     assert listen(mirror, 0) == ([], [])
     truth = Truth(mirror.sandbox.world, ("enwiki",), (0,)).at(lambda _project: now)
@@ -127,7 +127,7 @@ def test_hours_that_were_loaded_meanwhile_close_the_gap(mirror):
     now = clock.now()
     _, (sentence,) = listen(mirror, len(published(mirror, now - KEPT, now)))
     assert sentence.endswith(
-        "The files of these hours are loaded, so only changes of visibility are missing, which no file has."
+        "The files of these hours are loaded, so only changes of visibility are missing; files do not have them."
     )
     truth = Truth(mirror.sandbox.world, ("enwiki",), (0,)).at(lambda _project: now, since=hours[0])
     assert any(NOW < row["event_at"] < now - KEPT for row in truth.values())

@@ -25,8 +25,8 @@ WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
 
 KEYS = {check.spec.name: check.spec.key for check in checks.of_files(datasets.ARTICLE_CHANGES)}
 REBUILD = (
-    "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file stays "
-    "meanwhile."
+    "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file "
+    "remains available."
 )
 LINES = round(1 / checks.REJECTS_SHARE)
 
@@ -106,8 +106,8 @@ def test_rows_of_a_file_that_was_exchanged_are_noticed(bench):
     told = answers(run, "rows_accounted")["rows_accounted"]
     assert not told.passed
     assert told.description == (
-        f"enwiki_namespace_0 of 2026-11-01 05:00: 1 row in {files['enwiki']}, 2 counted. Remove the Parquet file, then "
-        "materialize lake/article_changes and warehouse/article_changes of the hour; the archive is whole."
+        f"enwiki_namespace_0 of 2026-11-01 05:00: 1 row in {files['enwiki']}, 2 counted. Remove the Parquet file, "
+        "then materialize lake/article_changes and warehouse/article_changes of the hour; the archive is intact."
     )
 
 
@@ -152,7 +152,7 @@ def test_a_field_without_a_column_is_told_once_with_its_count(bench):
         (
             "UPDATE article_changes SET event_at = batch_hour - INTERVAL 1 MICROSECOND WHERE article_id = 1",
             "no_event_before_its_hour",
-            "1 event before the hour. The events are kept and count by their own time, so nothing is to be done.",
+            "1 event before the hour. The events are stored and count by their own time, so no action is needed.",
         ),
     ],
 )

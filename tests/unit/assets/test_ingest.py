@@ -179,4 +179,4 @@ def test_the_first_error_is_told_though_the_coverage_cannot_be_noted_either(benc
     run.fail(HOUR, error)
     assert run.failed == {HOUR: error}
     assert len(error.__notes__) == 1
-    assert error.__notes__[0].startswith("The coverage could not be noted either: ")
+    assert error.__notes__[0].startswith("The coverage could not be recorded either: ")

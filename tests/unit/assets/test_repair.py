@@ -58,7 +58,7 @@ def test_a_publication_makes_a_damaged_file_again_and_says_so(bench, loaded):
     path.write_bytes(content[:50])
     made = publish(bench)
     assert (made["faulty_lake_files"], made["changed"]) == (0, True)
-    assert made["repaired"] == f"Made again from the archive: {path.relative_to(bench.layout.lake).as_posix()}."
+    assert made["repaired"] == f"Restored from the archive: {path.relative_to(bench.layout.lake).as_posix()}."
     assert path.read_bytes() == content
     assert published(bench) == before
     assert not list(bench.layout.lake.rglob("*.damaged*"))
@@ -100,7 +100,7 @@ def test_without_its_archive_the_file_stays_and_the_message_says_what_is_lost(be
     made = publish(bench)
     assert made["faulty_lake_files"] == 1
     assert made["repaired"].startswith(
-        "1 load cannot be made again: article_changes 2026-11-01 05:00 UTC: The archive of enwiki"
+        "1 load cannot be restored: article_changes 2026-11-01 05:00 UTC: The archive of enwiki"
     )
     assert path.read_bytes() == b"short"
     assert {project for project, _ in published(bench)} == {"dewiki", "frwiki", "itwiki"}
@@ -154,7 +154,7 @@ def test_no_run_makes_more_than_so_many_hours_again(bench, loaded):
     loaded["enwiki"].write_bytes(b"")
     done = repair(bench, most=0)
     assert (done.waiting, done.load_count, done.replaced) == (1, 0, [])
-    assert format_repaired(done) == "1 hour or versions of snapshots wait for the next run, or for room on the disk."
+    assert format_repaired(done) == "1 hour or versions of snapshots wait for the next run, or for free disk space."
 
 
 def test_an_hour_that_is_run_again_converts_what_cannot_be_read(bench, loaded):

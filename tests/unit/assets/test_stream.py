@@ -50,7 +50,7 @@ def test_what_has_come_is_kept_before_the_end_and_one_process_keeps_it(tmp_path)
                 )
 
             def run_beside(one: Kept) -> None:
-                with pytest.raises(StreamBusyError, match="Another process keeps this stream"):
+                with pytest.raises(StreamBusyError, match="Another process is already reading this stream"):
                     run([])
                 steps.append(one)
 
@@ -84,9 +84,9 @@ def test_what_the_service_no_longer_has_is_a_gap():
     told_all, told_some = gap.sentence({five, six, seven}), gap.sentence({six})
     for sentence in (told_all, told_some):
         assert "since 2026-10-30 05:30, which is longer than the service keeps events" in sentence
-        assert "those published until 2026-10-30 07:30 are lost to it." in sentence
+        assert "those published until 2026-10-30 07:30 are missing from it." in sentence
     assert told_all.endswith(
-        "The files of these hours are loaded, so only changes of visibility are missing, which no file has."
+        "The files of these hours are loaded, so only changes of visibility are missing; files do not have them."
     )
     assert "The files of 2 hours of that time are not loaded (2026-10-30 05:00 to 2026-10-30 07:00)" in told_some
     assert "`wme run --from 2026-10-30T05 --to 2026-10-30T07`" in told_some

@@ -243,7 +243,9 @@ def test_a_kill_at_any_phase_leaves_what_the_next_compaction_finishes(mirror, ki
 
 def test_what_cannot_be_compacted_is_left_as_it_was(mirror):
     load(mirror, 0, 1)
-    with pytest.raises(LakeError, match=r"version .{8} of enwiki_namespace_0 may take .*Its files stay as they are"):
+    with pytest.raises(
+        LakeError, match=r"version .{8} of enwiki_namespace_0 may temporarily need .*Its files are unchanged"
+    ):
         compact(mirror, min_free_gb=1e6)
     path = Path(names(mirror.warehouse)[0])
     whole = path.read_bytes()

@@ -11,16 +11,6 @@ from resources.warehouse.compaction.commit import Prepared
 from resources.warehouse.compaction.plan import Merge
 from resources.warehouse.compaction.window import Moved
 from resources.warehouse.database.recovery import remove_code
-from resources.warehouse.errors import (
-    LakeFileError,
-    NotPublishedError,
-    QueryError,
-    WarehouseBusyError,
-    WarehouseDamagedError,
-    WarehouseError,
-    WarehouseFullError,
-    WarehouseVersionError,
-)
 from resources.warehouse.load.snapshots import KEEP_REPLACED
 from resources.warehouse.publisher import Publication, next_text
 from resources.warehouse.read.comparison import Comparison
@@ -31,9 +21,17 @@ from resources.warehouse.records import (
     HourAudit,
     HourLoad,
     HourStatus,
+    LakeFileError,
+    NotPublishedError,
+    QueryError,
     QueryResult,
     Snapshot,
     SnapshotLoad,
+    WarehouseBusyError,
+    WarehouseDamagedError,
+    WarehouseError,
+    WarehouseFullError,
+    WarehouseVersionError,
 )
 from resources.warehouse.state.auditor import Auditor, Findings, Overlooked, SnapshotAudit
 from resources.warehouse.warehouse import Warehouse

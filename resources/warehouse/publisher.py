@@ -30,9 +30,9 @@ from resources.warehouse.database.connect import Build, locked
 from resources.warehouse.database.recovery import ASIDE, copy_file
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.database.workarounds import is_exhausted
-from resources.warehouse.errors import LakeFileError, NotPublishedError, QueryError, WarehouseFullError
 from resources.warehouse.read.ledger import LOOKED_AT, MISSING, VIEWS, FaultyFile, Looked, named, publication
 from resources.warehouse.read.reading import Reader
+from resources.warehouse.records import LakeFileError, NotPublishedError, QueryError, WarehouseFullError
 from resources.warehouse.state import articles, entities
 from resources.warehouse.views.analysts import prepare
 from resources.warehouse.views.lake import Sources, make_views, prepare_folder, sources

@@ -1,4 +1,4 @@
-"""Arguments and results of the warehouse's methods: frozen records, some of which print as a sentence."""
+"""Arguments, results and errors of the warehouse's methods. Records are frozen; some print as a sentence."""
 
 from __future__ import annotations
 
@@ -12,9 +12,54 @@ import pyarrow as pa
 
 from resources.datasets import SNAPSHOT_ARTICLES, Dataset
 from resources.datasets.paths import short
+from resources.errors import DiskFullError, MirrorError
 from resources.formatting import counted
 from resources.lake_files import ConvertedFile
 from resources.tables import HourState
+
+
+class WarehouseError(MirrorError):
+    """Base class: an operation of the warehouse failed."""
+
+
+class WarehouseBusyError(WarehouseError):
+    """Another process held the lock for longer than the timeout."""
+
+    retryable = True
+    ends_run = True
+    unavailable = "warehouse"
+
+
+class WarehouseFullError(WarehouseError, DiskFullError):
+    """Disk or memory ran out; the transaction was rolled back."""
+
+
+class WarehouseDamagedError(WarehouseError):
+    """DuckDB cannot read the build file."""
+
+    ends_run = True
+    unavailable = "warehouse"
+
+
+class WarehouseVersionError(WarehouseError):
+    """The build file cannot be opened in the requested storage version."""
+
+    ends_run = True
+    unavailable = "warehouse"
+
+
+class LakeFileError(WarehouseError):
+    """A lake file is missing or damaged, or contradicts the ledger or the announced counts."""
+
+
+class QueryError(WarehouseError):
+    """DuckDB could not open the published file or answer a query on it."""
+
+
+class NotPublishedError(WarehouseError):
+    """There is no published file yet."""
+
+    retryable = True
 
 
 def utc_text(moment: datetime) -> str:

@@ -26,9 +26,9 @@ from resources.warehouse.compaction.plan import Merge, VersionMerge
 from resources.warehouse.compaction.window import leave
 from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import statement, transaction
-from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load.files import retire
 from resources.warehouse.read.lake_parts import window
+from resources.warehouse.records import LakeFileError
 
 #: Key of a part, which are the values that an archive determines (`Dataset.given`): hour, project and namespace of an
 #: hourly file; identifier, version, project and namespace of a snapshot.

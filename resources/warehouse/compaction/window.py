@@ -20,8 +20,8 @@ from resources.storage import UNREADABLE, read_footer
 from resources.warehouse.compaction.plan import SETTLED, Merge, planned
 from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import transaction
-from resources.warehouse.errors import LakeFileError
 from resources.warehouse.read.lake_parts import LEAVING, window
+from resources.warehouse.records import LakeFileError
 
 # Hours before a moment with changes in the build file, and the number of rows that compacted files contain as well.
 # `is_pending` means that a compacted hour is not yet applied to `articles`.

@@ -32,7 +32,7 @@ from resources.warehouse.database.recovery import (
 from resources.warehouse.database.schema import OutdatedError, ensure
 from resources.warehouse.database.sql import NAME, Instances, connect, quoted
 from resources.warehouse.database.workarounds import is_exhausted, is_other_storage
-from resources.warehouse.errors import (
+from resources.warehouse.records import (
     NotPublishedError,
     QueryError,
     WarehouseBusyError,

@@ -25,7 +25,7 @@ from resources.errors import clause
 from resources.warehouse.database.schema import OutdatedError, digest, ensure
 from resources.warehouse.database.sql import NAME, connect, identifier, quoted
 from resources.warehouse.database.workarounds import is_exhausted
-from resources.warehouse.errors import WarehouseDamagedError, WarehouseVersionError
+from resources.warehouse.records import WarehouseDamagedError, WarehouseVersionError
 
 #: Opens a file for writing.
 Open = Callable[[Path], AbstractContextManager[duckdb.DuckDBPyConnection]]

@@ -19,7 +19,7 @@ from resources.warehouse.database.connect import Build, raise_revision
 from resources.warehouse.database.schema import INTERNAL_COLUMNS
 from resources.warehouse.database.sql import FORMULAS, column_list, filled, identifier, quoted, transaction
 from resources.warehouse.database.workarounds import is_exhausted
-from resources.warehouse.errors import LakeFileError
+from resources.warehouse.records import LakeFileError
 
 #: Columns of the table `incoming`: the ledger row of each file, and values that only the load needs.
 _INCOMING = pa.schema([*LOADS.schema, ("path", pa.string()), ("rejects_path", pa.string()), ("redone", pa.bool_())])

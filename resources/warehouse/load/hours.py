@@ -21,7 +21,6 @@ from resources.lake_files import ConvertedFile
 from resources.tables import HOURS, HourState
 from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import filled, statement, transaction
-from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load.files import (
     announce,
     check_counts,
@@ -34,7 +33,7 @@ from resources.warehouse.load.files import (
 )
 from resources.warehouse.read.lake_parts import make_all_changes, window
 from resources.warehouse.read.ledger import faulty
-from resources.warehouse.records import HourLoad, HourStatus, utc_text
+from resources.warehouse.records import HourLoad, HourStatus, LakeFileError, utc_text
 
 # Rows in a missing compacted file stay masked, because the file may be restored.
 _SHOW_AGAIN = """

@@ -21,7 +21,6 @@ from resources.datasets.paths import short
 from resources.tables import SNAPSHOTS
 from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import FORMULAS, column_list, identifier, transaction
-from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load.files import (
     announce,
     check_counts,
@@ -34,7 +33,7 @@ from resources.warehouse.load.files import (
 )
 from resources.warehouse.read.lake_parts import LakePart, derived
 from resources.warehouse.read.ledger import faulty
-from resources.warehouse.records import Snapshot, SnapshotLoad
+from resources.warehouse.records import LakeFileError, Snapshot, SnapshotLoad
 
 #: Default number of article snapshot versions kept in addition to the newest, for earlier states of pages.
 KEEP_REPLACED = 2

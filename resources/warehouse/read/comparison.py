@@ -27,7 +27,7 @@ from resources.warehouse.database import sql
 from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import transaction
 from resources.warehouse.database.workarounds import is_exhausted
-from resources.warehouse.errors import LakeFileError
+from resources.warehouse.records import LakeFileError
 
 _HOUR = timedelta(hours=1)
 #: Maximum number of differences per hour, project and namespace that are named.

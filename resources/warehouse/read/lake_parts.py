@@ -22,8 +22,8 @@ from resources.formatting import hour_text
 from resources.tables import Table
 from resources.warehouse.database.connect import answer
 from resources.warehouse.database.sql import FORMULAS, column_list, filled, identifier, moment, quoted, statement
-from resources.warehouse.errors import LakeFileError
 from resources.warehouse.read.ledger import FaultyFile, faults
+from resources.warehouse.records import LakeFileError
 
 #: Depth to which nested parts are expanded. Headings have six levels; the deepest recorded part is at level 5.
 _LEVELS = 12

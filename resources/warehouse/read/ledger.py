@@ -25,7 +25,7 @@ from resources.formatting import counted
 from resources.storage import UNREADABLE, is_damage, read_footer, verify
 from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.database.sql import statement
-from resources.warehouse.errors import WarehouseDamagedError
+from resources.warehouse.records import WarehouseDamagedError
 
 #: Queries for the lake files in use, by table: files of loads that are not compacted, and compacted files.
 _NAMED = {

@@ -19,10 +19,9 @@ from resources.datasets import ARTICLE_CHANGES, Dataset
 from resources.tables import HOURS, LOADS, PROJECT_STATE, REJECTS, SNAPSHOTS, VISIBILITY_CHANGES
 from resources.warehouse.database.connect import Connector, answer
 from resources.warehouse.database.sql import FORMULAS, column_list, identifier, quoted, statement
-from resources.warehouse.errors import QueryError
 from resources.warehouse.read.lake_parts import make_all_changes, window
 from resources.warehouse.read.ledger import FaultyFile, faulty_files
-from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryResult, SummaryRow
+from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryError, QueryResult, SummaryRow
 
 #: Table functions of DuckDB that only read or generate rows. Scalar functions, and macros of the published file, have
 #: no side effects.

@@ -33,13 +33,12 @@ from resources.tables import ARTICLES
 from resources.warehouse.database.connect import Build, answer
 from resources.warehouse.database.sql import STATE, column_list, filled, quoted, statement, transaction
 from resources.warehouse.database.workarounds import is_exhausted, memory_limit
-from resources.warehouse.errors import LakeFileError
 from resources.warehouse.load.files import retire, supersede
 from resources.warehouse.load.hours import hide_same_revisions
 from resources.warehouse.read.lake_parts import LakePart, lake_parts, make_all_changes, window
 from resources.warehouse.read.ledger import named, note_damaged
 from resources.warehouse.read.reading import of_projects
-from resources.warehouse.records import Applied
+from resources.warehouse.records import Applied, LakeFileError
 from resources.warehouse.state.applier import Rule, applied_to, count_of, one_number
 
 #: Columns of a row of `articles` as a state, and its rowid.

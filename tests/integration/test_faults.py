@@ -482,6 +482,7 @@ def test_damaged_archives_cost_their_hours_until_the_service_replaces_them(mirro
             assert found.keys() == set(map(key_of, bad.values())), "nothing beside the good hour"
             assert says[0] in found[key_of(hour)], name
         # the service's bytes are kept as served: the archive is whole, only the layers behind it are not
+        assert mirror.instance.fetch_observations(dg.AssetKey(["archive", "batches"]), limit=10).records == []
         assert mirror.status_of(hour, "archive/batches") == "MATERIALIZED", name
         assert len(mirror.archives(hour)) == 2, name
         files = [path for path in mirror.lake_files() if f"hour={hour:%H}" in str(path)]

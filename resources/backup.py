@@ -81,8 +81,8 @@ class Backup(_Facts):
         except (FileNotFoundError, files.UnusableFileError) as error:
             what = error.what if isinstance(error, files.UnusableFileError) else f"The list of files {path} is gone."
             raise BackupError(
-                f"{what} Nothing was changed. Choose an older backup, or copy the files of this one by hand: it is a "
-                "plain copy of the data folder."
+                f"{what} Nothing was changed. Choose an older backup, or copy its files manually: it is a plain copy "
+                "of the data folder."
             ) from None
 
     def _lines(self, lines: BufferedReader) -> Iterator[tuple[str, str]]:
@@ -95,7 +95,7 @@ class Backup(_Facts):
         for number in range(1, self.file_count + 1):
             found = _LINE.fullmatch(lines.readline(_LINE_BYTES).decode(errors="surrogateescape"))
             if found is None or (last is not None and order(found[2]) >= last):
-                raise files.UnusableFileError(f"Line {number} of {path} is not one that `wme backup` writes.")
+                raise files.UnusableFileError(f"Line {number} of {path} was not written by `wme backup`.")
             last = order(found[2])
             yield found[2], found[1]
         if lines.read(1):
@@ -149,10 +149,10 @@ def find(source: Path) -> Backup:
     if found := completed(source):
         return found[-1]
     has_unfinished = (source / UNFINISHED).exists()
-    unfinished = " It holds an unfinished one, which `wme backup` continues." if has_unfinished else ""
+    unfinished = " It has an unfinished backup, which `wme backup` resumes." if has_unfinished else ""
     raise BackupError(
-        f"There is no complete backup in {source}.{unfinished} Nothing was changed. Name a folder that `wme backup` "
-        "has written."
+        f"There is no complete backup in {source}.{unfinished} Nothing was changed. Pass a folder written by `wme "
+        "backup`."
     )
 
 
@@ -175,8 +175,8 @@ def _read(folder: Path) -> Backup | None:
     except OSError as error:
         what = f"its note {FACTS} cannot be read ({error.strerror})."
     raise BackupError(
-        f"The backup {folder} cannot be used: {what} Nothing was changed. Its other files are plain copies of the data "
-        "folder's; choose another backup, or copy them by hand."
+        f"The backup {folder} cannot be used: {what} Nothing was changed. Its other files are plain copies of the "
+        "data folder's; choose another backup, or copy them manually."
     )
 
 
@@ -227,7 +227,7 @@ def walk(folder: Path, name: str) -> Iterator[Source]:
             if not (stat.S_ISREG(seen.st_mode) and files.is_name(entry.name)):
                 raise BackupError(
                     f"{str(path)!r} is not a regular file, or has a name that is not printable. A backup cannot hold "
-                    "it, and no file of a mirror has such a name. Complete backups are as they were. Move it away, and "
+                    "it, and no file of a mirror has such a name. Complete backups are unchanged. Move it away, and "
                     "run this again."
                 )
             yield Source(below, path, seen.st_size, seen.st_mtime_ns)

@@ -167,11 +167,11 @@ def check_names(
         except ServiceUnavailable as error:
             if known is None:
                 raise type(error)(
-                    f"Whether the service has the {kind} {listed(list(map(str, names)), _SHOWN)} cannot be checked: "
-                    f"its list of them is not archived yet, and cannot be fetched. {error}"
+                    f"The {kind} {listed(list(map(str, names)), _SHOWN)} cannot be checked: the service's list is not "
+                    f"archived yet and cannot be fetched. {error}"
                 ) from error
             fetched_at = datetime.fromtimestamp(layout.list_archive(named(kind)).stat().st_mtime, UTC)
-            note = f" The list of {kind} is of {moment_text(fetched_at)} UTC, and the service does not answer now."
+            note = f" The list of {kind} is of {moment_text(fetched_at)} UTC, and the service does not respond now."
         else:
             if listing.odd:
                 continue  # a name absent from the list may belong to an unusable record

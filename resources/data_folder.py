@@ -103,7 +103,7 @@ def advice(error: OSError) -> str:
         return "Mount its file system for writing, or set WME_DATA to another folder."
     if error.errno in _REFUSED:
         return "Give it to the user who runs this (chown), or set WME_DATA to another folder."
-    return "Mend this, or set WME_DATA to another folder."
+    return "Correct this, or set WME_DATA to another folder."
 
 
 def origin_of(data: Path) -> str | None:
@@ -137,12 +137,12 @@ def claim(data: Path, service: str, *, writes: bool = True) -> None:
             files.write(_note(data), json.dumps({"service": service}).encode() + b"\n")
     elif known != service:
         told = (
-            f"The data folder {data} was filled from {known}, and now {service} is asked for. Nothing was changed. "
-            "Set WME_DATA to another folder for this service, or go back to the service the folder belongs to."
+            f"The data folder {data} was filled from {known}, but the settings name {service}. Nothing was changed. "
+            "Set WME_DATA to another folder for this service, or return to the service of this folder."
         )
         # without tokens no login has ever succeeded: probably the address is wrong
         if not (data / "archive").exists() and not (data / "state" / "tokens.json").exists():
-            told += f" Nothing was fetched so far: if {known} was a slip, remove {_note(data)}."
+            told += f" Nothing has been fetched yet: if {known} was a mistake, remove {_note(data)}."
         raise OriginError(told)
 
 

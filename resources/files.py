@@ -87,7 +87,7 @@ def read(path: Path, *, most: int = _MOST_BYTES) -> bytes:
         # do not read an endless file
         content = b"" if (is_long := os.fstat(file.fileno()).st_size > most) else file.read(most + 1)
     if is_long or len(content) > most:
-        raise _unusable(f"The file {path} is longer than {most:,} bytes, so it is not what belongs there.")
+        raise _unusable(f"The file {path} is longer than {most:,} bytes, so it is not the expected file.")
     return content
 
 
@@ -118,7 +118,7 @@ def read_cache(path: Path, form: TypeAdapter[_T]) -> _T | None:
         aside = path.with_name(f"{path.name}.damaged")
         with contextlib.suppress(OSError):  # the folder may be read-only
             path.replace(aside)
-        _log.warning("%s It is set aside as %s and made again.", error.what, aside.name)
+        _log.warning("%s It is set aside as %s and created again.", error.what, aside.name)
         return None
 
 
@@ -145,7 +145,7 @@ def opened(path: Path, *, follow: bool = True) -> io.BufferedReader:
 
 def _irregular(path: Path, mode: int) -> UnusableFileError:
     kind = _KINDS.get(stat.S_IFMT(mode), "no regular file")
-    return _unusable(f"{path} is {kind}, and a regular file belongs there.")
+    return _unusable(f"{path} is {kind}, but a regular file is expected.")
 
 
 def _unusable(what: str) -> UnusableFileError:
@@ -198,7 +198,7 @@ def check_way(folder: Path, path: Path) -> None:
         if stat.S_IFMT(mode) != kind:
             found = "a regular file" if stat.S_ISREG(mode) else _KINDS.get(stat.S_IFMT(mode), "something else")
             wanted = "a folder" if kind == stat.S_IFDIR else "a regular file"
-            raise UnusableFileError(f"{place} is {found}, and {wanted} belongs there.")
+            raise UnusableFileError(f"{place} is {found}, but {wanted} is expected.")
 
 
 def md5(content: bytes) -> str:

@@ -174,7 +174,7 @@ class _Reader:
     def _record(self, member: Member, number: int, size: int, line: bytes) -> Iterator[Any]:
         """Yield the record of a line; nothing for a blank or bad line."""
         if size > self._longest:
-            problem = f"it has {size:,} bytes, and the longest that is read has {self._longest:,}"
+            problem = f"it has {size:,} bytes, more than the maximum of {self._longest:,}"
         else:
             if number == 1:
                 line = line.removeprefix(codecs.BOM_UTF8)
@@ -201,7 +201,7 @@ class _Reader:
         )
 
     def _given(self) -> str:
-        return f"The {counted(self._count, 'record')} that could be read came before this error."
+        return f"The {counted(self._count, 'record')} that could be read were returned before this error."
 
 
 class _NotAnObjectError(ValueError):

@@ -158,13 +158,13 @@ class Lookups:
         """
         if kind not in _ENTITY:
             raise errors.InvalidRequest(
-                f"Wikidata has no {kind!r} to look up. Nothing was sent. Write one of {', '.join(_ENTITY)}."
+                f"Wikidata lookups do not support {kind!r}. Nothing was sent. Write one of {', '.join(_ENTITY)}."
             )
         if not re.fullmatch(_ENTITY[kind], identifier, re.ASCII):
             meant = identifier.strip().upper()
             example = "P31" if kind == "properties" else "Q42"
             raise errors.InvalidRequest(
-                f"{identifier[:100]!r} is not an identifier of Wikidata's {kind}. Nothing was sent. Write it as "
+                f"{identifier[:100]!r} is not an identifier of Wikidata {kind}. Nothing was sent. Write it as "
                 f"{meant if re.fullmatch(_ENTITY[kind], meant, re.ASCII) else example}."
             )
         try:
@@ -201,9 +201,9 @@ class Lookups:
 def _check_title(name: str) -> None:
     problem = None
     if name.strip(" _") == "" or name in {".", ".."}:
-        problem = "is not a title", "Write the title as the article has it"
+        problem = "is not a title", "Write the title exactly as in the article"
     elif found := _ILLEGAL.search(name):
-        problem = f"contains {found[0]!r}, which no title can", "Leave out sections (#) and markup"
+        problem = f"contains {found[0]!r}, which is not allowed in titles", "Leave out sections (#) and markup"
     elif UNPAIRED.search(name):
         problem = "is not in UTF-8", "Check the character set of the terminal or of the file that it comes from"
     elif len(name.encode()) > _LONGEST_TITLE:
@@ -310,9 +310,8 @@ def passed(hour: datetime, clock: ServiceClock) -> errors.RetentionPassed | None
     if clock.now() - hour < RETENTION:
         return None
     return errors.RetentionPassed(
-        f"{clock.remark}The service no longer has {spoken(hour)}: it keeps an hour for two days. What was fetched "
-        "before is kept. This hour can only be loaded from an archive that has it; later hours are not touched by "
-        "this.",
+        f"{clock.remark}The service no longer has {spoken(hour)}: it retains an hour for two days. Earlier downloads "
+        "are kept. This hour can only be loaded from an existing archive; later hours are not affected.",
         status=404,
     )
 
@@ -321,13 +320,13 @@ def absent(hour: datetime, clock: ServiceClock) -> errors.EnterpriseError:
     """Return the error for an hour without a listing."""
     if clock.is_wrong and clock.now() < hour:
         return errors.ClockError(
-            f"For the service {spoken(hour)} has not begun: {clock.problem}. Nothing was changed. Set the clock of "
-            "this machine right (time synchronization) and run this again.",
+            f"By the service's clock, {spoken(hour)} has not begun: {clock.problem}. Nothing was changed. Correct the "
+            "clock of this machine (time synchronization) and run this again.",
             status=404,
         )
     return passed(hour, clock) or errors.NotPublishedYet(
-        f"{clock.remark}The service has not published {spoken(hour)} yet: a batch listing appears when all exports of "
-        "the hour have ended, some minutes after the hour. Nothing was changed. Run this again later; until two days "
-        "after the hour nothing is lost.",
+        f"{clock.remark}The service has not published {spoken(hour)} yet: the batch listing appears when all exports "
+        "of the hour are finished, some minutes after the hour. Nothing was changed. Run this again later; the "
+        "service retains the hour for two days.",
         status=404,
     )

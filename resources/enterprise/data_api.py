@@ -245,7 +245,7 @@ class DataApi:
         except ValueError:  # unbalanced brackets
             there = ""
         if answer.status not in {302, 303, 307, 308} or not location:
-            problem = f"status {answer.status} came where a redirect should be"
+            problem = f"the status is {answer.status} instead of a redirect"
         elif not is_web_address(there):
             problem = "it redirects to something that is not a web address"
         elif urlsplit(here).scheme == "https" and urlsplit(there).scheme == "http":
@@ -272,8 +272,9 @@ class DataApi:
                 quota = None
             if quota is not None and quota.exhausted:
                 raise errors.QuotaExceeded(
-                    f"Could not {doing}: the account has used {quota.used} of its {quota.limit} {product} units. What "
-                    "was fetched before is kept. Wait until the vendor resets the counters (monthly), or ask for more.",
+                    f"Could not {doing}: the account has used {quota.used} of its {quota.limit} {product} units. "
+                    "Earlier downloads are kept. Wait until the vendor resets the counters (monthly), or ask for "
+                    "more.",
                     status=429,
                 )
             self._left_at[product] = now

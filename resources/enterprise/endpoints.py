@@ -58,8 +58,8 @@ class Service:
             object.__setattr__(self, name, _root(name, getattr(self, name)))
             if not self.allow_http and is_open(getattr(self, name)):
                 raise InvalidRequest(
-                    f"The setting {name} is an http:// address of another machine, and passwords and tokens would "
-                    f"cross the network in the clear. Nothing was sent. Write https:// in WME_{name.upper()}, or set "
+                    f"The setting {name} is an http:// address of another machine, and passwords and tokens would be "
+                    f"sent unencrypted. Nothing was sent. Write https:// in WME_{name.upper()}, or set "
                     "WME_ALLOW_HTTP=1 if the network is yours."
                 )
         username = (self.username or "").strip().lower()
@@ -247,7 +247,7 @@ def _written(value: str | int | datetime) -> str:
         return _hour(value)
     if value in {"", ".", ".."} or UNPAIRED.search(str(value)):
         raise InvalidRequest(
-            f"{value!r} is the identifier of no record. Nothing was sent. Write it as the list has it."
+            f"{value!r} is not a valid identifier of a record. Nothing was sent. Write it as in the list."
         )
     return quote(str(value), safe="")
 
@@ -261,7 +261,7 @@ def _hour(hour: datetime) -> str:
     hour = hour.astimezone(UTC)
     if hour.minute or hour.second or hour.microsecond:
         raise InvalidRequest(
-            f"{hour.isoformat()} is not the start of an hour in UTC. Nothing was sent. Pass the moment the hour begins."
+            f"{hour.isoformat()} is not the start of an hour in UTC. Nothing was sent. Pass the start of the hour."
         )
     return f"{hour:%Y-%m-%d}/{hour:%H}"
 

@@ -91,8 +91,8 @@ class Listing(Generic[RecordT]):
         else:
             return found if isinstance(found, tuple) else (found,)
         raise UnexpectedAnswer(
-            f"The list {self.url_path} has records of another form than {model.__name__} ({problem}). Nothing was "
-            "changed. Read them by name: `listing.records` has them all."
+            f"The list {self.url_path} has records that do not have the form of {model.__name__} ({problem}). Nothing "
+            "was changed. Read them by name: `listing.records` has them all."
         )
 
     def left_out(self, scope: Iterable[tuple[str, int]]) -> dict[tuple[str, int], str]:
@@ -174,7 +174,7 @@ def _contradictions(files: Iterable[ArchiveRecord]) -> dict[tuple[str, str, int]
         if isinstance(file, Batch):
             alike[file.project_id, file.namespace_id].append(file)
         if len(_places_of_file(file)) > 1:
-            found[_key(file)] = f"it is said to be of {file.project_id} namespace {file.namespace_id}"
+            found[_key(file)] = f"its record states the project {file.project_id} namespace {file.namespace_id}"
     for same in alike.values():
         if len(same) > 1:
             what = "project and namespace" if len({one.identifier for one in same}) > 1 else "identifier"

@@ -110,7 +110,9 @@ class Query:
             for condition in self.filters:
                 _check_listed(condition)
         if kind is Kind.STRUCTURED and {name.split(".")[0] for name in self.fields} == {"tables"}:
-            _refuse("`tables` cannot be asked for alone: the answer would have none", 'Write ("sections", "tables")')
+            _refuse(
+                "`tables` cannot be requested alone: the response would have no tables", 'Write ("sections", "tables")'
+            )
 
     def body(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -140,7 +142,7 @@ class Query:
 
 def _fields(given: Any) -> tuple[str, ...]:
     if isinstance(given, str):
-        _refuse("`fields` is one text", f"Write a tuple: {_tuple(given.split(','))}")
+        _refuse("`fields` is a single string", f"Write a tuple: {_tuple(given.split(','))}")
     for name in (names := tuple(given)):
         _check_spelling("fields", name)
     return names
@@ -149,7 +151,7 @@ def _fields(given: Any) -> tuple[str, ...]:
 def _filters(given: Any) -> tuple[Filter, ...]:
     if isinstance(given, Mapping):
         if set(given) == {"field", "value"}:
-            _refuse("`filters` is one object", f"Write {{{given['field']!r}: {given['value']!r}}}")
+            _refuse("`filters` is a single object", f"Write {{{given['field']!r}: {given['value']!r}}}")
         given = [Filter(name, value) for name, value in given.items()]
     for one in (conditions := tuple(given)):
         if not isinstance(one, Filter):
@@ -161,9 +163,9 @@ def _filters(given: Any) -> tuple[Filter, ...]:
 
 def _check_spelling(what: str, name: Any) -> None:
     if not isinstance(name, str) or not name or len(name) > _MOST_CHARACTERS:
-        _refuse(f"`{what}` has {name!r:.300} as a name", f"A name is a text of 1 to {_MOST_CHARACTERS} characters")
+        _refuse(f"`{what}` has {name!r:.300} as a name", f"A name is a string of 1 to {_MOST_CHARACTERS} characters")
     if "," in name:
-        _refuse(f"`{what}` has {name!r}, which the service takes for one name", f"Write {_tuple(name.split(','))}")
+        _refuse(f"`{what}` has {name!r}, which the service reads as a single name", f"Write {_tuple(name.split(','))}")
     if not _NAME.fullmatch(name):
         right = re.sub(r"\[([\w-]*)\]", r".\1", name).strip(". ")
         hint = f"Write {right!r}" if _NAME.fullmatch(right) and right != name else "Names are joined by dots"
@@ -201,7 +203,7 @@ def _check_name(name: str, kind: Kind) -> None:
     # the thumbnail of an image has this name in JSON as well
     if not _IN_JSON.keys().isdisjoint(pieces) and "thumbnail" not in pieces:
         right = ".".join(_IN_JSON.get(piece, piece) for piece in pieces)
-        _refuse(f"`{name}` is a name that only streams have; {kind.value} would leave it out", f"Write {right!r}")
+        _refuse(f"`{name}` is a name used only by streams; {kind.value} would leave it out", f"Write {right!r}")
 
 
 def _check_field(name: str, kind: Kind) -> None:
@@ -211,7 +213,7 @@ def _check_field(name: str, kind: Kind) -> None:
     top, _, rest = name.removesuffix(".*").partition(".")
     if kind is Kind.STRUCTURED and top in _RENAMED:
         right = ".".join(filter(None, (_RENAMED[top], rest)))
-        _refuse(f"`{name}` is a name of before 2025, which is ignored today", f"Write {right!r}")
+        _refuse(f"`{name}` is a name from before 2025, which is now ignored", f"Write {right!r}")
     is_article = kind in {Kind.ARTICLES, Kind.STRUCTURED}
     if is_article and top in _ARRAYS | _PARTS and rest and not re.match(r"#|\d", rest):
         _refuse(f"`{top}` is an array, and `{name}` would come back empty", f"Write {f'{top}.#.{rest}'!r}")
@@ -225,7 +227,7 @@ def _check_listed(one: Filter) -> None:
         _refuse(f"{what} compares with {json.dumps(value)}, which a list ignores", "Use a text")
     if is_number and "namespace.identifier" not in one.field:
         _refuse(
-            f"{what} compares a number, which a list may take for `>`",
+            f"{what} compares a number, which a list may evaluate as `>`",
             "Use a text, or select from the answer; only `namespace.identifier` is compared for equality",
         )
     if isinstance(value, float):
@@ -240,9 +242,9 @@ def _check_comparable(one: Filter) -> None:
     """Refuse a filter that no event of a stream could match."""
     if isinstance(one.value, int | float) and (isinstance(one.value, float) or abs(one.value) >= _COMPARABLE):
         _refuse(
-            f"the filter on `{one.field}` compares with {one.value}, and a stream compares whole numbers below "
-            f"{_COMPARABLE:,} only: nothing would come",
-            "Select from what comes",
+            f"the filter on `{one.field}` compares with {one.value}, but a stream only matches integers below "
+            f"{_COMPARABLE:,}: no events would arrive",
+            "Select from the received events",
         )
 
 

@@ -43,8 +43,8 @@ def shares(connections: int) -> list[tuple[int, ...]]:
     """Distribute the ten parts over the connections; InvalidRequest for an invalid number of connections."""
     if not 1 <= connections <= PARTS:
         raise InvalidRequest(
-            f"A stream cannot be read over {connections} connections: it has {PARTS} parts, one of which is the least "
-            "that a connection reads. Nothing was sent."
+            f"A stream cannot be read over {connections} connections: it has {PARTS} parts, and each connection reads "
+            "at least one. Nothing was sent."
         )
     return [tuple(range(first, PARTS, connections)) for first in range(connections)]
 
@@ -59,7 +59,7 @@ class Positions:
             )
         if unknown := sorted(set(offsets) - set(range(PARTITIONS))):
             raise InvalidRequest(
-                f"A stream has the partitions 0 to {PARTITIONS - 1}, and not {unknown[0]}. Nothing was sent."
+                f"A stream has the partitions 0 to {PARTITIONS - 1}, not {unknown[0]}. Nothing was sent."
             )
         self._since = since
         self._offsets = dict(offsets)
@@ -244,7 +244,9 @@ class Stream:
                         place = _place(record)
                     except (ValueError, RecursionError) as error:
                         _log.warning(
-                            "A line of %s bytes of the stream is no event and was left out: %s", f"{len(line):,}", error
+                            "A line of %s bytes of the stream is not an event and was left out: %s",
+                            f"{len(line):,}",
+                            error,
                         )
                         continue
                     if place in recent:
@@ -268,9 +270,9 @@ class Stream:
         if last.failure is not None and now - (last.failing_since or now) > self._options.give_up_seconds:
             failure = last.failure
             raise errors.ServiceUnavailable(
-                f"No connection of the stream could be opened for {self._options.give_up_seconds:,.0f} s; at last: "
-                f"{failure} What was committed is kept, and the service keeps events for 48 hours: start the stream "
-                "again before.",
+                f"No connection of the stream could be opened for {self._options.give_up_seconds:,.0f} s; last error: "
+                f"{failure} Committed events are kept. The service keeps events for 48 hours: restart the stream "
+                "within that time.",
                 status=failure.status,
             )
 
@@ -296,5 +298,5 @@ def _place(record: Any) -> tuple[int, int, Any]:
     if type(offset) is not int or not 0 <= offset <= OFFSET_MAX:
         raise ValueError(f"event.offset is not from 0 to {OFFSET_MAX}.")
     if identifier is not None and not isinstance(identifier, str):
-        raise ValueError("event.identifier is no text.")
+        raise ValueError("event.identifier is not a string.")
     return partition, offset, identifier

@@ -68,8 +68,8 @@ class Records:
             if self._size > self._longest:
                 self.left_out += 1
                 _log.warning(
-                    "A record of the stream has %s bytes and was left out: the longest that is read has %s "
-                    "(WME_MAX_RECORD_MB). The hourly file has it.",
+                    "A record of the stream has %s bytes and was left out: the maximum is %s (WME_MAX_RECORD_MB). "
+                    "The hourly file contains the record.",
                     *(f"{number:,}" for number in (self._size, self._longest)),
                 )
                 whole = piece[piece.find(b"\n") + 1 : end]
@@ -88,8 +88,8 @@ class Records:
                 self._begun = io.BytesIO()
             if self._size > _NO_END * self._longest:
                 raise EndlessRecord(
-                    f"A record of the stream has more than {_NO_END * self._longest:,} bytes and no end. What was kept "
-                    "before stays. Check the address of the streams, and a proxy on the way."
+                    f"A record of the stream has more than {_NO_END * self._longest:,} bytes and no end. Stored "
+                    "events are kept. Check the address of the streams, and any proxy in between."
                 )
         return whole
 

@@ -231,7 +231,7 @@ def test_run_that_starts_too_early_does_not_move_the_beginning(environ, filled, 
     told = call("run", *between(old, old), "--no-reference", environ=environ)
     assert told.code == 1
     assert "1 of 1 hour failed." in told.err
-    assert "it keeps an hour for two days" in told.err
+    assert "it retains an hour for two days" in told.err
     assert is_sentence(told.err.split("Error: ")[1])
     # the mirror never had it: no row is left that somebody would take for a loss
     assert lines_of(told, "enwiki") == []
@@ -263,7 +263,7 @@ def test_clock_that_is_wrong_is_said_instead_of_hours_that_are_not_there(
     assert told.code == 1
     assert sentence in told.err
     assert "not published" not in told.err
-    warnings = [message for message in caplog.messages if "set it right (time synchronization)" in message]
+    warnings = [message for message in caplog.messages if "correct it (time synchronization)" in message]
     assert len(warnings) == 1  # once for all clients of a command
     assert is_sentence(told.err)
 

@@ -92,10 +92,10 @@ def test_an_entity(wme):
     told = wme("entity", "Q999999999")
     assert (told.code, "no Q999999999 among Wikidata's items" in told.err) == (1, True)
     for words, sentence in (
-        (("X1",), "'X1' is not an identifier of Wikidata's items. Nothing was sent. Write it as Q42."),
-        (("q42",), "'q42' is not an identifier of Wikidata's items. Nothing was sent. Write it as Q42."),
-        (("p31",), "'p31' is not an identifier of Wikidata's properties. Nothing was sent. Write it as P31."),
-        (("p18", "--labels"), "'p18' is not an identifier of Wikidata's labels. Nothing was sent. Write it as P18."),
+        (("X1",), "'X1' is not an identifier of Wikidata items. Nothing was sent. Write it as Q42."),
+        (("q42",), "'q42' is not an identifier of Wikidata items. Nothing was sent. Write it as Q42."),
+        (("p31",), "'p31' is not an identifier of Wikidata properties. Nothing was sent. Write it as P31."),
+        (("p18", "--labels"), "'p18' is not an identifier of Wikidata labels. Nothing was sent. Write it as P18."),
     ):
         told = wme("entity", *words)
         assert (told.code, told.err.strip()) == (1, sentence)

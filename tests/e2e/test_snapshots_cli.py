@@ -115,7 +115,7 @@ def test_plan_tells_form_reason_units_and_bytes_and_fetches_nothing(environ, cal
     assert (told.code, told.err) == (0, "")
     first, second, together, last = told.out.splitlines()
     counts = chunk_counts
-    assert first.startswith(f"{NAME} in {counts[NAME]} chunks, because that is what was asked for. It costs ")
+    assert first.startswith(f"{NAME} in {counts[NAME]} chunks, because this form was requested. It costs ")
     assert f"It costs {counts[OTHER]} chunk units (" in second
     assert together.startswith(f"Total of the 2 snapshots: {sum(counts.values())} chunk units of quota, ")
     assert together.endswith(" free).")
@@ -145,7 +145,7 @@ def test_plan_of_what_cannot_be_finished_exits_with_1(environ, call, account, ch
     told = call("snapshots", "plan", "--chunks", NAME, OTHER, environ=environ)
     assert told.code == 1
     assert told.out.rstrip().endswith("Nothing was downloaded.")
-    assert f"takes {sum(chunk_counts.values())} chunk units together, and the account has" in told.err
+    assert f"takes {sum(chunk_counts.values())} chunk units together, but the account has" in told.err
     assert is_sentence(told.err)
     told = call("snapshots", "plan", "--chunks", "--json", NAME, OTHER, environ=environ)
     assert told.code == 1
@@ -174,7 +174,7 @@ def test_download_lands_verified_files_and_the_second_fetches_nothing(environ, c
 
     told = call("snapshots", "download", NAME, environ=environ)
     assert told.code == 0
-    assert "All of it is there" in told.out
+    assert "All files exist" in told.out
     assert "fetched 0 of them (0 B) for 0 chunk units." in told.out
     assert "download " not in told.err
     assert len(downloads(service)) == count
@@ -235,7 +235,7 @@ def test_nothing_is_begun_that_the_quota_cannot_finish(environ, call, service, a
     quota(account, chunk=count - 2, snapshot=0)
     told = call("snapshots", "download", NAME, environ=environ)
     assert told.code == 1
-    assert f"takes {count} chunk units, and the account has {count - 2} left" in told.err
+    assert f"takes {count} chunk units, but the account has {count - 2} left" in told.err
     assert is_sentence(told.err.removeprefix("Service: "))
     assert downloads(service) == []
     assert not archive.exists()
@@ -258,7 +258,7 @@ def test_a_snapshot_replaced_half_way_is_told_with_what_starting_again_costs(env
     service.exports.export(NAME, after_downloads=2)
     told = call("snapshots", "download", "--chunks", "--workers", "1", NAME, environ=environ)
     assert told.code == 1
-    assert f"{NAME} was replaced at the service since it was planned" in told.err
+    assert f"{NAME} was replaced by the service after the plan" in told.err
     assert "Starting again: it costs " in told.err
     assert is_sentence(told.err.split("Error: ")[1])
     assert not list((archive / NAME).glob("*.set.json"))

@@ -108,21 +108,21 @@ ACCOUNT_FAULTS = {
     "refresh token expired": AccountFault(
         _age(timedelta(days=91)),
         _give_password,
-        ("used up or expired", "no password is configured", "what was there is kept", "`wme auth login`"),
+        ("used up or expired", "no password is configured", "existing data is kept", "`wme auth login`"),
         known=True,
         asked={"/v1/token-refresh": 0},
     ),
     "refresh token exhausted": AccountFault(
         _exhaust,
         _give_password,
-        ("used up", "no password is configured", "what was there is kept", "`wme auth login`"),
+        ("used up", "no password is configured", "existing data is kept", "`wme auth login`"),
         known=True,
         asked={"/v1/token-refresh": 1},
     ),
     "tokens revoked": AccountFault(
         _revoke,
         _give_password,
-        ("revoked", "no password is configured", "what was there is kept", "`wme auth login`"),
+        ("revoked", "no password is configured", "existing data is kept", "`wme auth login`"),
         known=True,
         earlier=True,
         asked={"/v1/token-refresh": 1},
@@ -209,7 +209,7 @@ def test_a_quota_that_runs_out_ends_the_run_and_keeps_what_came(mirror: Any) -> 
     mirror.sandbox.accounts.set_quota(mirror.username, "batch", limit=3)
     made = mirror.materialize(hours)
     assert not made.success
-    for part in ("3 of its 3 batch units", "What was fetched before is kept.", "Wait until the vendor resets"):
+    for part in ("3 of its 3 batch units", "Earlier downloads are kept.", "Wait until the vendor resets"):
         assert part in made.sentence
     assert made.allow_retries is False
     assert len(mirror.archives()) == 3
@@ -268,7 +268,7 @@ def test_an_hour_that_is_not_there_yet_is_told_from_one_that_is_over(mirror: Any
     oldest = (mirror.sandbox.clock.now() - timedelta(hours=47)).replace(minute=0)
     late = mirror.materialize([oldest - HOUR, oldest])
     assert not late.success
-    for part in ("1 of 2 hours failed", "no longer has the hour", "two days", "What was fetched before is kept."):
+    for part in ("1 of 2 hours failed", "no longer has the hour", "two days", "Earlier downloads are kept."):
         assert part in late.sentence
     assert late.allow_retries is False
     assert mirror.states()[oldest - HOUR, "enwiki"] == "past_retention"
@@ -326,7 +326,7 @@ DOWNLOAD = "/enwiki_namespace_0/download"
 OUTAGES = {
     "list answers 500": Outage(
         {"path": LIST, "kind": "status", "status": 500},
-        ("Could not list the batches", "500", "after 2 retries", "fetched before is kept", "Run this again later"),
+        ("Could not list the batches", "500", "after 2 retries", "Earlier downloads are kept", "Run this again later"),
     ),
     "list answers a page with 404": Outage(
         {"path": LIST, "kind": "html", "status": 404},
@@ -340,23 +340,23 @@ OUTAGES = {
     ),
     "signed addresses are refused": Outage(
         {"path": DOWNLOAD, "kind": "expired"},
-        ("refused two fresh addresses of enwiki_namespace_0", "What was fetched is kept.", "run this again later"),
+        ("refused two new signed URLs of enwiki_namespace_0", "Downloaded bytes are kept.", "run this again later"),
     ),
     "bodies are cut": Outage(
         {"path": DOWNLOAD, "kind": "cut", "after": 1000},
-        ("Could not fetch enwiki_namespace_0", "bytes are kept", "Run this again: it goes on from there."),
+        ("Could not fetch enwiki_namespace_0", "bytes are kept", "Run this again to resume."),
         most=1,
         part=True,
     ),
     "wrong bytes": Outage(
         {"path": DOWNLOAD, "kind": "flip"},
-        ("fetched twice", "Nothing was landed", "Run this again later", "tell the vendor"),
+        ("fetched twice", "No file was written", "Run this again later", "report it to the vendor"),
         retry=False,
         most=2,
     ),
     "object store answers 503": Outage(
         {"path": DOWNLOAD, "kind": "status", "status": 503, "where": "objects"},
-        ("Could not fetch enwiki_namespace_0", "503", "bytes are kept", "goes on from there"),
+        ("Could not fetch enwiki_namespace_0", "503", "bytes are kept", "Run this again to resume"),
         most=1,
     ),
 }

@@ -26,7 +26,7 @@ def typed(**values):
 def test_a_snapshot_is_fetched_in_the_form_and_within_the_units_that_were_typed(mirror):
     mirror.typed = typed(chunks=True, most_units=0)
     made = mirror.take_snapshot(NAME)
-    assert made.sentence.startswith(f"Fetching {NAME} in 1 chunk takes 1 unit of quota, and at most 0 may be spent.")
+    assert made.sentence.startswith(f"Fetching {NAME} in 1 chunk takes 1 unit of quota, but at most 0 may be spent.")
     assert not list(mirror.layout.archive.rglob("*.tar.gz"))
     for form in ("chunks", "whole"):
         mirror.typed = typed(**{form: True}, most_units=1)
@@ -34,7 +34,7 @@ def test_a_snapshot_is_fetched_in_the_form_and_within_the_units_that_were_typed(
         assert made.sentence == ""
         metadata = made.metadata[KEY]
         assert (metadata["form"], metadata["quota_units"]) == (form, 1)
-        assert metadata["because"] == "that is what was asked for"
+        assert metadata["because"] == "this form was requested"
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_what_the_system_refuses_names_both_paths_however_long(tmp_path):
     with pytest.raises(OSError, match="No such file") as caught:
         source.replace(target)
     assert sentence(caught.value).startswith(
-        f"No such file or directory: {source} -> {target}. What was committed stays."
+        f"No such file or directory: {source} -> {target}. Committed data is kept."
     )
 
 

@@ -169,7 +169,7 @@ def test_a_version_that_changes_half_way_is_noticed(client, sandbox, plan, folde
     assert all(is_intact(p.target) for p in kept)
     fresh = client.snapshots.plan(NAME, folder, CHUNKS)
     assert not error.retryable
-    assert "was replaced at the service since it was planned" in error.message
+    assert "was replaced by the service after the plan" in error.message
     assert f"instead of {plan.snapshot.version[:8]}" in error.message or "_chunk_" in error.message
     assert f"{len(kept)} complete file" in error.message
     assert str(folder) in error.message
@@ -447,7 +447,7 @@ def test_a_file_that_is_tried_again_goes_on_and_counts_once(client, sandbox, pla
 def test_a_disk_that_is_full_ends_a_snapshot_at_once(make_client, sandbox, folder):
     client = make_client(limits=Limits(keep_free_bytes=10**18))
     plan = client.snapshots.plan(NAME, folder, CHUNKS)
-    with pytest.raises(errors.DiskFull, match="shall stay free"):
+    with pytest.raises(errors.DiskFull, match="must stay free"):
         client.snapshots.download(plan, workers=3)
     assert asked(sandbox) <= 3 < len(plan.files)
     assert landed(plan) == []

@@ -84,7 +84,7 @@ class Authenticator:
                     if tokens is None or not tokens.is_valid(self._clock()):
                         raise
                     self._paused_until = self._clock() + _PAUSE
-                    _log.warning("The token could not be refreshed and is used on, as it is still valid: %s", error)
+                    _log.warning("The token could not be refreshed; it is still valid and remains in use: %s", error)
             self._memory = tokens
             return tokens.access_token
 
@@ -122,7 +122,7 @@ class Authenticator:
         with self._mutex, self._store.locked():
             tokens = self._read()
             if tokens is not None and not self._calls.token_revoke(tokens.refresh_token):
-                _log.info("The refresh token had ended before.")
+                _log.info("The refresh token was already invalid.")
             self._store.clear()
             self._memory = None
         return self.status()
@@ -165,7 +165,7 @@ class Authenticator:
             raise
         except errors.EnterpriseError as error:
             level = logging.DEBUG if self._is_unknown_logged else logging.WARNING
-            _log.log(level, "The account's groups and quotas are unknown, and no limit is assumed: %s", error)
+            _log.log(level, "The account's groups and quotas are unknown, so no limit is assumed: %s", error)
             self._is_unknown_logged = True
             return None
 
@@ -218,7 +218,7 @@ class Authenticator:
                         raise
                     if password is None and self._password is None:
                         raise errors.AuthenticationError(
-                            f"{error.message} If it was minutes ago, log in again: `wme auth login`.",
+                            f"{error.message} If the last login was minutes ago, log in again: `wme auth login`.",
                             status=error.status,
                         ) from None
             answer = self._calls.login(username, self._need_password(password))
@@ -227,8 +227,8 @@ class Authenticator:
                 return self._answer(username, answer.session, proposed)
             self._memory = self._keep(answer)
         raise errors.InvalidRequest(
-            f"The service asks {username} for no new password. The password is unchanged and the account is logged in. "
-            "To change it all the same, run `wme auth change-password`."
+            f"The service does not require a new password for {username}. The password is unchanged and the account "
+            "is logged in. To change it anyway, run `wme auth change-password`."
         )
 
     def _answer(self, username: str, session: str, proposed: str) -> TokenStatus:
@@ -269,8 +269,8 @@ class Authenticator:
                     return refreshed
         if self._password is None:
             raise errors.TokenSpent(
-                f"{why} for {username}, and no password is configured to log in with. Nothing was fetched, what was "
-                "there is kept. Run `wme auth login`, or set WME_PASSWORD."
+                f"{why} for {username}, and no password is configured for a login. Nothing was fetched; existing data "
+                "is kept. Run `wme auth login`, or set WME_PASSWORD."
             )
         return self._log_in(self._password)
 
@@ -283,12 +283,12 @@ class Authenticator:
         if answer.name == NEW_PASSWORD_CHALLENGE:
             self._store.write_session(answer.session)
             raise errors.NewPasswordRequired(
-                f"The service wants {username} to set a new password before it gives out tokens. Nothing was fetched, "
-                "what was there is kept. Run `wme auth new-password`."
+                f"The service requires {username} to set a new password before it issues tokens. Nothing was fetched; "
+                "existing data is kept. Run `wme auth new-password`."
             )
         raise errors.UnexpectedAnswer(
-            f"The service wants {username} to answer the challenge {self.redactor.clean(answer.name[:50])}, which this "
-            "client does not know. Nothing was fetched, what was there is kept. Log in once with the vendor's "
+            f"The service requires {username} to answer the challenge {self.redactor.clean(answer.name[:50])}, which "
+            "this client does not know. Nothing was fetched; existing data is kept. Log in once with the vendor's "
             "dashboard."
         )
 
@@ -308,7 +308,7 @@ class Authenticator:
         if self._service.username is None:
             raise errors.AuthenticationError(
                 "No account is configured. Nothing was sent. Set WME_USERNAME and WME_PASSWORD, or WME_ANONYMOUS=1 "
-                "where the service admits this machine by its address."
+                "if the service admits this machine by its address."
             )
         return self._service.username
 
@@ -316,8 +316,8 @@ class Authenticator:
         password = given or self._password
         if password is None:
             raise errors.AuthenticationError(
-                f"No password is given for {self._need_username()}. Nothing was sent. Set WME_PASSWORD or type it at "
-                "`wme auth login`."
+                f"No password is given for {self._need_username()}. Nothing was sent. Set WME_PASSWORD, or run `wme "
+                "auth login` and type it."
             )
         return password
 
@@ -336,8 +336,8 @@ class Bearer(AuthBase):
             return request
         if origin(request.url or "") not in self._origins:
             raise errors.InvalidRequest(
-                "A request with a token was about to go to a host that is not the service's. Nothing was sent. Check "
-                "the addresses of the service."
+                "A request with a token would have gone to a host outside the service. Nothing was sent. Check the "
+                "addresses of the service."
             )
         signed(request, self._authenticator.access_token())
         restart()

@@ -221,7 +221,7 @@ class AuthService:
             kept = "Nothing was changed."
             if answer.request_count > 1 and _RULES in refused:
                 kept = (
-                    "The answer to the same request before this one was lost; if it set the password, you can log in "
+                    "The response to the previous attempt was lost; if that attempt set the password, you can log in "
                     "with the new one."
                 )
             raise (kind if answer.status == 401 else errors.InvalidRequest)(

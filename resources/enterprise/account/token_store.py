@@ -197,8 +197,8 @@ class TokenStore:
             is_ours = all(fields.pop(name, None) == value for name, value in self._owner.items())
             return fields if is_ours else {}
         raise StateError(
-            f"The token file {self._path} cannot be read ({problem}). Nothing was sent. Give it to the user who runs "
-            "this, or delete it: the next login writes a new one."
+            f"The token file {self._path} cannot be read ({problem}). Nothing was sent. Make its owner the user who "
+            "runs this, or delete it: the next login writes a new file."
         )
 
     def write(self, tokens: Tokens) -> None:
@@ -227,7 +227,7 @@ class TokenStore:
         try:
             return parse(content)
         except ValueError:
-            _log.warning("The token file %s is damaged and is ignored; the next login writes a new one.", self._path)
+            _log.warning("The token file %s is damaged and ignored; the next login writes a new file.", self._path)
             return None
 
     @contextlib.contextmanager
@@ -242,15 +242,15 @@ class TokenStore:
             return
         if is_full:
             raise DiskFull(
-                f"There is no room left to store the tokens in {self._path} ({problem}). The tokens stored before are "
-                "kept. Make room and run this again."
+                f"There is no room left to store the tokens in {self._path} ({problem}). The stored tokens are kept. "
+                "Free some space and run this again."
             )
         do = (
-            "Mount its file system for writing"
+            "Mount its file system writable"
             if number == errno.EROFS
-            else "Give the folder to the user who runs this"
+            else "Make the user who runs this the owner of the folder"
         )
         raise StateError(
-            f"The token file {self._path} cannot be written ({problem}). The tokens stored before are kept. {do}, or "
-            "choose another data folder."
+            f"The token file {self._path} cannot be written ({problem}). The stored tokens are kept. {do}, or choose "
+            "another data folder."
         )

@@ -88,8 +88,8 @@ def read_listing(path: files.StrPath) -> Listing[Batch]:
     except (ValidationError, files.UnusableFileError) as error:
         why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error.what
         wrong = errors.IntegrityError(
-            f"{path} is not a batch listing ({why}). Nothing was changed. Remove it and fetch "
-            "the hour again while the service keeps it; archives that are complete are not fetched twice."
+            f"{path} is not a batch listing ({why}). Nothing was changed. Remove it and fetch the hour again while "
+            "the service retains it; complete archives are not fetched again."
         )
         raise wrong from None
     sidecar = Sidecar.read(path)
@@ -164,7 +164,7 @@ def read_set(path: files.StrPath) -> SnapshotSet:
     except files.UnusableFileError as error:
         wrong = errors.IntegrityError(
             f"{path} does not name the files of a snapshot ({error.what.rstrip('.')}). Nothing was changed. Remove it "
-            "and fetch the snapshot again: files that are complete are not fetched twice."
+            "and fetch the snapshot again: complete files are not fetched again."
         )
         raise wrong from None
     modified = content.snapshot.date_modified

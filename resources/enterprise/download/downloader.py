@@ -142,7 +142,7 @@ class Downloader:
             fresh, count = self._again(source, part)
             task.requests += count
             if fresh.version != source.version:
-                _log.info("%s was replaced at the service while it was fetched.", source.identifier)
+                _log.info("The service replaced %s during its download.", source.identifier)
                 task.source = fresh
                 task.target = target.with_name(target.name.replace(short(source.version), short(fresh.version)))
                 if digest == fresh.version:
@@ -212,14 +212,15 @@ class Downloader:
         if largest is not None:
             stated = "no size" if source.size_hint is None else f"about {source.size_hint:,} bytes"
             raise errors.IntegrityError(
-                f"The service's record of {source.identifier} states {stated}, and twice more than {largest:,} bytes "
-                "came, which is more than is taken of such a file. Nothing was landed, nothing that was there was "
-                "touched. Run this again later; if it stays so, the record or the archive is wrong: tell the vendor."
+                f"The service's record of {source.identifier} states {stated}, but two downloads exceeded the limit "
+                f"of {largest:,} bytes for such a file. No file was written, and existing files are unchanged. Run "
+                "this again later; if the error persists, the record or the archive is wrong: report it to the "
+                "vendor."
             )
         raise errors.IntegrityError(
-            f"{source.identifier} was fetched twice, and both times its bytes were not those the service's record "
-            f"names (MD5 {source.version}). Nothing was landed, nothing that was there was touched. Run this again "
-            "later; if it stays so, the service's archive is damaged: tell the vendor."
+            f"{source.identifier} was fetched twice, and both times its bytes did not match the MD5 in the service's "
+            f"record ({source.version}). No file was written, and existing files are unchanged. Run this again later; "
+            "if the error persists, the service's archive is damaged: report it to the vendor."
         )
 
     @staticmethod
@@ -227,10 +228,10 @@ class Downloader:
         problem = error.strerror or type(error).__name__
         if files.is_full(error):
             return errors.DiskFull(
-                f"There is no room for {target.name} in {target.parent} ({problem}). What was fetched of it is kept in "
-                f"{target.name}.part. Make room and run this again: it goes on from there."
+                f"There is no room for {target.name} in {target.parent} ({problem}). Downloaded bytes are kept in "
+                f"{target.name}.part. Free some space and run this again to resume."
             )
         return errors.StateError(
-            f"{target.name} cannot be written in {target.parent} ({problem}). What was fetched of it is kept. Check "
-            "the folder and its permissions and run this again."
+            f"{target.name} cannot be written in {target.parent} ({problem}). Downloaded bytes are kept. Check the "
+            "folder and its permissions, and run this again."
         )

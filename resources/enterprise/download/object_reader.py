@@ -55,7 +55,7 @@ class Address:
     received before a failure.
     """
 
-    def __init__(self, source: Source, limit: int, kept: str = "What was fetched is kept.") -> None:
+    def __init__(self, source: Source, limit: int, kept: str = "Downloaded bytes are kept.") -> None:
         self._source = source
         self._kept = kept
         self._limit = limit
@@ -72,7 +72,7 @@ class Address:
                 if self.asked >= self._limit:
                     raise errors.ServiceUnavailable(
                         f"{self._source.identifier} needed more than {self._limit} signed URLs, each of which may "
-                        f"cost quota. {self._kept} The connection breaks too often: run this again later."
+                        f"cost quota. {self._kept} The connection is unstable: run this again later."
                     )
                 self.asked += 1
                 self._current, count = self._source.resolve()
@@ -93,8 +93,8 @@ class Address:
             self._refusals += 1
             if self._refusals > 1:
                 raise errors.ServiceUnavailable(
-                    f"The object store refused two fresh addresses of {self._source.identifier} ({status}). "
-                    f"{self._kept} The archive may be gone, or a proxy changes requests on the way: run this again "
+                    f"The object store refused two new signed URLs of {self._source.identifier} ({status}). "
+                    f"{self._kept} The archive may have been removed, or a proxy modifies requests: run this again "
                     "later.",
                     status=status,
                 )
@@ -159,8 +159,8 @@ class ObjectReader:
     """Reads one object, and reopens it whenever its body breaks off."""
 
     #: Sentences for messages: the bytes received before a failure, and the next step.
-    kept: ClassVar = "What was fetched is kept."
-    advice: ClassVar = "Run this again: it goes on from there."
+    kept: ClassVar = "Downloaded bytes are kept."
+    advice: ClassVar = "Run this again to resume."
 
     def __init__(self, source: Source, known: ObjectState, transport: Transport, ranges: Ranges) -> None:
         self._source = source
@@ -203,7 +203,7 @@ class ObjectReader:
                 opened = None
                 failures = 1 if segment.done - before >= WORTH else failures + 1
                 self._pause(failures, error)
-                _log.info("%s broke off at byte %d and is continued.", self._source.identifier, segment.position)
+                _log.info("%s broke off at byte %d and is resumed.", self._source.identifier, segment.position)
             else:
                 return
 
@@ -265,8 +265,8 @@ class ObjectReader:
                 self._address.refused(address, status)
             elif status == 404:
                 raise errors.NotFound(
-                    f"The archive of {self._source.identifier} is not in the object store (404). Nothing was landed. "
-                    "The service may have removed or be rewriting it: list it again.",
+                    f"The archive of {self._source.identifier} is not in the object store (404). No file was written. "
+                    "The service may have removed the archive or be rewriting it: list it again.",
                     status=404,
                 )
             elif status in {412, 416}:
@@ -300,7 +300,7 @@ class ObjectReader:
         try:
             data: bytes = response.raw.read1(wanted, decode_content=False)
         except (urllib3.exceptions.HTTPError, ValueError) as error:  # ValueError: closed by another thread
-            slow = f"less than {self._limits.slow_bytes:,} bytes came in {self._limits.slow_seconds:,.0f} s"
+            slow = f"fewer than {self._limits.slow_bytes:,} bytes arrived in {self._limits.slow_seconds:,.0f} s"
             broken = self._broken(segment, slow if stems_from(error, TooSlowError) else type(error).__name__)
         else:
             return data
@@ -329,7 +329,7 @@ class ObjectReader:
 
     def _broke_off(self, last: BrokenAnswer | None = None) -> NoReturn:
         kind = errors.UnreachableError if isinstance(last, NoConnection) else errors.ServiceUnavailable
-        because = f" The last time: {last.message.split('. ')[0]}." if last else ""
+        because = f" Last error: {last.message.split('. ')[0]}." if last else ""
         raise kind(
             f"Could not {self._doing}: the connection to the object store broke {self._retry.retries + 1} times in "
             f"a row. {self._left()}{because}"
@@ -341,7 +341,7 @@ def content_range(response: requests.Response) -> tuple[int, int, int]:
     found = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
     if found is None or not int(found[1]) <= int(found[2]) < int(found[3]):
         raise BrokenAnswer(
-            "The object store answered a part of the archive without saying which (Content-Range). What was fetched is "
+            "The object store sent a part of the archive without its range (Content-Range). Downloaded bytes are "
             "kept. Run this again later."
         )
     return int(found[1]), int(found[2]) + 1, int(found[3])

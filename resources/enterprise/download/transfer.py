@@ -143,7 +143,7 @@ class Transfer(ObjectReader):
         free = shutil.disk_usage(self._part.folder).free
         if (floor := self._limits.keep_free_bytes) and missing + floor > free:
             raise OSError(
-                errno.ENOSPC, f"{missing:,} bytes are missing, {free:,} are free, and {floor:,} shall stay free"
+                errno.ENOSPC, f"{missing:,} bytes are missing, {free:,} are free, and {floor:,} must stay free"
             )
         if missing > free:
             raise OSError(errno.ENOSPC, f"{missing:,} bytes are missing and {free:,} are free")
@@ -152,8 +152,8 @@ class Transfer(ObjectReader):
 class SequentialTransfer(ObjectReader):
     """Yields the bytes of one archive, in order, each once."""
 
-    kept: ClassVar = "This download cannot be continued."
-    advice: ClassVar = "Discard what came of it, and run this again."
+    kept: ClassVar = "This download cannot be resumed."
+    advice: ClassVar = "Discard its output, and run this again."
 
     def __init__(self, source: Source, transport: Transport, ranges: Ranges) -> None:
         self._passed = ObjectState()
@@ -176,21 +176,21 @@ class SequentialTransfer(ObjectReader):
         except RangeIgnoredError:
             raise errors.ServiceUnavailable(
                 f"Could not {self._doing}: the connection broke after {self._passed.done:,} bytes, and the object "
-                f"store does not continue a download. {self.kept} {self.advice}"
+                f"store does not resume a download. {self.kept} {self.advice}"
             ) from None
         except OversizeError as error:
             problem = f"it has more than {error.largest:,} bytes"
         except ChangedError:
-            problem = "it was replaced while it was fetched"
+            problem = "it was replaced during the download"
         if problem is not None:
             raise errors.IntegrityError(
-                f"{self._source.identifier} is not what the service's record names (version {self._source.version}): "
-                f"{problem}. {self.kept} {self.advice} If it stays so, the archive is damaged at the service: tell the "
-                "vendor."
+                f"{self._source.identifier} does not match the service's record (version {self._source.version}): "
+                f"{problem}. {self.kept} {self.advice} If the error persists, the service's archive is damaged: "
+                "report it to the vendor."
             )
 
     def _left(self) -> str:
-        return f"{self._passed.done} bytes came. {self.kept} {self.advice}"
+        return f"{self._passed.done} bytes arrived. {self.kept} {self.advice}"
 
     def _all(self) -> Generator[bytes, None, None]:
         opened = self._first_answer(None)

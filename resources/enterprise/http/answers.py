@@ -164,7 +164,7 @@ class ServiceClock:
         if self.is_wrong and (problem := self.problem) not in self._logged:
             self._logged.add(problem)
             _log.warning(
-                "%sHours and the ends of tokens are reckoned from it: set it right (time synchronization).", self.remark
+                "%sIt determines hours and the expiry of tokens: correct it (time synchronization).", self.remark
             )
 
     @property

@@ -140,9 +140,9 @@ class Transport:
                 content = read_body(response, limit_of(response, self.limits, longest or self.limits.record_bytes))
         except TooLongError as error:
             failure: errors.EnterpriseError = errors.UnexpectedAnswer(
-                f"Could not {doing}: the answer is longer than {error.limit:,} bytes, which is more than any of its "
-                "kind. It was not read to its end, and nothing was changed. Check the addresses of the service, and a "
-                "proxy on the way."
+                f"Could not {doing}: the answer is longer than {error.limit:,} bytes, the limit for its kind. The "
+                "rest was not read, and nothing was changed. Check the addresses of the service, and any proxy in "
+                "between."
             )
         except LIBRARY_ERRORS as error:
             failure = self._failure(error, url, doing)
@@ -200,9 +200,9 @@ class Transport:
     def _may_be_at(self, doing: str, address: str) -> None:
         if (network := network_of(address)) not in self._networks:
             raise errors.UnexpectedAnswer(
-                f"Could not {doing}: the service redirects to a {network} address, and is not at one itself. Nothing "
-                "was sent there, and nothing was fetched. Check the addresses of the service and the name server of "
-                "this machine."
+                f"Could not {doing}: the service redirects to a {network} address, but its own address is not "
+                f"{network}. Nothing was sent there, and nothing was fetched. Check the addresses of the service and "
+                "the name server of this machine."
             )
 
     def broken(self, error: BaseException, url: str, doing: str) -> BrokenAnswer:
@@ -217,8 +217,8 @@ class Transport:
         what = f"Could not {doing}: the service answered {status}{said}."
         if status >= 500:
             return errors.ServiceUnavailable(
-                f"{what} It still did after {self.retry.retries} retries. What was fetched before is kept. "
-                "Run this again later.",
+                f"{what} The error remained after {self.retry.retries} retries. Earlier downloads are kept. Run this "
+                "again later.",
                 status=status,
             )
         if self._anonymous and status in {401, 403}:
@@ -229,7 +229,7 @@ class Transport:
             )
         kind, advice = _MEANING.get(
             status,
-            (errors.UnexpectedAnswer, "The documentation has no such answer here. Check the addresses of the service."),
+            (errors.UnexpectedAnswer, "This response is not documented. Check the addresses of the service."),
         )
         return kind(f"{what} Nothing was changed. {advice}", status=status)
 
@@ -242,8 +242,8 @@ class Transport:
         """
         if not answer.body.strip():
             raise BrokenAnswer(
-                f"Could not {doing}: the service answered {answer.status} with an empty body. What was fetched before "
-                "is kept. Run this again later.",
+                f"Could not {doing}: the service answered {answer.status} with an empty body. Earlier downloads are "
+                "kept. Run this again later.",
                 status=answer.status,
             )
         if answer.is_html:
@@ -263,16 +263,16 @@ class Transport:
         )
 
     def html_error(self, status: int, doing: str) -> errors.EnterpriseError:
-        what = f"Could not {doing}: a page of HTML came with status {status} where JSON should be."
+        what = f"Could not {doing}: the response (status {status}) is a page of HTML instead of JSON."
         if 400 <= status < 500:
             return errors.UnexpectedAnswer(
                 f"{what} Nothing was changed. The service itself does not send pages: check its addresses in the "
-                "settings, and a proxy on the way.",
+                "settings, and any proxy in between.",
                 status=status,
             )
         kind = BrokenAnswer if status < 300 else errors.ServiceUnavailable  # a 5xx was retried already
         return kind(
-            f"{what} It comes from a load balancer or a network on the way. What was fetched before is kept. Run this "
+            f"{what} It was sent by a load balancer or a network in between. Earlier downloads are kept. Run this "
             "again later.",
             status=status,
         )
@@ -286,19 +286,19 @@ class Transport:
         what = f"Could not {doing}: {reason(error)} ({urlsplit(url).hostname})."
         if stems_from(error, TooSlowError):
             return errors.ServiceUnavailable(
-                f"{what} It was given {self.limits.answer_seconds:,.0f} s. What was fetched before is kept. Check the "
+                f"{what} The time limit is {self.limits.answer_seconds:,.0f} s. Earlier downloads are kept. Check the "
                 "network of this machine and run this again later."
             )
         if isinstance(error, ProtocolError | DecodeError):  # while the body was read: requests has its own error names
-            return BrokenAnswer(f"{what} What was fetched before is kept. Run this again later.")
+            return BrokenAnswer(f"{what} Earlier downloads are kept. Run this again later.")
         if isinstance(error, requests.exceptions.SSLError):
             return errors.UnreachableError(
-                f"{what} Nothing was sent. Check the clock of this machine, and the certificates if a proxy is on the "
-                "way."
+                f"{what} Nothing was sent. Check the clock of this machine, and the certificates if a proxy is in "
+                "between."
             )
         unreachable = stems_from(error, NewConnectionError, ConnectTimeoutError)
         kind = errors.UnreachableError if unreachable else errors.ServiceUnavailable
-        return kind(f"{what} What was fetched before is kept. Check the network of this machine and run this again.")
+        return kind(f"{what} Earlier downloads are kept. Check the network of this machine and run this again.")
 
     def _to_service(self) -> requests.Session:
         p = self.retry
@@ -349,7 +349,7 @@ _MEANING: Final[dict[int, tuple[type[errors.EnterpriseError], str]]] = {
         errors.Forbidden,
         "The account's group may not use this: `wme auth status` shows its groups, the vendor grants others.",
     ),
-    404: (errors.NotFound, "Check the spelling of what was asked for."),
+    404: (errors.NotFound, "Check the spelling of the requested name."),
     422: (errors.InvalidRequest, "The same request will be refused again: correct its arguments."),
     429: (errors.RateLimited, "Run this again later, or with fewer downloads at once."),
 }

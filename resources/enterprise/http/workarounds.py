@@ -309,14 +309,14 @@ def _guard(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def _unforeseen(error: BaseException, doing: str, redactor: Redactor) -> errors.EnterpriseError:
     if isinstance(error, OSError) and error.errno is not None:
-        what = f"`{doing}` could not read or write on the disk ({error.strerror}). What was there is kept."
+        what = f"`{doing}` could not read or write on the disk ({error.strerror}). Existing data is kept."
         if files.is_full(error):
             return errors.DiskFull(f"{what} Make room and run this again.")
         return errors.StateError(f"{what} Check the data folder and its permissions and run this again.")
     shown = redactor.clean(f"{type(error).__name__}: {error}")[:_LONGEST_SHOWN]
     return errors.UnexpectedAnswer(
-        f"`{doing}` met something that cannot be worked with ({shown}). What was fetched before is kept. If the "
-        "address of the service is right, its interface has changed and this client needs an update."
+        f"`{doing}` failed on an unexpected value ({shown}). Earlier downloads are kept. If the address of the "
+        "service is right, its interface has changed and this client needs an update."
     )
 
 

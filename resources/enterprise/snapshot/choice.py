@@ -73,7 +73,7 @@ def plan_snapshot(
             "or again later."
         )
     if options.form is not None:
-        way, reason = (whole if options.form == "whole" else split), "that is what was asked for"
+        way, reason = (whole if options.form == "whole" else split), "this form was requested"
     elif not offered:
         way, reason = whole, "the service has no chunks of it"
     elif not agree:
@@ -87,7 +87,7 @@ def _better(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[Snaps
     """Return the preferred form, and the reason."""
     if not split.missing or not whole.missing:
         way = whole if split.missing else split
-        return way, f"all of it is there {_in_form(way)}"
+        return way, f"all of it exists {_in_form(way)}"
     if whole.fits_quota != split.fits_quota:
         way, other = (whole, split) if whole.fits_quota else (split, whole)
         return way, f"{_in_form(other)} it would take {_price(other)}"
@@ -95,7 +95,7 @@ def _better(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[Snaps
         return split, f"as one file it would take {_price(whole)}, while chunks can be fetched in part"
     if _there_bytes(whole) != _there_bytes(split) and whole.missing_bytes != split.missing_bytes:
         way = min(whole, split, key=lambda w: w.missing_bytes)
-        return way, f"{size_text(_there_bytes(way))} of it are there {_in_form(way)} already"
+        return way, f"{size_text(_there_bytes(way))} of it exist {_in_form(way)} already"
     return _cheaper(whole, split, cores)
 
 
@@ -103,9 +103,9 @@ def _cheaper(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[Snap
     """Return the preferred form if both fit the quota and neither was started."""
     size = max(whole.missing_bytes, split.missing_bytes)
     if len(split.files) > 1 and cores > 1 and size >= _SMALL_BYTES:
-        gain = f"{cores} cores can work on several at once and each can be fetched again alone"
+        gain = f"{cores} cores can process several at once, and each can be fetched again separately"
     elif len(split.files) > 1 and size >= _LARGE_BYTES:
-        gain = f"a download of {size_text(size)} may break, and each chunk can be fetched again alone"
+        gain = f"a download of {size_text(size)} may break, and each chunk can be fetched again separately"
     else:
         gain = ""
     if gain and (_share(split) <= _DEAR or _share(split) <= _share(whole)):

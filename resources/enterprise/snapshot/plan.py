@@ -36,7 +36,7 @@ class SnapshotOptions(BaseModel):
         default=None,
         ge=0,
         le=1_000_000,
-        description="Do not start if it takes more units of quota than this. Default: no limit.",
+        description="Maximum number of quota units; a download that needs more is not started. Default: no limit.",
     )
 
     @model_validator(mode="after")
@@ -186,9 +186,9 @@ class SnapshotPlan:
     def cost(self) -> str:
         """Units and bytes, as a phrase without a full stop."""
         if not self.missing:
-            return f"All of it is there ({size_text(self.size_bytes)}): it costs nothing"
+            return f"All files exist ({size_text(self.size_bytes)}): it costs nothing"
         there = len(self.files) - len(self.missing)
-        known = f" ({counted(there, 'file')} of {len(self.files)} there already)" if there else ""
+        known = f" ({counted(there, 'file')} of {len(self.files)} exist already)" if there else ""
         if self.product is None:
             return f"It costs no quota and fetches {size_text(self.missing_bytes)}{known}"
         left = "no limit is known" if self.units_left is None else f"{self.units_left:,} left"
@@ -226,7 +226,7 @@ def check_together(plans: Sequence[SnapshotPlan]) -> None:
     units = sum(plan.unit_count for plan in plans)
     if most is not None and units > most:
         raise errors.BudgetExceeded(
-            f"Fetching {_named(plans)}{together} takes {counted(units, 'unit')} of quota, and at most {most:,} may be "
+            f"Fetching {_named(plans)}{together} takes {counted(units, 'unit')} of quota, but at most {most:,} may be "
             "spent. Nothing was fetched. Allow more, or choose the other form (whole or chunks)."
         )
     for product in dict.fromkeys(plan.product for plan in plans if plan.product is not None):
@@ -236,10 +236,10 @@ def check_together(plans: Sequence[SnapshotPlan]) -> None:
         if units > left:
             why = "" if several else f" (this way, because {plans[0].reason})"
             raise errors.QuotaExceeded(
-                f"Fetching {_named(bound)} takes {counted(units, f'{product} unit')}{together}, and the account has "
+                f"Fetching {_named(bound)} takes {counted(units, f'{product} unit')}{together}, but the account has "
                 f"{left:,} left{why}. Nothing was fetched. Wait until the vendor resets the counters (monthly), "
-                f"{fewer}ask for more, or allow it to go beyond the quota: what fits is then fetched and kept, and the "
-                "rest later."
+                f"{fewer}ask for more, or allow the download to exceed the quota: files within the quota are then "
+                "fetched and kept, and the rest later."
             )
     missing = [plan for plan in plans if plan.missing]
     needed = sum(plan.disk_bytes for plan in missing)

@@ -105,7 +105,7 @@ class Snapshots:
             try:
                 chunks = self.chunks(identifier, dataset).records
             except errors.NotFound:  # an export is running, or the chunks are gone: the plan reports it
-                _log.info("%s names chunks, and the service has no list of them.", identifier)
+                _log.info("%s names chunks, but the service has no list of them.", identifier)
         return plan_snapshot(
             snapshot,
             chunks,
@@ -168,7 +168,7 @@ class Snapshots:
             if not is_landed(file.target, file.version):
                 raise errors.StateError(
                     f"{file.target.name} is not in {plan.folder}, so {plan.identifier} is not complete. The other "
-                    "files are kept. Plan it again and run it: only what is missing is fetched."
+                    "files are kept. Plan it again and run it: only missing files are fetched."
                 )
         if plan.form == "chunks" and (changes := self._changes_of_set(plan)):
             raise self._stale(plan, changes)
@@ -223,7 +223,7 @@ class Snapshots:
 
         failed = attempt(plan.files)
         if failed and not over and all(retryable(error) for _, error in failed):
-            _log.info("%d files of %s failed and are tried once more.", len(failed), plan.identifier)
+            _log.info("%d files of %s failed and are retried once.", len(failed), plan.identifier)
             failed = attempt([file for file, _ in failed])
         if failed:
             error = over[0] if over else failed[0][1]
@@ -273,21 +273,21 @@ class Snapshots:
         kept_text = (
             f"{counted(len(kept), 'complete file')} of it ({size}) are kept in {plan.folder}"
             if kept
-            else "Nothing of it was complete"
+            else "No file of it was complete"
         )
         more = f", and {len(changes) - 3} more" if len(changes) > 3 else ""
-        what = f"{plan.identifier} was replaced at the service since it was planned: {', '.join(changes[:3])}{more}."
+        what = f"{plan.identifier} was replaced by the service after the plan: {', '.join(changes[:3])}{more}."
         try:
             fresh = self.plan(plan.identifier, plan.folder, plan.options, plan.dataset)
         except errors.EnterpriseError as error:
-            _log.info("Could not find out what %s costs now: %s", plan.identifier, error)
+            _log.info("Could not determine the current cost of %s: %s", plan.identifier, error)
             return errors.StaleSnapshot(
-                f"{what} {kept_text}. What starting again costs is not known yet, as the service does not list it as a "
-                "whole: plan it again later, which costs nothing, and run it then."
+                f"{what} {kept_text}. The cost of starting over is not known yet, as the service does not list the "
+                "complete snapshot: plan it again later, which costs nothing, and run it then."
             )
         return errors.StaleSnapshot(
-            f"{what} {kept_text}. Starting again: {fresh.cost[0].lower()}{fresh.cost[1:]}. Plan it again and run it; "
-            "files whose version is still the same are not fetched again."
+            f"{what} {kept_text}. Starting over: {fresh.cost[0].lower()}{fresh.cost[1:]}. Plan it again and run it; "
+            "files with an unchanged version are not fetched again."
         )
 
     # --- within ------------------------------------------------------------------------------------------------------

@@ -488,7 +488,7 @@ def test_a_token_is_never_sent_to_a_host_that_is_not_the_services(client, fake):
     import requests
 
     client.account.login()
-    with pytest.raises(errors.InvalidRequest, match="not the service's"):
+    with pytest.raises(errors.InvalidRequest, match="outside the service"):
         requests.get(fake.store.url, auth=client.account.bearer, timeout=120)
     assert fake.store.requests == []
 

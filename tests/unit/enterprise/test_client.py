@@ -63,7 +63,7 @@ def test_an_hour_that_is_not_there_yet_and_one_that_is_gone_are_two_sentences(cl
     with pytest.raises(errors.NotPublishedYet, match=r"not published the hour 2026-11-01 06:00 UTC yet") as early:
         client.hours.listing(hour + dt.timedelta(hours=1))
     assert early.value.retryable
-    with pytest.raises(errors.RetentionPassed, match="keeps an hour for two days") as late:
+    with pytest.raises(errors.RetentionPassed, match="retains an hour for two days") as late:
         client.hours.listing(hour - dt.timedelta(hours=46))
     assert not late.value.retryable
 
@@ -119,7 +119,7 @@ def test_a_batch_that_is_not_in_its_hour_is_not_found(client, fake, hour, conten
             "compression is damaged",
         ),
         (Reply(302, b"", {"Location": "/elsewhere"}), errors.ServiceUnavailable, True, "empty body"),
-        (Reply(418, b"{}"), errors.UnexpectedAnswer, False, "no such answer"),
+        (Reply(418, b"{}"), errors.UnexpectedAnswer, False, "not documented"),
     ],
 )
 def test_every_refusal_is_an_error_of_its_kind_with_a_sentence(client, fake, reply, kind, retryable, words):

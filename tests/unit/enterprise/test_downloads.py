@@ -301,7 +301,7 @@ def test_an_expired_address_costs_one_more_request(client, fake, published, targ
 
 def test_fresh_addresses_that_are_refused_are_not_asked_for_without_end(client, fake, published, target, hour):
     fake.script("/objects/*", *[Reply(403, b"<Error><StringToSign>SIGNEDSECRET</StringToSign></Error>")] * 4)
-    with pytest.raises(errors.ServiceUnavailable, match="refused two fresh addresses") as caught:
+    with pytest.raises(errors.ServiceUnavailable, match="refused two new signed URLs") as caught:
         client.hours.download(hour, published, target)
     assert "SIGNED" not in str(caught.value)
     assert resolves(fake) == 2
@@ -414,8 +414,8 @@ def test_an_empty_object_is_wrong_unless_the_record_says_so(client, fake, hour, 
 @pytest.mark.parametrize(
     ("reply", "problem"),
     [
-        (Reply(307), "status 307"),
-        (Reply(200, b"bytes"), "status 200"),
+        (Reply(307), "status is 307"),
+        (Reply(200, b"bytes"), "status is 200"),
         (Reply(307, b"", {"Location": "ftp://127.0.0.1/x"}), "not a web address"),
         (Reply(307, b"", {"Location": "file:///etc/passwd"}), "not a web address"),
     ],
@@ -468,7 +468,7 @@ def test_a_page_of_html_instead_of_the_redirect_is_waited_out(client, fake, publ
 def test_too_little_room_is_said_before_the_first_byte(client, fake, published, target, hour, monkeypatch):
     usage = shutil.disk_usage(target.parent.parent.parent)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
-    with pytest.raises(errors.DiskFull, match=r"400,000 bytes are missing and 1,000 are free.*Make room"):
+    with pytest.raises(errors.DiskFull, match=r"400,000 bytes are missing and 1,000 are free.*Free some space"):
         client.hours.download(hour, published, target)
     assert names(target) == []
 

@@ -211,7 +211,7 @@ def test_a_token_file_that_is_damaged_is_ignored_with_a_warning(client, fake, tm
     path = tmp_path / "state" / "tokens.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}) if field else value)
     assert TokenStore(path, fake.url, USERNAME).read() is None
-    assert "is damaged and is ignored" in caplog.text
+    assert "is damaged and ignored" in caplog.text
     assert not client.account.status().logged_in
     assert client.account.login().logged_in
 
@@ -396,7 +396,7 @@ def test_a_wrong_clock_is_said_once(make_client, skewed, caplog, parts, words):
         client.lists.reference("codes")
         client.lists.reference("codes")
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    advice = "Hours and the ends of tokens are reckoned from it: set it right (time synchronization)."
+    advice = "It determines hours and the expiry of tokens: correct it (time synchronization)."
     assert told == [f"The clock of this machine is {words} the service's. {advice}"]
 
 

@@ -75,7 +75,7 @@ def test_a_truncated_archive_gives_every_record_before_its_end(share):
     assert [one["n"] for one in found] == [*range(len(found))]
     assert len(found) == there.count(b'"}\n') > 0
     assert "the gzip data is damaged or cut off" in problem
-    assert f"The {len(found):,} records that could be read came before this error." in problem
+    assert f"The {len(found):,} records that could be read were returned before this error." in problem
     assert "Fetch the archive again" in problem
 
 
@@ -110,8 +110,8 @@ def test_lines_that_are_no_records_are_named_after_the_others():
     assert [one["n"] for one in found] == [0, 1]
     assert problem == (
         "The archive: 7 lines could not be read as records (line 2 of a.ndjson: not JSON; line 3 of a.ndjson: it is "
-        "JSON, but no object; line 4 of a.ndjson: not JSON; and 4 more). The 2 records that could be read came before "
-        "this error. Report the lines to the vendor."
+        "JSON, but no object; line 4 of a.ndjson: not JSON; and 4 more). The 2 records that could be read were "
+        "returned before this error. Report the lines to the vendor."
     )
 
 
@@ -124,7 +124,7 @@ def test_a_line_that_is_too_long_is_passed_over_in_bounded_memory():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert [one["n"] for one in found] == [0, 1]
-    assert "line 2 of a.ndjson: it has 31,457,291 bytes, and the longest that is read has 1,048,576" in problem
+    assert "line 2 of a.ndjson: it has 31,457,291 bytes, more than the maximum of 1,048,576" in problem
     assert peak < 8 << 20
 
 

@@ -62,7 +62,7 @@ def test_a_body_that_breaks_off_is_continued_within_the_call(client, fake, conte
 def test_wrong_bytes_are_said_to_be_wrong_after_they_were_written(client, fake, content):
     fake.add(NAME, content, version="0" * 32)
     target = io.BytesIO()
-    with pytest.raises(errors.IntegrityError, match=r"its bytes have another MD5.*Discard what came of it"):
+    with pytest.raises(errors.IntegrityError, match=r"its bytes have another MD5.*Discard its output"):
         client.files.download(PATH, target)
     assert target.getvalue() == content
 
@@ -81,7 +81,7 @@ def test_a_store_that_cannot_continue_is_said(client, fake, content):
     fake.ranges = False
     fake.cut(5000)
     with pytest.raises(
-        errors.ServiceUnavailable, match=r"broke after 5,000 bytes.*does not continue a download.*cannot be"
+        errors.ServiceUnavailable, match=r"broke after 5,000 bytes.*does not resume a download.*cannot be"
     ):
         client.files.download(PATH, io.BytesIO())
 
@@ -90,7 +90,7 @@ def test_a_store_that_does_not_heal_is_given_up_without_a_promise(client, fake, 
     fake.add(NAME, content)
     fake.cut(*[0] * 20)
     with pytest.raises(
-        errors.ServiceUnavailable, match=r"4 times in a row\. 0 bytes came\. This download cannot be continued"
+        errors.ServiceUnavailable, match=r"4 times in a row\. 0 bytes arrived\. This download cannot be resumed"
     ):
         client.files.download(PATH, io.BytesIO())
 

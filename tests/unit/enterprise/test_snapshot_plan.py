@@ -80,7 +80,7 @@ def test_chunks_are_in_the_order_of_their_numbers_under_names_with_their_version
 @pytest.mark.parametrize(
     ("count", "size", "cores", "snapshots", "chunks", "form", "why"),
     [
-        (20, 10**8, 2, 30, 1500, "chunks", "2 cores .* fetched again alone, for 20 of the 1,500 chunk units left"),
+        (20, 10**8, 2, 30, 1500, "chunks", "2 cores .* fetched again separately, for 20 of the 1,500 chunk units left"),
         (20, 10**8, 2, None, None, "chunks", "for 20 chunk units"),
         (380, 10**8, 2, 30, 400, "whole", "would take 380 of the 400 chunk units left, and one file takes 1 of the 30"),
         (380, 10**8, 2, 30, 12, "whole", "in chunks it would take 380 chunk units where 12 are left"),
@@ -114,8 +114,8 @@ def test_a_dry_run_tells_units_and_bytes(offer):
     assert (plan.unit_count, plan.units_left, len(plan.missing)) == (15, 1480, 15)
     assert (plan.missing_bytes, plan.size_bytes) == (15 * 10**8, 20 * 10**8)
     assert plan.sentence == (
-        f"{NAME} in 20 chunks, because 500.0 MB of it are there in chunks already. It costs 15 chunk units (1,480 "
-        "left) and fetches 1.5 GB (5 files of 20 there already)."
+        f"{NAME} in 20 chunks, because 500.0 MB of it exist in chunks already. It costs 15 chunk units (1,480 left) "
+        "and fetches 1.5 GB (5 files of 20 exist already)."
     )
 
 
@@ -137,7 +137,7 @@ def test_another_version_on_disk_is_not_this_one(offer):
 def test_an_unfinished_file_is_gone_on_with_for_another_unit(offer):
     plan = offer.plan(left={archive_name(offer.snapshot): 1_999_000_000}, snapshots=30, chunks=1500)
     assert (plan.form, plan.unit_count, plan.missing_bytes) == ("whole", 1, 1_000_000)
-    assert "2.0 GB of it are there as one file already" in plan.reason
+    assert "2.0 GB of it exist as one file already" in plan.reason
 
 
 @pytest.mark.parametrize(("chunks", "fits"), [(20, True), (19, False)])
@@ -156,7 +156,7 @@ def test_nothing_is_begun_that_takes_more_units_than_were_allowed(offer):
     offer.plan(form="chunks", chunks=100, most_units=20).check()
     dear = offer.plan(form="chunks", chunks=100, most_units=19, beyond_quota=True)
     with pytest.raises(
-        errors.BudgetExceeded, match=r"in 20 chunks takes 20 units of quota, and at most 19 may be spent"
+        errors.BudgetExceeded, match=r"in 20 chunks takes 20 units of quota, but at most 19 may be spent"
     ):
         dear.check()
     offer.plan(form="chunks", most_units=0, landed=offer.chunks).check()

@@ -114,7 +114,7 @@ def rewritten(made):
     taken = []
     commit = made.warehouse.commit_compaction
     made.warehouse.commit_compaction = lambda *args: taken.append(args) or commit(args[0], (), {}, args[3])
-    with pytest.raises(LakeFileError, match=r"The compaction of the version .* of enwiki_namespace_0 does not hold"):
+    with pytest.raises(LakeFileError, match=r"The compaction of the version .* of enwiki_namespace_0 does not match"):
         compact(made)
     del made.warehouse.commit_compaction
     return taken[0]

@@ -1,11 +1,11 @@
-"""`wme`: the mirror from the command line, a module per group of commands.
+"""The command line `wme`, with a module per group of commands.
 
-Belongs here: commands, their options and help, sentences on failure, exit codes (0 done, 1 failed, 2 wrong call); in
-this module what puts them together. Does not belong here: work. Every command is a few lines over a
+Belongs here: commands, their options and help, messages on failure, exit codes (0 success, 1 failure, 2 wrong usage);
+in this module, the group of all commands. Does not belong here: the work itself. Every command is a few lines around a
 function that Python can call as well.
 
-Dagster takes a second to import, HTTP and Arrow half of one. So the module of a command is imported when the command is
-called, and a command imports what it runs in its own body: `--help` and `sql` answer at once.
+Dagster takes a second to import, HTTP and Arrow half a second. So the module of a command is imported only when the
+command is called, and a command imports its dependencies in its body: `--help` and `sql` answer at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import NoReturn
 
 import click
 
-#: The commands by the module that has a function of the same name for each.
+#: Commands by module; each module has a function with the command's name.
 _MODULES = {
     "account": ("auth",),
     "inspection": ("dictionary", "metrics", "rejects", "report", "sql", "status"),
@@ -36,7 +36,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 class _Commands(MutableMapping[str, click.Command]):
-    """The commands by name. A command is imported when it is looked up."""
+    """Commands by name. A command is imported on access."""
 
     def __getitem__(self, name: str) -> click.Command:
         command: click.Command = getattr(importlib.import_module(f"pipelines.cli.{_MODULE_OF[name]}"), name)
@@ -56,7 +56,7 @@ class _Commands(MutableMapping[str, click.Command]):
 
 
 class Group(click.Group):
-    """A group that lists each command with its whole sentence, which click would cut to a line."""
+    """Group that lists each command with its complete first sentence; click would shorten it to one line."""
 
     def sentences(self) -> dict[str, str]:
         return {name: command.get_short_help_str(limit=1000) for name, command in self.commands.items()}
@@ -68,7 +68,7 @@ class Group(click.Group):
 
 class _Lazy(Group):
     def sentences(self) -> dict[str, str]:
-        """Return the first sentence of each docstring, read from the source, because an import takes a second."""
+        """Return the first sentence of each docstring, read from the source, because imports take a second."""
         found = {}
         for module, names in _MODULES.items():
             tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8"))
@@ -80,7 +80,7 @@ class _Lazy(Group):
 
 
 def main() -> None:
-    """Run a command. A foreseen failure is a sentence on standard error and exit code 1. Interrupts: `interrupts`."""
+    """Run a command. An expected failure prints one sentence to standard error and exits with code 1."""
     try:
         wme.main(prog_name="wme", standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -93,7 +93,7 @@ def main() -> None:
         terminal.echo(told.getvalue(), nl=False, err=True)
         sys.exit(error.exit_code)
     except click.Abort:
-        click.echo("An answer was needed, but standard input has ended. Nothing was changed.", err=True)
+        click.echo("The command needs an answer, but standard input has ended. Nothing was changed.", err=True)
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)
@@ -108,7 +108,7 @@ def main() -> None:
 
 
 def _sentence(error: Exception) -> str | None:
-    """The message of a foreseen failure: the library's own sentence, or the refusal of the system."""
+    """Return the message of an expected failure, of this package or of the operating system; None for other errors."""
     import sqlite3
 
     from resources.errors import MirrorError, clause
@@ -119,16 +119,16 @@ def _sentence(error: Exception) -> str | None:
         from assets.describe import sentence
 
         return sentence(error)
-    # Dagster's history is in SQLite, and says so in a hundred lines
+    # Dagster's history is in SQLite, and its errors are a hundred lines long
     cause: BaseException | None = error
     while cause is not None:
         name = getattr(cause, "sqlite_errorname", "") if isinstance(cause, sqlite3.OperationalError) else ""
         if name == "SQLITE_FULL":
-            return "The disk is full. What was committed stays. Make room and run the same command again."
+            return "The disk is full. Committed work is kept. Free some disk space and run the same command again."
         if name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")):
             return (
                 f"The history of runs could not be read or written ({clause(cause)}): its disk is full, or failing. "
-                "What was committed stays. Make room, or check the disk, and run the same command again."
+                "Committed work is kept. Free some space, or check the disk, and run the same command again."
             )
         cause = cause.__cause__ or cause.__context__
     return None
@@ -136,12 +136,12 @@ def _sentence(error: Exception) -> str | None:
 
 @click.group(cls=_Lazy, commands=_Commands(), context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="enterprise-content-mirror")
-@click.option("-v", "--verbose", is_flag=True, help="Log more of what is done.")
+@click.option("-v", "--verbose", is_flag=True, help="Print more log messages.")
 @click.option(
     "--env-file",
     type=click.Path(exists=True, dir_okay=False),
     envvar="WME_ENV_FILE",
-    help="Settings file, in place of .env. Relative paths in the settings start at its folder.",
+    help="Settings file to use instead of .env. Relative paths in the settings are relative to its folder.",
 )
 @click.pass_context
 def wme(context: click.Context, *, verbose: bool, env_file: str | None) -> None:

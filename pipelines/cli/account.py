@@ -1,7 +1,7 @@
-"""`wme auth`: the account and its tokens, and the input of passwords and codes.
+"""Commands `wme auth` for the account and its tokens, and the input of passwords and codes.
 
-Secrets come from a variable, from standard input, or from a terminal that does not show them. They never are arguments:
-the shell's history keeps those, and every user of the machine sees them in the process list. The work is in
+Secrets come from a variable, from standard input, or from a terminal prompt without echo. They are never arguments,
+because the shell's history keeps arguments and every user of the machine sees them in the process list. The work is in
 `resources/enterprise`.
 """
 
@@ -22,12 +22,12 @@ from resources.enterprise.models import User
 from resources.settings import read as read_settings
 
 _DONE = "The new password is set. Stored tokens stay valid. Update WME_PASSWORD."
-#: Characters of a line that is read; the service takes 2,048 of a code and 256 of a password.
+#: Maximum length of an input line; the service allows 2,048 characters for a code and 256 for a password.
 _LONGEST = 4_096
 
 
 class Wanted(NamedTuple):
-    """A secret that a command needs, and the variable that may hold it; on a terminal, a new one is typed twice."""
+    """Secret that a command needs, and the variable that may hold it. New secrets are typed twice at a terminal."""
 
     name: str
     variable: str
@@ -42,13 +42,13 @@ from_stdin = click.option(
     "--password-stdin",
     "stdin",
     is_flag=True,
-    help="Read the passwords and codes that no variable has from standard input: exactly one per line, in the order "
+    help="Read passwords and codes that no variable holds from standard input: exactly one per line, in the order "
     "of the prompts.",
 )
 
 
 class Unargued(click.Command):
-    """A command without arguments, which repeats none that it is given: it may be a password."""
+    """Command without arguments. Its error message does not repeat unexpected arguments, which may be passwords."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -65,10 +65,10 @@ class Unargued(click.Command):
 
 
 def secrets(*wanted: Wanted, stdin: bool) -> list[str]:
-    """Passwords and codes in the order of their prompts, before anything is sent.
+    """Collect passwords and codes, in the order of their prompts, before any request is sent.
 
     Raises:
-        UsageError: A secret is missing and there is no terminal, or standard input has another number of lines.
+        UsageError: A secret is missing and there is no terminal, or standard input has the wrong number of lines.
     """
     found = [os.environ.get(one.variable, "") for one in wanted]
     if stdin:
@@ -79,7 +79,7 @@ def secrets(*wanted: Wanted, stdin: bool) -> list[str]:
 
 
 def _lines(wanted: list[Wanted]) -> list[str]:
-    """Lines of standard input, one for each secret; at a terminal, no more are read than that."""
+    """Read one line of standard input per secret; at a terminal, no more than that."""
     text = terminal.read(_LONGEST * (len(wanted) + 1), line_count=len(wanted))
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1]:
@@ -94,16 +94,16 @@ def _lines(wanted: list[Wanted]) -> list[str]:
         raise click.UsageError(
             f"Standard input has more lines than are needed: {names} must come from it. Variables (WME_PASSWORD, "
             "WME_NEW_PASSWORD, WME_CODE) or a stored login provide the rest. Nothing was sent. Remove the other "
-            "lines, or unset the variable that is not meant."
+            "lines, or unset the variable that should not apply."
         )
     return lines
 
 
 def _typed(wanted: Wanted) -> str:
-    """Ask at the terminal, which does not show the answer."""
+    """Prompt for a secret at the terminal, without echo."""
     if not sys.stdin.isatty():
         raise click.UsageError(
-            f"The {wanted.name} is needed, and there is no terminal to ask at. Nothing was sent. Set "
+            f"The {wanted.name} is needed, and there is no terminal for a prompt. Nothing was sent. Set "
             f"{wanted.variable}, or pass --password-stdin and write it to standard input."
         )
     answer: str = click.prompt(
@@ -153,11 +153,11 @@ def auth_status(*, as_json: bool) -> None:
         try:
             user = client.account.known_user() if status.logged_in else None
         except (DiskFull, StateError) as error:
-            # a new token is needed and cannot be stored; what is stored is known all the same
+            # a required new token could not be stored; the stored token status is still known
             terminal.warn(f"The account's groups and quota are unknown. {error}")
             user = None
         if as_json:
-            # asking for the account may have renewed the token
+            # the request for the account may have renewed the token
             terminal.show_json(_account_json(client.account.status(), user, client.account.now()))
         elif user is not None:
             terminal.say(_account_text(user))
@@ -187,7 +187,7 @@ def _show_tokens(client: EnterpriseClient) -> None:
 
 
 def _with_password(client: EnterpriseClient, *others: Wanted, stdin: bool) -> tuple[str | None, list[str]]:
-    """The present password, asked for unless it is configured (None without an account), and the other secrets."""
+    """Return the current password (prompt if not configured, None without an account), and the other secrets."""
     known = client.service.password
     if known is not None or client.service.username is None:
         return known, secrets(*others, stdin=stdin)
@@ -200,13 +200,13 @@ def forgot_password() -> None:
     """Request a confirmation code by e-mail (the sandbox writes it to its outbox folder)."""
     with connection.client(read_settings(scoped=False)) as client:
         client.account.forgot_password()
-    terminal.OUT.print("A confirmation code is on its way; set the new password with `wme auth confirm-password`.")
+    terminal.OUT.print("A confirmation code was requested. Set the new password with `wme auth confirm-password`.")
 
 
 @auth.command("confirm-password")
 @from_stdin
 def confirm_password(*, stdin: bool) -> None:
-    """Set a new password with a confirmation code. Asks for the code, then for the new password."""
+    """Set a new password with a confirmation code. Prompts for the code, then for the new password."""
     with connection.client(read_settings(scoped=False)) as client:
         code, new = secrets(CODE, NEW_PASSWORD, stdin=stdin)
         client.account.confirm_password(code, new)
@@ -216,7 +216,7 @@ def confirm_password(*, stdin: bool) -> None:
 @auth.command("change-password")
 @from_stdin
 def change_password(*, stdin: bool) -> None:
-    """Change the password. Asks for the current one, unless WME_PASSWORD has it, then for the new one."""
+    """Change the password. Prompts for the current one, unless WME_PASSWORD has it, then for the new one."""
     with connection.client(read_settings(scoped=False)) as client:
         previous, [new] = _with_password(client, NEW_PASSWORD, stdin=stdin)
         client.account.change_password(previous or "", new)
@@ -228,7 +228,7 @@ def change_password(*, stdin: bool) -> None:
 def new_password(*, stdin: bool) -> None:
     """Set the new password that the service demands (challenge NEW_PASSWORD_REQUIRED).
 
-    Answers the challenge of the last `wme auth login`. If there is none, it asks for the current password first,
+    Answers the challenge of the last `wme auth login`. If there is none, it prompts for the current password first,
     unless WME_PASSWORD has it.
     """
     with connection.client(read_settings(scoped=False)) as client:
@@ -250,7 +250,7 @@ def _account_text(user: User) -> str:
 
 
 def _account_json(status: TokenStatus, user: User | None, now: datetime) -> dict[str, Any]:
-    """The same for machines; null for what is not known or has no limit."""
+    """Return the account as JSON values; null if unknown or unlimited."""
     obtained = status.refresh_obtained_at
     refresh = {"obtained_at": obtained, "age_seconds": obtained and round((now - obtained).total_seconds())}
     uses = {"uses": status.refreshes_used, "uses_left": status.refreshes_left}

@@ -1,4 +1,4 @@
-"""`wme status`, `metrics`, `report`, `sql`, `rejects` and `dictionary`: the contents of the mirror and its state.
+"""Commands that show the content and state of the mirror: `status`, `metrics`, `report`, `sql` and others.
 
 The work is in `pipelines/report`, `pipelines/operations/rebuild.py` and `resources/warehouse`.
 """
@@ -27,7 +27,7 @@ from resources.settings import read as read_settings
 @hours_option
 @click.option("--check", is_flag=True, help="Exit with 1 if anything needs attention (a line that begins with !).")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the lines that need attention, for cron.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document, hour by hour, for scripts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, hour by hour, for scripts.")
 def status(*, count: int, check: bool, quiet: bool, as_json: bool) -> None:
     """Show the state of the mirror: service, account, size, pending work, and each of the newest hours."""
     from pipelines.report import heatmap
@@ -60,7 +60,7 @@ def status(*, count: int, check: bool, quiet: bool, as_json: bool) -> None:
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Write them to FILE, as a whole, instead of printing them.",
+    help="Write the metrics atomically to FILE instead of printing them.",
 )
 @hours_option
 def metrics(*, output: Path | None, count: int) -> None:
@@ -74,7 +74,7 @@ def metrics(*, output: Path | None, count: int) -> None:
     if output is None:
         terminal.echo(text.decode(), nl=False)
     else:
-        # a collector that comes at any moment reads all of the file, or the one before
+        # atomic, so a collector never reads half a file
         files.write(output.absolute(), text)
 
 
@@ -83,20 +83,20 @@ def metrics(*, output: Path | None, count: int) -> None:
     "--output",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Where to write the page.  [default: report.html in the data folder]",
+    help="File to write.  [default: report.html in the data folder]",
 )
-@click.option("--open", "is_shown", is_flag=True, help="Open it in a browser.")
+@click.option("--open", "is_shown", is_flag=True, help="Open the page in a browser.")
 def report(*, output: Path | None, is_shown: bool) -> None:
-    """Write one HTML page about the mirror, which any browser shows without a network."""
+    """Write one self-contained HTML page about the mirror, which any browser shows without a network."""
     from pipelines.report import page
 
     made = page.write(read_settings(), output)
     attention = (
         "Nothing needs attention"
         if not made.attention_count
-        else f"What needs attention: {counted(made.attention_count, 'line')}"
+        else f"Needs attention: {counted(made.attention_count, 'line')}"
     )
-    terminal.say(f"{made.path} is written ({size_text(made.size_bytes)}, {made.seconds:.1f} s). {attention}.")
+    terminal.say(f"{made.path} was written ({size_text(made.size_bytes)}, {made.seconds:.1f} s). {attention}.")
     if is_shown:
         click.launch(str(made.path))
 
@@ -126,7 +126,7 @@ def report(*, output: Path | None, is_shown: bool) -> None:
 def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
     """Query the published file, read-only. QUERY is SQL; without it, SQL is read from standard input.
 
-    One query is answered. It reads the published file and the lake, no other file and no network, and writes nothing.
+    Runs one query. It reads only the published file and the lake, uses no network, and writes nothing.
     """
     from resources.warehouse import Warehouse
 
@@ -138,7 +138,7 @@ def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
         for row in answer.rows:
             terminal.echo(json.dumps(dict(zip(answer.columns, row, strict=True)), ensure_ascii=False, default=_plain))
     elif form == "csv":
-        # a spreadsheet or a program reads the exact bytes, a person sees no control characters
+        # programs read the exact bytes; on a terminal, control characters are removed
         shown = SimpleNamespace(write=lambda text: terminal.echo(text, nl=False)) if sys.stdout.isatty() else sys.stdout
         writer = csv.writer(shown, lineterminator="\n")
         writer.writerow(answer.columns)
@@ -156,7 +156,7 @@ def _plain(value: Any) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """A value in a CSV file: lists and structs as JSON, times in ISO 8601."""
+    """Return a value for a CSV file: lists and structs as JSON, times in ISO 8601."""
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False, default=_plain)
     return _plain(value) if isinstance(value, date | time | bytes) else value
@@ -166,7 +166,7 @@ def _cell(value: Any) -> Any:
 @click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write one page per group of tables into this folder instead.",
+    help="Write one page per group of tables into this folder instead of printing.",
 )
 def dictionary(folder: Path | None) -> None:
     """Print the data dictionary (Markdown): every table and column, with its path in the service's record."""
@@ -180,16 +180,16 @@ def dictionary(folder: Path | None) -> None:
 
 
 @click.command(cls=terminal.Writing, only="retry")
-@click.option("--hour", type=HOUR, help="Only lines of this hour (UTC), for example 2026-11-20T05.")
-@click.option("--project", help="Only lines of this project, for example enwiki.")
-@click.option("--reason", help="Only lines whose reason contains this text.")
+@click.option("--hour", type=HOUR, help="Show only lines of this hour (UTC), for example 2026-11-20T05.")
+@click.option("--project", help="Show only lines of this project, for example enwiki.")
+@click.option("--reason", help="Show only lines whose reason contains this text.")
 @click.option("--limit", type=click.IntRange(1), help="Maximum number of lines shown.  [default: 20; with --json: all]")
-@click.option("--raw", is_flag=True, help="Show the lines themselves; with --json, in base64.")
+@click.option("--raw", is_flag=True, help="Show the content of the lines; with --json, in base64.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts.")
 @click.option(
     "--retry",
     is_flag=True,
-    help="Convert archives with rejected lines again if the converter has changed, and load them.",
+    help="If the converter has changed, convert archives with rejected lines again and load them.",
 )
 @click.option("--dry-run", is_flag=True, help="With --retry: show what would be done; change nothing.")
 def rejects(
@@ -203,7 +203,7 @@ def rejects(
     retry: bool,
     dry_run: bool,
 ) -> None:
-    """List the lines that could not be converted, by reason and by location, or try them again."""
+    """List lines that could not be converted, by reason and by location, or convert them again."""
     from pipelines.operations import rebuild as rejected
     from resources.lake import Layout
     from resources.warehouse import Warehouse
@@ -244,8 +244,8 @@ def rejects(
             terminal.say(value_text(line["raw"]))
             if line["raw_path"] is not None:
                 terminal.say(
-                    f"… {line['bytes']:,} bytes in all; the whole line is in lake/{line['raw_path']}, gzip from byte "
-                    f"{line['raw_offset']:,} on (`wme rejects --raw --json` gives it)."
+                    f"… {line['bytes']:,} bytes in total; the complete line is in lake/{line['raw_path']}, gzip from "
+                    f"byte {line['raw_offset']:,} on (`wme rejects --raw --json` prints it)."
                 )
     else:
         terminal.show(reasons.columns, reasons.rows, spare=("begins", "first_hour"))
@@ -253,8 +253,8 @@ def rejects(
         found = rejected.places(warehouse, selection, shown)
         terminal.show(found.columns, found.rows, spare=("byte_offset", "bytes", "member"))
     terminal.say(
-        f"{counted(count, 'rejected line')}{f', {shown:,} shown' if count > shown else ''}; the bytes are in the table "
-        "`rejects`."
+        f"{counted(count, 'rejected line')}{f', {shown:,} shown' if count > shown else ''}; their content is in the "
+        "table `rejects`."
     )
 
 
@@ -272,7 +272,7 @@ def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
         return
     if planned.parts:
         warehouse = Warehouse(settings.data)
-        # by hours and snapshots, because a newer converter may reject the remaining lines for another reason
+        # per hour and snapshot, because a newer converter may reject the remaining lines for another reason
         before = rejected.count(warehouse, planned.parts)
         with terminal.progress():
             done = rejected.retry(settings, planned, engine=terminal.terminal_engine(settings))

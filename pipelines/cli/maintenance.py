@@ -22,13 +22,13 @@ from resources.settings import read_data
 @click.option(
     "--verify",
     is_flag=True,
-    help="First read all lake files and compare every data page with its checksum. Damaged files are made again from "
+    help="First read all lake files and compare every data page with its checksum. Damaged files are restored from "
     "the archive.",
 )
 def publish(*, verify: bool) -> None:
     """Publish everything that is loaded now, whether or not a publication is due (WME_PUBLISH).
 
-    Lake files that are missing or damaged are made again from the archive, or named.
+    Missing and damaged lake files are restored from the archive, or reported.
     """
     from resources.warehouse import Warehouse, next_text
 
@@ -41,7 +41,7 @@ def publish(*, verify: bool) -> None:
             found = verified(warehouse, reporter)
         terminal.say(found)
     before = warehouse.publication()
-    # a run of Dagster's takes seconds, even to find that there is nothing to do
+    # a Dagster run takes seconds, even if there is nothing to do
     if before is None or not warehouse.is_published(facts_of(settings.data)) or warehouse.faulty_lake_files():
         from pipelines.cli.run import report_lake
         from pipelines.operations import run as runs
@@ -57,7 +57,7 @@ def publish(*, verify: bool) -> None:
         told = (
             f"was published at {at}."
             if last != before
-            else f"has held everything that is loaded since {at}; nothing had to be done."
+            else f"already contains all loaded data (published at {at}); there was nothing to do."
         )
         terminal.say(
             f"{warehouse.published_path} {told} The next publication is made {next_text(last, settings.publish_every)}."
@@ -66,7 +66,7 @@ def publish(*, verify: bool) -> None:
 
 @click.command(cls=terminal.Writing)
 def relocate() -> None:
-    """Point the views of the published file to the lake after the data folder was moved.
+    """Update the views of the published file after the data folder was moved.
 
     Only the published file and the lake are needed; the service is not contacted.
     """
@@ -75,13 +75,13 @@ def relocate() -> None:
     warehouse = Warehouse(read_data())
     moved = warehouse.relocate()
     if moved is None:
-        told = "already finds the lake. Nothing had to be done."
+        told = "already finds the lake. There was nothing to do."
     else:
-        told = f"now finds the lake: its views read {counted(moved, 'file')} there."
+        told = f"now finds the lake; its views read {counted(moved, 'file')} there."
         [(missing,)] = warehouse.sql("SELECT value::BIGINT FROM about WHERE name = 'missing_lake_file_count'").rows
         if missing:
             told += (
-                f" {counted(missing, 'file')} that it names {'is' if missing == 1 else 'are'} missing and left out. "
+                f" {counted(missing, 'file')} of the lake {'is' if missing == 1 else 'are'} missing and left out. "
                 "Restore the missing files, then run `wme publish`."
             )
     terminal.say(f"{warehouse.published_path} {told}")
@@ -89,16 +89,16 @@ def relocate() -> None:
 
 @click.command(cls=terminal.Writing)
 def rebuild() -> None:
-    """Convert and load everything that is archived and not loaded, without the service: a mirror from its archive.
+    """Rebuild the mirror from its archive: convert and load all archived files that are not loaded.
 
-    What is converted or loaded already is kept. After an interrupt, run it again.
+    The service is not contacted. Converted and loaded files are kept. After an interrupt, run the command again.
     """
     from pipelines.operations import rebuild as rebuilding
 
     settings = read_settings()
     if not (settings.data / "archive").exists():
         raise click.ClickException(
-            f"There is no archive in {settings.data}. If another data folder is meant, set WME_DATA."
+            f"There is no archive in {settings.data}. If the data folder is another one, set WME_DATA."
         )
     with terminal.progress():
         done = rebuilding.rebuild(settings, engine=terminal.terminal_engine(settings))
@@ -111,11 +111,11 @@ def rebuild() -> None:
 
 
 @click.command(cls=terminal.Writing)
-@click.option("--dry-run", is_flag=True, help="List the files; remove nothing.")
+@click.option("--dry-run", is_flag=True, help="List the files, but remove nothing.")
 def clean(*, dry_run: bool) -> None:
     """Remove replaced files of the lake and the archive after their grace period (WME_GRACE_HOURS).
 
-    Runs do this automatically. Files that are loaded, published, or needed to make those again are always kept.
+    Runs do this automatically. Files that are loaded, published, or needed to recreate such files are always kept.
     """
     from assets.steps import housekeeping
     from resources.lake import Layout
@@ -127,10 +127,10 @@ def clean(*, dry_run: bool) -> None:
     if dry_run:
         rows = [(file.path, size_text(file.size_bytes), file.due_at, file.why) for file in (*done.freed, *done.waiting)]
         if rows:
-            terminal.show(("file", "size", "may be removed from (UTC)", "reason"), rows, spare=("reason",))
+            terminal.show(("file", "size", "removable from (UTC)", "reason"), rows, spare=("reason",))
     verb = "would be removed now" if dry_run else "removed"
     if done.is_held:
-        terminal.say("A backup is under way: nothing is removed until it has finished.")
+        terminal.say("A backup is under way. Nothing is removed until it has finished.")
     terminal.say(
         f"{counted(len(done.freed), 'file')} {verb} ({size_text(done.freed_bytes)}). Replaced less than "
         f"{settings.grace_hours:g} hours ago and kept until then: {counted(len(done.waiting), 'file')} "
@@ -145,8 +145,8 @@ def clean(*, dry_run: bool) -> None:
 def forget(*, project: str, dry_run: bool, yes: bool) -> None:
     """Drop all data of PROJECT, which is no longer mirrored: its rows and its files of the lake and the archive.
 
-    Shows what that is, asks for confirmation, and publishes. Data shared with other projects is kept. After an
-    interrupt, run it again.
+    Shows the data, asks for confirmation, removes it, and publishes. Data shared with other projects is kept. After an
+    interrupt, run the command again.
     """
     from pipelines.operations import drop_project as dropping
 
@@ -167,7 +167,7 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
         terminal.OUT.print("Nothing was removed.")
         return
     question = (
-        "Remove all of it? The service keeps hours for two days only, so older hours of "
+        "Remove all of this data? The service keeps hours for two days only, so older hours of "
         f"{project} cannot be fetched again."
     )
     if project not in settings.projects and not yes and not click.confirm(question):
@@ -179,13 +179,13 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
 
 
 def _held(project: str, file_count: int) -> str:
-    """The compacted files that hold rows of a dropped project, as a sentence after another."""
+    """Return a sentence about compacted files that contain rows of a dropped project; empty if there are none."""
     if not file_count:
         return ""
     return (
         f" {counted(file_count, 'compacted file')} of several projects still {'holds' if file_count == 1 else 'hold'} "
-        f"rows of {project}, which no query shows. `wme compact` writes the files again without these rows; the old "
-        "files go after the grace period."
+        f"rows of {project}, which no query shows. `wme compact` rewrites the files without these rows; the old "
+        "files are deleted after the grace period."
     )
 
 
@@ -193,12 +193,13 @@ def _held(project: str, file_count: int) -> str:
 @click.option("--dry-run", is_flag=True, help="Show what would be read, written and freed; change nothing.")
 @quiet_option
 def compact(*, dry_run: bool, quiet: bool) -> None:
-    """Write files of hours and of snapshots' chunks together into few, sorted ones, which makes bodies fast to find.
+    """Merge lake files of hours and of snapshots' chunks into a few sorted files, so that page text reads fast.
 
-    Changes of compacted months then leave the DuckDB files and are read from the compacted files.
+    Changes of compacted months are then moved out of the DuckDB files and read from the compacted files.
 
-    The schedule compact_each_hour does this automatically. Nobody who loads, publishes or reads waits for it; after an
-    interrupt, run it again. If WME_ENGINE names a cluster, its workers do the rewriting.
+    The schedule compact_each_hour does this automatically. Loads, publications and readers do not wait for a
+    compaction. After an interrupt, run the command again. If WME_ENGINE names a cluster, its workers rewrite the
+    files.
     """
     from assets.published import format_merged
     from assets.steps.compaction import Compacted, compact_lake, planned
@@ -213,7 +214,7 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
     settings = read_settings()
     warehouse = Warehouse(settings.data, storage_version=settings.storage_version)
     if not warehouse.build_path.exists():
-        terminal.say(f"Nothing is loaded in {settings.data.absolute()} so far, so there is nothing to compact.")
+        terminal.say(f"Nothing is loaded in {settings.data.absolute()} yet, so there is nothing to compact.")
         return
     if dry_run:
         plan = [merge for _, merge in planned(warehouse)]
@@ -222,12 +223,12 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
             terminal.show(("to compact", "files", "size"), rows)
             size = size_text(sum(one.lake_bytes for one in plan))
             terminal.say(
-                f"{counted(sum(one.file_count for one in plan), 'file')} would be read ({size}), and about as many "
-                f"bytes written at most. After the next publication and {settings.grace_hours:g} hours of grace, "
-                f"{size} would be freed. Nothing was changed."
+                f"{counted(sum(one.file_count for one in plan), 'file')} would be read ({size}), and at most about as "
+                f"many bytes written. After the next publication and {settings.grace_hours:g} hours of grace, {size} "
+                "would be freed. Nothing was changed."
             )
         else:
-            terminal.say("There is nothing to compact: where files are few already, compaction would gain nothing.")
+            terminal.say("There is nothing to compact: the lake already has few files.")
         if (step := warehouse.movable_changes()) is not None:
             terminal.say(
                 f"{counted(step.row_count, 'change')} of the hours from {hour_text(step.first_hour)} until "
@@ -251,7 +252,7 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
         return
     count = sum(isinstance(one, Compacted) for one in done)
     terminal.say(
-        f"{counted(count, 'compaction')} done. All this takes effect with the next publication (`wme publish`)."
+        f"{counted(count, 'compaction')} done. The result takes effect with the next publication (`wme publish`)."
     )
 
 
@@ -260,14 +261,14 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 @click.command(cls=terminal.Writing)
 @click.argument("destination", type=_FOLDER)
-@click.option("--keep", type=click.IntRange(min=1), help="Complete backups to keep, this one included. Default: all.")
+@click.option("--keep", type=click.IntRange(min=1), help="Complete backups to keep, including this one. Default: all.")
 @click.option("--dry-run", is_flag=True, help="Show what would be copied; copy nothing.")
 @quiet_option
 def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -> None:
-    """Back up the mirror into a folder of DESTINATION, while runs go on.
+    """Back up the mirror into a new folder in DESTINATION, while runs continue.
 
-    Only files that are new since the previous backup are copied; the others are hard links to it. The same command
-    continues a killed backup, and complete ones stay as they are. Tokens and passwords are not backed up.
+    Only files that are new since the previous backup are copied; all others are hard links to it. The same command
+    continues a killed backup. Complete backups are never changed. Tokens and passwords are not backed up.
     """
     from pipelines.operations import backup as backups
 
@@ -278,8 +279,8 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -
     if dry_run:
         found = backups.plan(data, destination)
         terminal.say(
-            f"To be copied: {counted(found.copied_count, 'file')} ({size_text(found.copied_bytes)}). In the previous "
-            f"backup already: {counted(found.linked_count, 'file')} ({size_text(found.linked_bytes)}). Nothing was "
+            f"To copy: {counted(found.copied_count, 'file')} ({size_text(found.copied_bytes)}). Already in the "
+            f"previous backup: {counted(found.linked_count, 'file')} ({size_text(found.linked_bytes)}). Nothing was "
             "copied."
         )
         return
@@ -299,9 +300,8 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -
         terminal.say(f"{counted(len(done.removed), 'older backup')} removed.")
     if lost := done.gone["archive"]:
         terminal.say(
-            f"{counted(lost, 'file')} of the archive that the previous backup has {'is' if lost == 1 else 'are'} no "
-            "longer in the data folder. Removed snapshots and dropped projects are a reason; if there is another, "
-            "keep that backup."
+            f"{counted(lost, 'file')} of the archive {'is' if lost == 1 else 'are'} in the previous backup and no "
+            "longer in the data folder. If neither snapshots nor projects were removed, keep that backup."
         )
     if done.problems:
         raise click.ClickException("\n".join(done.problems))
@@ -314,7 +314,7 @@ def restore(*, source: Path, dry_run: bool) -> None:
     """Restore the backup SOURCE into an empty data folder (WME_DATA), and publish.
 
     SOURCE is a backup, or a folder of backups, of which the newest is restored. Every file is verified. The same
-    command continues a killed restore. The path of the data folder may be another one than before.
+    command continues a killed restore. The data folder may have another path than the original one.
     """
     from pipelines.operations import restore as restoring
     from resources.backup import find
@@ -331,33 +331,33 @@ def restore(*, source: Path, dry_run: bool) -> None:
         return
     with terminal.progress() as reporter:
         done = restoring.restore(source, data, reporter)
-    # a backup of a mirror that had loaded nothing has nothing to publish
+    # a backup of a mirror without loaded data has nothing to publish
     published = " and published" if Warehouse(data).published_path.exists() else ""
     terminal.say(
-        f"{done.backup.path} is restored in {data}{published}: {counted(done.file_count, 'file')} "
-        f"({size_text(done.size_bytes)}). Backups hold no tokens: runs log in with WME_PASSWORD, or after `wme auth "
-        "login`."
+        f"{done.backup.path} was restored into {data}{published}: {counted(done.file_count, 'file')} "
+        f"({size_text(done.size_bytes)}). Backups contain no tokens: set WME_PASSWORD or run `wme auth login` before "
+        "the next run."
     )
     for path in done.renamed:
         terminal.say(
-            f"The backup has its own {path.stem}, which decides what Dagster loads and starts. It is {path}, and the "
-            f"usual one is used. If you trust it, rename it to {path.stem}."
+            f"The backup has its own {path.stem}, which determines what Dagster loads and starts. It was renamed to "
+            f"{path}, and the default is used. If you trust it, rename it to {path.stem}."
         )
     if done.damaged:
         names = "\n".join(f"  {name}" for name in done.damaged)
         raise click.ClickException(
             f"{counted(len(done.damaged), 'file')} of the backup {'is' if len(done.damaged) == 1 else 'are'} missing "
-            f"or damaged, and left out:\n{names}\nAll others are restored. Copy them from an older backup; files of "
-            "the lake can be made again from the archive."
+            f"or damaged, and left out:\n{names}\nAll others are restored. Copy the missing ones from an older backup; "
+            "files of the lake can be restored from the archive."
         )
 
 
 @click.command(cls=terminal.Writing)
-@click.option("--dry-run", is_flag=True, help="Show which pages would be looked up; spend nothing.")
+@click.option("--dry-run", is_flag=True, help="Show which pages would be looked up; use no quota.")
 def lookups(*, dry_run: bool) -> None:
     """Look up watched pages that changed and uncertain pages of `articles`, up to WME_LOOKUPS_PER_DAY a day.
 
-    Each page costs one unit of on-demand quota. The answers are loaded, and published if that is due.
+    Each page costs one unit of on-demand quota. The responses are loaded, and published if a publication is due.
     """
     from assets.steps import lookup
     from pipelines.operations import run as runs

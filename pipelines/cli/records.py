@@ -1,4 +1,4 @@
-"""`wme lists`, `batches`, `article`, `structured` and `entity`: records of the service as they are now.
+"""Commands that show current records of the service: `lists`, `batches`, `article`, `structured`, `entity`.
 
 The work is in `resources/enterprise`.
 """
@@ -27,7 +27,7 @@ from resources.settings import read as read_settings
 
 Command = Callable[..., None]
 
-#: Characters of a text, members of an array, and lines of a record that are shown to people.
+#: Limits of text output: characters of a text, members of an array, lines of a record.
 _LONGEST_TEXT, _MOST_MEMBERS, _MOST_LINES = 300, 6, 200
 _fields = click.option(
     "--fields",
@@ -40,20 +40,20 @@ _filter = click.option(
     "filters",
     multiple=True,
     metavar="FIELD=VALUE",
-    help="Only records with this value, for example in_language.identifier=en; can be repeated. Numbers, true, false "
-    "and null are JSON values; write them in quotes ('\"0\"') to compare with a text.",
+    help="Show only records with this value, for example in_language.identifier=en; can be repeated. Numbers, true, "
+    "false and null are JSON values; quote them ('\"0\"') to compare with text.",
 )
-#: Options of lookups by title, which may be in many projects.
+#: Options of lookups by title; several projects may have the title.
 _TITLED = (
-    click.option("--limit", type=click.IntRange(1, 10), help="Greatest number of projects in the answer. Default: 3."),
-    click.option("--language", metavar="CODE", help="Only projects in this language, for example fr."),
-    click.option("--project", type=PROJECT, help="Only this project, for example enwiki."),
+    click.option("--limit", type=click.IntRange(1, 10), help="Maximum number of projects in the response. Default: 3."),
+    click.option("--language", metavar="CODE", help="Show only projects in this language, for example fr."),
+    click.option("--project", type=PROJECT, help="Show only this project, for example enwiki."),
 )
 _json_lines = click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts.")
 
 
 def queried(kind: Kind) -> Callable[[Command], Command]:
-    """Add the options of a query that endpoints of a kind understand; the command gets `asked`, the query."""
+    """Add the query options that endpoints of a kind support; the command receives the query as `asked`."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
@@ -76,12 +76,12 @@ def queried(kind: Kind) -> Callable[[Command], Command]:
 
 
 def answered(kind: Kind) -> Callable[[Callable[..., Listing[Record] | Record]], Command]:
-    """Add the options of a query and of its answer; the function asks a client, and its answer is printed."""
+    """Add options of a query and of its output. The function queries a client, and the response is printed."""
 
     def decorate(ask: Callable[..., Listing[Record] | Record]) -> Command:
         @queried(kind)
         @click.option(
-            "--json", "as_json", is_flag=True, help="Print the answer as one JSON document, as the service sends it."
+            "--json", "as_json", is_flag=True, help="Print the response as one JSON document, as the service sends it."
         )
         @click.option(
             "--ndjson",
@@ -103,7 +103,7 @@ def answered(kind: Kind) -> Callable[[Callable[..., Listing[Record] | Record]], 
 
 
 def path_of(dataset: Dataset, role: str, **values: str) -> str:
-    """Return the path of an endpoint of a dataset, by its role in the registry; UsageError if it has none."""
+    """Return the path of a dataset's endpoint with this role in the registry; UsageError if there is none."""
     for endpoint in endpoints.endpoints_of(dataset):
         if endpoint.role == role:
             return endpoint.at(**values)
@@ -130,13 +130,13 @@ def _value(text: str) -> Any:
         found = json.loads(text)
     except ValueError:
         return text
-    # Python reads NaN, Infinity and 1e999 too; they are no values of JSON
+    # Python also parses NaN, Infinity and 1e999, which are not JSON values
     is_value = math.isfinite(found) if isinstance(found, float) else not isinstance(found, dict | list)
     return found if is_value else text
 
 
 def _show(answer: Listing[Record] | Record, form: str) -> None:
-    """Print an answer as the service sent it, as a line for each record, or for people, as a block for each."""
+    """Print a response: as sent by the service, as one JSON line per record, or as one block per record."""
     from resources.enterprise import Listing
 
     if isinstance(answer, Listing):
@@ -164,7 +164,7 @@ def _show_block(record: Any) -> None:
     for name, text in lines[:_MOST_LINES]:
         terminal.say(value_text(f"{name:<{width}}  {text}"))
     if len(lines) > _MOST_LINES:
-        terminal.say("... --json prints all of it.")
+        terminal.say("... --json prints the complete record.")
 
 
 def _lines(value: Any, name: str) -> Iterable[tuple[str, str]]:
@@ -175,7 +175,7 @@ def _lines(value: Any, name: str) -> Iterable[tuple[str, str]]:
         for number, member in enumerate(value[:_MOST_MEMBERS]):
             yield from _lines(member, f"{name}.{number}")
         if len(value) > _MOST_MEMBERS:
-            yield name, f"... {len(value):,} in all"
+            yield name, f"... {len(value):,} in total"
     else:
         text = _cell(value)
         cut = f"... ({len(text):,} characters)" if len(text) > _LONGEST_TEXT else ""
@@ -192,9 +192,9 @@ def _cell(value: Any) -> str:
 @queried(Kind.LIST)
 @_json_lines
 def lists(*, dataset: Dataset | None, identifier: str | None, as_json: bool, asked: Query) -> None:
-    """Show the entries of the reference list NAME, as the service has it now. Without NAME, name the lists. No quota.
+    """Show the entries of the reference list NAME, as the service has it now. Without NAME, show the lists' names.
 
-    With ID, for example `wme lists projects enwiki`, only that entry.
+    With ID, for example `wme lists projects enwiki`, show only that entry. Costs no quota.
     """
     if dataset is None:
         rows = [(one.name, one.table.description) for one in datasets.datasets(Family.LIST)]
@@ -221,13 +221,13 @@ def lists(*, dataset: Dataset | None, identifier: str | None, as_json: bool, ask
 @click.command()
 @click.argument("hour", type=HOUR, required=False)
 @click.argument("identifier", metavar="[ID]", type=FILE, required=False)
-@click.option("--all", "everything", is_flag=True, help="All projects of the service, not only the mirrored ones.")
+@click.option("--all", "everything", is_flag=True, help="Show all projects of the service, not only the mirrored ones.")
 @_json_lines
 @dataset_option(Family.HOURLY, ARTICLE_CHANGES)
 def batches(
     *, hour: datetime | None, identifier: str | None, everything: bool, as_json: bool, dataset: Dataset
 ) -> None:
-    """List the service's files of an HOUR (UTC), for example 2026-11-20T05; by default of the newest hour.
+    """List the service's files of an HOUR (UTC), for example 2026-11-20T05. The default is the newest hour.
 
     With ID, for example enwiki_namespace_0, show that file's record.
     """
@@ -263,10 +263,10 @@ def batches(
 @click.argument("name")
 @answered(Kind.ARTICLES)
 def article(client: EnterpriseClient, asked: Query, name: str) -> Listing[Record]:
-    """Look up the article NAME as it is now, in all projects that have one. Costs a unit of on-demand quota.
+    """Look up the article NAME in its current state, in all projects that have it. Costs a unit of on-demand quota.
 
     NAME is the exact title, case-sensitive, with the prefix of its namespace (for example Category:Physics). Redirects
-    are not resolved. Without --project or --language, the service chooses which projects are in the answer.
+    are not resolved. Without --project or --language, the service chooses the projects of the response.
     """
     return client.lookups.articles(name, asked)
 
@@ -285,7 +285,7 @@ def structured(client: EnterpriseClient, asked: Query, name: str) -> Listing[Rec
 
 @click.command()
 @click.argument("identifier", metavar="ID")
-@click.option("--labels", is_flag=True, help="Show only its labels, in all languages.")
+@click.option("--labels", is_flag=True, help="Show only the labels, in all languages.")
 @answered(Kind.ENTITY)
 def entity(client: EnterpriseClient, asked: Query, identifier: str, *, labels: bool) -> Listing[Record]:
     """Look up the Wikidata item or property ID, for example Q42 or P31. Costs a unit of on-demand quota."""

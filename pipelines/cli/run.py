@@ -1,4 +1,4 @@
-"""`wme run`: take hours and snapshots from the service to the published file, and show the result.
+"""Command `wme run`: fetch, load and publish hours and snapshots, and show the result.
 
 The work is in `pipelines/operations/run.py`.
 """
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from pipelines.operations.run import RunReport
 
 
-#: The service keeps an hour for two days.
+#: Default and longest wait in minutes; the service keeps an hour for two days.
 _DEFAULT_MINUTES, _MOST_MINUTES = 60, 48 * 60
-#: The questions of the closing table, each with its SQL: what an analyst could ask first.
+#: Example questions of an analyst for the closing tables, each with its SQL.
 EXAMPLES = {
     "Which pages were edited most?": """\
 SELECT project_id, name, edit_count, editor_count
 FROM most_edited LIMIT 3""",
-    # null means no, so the flags are counted where they are true
+    # null means no, so count only flags that are true
     "Who edits: bots, anonymous, registered?": """\
 SELECT project_id, count(*) FILTER (editor_is_bot) AS bots, count(*) FILTER (editor_is_anonymous) AS anonymous,
        count(*) - bots - anonymous AS registered
@@ -52,7 +52,7 @@ GROUP BY ALL ORDER BY a.project_id""",
     "--hours",
     "count",
     type=click.IntRange(1, 48),
-    help="Number of newest hours to fetch and load.  [default: 3, and those before them that the mirror lacks and the "
+    help="Number of newest hours to fetch and load.  [default: 3, and earlier hours that the mirror lacks and the "
     "service still keeps]",
 )
 @click.option("--from", "first", type=HOUR, help="First hour (UTC), for example 2026-11-20T05; instead of --hours.")
@@ -66,19 +66,19 @@ GROUP BY ALL ORDER BY a.project_id""",
     type=click.Choice(["missing", "newer"]),
     is_flag=False,
     flag_value="missing",
-    help="First fetch snapshots: of projects that have none yet (missing, also without a word), or with newer also "
-    "those that the service has exported again. With an account, snapshots cost quota.  [default: missing with the "
-    "sandbox, else none]",
+    help="First fetch snapshots. missing (or no value): of projects that have none yet. newer: also those of which the "
+    "service has a newer version. With an account, snapshots cost quota.  [default: missing with the sandbox, else "
+    "none]",
 )
-@click.option("--no-snapshots", is_flag=True, help="Fetch no snapshots, also with the sandbox.")
+@click.option("--no-snapshots", is_flag=True, help="Fetch no snapshots, even with the sandbox.")
 @click.option(
     "--dataset",
     "wanted",
     type=DatasetName(Family.SNAPSHOT),
     metavar="NAME",
     multiple=True,
-    help="Of snapshots, only those of this dataset; can be repeated.  [default: with --snapshots every dataset, else "
-    "articles alone]",
+    help="Fetch only snapshots of this dataset; can be repeated.  [default: with --snapshots every dataset, else "
+    "articles only]",
 )
 @click.option(
     "--wait",
@@ -86,7 +86,7 @@ GROUP BY ALL ORDER BY a.project_id""",
     is_flag=False,
     flag_value=_DEFAULT_MINUTES,
     metavar="[MINUTES]",
-    help=f"When a host cannot be reached, wait for it up to this many minutes ({_DEFAULT_MINUTES} without a number), "
+    help=f"If a host cannot be reached, wait for it up to this many minutes ({_DEFAULT_MINUTES} without a number), "
     "then continue.",
 )
 @quiet_option
@@ -107,7 +107,7 @@ def run(
 ) -> None:
     """Run the main job: reference lists, snapshots and hours, from the service to the published DuckDB file."""
     if dry_run and (quiet or as_json):
-        raise click.UsageError("--dry-run prints what it found: it goes neither with --quiet nor with --json.")
+        raise click.UsageError("--dry-run cannot be combined with --quiet or --json.")
     if snapshots and no_snapshots:
         raise click.UsageError("--snapshots and --no-snapshots exclude each other.")
     if first is not None and count is not None:
@@ -117,7 +117,7 @@ def run(
     if first is not None and last is not None and last < first:
         raise click.UsageError("--to is before --from.")
     if first is not None and (last or first) + timedelta(hours=1) > datetime.now(UTC):
-        # noted as asked for, it would make every hour until then a missing one
+        # a requested future hour would be recorded, and all hours up to it would count as missing
         raise click.UsageError(
             "The range contains an hour that has not ended yet (UTC). Nothing was done. Choose earlier hours."
         )
@@ -138,21 +138,21 @@ def run(
     say = partial(terminal.ERR.print, markup=False)
 
     def choose(client: EnterpriseClient) -> dict[Dataset, list[str]]:
-        """Check the names and choose the hours, once; returns the snapshots to begin with."""
+        """Check the names and choose the hours, once; return the snapshots to load first."""
         connection.check_names(client, layout, settings.projects, settings.namespaces)
         if first is None:
             hours[:] = runs.newest_hours(client, count or 3, datetime.now(UTC))
         if no_snapshots or not (snapshots or settings.sandbox):
             return {}
         say("Listing the snapshots of the service")
-        # unasked, those that `articles` begins with: the others are whole projects once more
+        # by default only snapshots of `articles`: each other dataset downloads complete projects again
         chosen = wanted or (() if snapshots else (datasets.SNAPSHOT_ARTICLES,))
         return pending.snapshots_to_fetch(client, enterprise, warehouse, layout, chosen, newer=snapshots == "newer")
 
     def attempt() -> RunReport:
         try:
             if settings.sandbox and connection.found_sandbox(settings) is None:
-                say("Starting the sandbox, which then makes its first archives: about half a minute")
+                say("Starting the sandbox and creating its first archives, which takes about half a minute")
             say("Looking for the newest hours")
             with enterprise.client() as client:
                 missing = choose(client)
@@ -178,7 +178,7 @@ def run(
             _show_dry_run(pending.dry_run(hours, missing, client, enterprise, layout))
         if with_lacking and any(missing.values()):
             terminal.say(
-                "The hours since a new snapshot was exported are fetched as well, as far as the service keeps them."
+                "Hours since the export of a new snapshot are fetched as well, if the service still keeps them."
             )
         return
     report = runs.outlast(attempt, partial(runs.is_reachable, enterprise), wait or 0, say)
@@ -192,7 +192,7 @@ def run(
 
 
 def report_lake(settings: Settings, report: RunReport) -> None:
-    """Print the missing and damaged lake files; a damaged one that was not made again is a failure of the run."""
+    """Print missing and damaged lake files. A damaged file that was not restored is a failure of the run."""
     from resources.warehouse import Warehouse, named
 
     if not report.repaired:
@@ -203,7 +203,7 @@ def report_lake(settings: Settings, report: RunReport) -> None:
         terminal.ERR.print(f"Left out of the published file: {named(gone)}.", markup=False, soft_wrap=True)
     if damaged := [file for file in faulty if not file.is_gone]:
         report.failures.append(
-            f"{counted(len(damaged), 'damaged lake file')} could not be made again so far, and everything else is "
+            f"{counted(len(damaged), 'damaged lake file')} could not be restored so far, and everything else is "
             f"published: {named(damaged)}. If the archive lacks their content, restore them from a backup "
             "(docs/recover.md, Damaged lake files)."
         )
@@ -228,7 +228,7 @@ def _show_dry_run(plan: Any) -> None:
 
 
 def _as_json(settings: Settings, report: RunReport) -> dict[str, Any]:
-    """The outcome of a run: each file of its hours, whether it is published, and every failure."""
+    """Return the outcome of a run as JSON values: files of its hours, state of publication, failures."""
     from resources.warehouse import Warehouse
 
     warehouse = Warehouse(settings.data)
@@ -248,8 +248,8 @@ def _as_json(settings: Settings, report: RunReport) -> dict[str, Any]:
 
 
 def _rows(warehouse: Warehouse, report: RunReport) -> Iterator[tuple[Dataset, SummaryRow, float]]:
-    """The hours by dataset, project and namespace, each with the seconds of fetching and converting."""
-    # not of the published file, which this run may have left as it was
+    """Yield the hours by dataset, project and namespace, each with its seconds of fetching and converting."""
+    # from the build file, because the published file may be older
     for dataset in datasets.datasets(Family.HOURLY) if report.hours else ():
         for row in warehouse.summary(hours=report.hours, published=False, dataset=dataset):
             archive = f"{row.project_id}_namespace_{row.namespace_id}"
@@ -288,13 +288,13 @@ def _show_run(settings: Settings, report: RunReport) -> None:
     for sentence in found.without_snapshot:
         terminal.say(f"\n{sentence}")
     if missing:
-        terminal.say(f"\n{counted(missing, 'hour')} missing: `wme status` shows which, and how to fetch them.")
+        terminal.say(f"\n{counted(missing, 'hour')} missing. `wme status` shows them and how to fetch them.")
     terminal.say(
-        f"\nDuckDB file: {warehouse.published_path} (open it read-only; it is replaced as a whole, never locked)\n"
+        f"\nDuckDB file: {warehouse.published_path} (open it read-only; it is replaced atomically and never locked)\n"
     )
     shown = settings.data / "state" / "examples"
     if report.failures or shown.exists():
-        return  # a failure must not be below examples, and nobody needs them twice
+        return  # failures should be the last output, and the examples are shown only once
     for question, query in EXAMPLES.items():
         answer = warehouse.sql(query)
         terminal.OUT.print(question, style="bold")

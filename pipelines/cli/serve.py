@@ -1,7 +1,7 @@
-"""`wme sandbox`, `ui`, `worker` and `stream`: processes that run in the foreground until Ctrl-C.
+"""Commands `sandbox`, `ui`, `worker` and `stream`: processes that run in the foreground until Ctrl-C.
 
-The work is in `resources/sandbox`, `pipelines/process/processes.py`, `resources/engine/dask`, `resources/remote.py` and
-`assets/steps/stream.py`.
+The work is in `resources/sandbox`, `pipelines/process/processes.py`, `resources/engine/dask`, `resources/remote.py`
+and `assets/steps/stream.py`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from resources.formatting import counted
 from resources.settings import read as read_settings
 from resources.settings import read_data
 
-#: Seconds in which what has come is kept when the command is to end.
+#: Seconds for storing buffered events when the command ends.
 _END_SECONDS = 2.5
-#: The warehouse is only asked which hours are loaded; the stream does not wait longer for it.
+#: Lock timeout in seconds; short, because the stream only asks the warehouse which hours are loaded.
 _BUSY_SECONDS = 2.0
 
 
@@ -43,7 +43,7 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
     ended = threading.Event()
 
     def end() -> None:
-        _thread.interrupt_main()  # it has a handler of its own, and ends in order
+        _thread.interrupt_main()  # the sandbox handles signals itself and ends gracefully
         ended.wait()
 
     try:
@@ -58,8 +58,8 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
 @click.option(
     "--prepare",
     is_flag=True,
-    help="Only set up <WME_DATA>/dagster: its settings if there are none, and its pools. For services that start "
-    "Dagster themselves.",
+    help="Only create <WME_DATA>/dagster with its settings (if absent) and pools. For services that start Dagster "
+    "themselves.",
 )
 def ui(*, port: int, prepare: bool) -> None:
     """Start the Dagster UI and daemon for this data folder."""
@@ -76,7 +76,7 @@ def ui(*, port: int, prepare: bool) -> None:
         try:
             probe.bind(("127.0.0.1", port))
         except OSError as error:
-            # Dagster would report it in the middle of starting, and go on
+            # Dagster would report the busy port while starting, and continue
             raise click.ClickException(
                 f"Port {port} cannot be used ({error.strerror}), perhaps because of the `wme ui` of another data "
                 "folder. Nothing was started; choose another port with --port."
@@ -92,15 +92,15 @@ def ui(*, port: int, prepare: bool) -> None:
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
-    help="The data folder of the runs, as it is mounted here.  [default: WME_DATA]",
+    help="Data folder of the runs, as mounted on this machine.  [default: WME_DATA]",
 )
-@click.option("--name", help="Name in messages of runs.  [default: host and process]")
+@click.option("--name", help="Name of the worker in messages of runs.  [default: host and process]")
 def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
     """Convert archives and compact lake files for other machines, as a worker of the Dask scheduler at ADDRESS.
 
-    ADDRESS is dask://host:port, by default that of WME_ENGINE. All cores and WME_MEMORY_MB are used; one worker on each
-    machine is enough. It ends when the scheduler ends, and within seconds on Ctrl-C or SIGTERM; runs then give its work
-    to others.
+    ADDRESS is dask://host:port, by default that of WME_ENGINE. The worker uses all cores and WME_MEMORY_MB; one per
+    machine is enough. It ends when the scheduler ends, and within seconds on Ctrl-C or SIGTERM. Runs then give its
+    work to other workers.
     """
     settings = read_settings(scoped=False)
     address = address or settings.engine
@@ -142,17 +142,19 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
                 dask.serve(address, versions, folder / "lake", threads=converter.readers, name=name, started=started)
             )
     raise click.ClickException(
-        f"The scheduler at {address} is gone. What was converted is kept. Start the worker again when the scheduler "
-        "runs."
+        f"The scheduler at {address} is gone. Converted files are kept. Start the worker again when the scheduler runs."
     )
 
 
 @click.command(cls=terminal.Writing)
 @click.option(
-    "--since", "hours", type=click.FloatRange(0, 48), help="Begin so many hours ago, the first time.  [default: now]"
+    "--since",
+    "hours",
+    type=click.FloatRange(0, 48),
+    help="On the first call, begin this many hours ago.  [default: now]",
 )
 @click.option(
-    "--for", "seconds", type=click.FloatRange(0, min_open=True), help="End after so many seconds.  [default: never]"
+    "--for", "seconds", type=click.FloatRange(0, min_open=True), help="Stop after this many seconds.  [default: never]"
 )
 @click.option(
     "--every",
@@ -162,16 +164,16 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
     help="Seconds between two files. Analysts see events once their file is written.",
 )
 @click.option(
-    "--connections", type=click.IntRange(1, 10), default=10, show_default=True, help="Connections side by side."
+    "--connections", type=click.IntRange(1, 10), default=10, show_default=True, help="Number of parallel connections."
 )
 def stream(*, hours: float | None, seconds: float | None, every: float, connections: int) -> None:
-    """Keep every event of the mirrored projects in the lake (live_changes), seconds after it happened.
+    """Store every event of the mirrored projects in the lake (live_changes), seconds after it happened.
 
-    Analysts query the events of hours without a file as live_changes, and the pages as of the newest event as
+    Analysts query events of hours that have no file yet as live_changes, and pages up to the newest event as
     articles_live.
 
-    It resumes at its last offset and runs until Ctrl-C or SIGTERM; buffered events are written first. The service keeps
-    events for 48 hours.
+    The command resumes at its last offset and runs until Ctrl-C or SIGTERM; buffered events are written first. The
+    service keeps events for 48 hours.
     """
     from assets.steps.stream import Kept, format_kept, keep, loaded_hours
     from resources.adapters import build_resources
@@ -217,4 +219,4 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
             )
         finally:
             done.set()
-    terminal.say(f"{counted(count, 'event')} kept in {lake.folder}. The same command goes on from there.")
+    terminal.say(f"{counted(count, 'event')} kept in {lake.folder}. The same command resumes there.")

@@ -1,4 +1,4 @@
-"""`wme snapshots`: list snapshots, plan their download, and download them into the archive.
+"""Commands `wme snapshots`: list snapshots, plan their download, and download them into the archive.
 
 The work is in `pipelines/operations/snapshots.py`.
 """
@@ -34,12 +34,14 @@ _dataset = dataset_option(Family.SNAPSHOT, SNAPSHOT_ARTICLES)
 
 @click.group(cls=Group)
 def snapshots() -> None:
-    """Snapshots of whole projects: list them, plan a download, download them into the archive."""
+    """List snapshots of complete projects, plan their download, and download them into the archive."""
 
 
 @snapshots.command("list")
-@click.option("--project", "projects", multiple=True, help="Only this project, for example enwiki; can be repeated.")
-@click.option("--all", "everything", is_flag=True, help="All projects of the service, not only the mirrored ones.")
+@click.option(
+    "--project", "projects", multiple=True, help="List only this project, for example enwiki; can be repeated."
+)
+@click.option("--all", "everything", is_flag=True, help="List all projects of the service, not only the mirrored ones.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts.")
 @_dataset
 def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool, dataset: Dataset) -> None:
@@ -104,7 +106,7 @@ def show_snapshot(client: EnterpriseClient, asked: Query, identifier: str, datas
 def list_chunks(
     client: EnterpriseClient, asked: Query, identifier: str, chunk: str | None, dataset: Dataset
 ) -> Listing[Record] | Record:
-    """List the chunks of the snapshot ID; with CHUNK, its identifier or its number, only that one. Costs no quota."""
+    """List the chunks of the snapshot ID, or only CHUNK (an identifier or a number). Costs no quota."""
     if chunk is not None:
         return client.lists.record(path_of(dataset, "chunk", identifier=identifier, chunk=chunk), asked)
     return client.lists.records(path_of(dataset, "chunks", identifier=identifier), asked)
@@ -120,7 +122,7 @@ def _option(declared: tuple[str, FieldInfo]) -> Callable[..., Any]:
 
 
 def _choice(command: Callable[..., None]) -> Callable[..., None]:
-    """The parameters that planning and downloading have in common."""
+    """Add the parameters of both planning and downloading."""
     for decorate in (
         _dataset,
         click.option("--json", "as_json", is_flag=True, help="Print one JSON document, for scripts."),
@@ -151,10 +153,10 @@ def _planned(
 @snapshots.command("plan")
 @_choice
 def plan_snapshots(*, identifiers: tuple[str, ...], as_json: bool, **choice: Any) -> None:
-    """Show what downloading snapshots takes: form, quota units, bytes, disk space. Downloads nothing, costs no quota.
+    """Show the cost of downloading snapshots: form, quota units, bytes, disk space. Downloads nothing, costs no quota.
 
-    ID is an identifier from `wme snapshots list`, for example enwiki_namespace_0. The exit code is 1 if
-    `wme snapshots download` would refuse to start.
+    ID is an identifier from `wme snapshots list`, for example enwiki_namespace_0. The exit code is 1 if `wme snapshots
+    download` would refuse to start.
     """
     from pipelines.operations import snapshots as snapshots_
 
@@ -195,7 +197,7 @@ def download_snapshots(*, identifiers: tuple[str, ...], as_json: bool, workers: 
     """Download snapshots into the archive and verify them. Complete files are not downloaded again; rerun to continue.
 
     ID is an identifier from `wme snapshots list`, for example enwiki_namespace_0. A download that would exceed the
-    remaining quota or the disk space is not started; --beyond-quota allows the former.
+    remaining quota or the disk space is not started. --beyond-quota allows downloads that exceed the quota.
     """
     from pipelines.operations import snapshots as snapshots_
 

@@ -1,4 +1,4 @@
-"""Parameters that several commands share, and progress bars, tables and texts on a terminal."""
+"""Parameters that several commands share, and output to the terminal: progress bars, tables, texts."""
 
 from __future__ import annotations
 
@@ -32,32 +32,32 @@ if TYPE_CHECKING:
 
 
 class _Console(Console):
-    """A console that removes from texts what a terminal would obey; elsewhere they stay exact."""
+    """Console that removes control sequences from texts on a terminal, and leaves texts unchanged elsewhere."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable(text) if self.is_terminal else text, **options)
 
 
-#: Answers go to standard output, everything about the way there to standard error: `wme sql --format csv > file` works.
-#: Where there is no terminal there is no width to fit: whoever reads the lines breaks them.
+#: Results go to standard output and all else to standard error, so that `wme sql --format csv > file` works. Without a
+#: terminal, lines are not wrapped.
 OUT = _Console(highlight=False, width=None if sys.stdout.isatty() else 100_000)
 ERR = _Console(stderr=True, highlight=False, soft_wrap=True)
 _ANY: TypeAdapter[object] = TypeAdapter(object)
-#: Shorter texts are never folded, longer ones never into less.
+#: Shorter texts are never wrapped; longer ones get at least this width.
 _READABLE = 40
 
 
 def echo(text: str, *, nl: bool = True, err: bool = False) -> None:
-    """Print a text exactly; on a terminal, without anything that the terminal would obey."""
+    """Print a text unchanged; on a terminal, without control sequences."""
     shown = printable(text) if (sys.stderr if err else sys.stdout).isatty() else text
     click.echo(shown, nl=nl, err=err)
 
 
 def read(most: int = -1, *, line_count: int | None = None) -> str:
-    """Standard input to its end, at most `most` characters, at a terminal at most `line_count` lines.
+    """Read standard input to its end: at most `most` characters and, at a terminal, at most `line_count` lines.
 
     Raises:
-        UsageError: It is not text.
+        UsageError: The input is not UTF-8 text.
     """
     try:
         if line_count is not None and sys.stdin.isatty():
@@ -71,12 +71,12 @@ def read(most: int = -1, *, line_count: int | None = None) -> str:
 
 
 def show_json(value: object, *, indent: int | None = 2) -> None:
-    """Print a value as JSON: dataclasses and mappings as objects, paths as texts, moments in ISO 8601."""
+    """Print a value as JSON: dataclasses and mappings as objects, paths as strings, times in ISO 8601."""
     echo(_ANY.dump_json(value, indent=indent).decode())
 
 
 def say(text: str) -> None:
-    """Print an answer as it is: on one line, with nothing in it that is markup."""
+    """Print a text as it is: without wrapping, and without interpreting markup."""
     OUT.print(text, markup=False, soft_wrap=True)
 
 
@@ -86,7 +86,7 @@ def warn(text: str) -> None:
 
 def log_handler() -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
-    # where nobody reads along, in a journal or a file, lines need their time
+    # in a journal or a file, lines need a timestamp
     handler.setFormatter(
         _Printable("%(message)s") if sys.stderr.isatty() else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     )
@@ -99,7 +99,7 @@ class _Printable(logging.Formatter):
 
 
 def hush(*, answers: bool, progress: bool) -> None:
-    """Print no answers, or nothing of the way there, until the command ends. Failures are printed by other means."""
+    """Suppress results, or progress output, until the command ends. Failures are still printed."""
 
     def apply(out: bool, err: bool) -> None:
         OUT.quiet, ERR.quiet = out, err
@@ -120,7 +120,7 @@ class _BarTask:
 
 
 class BarReporter:
-    """One bar per task under way, gone when it is over."""
+    """Shows one bar per running task and removes the bar when the task ends."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -134,7 +134,7 @@ _current: list[Reporter] = []
 
 
 def reporter() -> Reporter:
-    """The reporter of this process: bars inside `progress()` on a terminal, else plain lines on standard error."""
+    """Return the current reporter: bars inside `progress()` on a terminal, else plain lines on standard error."""
     return _current[-1] if _current else LineReporter(lambda line: ERR.print(line, markup=False))
 
 
@@ -160,7 +160,7 @@ def progress() -> Iterator[Reporter]:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """Rows as a table; numbers to the right, with thousands separators unless they name something."""
+    """Build a table of rows; numbers are right-aligned, with thousands separators unless they are names."""
     rows = [list(row) for row in rows]
     drawn = Table(header_style="bold", box=None, pad_edge=False)
     for number, column in enumerate(columns):
@@ -179,10 +179,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
 def show(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], *, spare: Sequence[str] = (), varying: Sequence[str] = ()
 ) -> None:
-    """Rows on standard output: as a table where it fits, else one below the other, a line per column.
+    """Print rows to standard output: as a table if it fits the width, else one line per column.
 
-    Columns in `spare` are left out, in this order, until the table fits; those in `varying`, where every row says the
-    same.
+    Columns in `spare` are left out, in this order, until the table fits. Columns in `varying` are left out if all rows
+    have the same value.
     """
     same = {columns.index(name) for name in varying if len({row[columns.index(name)] for row in rows}) < 2}
     places = [place for place in range(len(columns)) if place not in same]
@@ -203,7 +203,7 @@ def show(
 
 
 def _needed_width(drawn: Table) -> int:
-    """Characters below which a table would cut what names things, or fold long texts too narrow to be read."""
+    """Return the minimum width in characters at which short cells are complete and long ones readable."""
     widths = []
     for column in drawn.columns:
         cells = [cell_len(str(cell)) for cell in (column.header, *column.cells)]
@@ -212,7 +212,7 @@ def _needed_width(drawn: Table) -> int:
 
 
 class _Hour(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """An hour (UTC) as people, the tables of this program or Dagster's partition keys write it."""
+    """An hour (UTC), as written by people, by the tables of this program or in Dagster's partition keys."""
 
     name = "hour"
 
@@ -225,7 +225,7 @@ class _Hour(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 class _Name(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A name of the service that may become one of a folder, as it is."""
+    """A name from the service that is used unchanged as the name of a folder."""
 
     def __init__(self, kind: str, pattern: str, named: str, example: str) -> None:
         self.name, self._pattern, self._named, self._example = kind, re.compile(pattern), named, example
@@ -237,7 +237,7 @@ class _Name(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 class DatasetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """The name of a declared dataset of one family."""
+    """Name of a declared dataset of one family."""
 
     name = "name"
 
@@ -253,7 +253,7 @@ class DatasetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return declared[value]
 
 
-#: The option `--hours`, for commands that say how the mirror is.
+#: The option `--hours`, for commands that show the state of the mirror.
 hours_option = click.option(
     "--hours",
     "count",
@@ -264,18 +264,18 @@ hours_option = click.option(
 )
 
 
-#: The option `--quiet`, for commands that cron runs.
-quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print nothing but failures, for cron.")
+#: The option `--quiet`, for commands that run in cron.
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only failures, for cron.")
 
 
 def dataset_option(family: Family, default: Dataset) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The option `--dataset`, for commands that handle any dataset of a family."""
+    """Build the option `--dataset`, for commands that handle any dataset of a family."""
     return click.option(
         "--dataset",
         type=DatasetName(family),
         default=default,
         metavar="NAME",
-        help=f"The dataset, by the name of its table.  [default: {default.name}]",
+        help=f"Name of the dataset's table.  [default: {default.name}]",
     )
 
 
@@ -291,7 +291,7 @@ _SANDBOX = "the built-in sandbox (synthetic pages; WME_USERNAME and WME_PASSWORD
 
 
 class Writing(click.Command):
-    """A command that first says, on standard error, to which service and folder it writes (with the option `only`)."""
+    """A command that first prints to standard error which service and folder it uses (if its option `only` is set)."""
 
     def __init__(self, *arguments: Any, only: str | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -307,7 +307,7 @@ def _destination() -> str:
     try:
         settings = read_settings(scoped=False)
     except SettingsError:
-        # the command itself refuses them, where it needs more than the folder
+        # the command itself rejects invalid settings if it needs them
         service, data = "", read_data()
     else:
         service = f"Service: {_SANDBOX if settings.sandbox else settings.base_url}; "
@@ -317,7 +317,7 @@ def _destination() -> str:
 
 
 def terminal_engine(settings: Settings) -> ConfiguredEngine:
-    """The engine of the settings, which shows its progress on the terminal instead of in Dagster's log."""
+    """Build an engine that shows progress on the terminal instead of in Dagster's log."""
     from resources.adapters import ConfiguredEngine
     from resources.engine import Engine
 

@@ -131,12 +131,12 @@ def test_only_new_files_are_copied_and_older_backups_go_when_asked(
     data, to = Path(copied["WME_DATA"]), tmp_path / "backups"
     dry = call("backup", str(to), "--dry-run", environ=copied)
     assert dry.code == 0, dry.err
-    assert dry.out.endswith("In the previous backup already: 0 files (0 B). Nothing was copied.\n")
+    assert dry.out.endswith("Already in the previous backup: 0 files (0 B). Nothing was copied.\n")
     assert not to.exists()
     assert call("backup", str(to), environ=copied).code == 0
     archived = len([path for path in data.glob("archive/**/*") if path.is_file()])
     dry = call("backup", str(to), "--dry-run", environ=copied)
-    assert dry.out.startswith("To be copied: 1 file (")  # the build file
+    assert dry.out.startswith("To copy: 1 file (")  # the build file
     assert call("backup", str(to), environ=copied).code == 0
     first, second = backups.completed(to)
     one, same = (next(backup.path.glob("archive/batches/*/*/*.tar.gz")) for backup in (first, second))
@@ -148,7 +148,7 @@ def test_only_new_files_are_copied_and_older_backups_go_when_asked(
     first.path.rename(to / f".removed-{first.path.name}")
     (data / one.relative_to(first.path)).unlink()
     told = call("backup", str(to), "--keep", "1", environ=copied)
-    assert "1 file of the archive that the previous backup has is no longer in the data folder." in told.out
+    assert "1 file of the archive is in the previous backup and no longer in the data folder." in told.out
     assert "1 older backup removed." in told.out
     assert {path.name for path in to.iterdir()} == {".lock", backups.completed(to)[0].path.name}
     assert not second.path.exists()
@@ -178,7 +178,7 @@ def test_what_is_damaged_is_left_out_and_named(
     aside.rename(lake)
     told = call("backup", str(to), environ=copied)
     assert told.code == 0, told.err
-    assert "of the archive that the backup before has" not in told.out
+    assert "of the archive is in the previous backup" not in told.out
 
     newest = backups.completed(to)[-1].path
     hurt = newest / lake.relative_to(data)
@@ -302,7 +302,7 @@ def test_nothing_is_removed_while_files_are_copied(call: Callable[..., Any], cop
     at_once = copied | {"WME_GRACE_HOURS": "0"}
     with copying(data):
         kept = call("clean", environ=at_once).out
-        assert "A backup is under way: nothing is removed until it has finished." in kept
+        assert "A backup is under way. Nothing is removed until it has finished." in kept
         assert "0 files removed (0 B)." in kept
         refused = call("forget", "frwiki", "--yes", environ=copied | {"WME_PROJECTS": "enwiki"})
         assert refused.code == 1

@@ -41,7 +41,7 @@ def test_the_first_run_ends_exact_and_says_what_it_does(environ, call):
     told = call("run", environ=environ)
     assert told.code == 0, told.err
     assert told.err.splitlines()[1:4] == [
-        "Starting the sandbox, which then makes its first archives: about half a minute",
+        "Starting the sandbox and creating its first archives, which takes about half a minute",
         "Looking for the newest hours",
         "Listing the snapshots of the service",
     ]

@@ -292,10 +292,10 @@ def test_list_by_reason_filters_bytes_and_json(mirror: dict[str, str], call: Any
     assert all("Not valid JSON" in other for other in others)
     assert sum(int(other.split()[0]) for other in others) == 2
     assert columns.split()[:4] == ["batch_hour", "archive", "member", "line_number"]
-    assert "the bytes are in the table `rejects`." in told.out
+    assert "their content is in the table `rejects`." in told.out
 
     told = call("rejects", "--reason", "not valid json", "--hour", f"{hours[1]:%Y-%m-%dT%H}", environ=mirror)
-    assert told.out.endswith("1 rejected line; the bytes are in the table `rejects`.\n")
+    assert told.out.endswith("1 rejected line; their content is in the table `rejects`.\n")
     assert call("rejects", "--project", "dewiki", environ=mirror).out == "No such line was rejected.\n"
 
     told = call("rejects", "--limit", "1", "--project", "frwiki", "--raw", environ=mirror)
@@ -306,7 +306,7 @@ def test_list_by_reason_filters_bytes_and_json(mirror: dict[str, str], call: Any
     assert ", 1 shown;" in last
     # which lines are long depends on the hour: of them all some are
     everything = call("rejects", "--project", "frwiki", "--raw", environ=mirror).out
-    assert "bytes in all; the whole line is in lake/rejects/" in everything
+    assert "bytes in total; the complete line is in lake/rejects/" in everything
 
     count = ask(mirror, "SELECT count(*) FROM rejects")[0][0]
     listed = [json.loads(line) for line in call("rejects", "--json", environ=mirror).out.splitlines()]
@@ -324,7 +324,7 @@ def test_list_by_reason_filters_bytes_and_json(mirror: dict[str, str], call: Any
         one["raw_path"].rpartition("/")[2] for one in long
     }
     told = call("rejects", "--raw", "--limit", "1000", environ=mirror).out
-    assert f"… {long[0]['bytes']:,} bytes in all; the whole line is in lake/{long[0]['raw_path']}" in told
+    assert f"… {long[0]['bytes']:,} bytes in total; the complete line is in lake/{long[0]['raw_path']}" in told
     for words in (["--dry-run"], ["--retry", "--json"], ["--retry", "--limit", "3"]):
         assert call("rejects", *words, environ=mirror).code == 2
 

@@ -21,7 +21,7 @@ def path(filled, call, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "page.html"
     told = call("report", "--output", str(path), environ=environ)
     assert told.code == 0, told.err
-    assert told.out.startswith(f"{path} is written (")
+    assert told.out.startswith(f"{path} was written (")
     return path
 
 

@@ -30,8 +30,8 @@ def copied(filled: tuple[dict[str, str], Any], tmp_path: Path) -> dict[str, str]
 def test_moved_folder_is_mended_in_place(call: Callable[..., Any], copied: dict[str, str], tmp_path: Path) -> None:
     mended = call("relocate", environ=copied)
     assert mended.code == 0
-    assert "now finds the lake: its views read 4 files there" in mended.out
-    assert "Nothing had to be done" in call("relocate", environ=copied).out
+    assert "now finds the lake; its views read 4 files there" in mended.out
+    assert "There was nothing to do" in call("relocate", environ=copied).out
     before = call("sql", BODIES, "--format", "csv", environ=copied)
     assert before.code == 0
 
@@ -41,7 +41,7 @@ def test_moved_folder_is_mended_in_place(call: Callable[..., Any], copied: dict[
     assert failed.code == 1
     assert "Only files of this mirror's lake can be read" in failed.err
     assert "`wme relocate` makes this file find the lake again" in failed.err
-    assert "now finds the lake: its views read 4 files" in call("relocate", environ=moved).out
+    assert "now finds the lake; its views read 4 files" in call("relocate", environ=moved).out
     assert call("sql", BODIES, "--format", "csv", environ=moved).out == before.out
 
     lake = tmp_path / "moved, it's here" / "lake"
@@ -49,7 +49,7 @@ def test_moved_folder_is_mended_in_place(call: Callable[..., Any], copied: dict[
     aside = one.rename(tmp_path / one.name)
     again = copied | {"WME_DATA": str(tmp_path / "third")}
     shutil.move(moved["WME_DATA"], again["WME_DATA"])
-    assert "read 3 files there. 1 file that it names is missing and left out." in call("relocate", environ=again).out
+    assert "read 3 files there. 1 file of the lake is missing and left out." in call("relocate", environ=again).out
     shutil.move(aside, tmp_path / "third" / one.relative_to(lake.parent))
     # without the lake nothing is mended, rather than all bodies left out
     shutil.move(tmp_path / "third" / "warehouse.duckdb", tmp_path / "warehouse.duckdb")
@@ -90,7 +90,7 @@ def test_run_that_does_not_publish_says_so_and_publish_does(
     assert published() == "3"
     runs = Path(copied["WME_DATA"]) / "dagster/history/runs"
     before = sorted(runs.iterdir())
-    assert "nothing had to be done" in call("publish", environ=hourly, history=True).out
+    assert "there was nothing to do" in call("publish", environ=hourly, history=True).out
     assert sorted(runs.iterdir()) == before  # no run of Dagster's, which would take seconds
 
 
@@ -134,7 +134,7 @@ def test_damaged_lake_files_are_named_and_come_back_from_the_archive(
     # what only its pages show is found by reading them
     place = len(whole[flipped]) // 3
     flipped.write_bytes(whole[flipped][:place] + b"\xff\xff\xff" + whole[flipped][place + 3 :])
-    assert "nothing had to be done" in call("publish", environ=copied).out
+    assert "there was nothing to do" in call("publish", environ=copied).out
     verified = call("publish", "--verify", environ=copied)
     assert verified.code == 0, verified.err
     assert f"damaged: {flipped.relative_to(data / 'lake').as_posix()} (" in unfolded(verified.out)

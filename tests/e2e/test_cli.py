@@ -282,7 +282,7 @@ def test_what_the_system_refuses_in_the_middle_of_a_run_is_a_sentence(begun, cal
     told = call("run", *between(hours[0], hours[0]), "--no-reference", environ=begun)
     assert told.code == 1
     assert "Is a directory: " in told.err
-    assert "What was committed stays." in told.err
+    assert "Committed data is kept." in told.err
     assert is_sentence(told.err.split("Error: ")[1]), told.err
 
 

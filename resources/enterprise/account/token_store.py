@@ -246,7 +246,7 @@ class TokenStore:
                 "Free some space and run this again."
             )
         do = (
-            "Mount its file system writable"
+            "Mount its file system for writing"
             if number == errno.EROFS
             else "Make the user who runs this the owner of the folder"
         )

@@ -367,8 +367,8 @@ def build_sensors(
     return [
         discover_hours(prefix),
         *(discover_snapshots(one, prefix) for one in datasets(Family.SNAPSHOT) if offered is None or one in offered),
-        carry_to("lake", "Converts what is new in the archive", prefix),
-        carry_to("warehouse", "Loads what is new in the lake", prefix),
+        carry_to("lake", "Converts new archives", prefix),
+        carry_to("warehouse", "Loads new lake files", prefix),
         publish_pending(prefix),
         keep_streaming(prefix),
         end_killed_runs(prefix),

@@ -142,8 +142,8 @@ def take(
             unfinished.mkdir()
         if unfinished.is_symlink() or not unfinished.is_dir():
             raise BackupError(
-                f"{unfinished} is no folder, and an unfinished backup belongs there. Nothing was changed. Move it "
-                "away, and run this again."
+                f"{unfinished} is not a folder, but an unfinished backup needs this name. Nothing was changed. Move "
+                "it away, and run this again."
             )
         for path in store.irregular(unfinished):
             path.unlink()
@@ -332,14 +332,14 @@ def _problems(backup: Path, broken: list[str], damaged: list[str]) -> Iterator[s
     if broken:
         yield (
             f"{counted(len(broken), 'database')} of Dagster's history {'is' if len(broken) == 1 else 'are'} damaged "
-            f"({listed(broken, _SHOWN)}), and backed up byte by byte. Restore the history from an older backup, or "
-            "move it away: a new one is made."
+            f"({listed(broken, _SHOWN)}), and copied byte by byte. Restore the history from an older backup, or "
+            "move it away: the next run creates a new one."
         )
     if damaged:
         yield (
-            f"{counted(len(damaged), 'archive')} on disk {'is' if len(damaged) == 1 else 'are'} not what was fetched "
-            f"and verified ({listed(damaged, _SHOWN)}), and left out. Remove each with its .json; a run fetches the "
-            "hours again that the service still has, and an older backup may have the others."
+            f"{counted(len(damaged), 'archive')} on disk {'is' if len(damaged) == 1 else 'are'} different from "
+            f"the verified download ({listed(damaged, _SHOWN)}), and left out. Remove each with its .json; the next "
+            "run fetches hours that the service still keeps, and an older backup may contain the others."
         )
     build, lake = backup / BUILD, backup / "lake"
     groups = named_in(build) if build.exists() else ()
@@ -347,7 +347,7 @@ def _problems(backup: Path, broken: list[str], damaged: list[str]) -> Iterator[s
         yield (
             f"{counted(len(missing), 'lake file')} that the warehouse names {'is' if len(missing) == 1 else 'are'} "
             f"missing or of another size in the data folder ({listed(missing, _SHOWN)}), and so in the backup. Convert "
-            "the archives again, load their hours, and back up again."
+            "their archives again, load their hours, and back up again."
         )
 
 

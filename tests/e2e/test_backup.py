@@ -167,7 +167,7 @@ def test_what_is_damaged_is_left_out_and_named(
     told = call("backup", str(to), environ=copied)
     assert told.code == 1
     assert (
-        f"1 archive on disk is not what was fetched and verified ({archive.relative_to(data)}), and left out."
+        f"1 archive on disk is different from the verified download ({archive.relative_to(data)}), and left out."
         in told.err
     )
     assert (

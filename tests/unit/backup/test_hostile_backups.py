@@ -486,7 +486,7 @@ def test_an_unfinished_backup_leads_nowhere_else(stage, spoil):
 def test_a_destination_whose_unfinished_backup_is_a_link_is_refused(stage):
     (stage.folder / "to/unfinished").symlink_to(stage.victim)
     before = stage.seen(stage.victim)
-    with pytest.raises(BackupError, match=r"is no folder, .* Nothing was changed"):
+    with pytest.raises(BackupError, match=r"is not a folder, .* Nothing was changed"):
         again(stage)
     assert stage.seen(stage.victim) == before
 

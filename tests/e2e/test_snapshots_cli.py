@@ -259,7 +259,7 @@ def test_a_snapshot_replaced_half_way_is_told_with_what_starting_again_costs(env
     told = call("snapshots", "download", "--chunks", "--workers", "1", NAME, environ=environ)
     assert told.code == 1
     assert f"{NAME} was replaced by the service after the plan" in told.err
-    assert "Starting again: it costs " in told.err
+    assert "Starting over: it costs " in told.err
     assert is_sentence(told.err.split("Error: ")[1])
     assert not list((archive / NAME).glob("*.set.json"))
     told = call("snapshots", "download", "--chunks", NAME, environ=environ)

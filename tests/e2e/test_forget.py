@@ -67,7 +67,8 @@ def mirrored(
     """
     environ = filled[0] | {"WME_DATA": str(tmp_path_factory.mktemp("mirrored") / "data"), "WME_PROJECTS": "frwiki"}
     shutil.copytree(filled[0]["WME_DATA"], environ["WME_DATA"])
-    told = call("run", "--snapshots", "--from", f"{hours[2]:%Y-%m-%dT%H}", "--no-reference", environ=environ)
+    words = ("run", "--snapshots", "--from", f"{hours[2]:%Y-%m-%dT%H}", "--no-reference")
+    told = call(*words, environ=environ, history=True)  # partitions of snapshots are in the history
     assert told.code == 0, told.err
     return environ
 
@@ -111,7 +112,7 @@ def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(
         in refused.err
     )
     for words, answer in ((["--dry-run"], ""), ([], "n\n")):
-        told = call("forget", "frwiki", *words, environ=both, stdin=answer)
+        told = call("forget", "frwiki", *words, environ=both, stdin=answer, history=True)
         assert told.code == 0, told.err
         facts = dict(line.split(":", 1) for line in told.out.splitlines() if ":" in line)
         assert set(facts["rows"].replace(",", "").split()) >= {
@@ -128,7 +129,7 @@ def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(
         assert told.out.rstrip().endswith("Nothing was removed.")
     assert files(data) == everything
 
-    told = call("forget", "frwiki", environ=both, stdin="y\n")
+    told = call("forget", "frwiki", environ=both, stdin="y\n", history=True)
     assert told.code == 0, told.err
     assert "All data of frwiki was removed" in told.out
     assert of("enwiki") == before
@@ -150,7 +151,7 @@ def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(
     }
     assert not (data / lone).exists()
     assert not list((data / "lake").rglob("*frwiki*"))
-    again = call("forget", "frwiki", "--yes", environ=both)
+    again = call("forget", "frwiki", "--yes", environ=both, history=True)
     assert again.code == 0
     assert "There is no data of frwiki in " in again.out
     assert files(data, "reference")
@@ -184,11 +185,11 @@ def test_kills_on_the_way_are_made_good_by_calling_it_again(
         assert call("sql", pages, environ=both).code == 0
     assert left == sorted(left, reverse=True)
     assert left[-1] < left[0]
-    told = call("forget", "frwiki", "--yes", environ=both)
+    told = call("forget", "frwiki", "--yes", environ=both, history=True)
     assert told.code == 0, told.err
     assert not files(data, "frwiki")
     assert files(data) == kept
-    assert "There is no data of frwiki" in call("forget", "frwiki", "--yes", environ=both).out
+    assert "There is no data of frwiki" in call("forget", "frwiki", "--yes", environ=both, history=True).out
 
 
 def test_forgetting_what_is_not_there(

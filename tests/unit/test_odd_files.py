@@ -118,7 +118,7 @@ def test_a_damaged_journal_of_replaced_files_is_set_aside(tmp_path, make, caplog
         path.write_bytes(b'{"lake/x": "2026-11-23T08:00:00"}')  # of no time zone
     assert housekeeping._read(path) == {}
     assert not os.path.lexists(path)
-    assert "replaced.json.damaged and made again" in caplog.text
+    assert "replaced.json.damaged and created again" in caplog.text
 
 
 @odd

@@ -285,7 +285,7 @@ def _early(one: HourAudit | SnapshotAudit) -> str | bool:
 
 
 def _agreeing(made: Made) -> Found:
-    """Compare the hours with the stream; the metadata has the counts, and the compared part of each hour."""
+    """Compare the hours with the stream; the metadata has the counts and the range of each hour that was compared."""
     try:
         compared = made.compare()
     except MirrorError as error:

@@ -261,7 +261,7 @@ def copy(source: Source, target: Path, advance: Callable[[float], None]) -> str:
 
 
 def copy_bytes(source: Path, target: Path, advance: Callable[[float], None]) -> tuple[str, int]:
-    """Copy a file at its size when opened; return the MD5, and the time of its last change."""
+    """Copy a file up to the size it had when it was opened; return its MD5 and modification time."""
     digest = files.new_md5()
     with files.opened(source) as reader, target.open("xb") as writer:
         seen = os.fstat(reader.fileno())

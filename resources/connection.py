@@ -42,7 +42,7 @@ def description(settings: Settings) -> str:
     where = (
         "It is not running; the first run that needs it starts it on a free port of this machine."
         if found is None
-        else f"Its address is {found.url} until it ends; the next start takes another free port."
+        else f"Its address is {found.url} until it stops; the next start takes another free port."
     )
     return (
         f"The built-in sandbox (synthetic pages) of {settings.data}, in place of the service. {where} Reload the "

@@ -47,7 +47,7 @@ _KINDS = {kind.__name__: kind for kind in (Archive, LookupArchive, SnapshotArchi
 
 
 class _Remote:
-    """Remote work by the workers of a cluster. The connection is opened at first use.
+    """Remote work by the workers of a cluster. The connection is opened on first use.
 
     Args:
         address: `dask://host:port`.

@@ -177,9 +177,7 @@ def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
         if info.type in _EXTENDED:
             header_bytes += _SECTOR + _size(stream, info.size)
             if header_bytes > HEADER_BYTES_MAX:
-                raise stream.error(
-                    f"the tar is damaged: the headers before a member are of more than {HEADER_BYTES_MAX:,} bytes"
-                )
+                raise stream.error(f"the tar is damaged: the headers before a member exceed {HEADER_BYTES_MAX:,} bytes")
             payload = stream.take(info.size)
             stream.skip(-info.size % _SECTOR)
             if info.type == tarfile.GNUTYPE_LONGNAME:

@@ -130,7 +130,7 @@ def alone(layout: Layout) -> Iterator[None]:
 
 
 def read_watchlist(path: Path | None) -> list[tuple[str, str]]:
-    """Read the (project, title) pairs of a watch list: one per line, project, space, title; `#` starts a comment.
+    """Read the (project, title) pairs of a watch list: one per line, separated by a space; `#` starts a comment.
 
     Raises:
         WatchlistError: A line has no title, or the file cannot be read.

@@ -1,7 +1,7 @@
 """Removal of a project that is no longer mirrored.
 
 The order makes a kill harmless: rows first, in one transaction; then the published file, which refers to lake files;
-then the files. Files that a killed call leaves are found again by name. Shared data stays: reference lists, batch
+then the files. Files left behind by a killed call are found again by name. Shared data stays: reference lists, batch
 listings that cover other projects, accounts, and Dagster's run history.
 """
 

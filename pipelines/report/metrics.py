@@ -1,4 +1,4 @@
-"""Figures of `wme status` as metrics, in the text format of Prometheus.
+"""The figures from `wme status` as metrics, in the Prometheus text format.
 
 Places (a dataset's project and namespace) are labels; hours and titles are not, to limit the number of series: 900
 projects make 3,600.

@@ -325,7 +325,7 @@ def _tell_stream(report: Status, data: Path, now: datetime) -> None:
     except (OSError, ValueError) as error:
         report.troubles.append(
             f"The newest file of the stream, {found[-1].path}, cannot be read ({clause(error)}). "
-            "`wme stream` reports what to do."
+            "Run `wme stream` to see what to do."
         )
         return
     figures = report.stream = _stream_figures(step, data, now)

@@ -224,7 +224,7 @@ class FileHead:
 
     Attributes:
         size_bytes: Exact size, compressed.
-        modified_at: Last change of the object, in UTC.
+        modified_at: Time when the object was last modified, in UTC.
         etag: The object store's tag of this state, with its quotes; not the MD5.
         content_type: Media type.
     """
@@ -272,7 +272,7 @@ class ServiceFiles:
 
         Raises:
             IntegrityError: The written bytes do not match the MD5 of the record.
-            EnterpriseError: As for `head`, or the file could not be fetched.
+            EnterpriseError: The reasons of `head`, or a failed download.
         """
         record, source = self._source(path)
         for piece in self._downloader.pieces(source):

@@ -260,7 +260,8 @@ class DataApi:
     def _refuse(self, answer: Answer, doing: str, product: str, *, last: bool) -> None:
         """Raise the error for a refusal. For a 429, the account's counters distinguish a rate limit from a spent quota.
 
-        Many simultaneous refusals query the account once; the last refusal before giving up queries it again.
+        If many requests are refused at once, the account is queried once; it is queried again before the client gives
+        up.
         """
         now = time.monotonic()
         known = now - self._left_at.get(product, -_BELIEVED) < _BELIEVED

@@ -69,8 +69,8 @@ class Converter:
 
     Args:
         workers: Threads that build row groups. Default: one per core (see `machine`), as far as the memory allows.
-        memory_bytes: Memory limit of a process that only converts. A line that exceeds a block needs up to
-            LONG_LINE_FACTOR times its length in addition. Only one such line is in memory at a time.
+        memory_bytes: Memory limit of a process that only converts. A line longer than a block needs additional
+            memory of up to LONG_LINE_FACTOR times its length. Only one such line is in memory at a time.
         level: zstd level.
         record_bytes_max: Maximum length of a line; longer lines are rejected.
 
@@ -157,7 +157,7 @@ class Converter:
     ) -> tuple[ConvertedFile, bool]:
         """Convert an archive like `convert`, but replace the files of an earlier conversion if one is damaged.
 
-        A rename replaces a damaged file, so that readers always see a complete file. Return the conversion, and True if
+        A rename replaces a damaged file, so that readers always see a complete file. Return the conversion and whether
         a file was replaced. Rows loaded from the old file may be damaged, so load the new file.
         """
         known = conversions.find_conversion(archive, layout, bodies, self.record_bytes_max)

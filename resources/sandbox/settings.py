@@ -230,7 +230,7 @@ class Settings(BaseModel):
     def identity(self) -> str:
         """Return the origin of the sandbox's data: `sandbox-<seed>-<digest of the other settings of the world>`.
 
-        The digest does not depend on ports, state folder, clock, hour of snapshots or rate of streams.
+        The digest does not depend on the ports, the state folder, the clock, the snapshot hour or the stream rate.
         """
         shape = json.dumps(
             [

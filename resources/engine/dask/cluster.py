@@ -1,4 +1,4 @@
-"""Client of a Dask scheduler: selection of suitable workers, and a map over calls that survives lost workers."""
+"""Client for a Dask scheduler: selects suitable workers and maps calls over them, and tolerates lost workers."""
 
 from __future__ import annotations
 
@@ -247,7 +247,7 @@ class Cluster:
             return fit
         if others:
             raise WorkersDifferError(
-                f"No worker at {self.address} has the versions of this process: {'; '.join(others)}. Nothing was "
+                f"No worker at {self.address} has the same versions as this process: {'; '.join(others)}. Nothing was "
                 "done; archived files are kept. Install the same version on all machines, restart the workers with "
                 "`wme worker`, then run again."
             )

@@ -1,8 +1,8 @@
 """Policy of logins and refreshes; provides the token of each request.
 
-An access token is renewed some time before it expires. A refresh token is used until its 90 uses or 90 days are over;
-only then is the password used again. A refused token (401) is renewed once: the first thread or process to acquire the
-lock renews it, and all others read the new token from the store.
+An access token is renewed some time before it expires. A refresh token stays in use for up to 90 refreshes or 90 days;
+only then is the password needed again. A refused token (401) is renewed once: the first thread or process to acquire
+the lock renews it, and all others read the new token from the store.
 """
 
 from __future__ import annotations

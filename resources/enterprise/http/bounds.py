@@ -191,7 +191,7 @@ def network_of(address: str) -> str:
 
 
 def addresses_of(url: str) -> frozenset[str]:
-    """Resolve the IP addresses of a URL's host; empty for a name that a proxy resolves or that is unknown."""
+    """Resolve a URL's host to its IP addresses; none if the name is unknown or a proxy resolves it."""
     parts = urlsplit(url)
     by_proxy = select_proxy(url, get_environ_proxies(url))
     try:

@@ -309,7 +309,7 @@ def _guard(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def _unforeseen(error: BaseException, doing: str, redactor: Redactor) -> errors.EnterpriseError:
     if isinstance(error, OSError) and error.errno is not None:
-        what = f"`{doing}` could not read or write on the disk ({error.strerror}). Existing data is kept."
+        what = f"`{doing}` could not read from or write to the disk ({error.strerror}). Existing data is kept."
         if files.is_full(error):
             return errors.DiskFull(f"{what} Make room and run this again.")
         return errors.StateError(f"{what} Check the data folder and its permissions and run this again.")

@@ -76,7 +76,7 @@ def _behind_blanks(text: str, place: int) -> int:
 
 
 def is_crowded(data: bytes) -> bool:
-    """Return True if a line has more than VALUES_MAX values, counted by commas and opening brackets outside texts."""
+    """Return whether a line has over VALUES_MAX values, estimated from commas and opening brackets outside strings."""
 
     def count(part: bytes) -> int:
         return sum(map(part.count, (b",", b"[", b"{")))

@@ -74,8 +74,8 @@ def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] 
     """Compact the files of a job.
 
     `progress` is called with the size of each file after it was read. The job's `memory_bytes` limits the memory,
-    regardless of the size and number of the files. Raises LakeError: a file is missing or damaged, a file contradicts
-    the ledger, or the disk is full.
+    regardless of the size and number of the files. Raises LakeError if a file is missing or damaged, contradicts the
+    ledger, or the disk is full.
     """
     table = COMPACTED[job.table_name]
     counts: Counter[Part] = Counter()

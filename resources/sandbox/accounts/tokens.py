@@ -94,7 +94,7 @@ class TokenMint:
         )
 
     def verify(self, token: str) -> dict[str, Any]:
-        """Check format, key, signature, age and client of an access token and return its claims."""
+        """Check an access token's format, key, signature, age and client, and return its claims."""
         if token.count(".") != 2:
             raise TokenRefusedError("token contains an invalid number of segments")
         header = _decode_segment(token.split(".", maxsplit=1)[0])

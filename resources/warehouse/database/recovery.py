@@ -62,7 +62,7 @@ def replace_build(build: Path, published: Path, open_file: Open, why: Exception 
 
 
 def create_build(build: Path, open_file: Open) -> None:
-    """Create an empty build file if there is none, without a copy of the published file, and mark it as incomplete."""
+    """If there is no build file, create an empty one, without copying the published file, and mark it as incomplete."""
     if not build.exists():
         build.parent.mkdir(parents=True, exist_ok=True)
         build.with_name(f"{build.name}.wal").unlink(missing_ok=True)

@@ -296,7 +296,7 @@ def confine(connection: duckdb.DuckDBPyConnection, folders: Iterable[Path]) -> N
 
 
 def confined(connection: duckdb.DuckDBPyConnection, query: str) -> str:
-    """Return the query in a form that cannot write.
+    """Return the query in a read-only form.
 
     Raises QueryError if the text is not exactly one query, and duckdb.Error if it is not SQL. DuckDB's settings do not
     distinguish reading from writing, and a `SELECT` of DuckDB 2 can write: in a `WITH`, and through table functions

@@ -1,4 +1,4 @@
-"""Application of pending files to the current states, by the rule of each state.
+"""Apply pending files to the current states, following the rule of each state.
 
 Files and snapshots are pending until the state has applied them. A project with a new snapshot is rebuilt, because the
 snapshot replaces nearly all its rows. All other projects advance by their pending files.

@@ -1,11 +1,11 @@
 """Current state of pages: `articles` has each existing page with the row that decides it, updated hour by hour.
 
-Rule: an update is current if no update or delete of its title and no update of its page is newer. "Newer" is one total
-order: time of the event, revision, an update after a delete, event, the earlier source first, namespace. (The earlier
-source, so that copies of an event in overlapping files are one state in any loading order.) `visibility-change` never
-decides. Titles compare with `_` as space. The pages of the newest snapshot of a project and namespace compete like
-updates. Updates older than the snapshot's boundary do not compete: if the snapshot lacks their page, the page ended in
-a gap. Deletes always compete.
+Rule: an update is current unless there is a newer update or delete of its title, or a newer update of its page.
+"Newer" is one total order: time of the event, revision, an update after a delete, event, the earlier source first,
+namespace. (The earlier source, so that copies of an event in overlapping files are one state in any loading order.)
+`visibility-change` never decides. Titles compare with `_` as space. The pages of the newest snapshot of a project and
+namespace compete like updates. Updates older than the snapshot's boundary do not compete: if the snapshot lacks their
+page, the page ended in a gap. Deletes always compete.
 
 The computation uses two maxima: the newest row of each title and the newest update of each page. A page exists if both
 are the same row. Both depend only on the loaded rows, never on the loading order. If the two are equal, the row is only

@@ -125,7 +125,7 @@ def test_a_size_that_no_member_can_have(lake, field, kind):
 def test_a_header_is_not_believed_in_what_it_claims(lake, kind, size):
     field = b"\x80" + size.to_bytes(11, "big")
     told = refusal(lake, header("p", 0, kind, size_field=field) + bytes(3 << 20))
-    assert "the headers before a member are of more than 1,048,576 bytes" in told
+    assert "the headers before a member exceed 1,048,576 bytes" in told
 
 
 @pytest.mark.parametrize("size", [8 << 30, 1 << 40, 2**63 - 1])
@@ -140,7 +140,7 @@ def test_a_member_that_is_shorter_than_its_header_says(lake, size, name):
 def test_headers_upon_headers_end_with_a_sentence(lake, payload, kind):
     one = member("p", payload, kind)
     tar = one * ((3 << 20) // len(one)) + member("a.ndjson", b"x\n") + END
-    assert "the headers before a member are of more than 1,048,576 bytes" in refusal(lake, tar)
+    assert "the headers before a member exceed 1,048,576 bytes" in refusal(lake, tar)
 
 
 def test_many_fields_of_an_extended_header_are_read_in_one_go(lake, rows):

@@ -1,7 +1,7 @@
 """Client of the Enterprise Content Service.
 
-Belongs here: all HTTP communication with the service: authentication, lists, downloads, and their errors.
-Does not belong here: reading downloaded files (`lake`), storing them (`warehouse`), scheduling (`pipelines`).
+This package contains all HTTP communication with the service: authentication, lists, downloads, and their errors.
+Other packages read downloaded files (`lake`), store their contents (`warehouse`) and schedule runs (`pipelines`).
 """
 
 from resources.enterprise import endpoints, errors, models

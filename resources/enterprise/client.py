@@ -1,4 +1,4 @@
-"""Client of the Enterprise Content Service: one object for each kind of data, and the account.
+"""Client of the Enterprise Content Service, with one object for the account and one for each kind of data.
 
 Source: the service's reference for metadata, realtime batches, snapshots, on-demand lookups and authentication.
 """
@@ -43,17 +43,17 @@ def utc_now() -> datetime:
 class EnterpriseClient:
     """A client for one service and one account.
 
-    Requests are sent only by method calls. One instance may be used by several threads; instances in several processes
-    share the tokens in the folder `state`, so that together they log in once. `clock` returns the current time, aware;
-    ages of tokens and of hours are measured with it.
+    Only method calls send requests. Instances are thread-safe. Instances in several processes share one login through
+    the tokens in the folder `state`. `clock` returns the current time as an aware datetime, and determines the age of
+    tokens and hours.
 
     Attributes:
-        account: Operations on the account and its tokens.
-        lists: Reference lists, and any list or record by its path.
+        account: Account and token operations.
+        lists: Reference lists, and access to any list or record by path.
         hours: Hourly batches.
-        snapshots: Snapshots and their chunks.
-        lookups: Lookups on demand.
-        files: Single files by their path, and the records of archives.
+        snapshots: Snapshots and snapshot chunks.
+        lookups: On-demand lookups.
+        files: Single files by path, and archive records.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class EnterpriseClient:
         self.close()
 
     def close(self) -> None:
-        """Close the connections. The client remains usable and reopens them when needed."""
+        """Close the connections. The client remains usable and reopens connections when needed."""
         self._transport.close()
 
     def stream(
@@ -101,13 +101,14 @@ class EnterpriseClient:
         query: Query | None = None,
         options: StreamOptions | None = None,
     ) -> Stream:
-        """Open a realtime stream, for `with`: every event of the service, seconds after it happened. Costs no quota.
+        """Open a realtime stream as a context manager. Events arrive within seconds. Streams cost no quota.
 
-        `path` is `/v2/articles` or the path of Wikidata's stream. `offsets` maps a partition to its next offset; other
-        partitions begin at `since`, by default now. The service retains 48 hours. A query has `fields` and `filters`.
+        `path` is `/v2/articles` or the Wikidata stream's path. `offsets` maps partitions to their next offsets. Other
+        partitions begin at `since`, by default the current time. The service retains events for 48 hours. A stream's
+        query supports `fields` and `filters`.
 
         Raises:
-            InvalidRequest: The request is invalid; nothing was sent.
+            InvalidRequest: The request is invalid and was not sent.
         """
         positions = Positions(since or self._clock.now(), offsets or {})
         return Stream(self._transport, self.account, self.service, path, positions, query, options or StreamOptions())
@@ -115,44 +116,44 @@ class EnterpriseClient:
 
 _MOST: Final = Field(max_length=models.LONGEST_LIST, fail_fast=True)
 _RECORDS: Final = TypeAdapter(Annotated[tuple[models.Record, ...], _MOST])
-#: One object in the service's guides, an array in its API description.
+#: The service's guides show a single object. Its API description specifies an array.
 _RECORD_OR_LIST: Final = TypeAdapter(models.Record | list[models.Record])
-#: Characters that no wiki allows in a title.
+#: Characters that all wikis prohibit in titles.
 _ILLEGAL = re.compile(r"[#<>\[\]{}|\x00-\x1f\x7f]")
-_LONGEST_TITLE: Final = 512  # bytes: 255 for the title, plus the prefix of its namespace
+_LONGEST_TITLE: Final = 512  # bytes: 255 for the title, plus its namespace prefix
 _ENTITY: Final = {"items": r"Q[1-9]\d{0,9}", "properties": r"P[1-9]\d{0,9}", "labels": r"[QP][1-9]\d{0,9}"}
 
 
 @guarded
 class Lookups:
-    """Lookups on demand. Each costs one unit of `ondemand`, even without a result. Safe for several threads."""
+    """On-demand lookups. Each lookup costs one `ondemand` unit, even without a result. Thread-safe."""
 
     def __init__(self, api: DataApi) -> None:
         self._api = api
         self.redactor = api.redactor
 
     def articles(self, name: str, query: Query | None = None) -> Listing[models.Record]:
-        """Look up the articles with this title, at most one of each project (`/v2/articles/{name}`).
+        """Look up articles with this title (`/v2/articles/{name}`). Each project has at most one.
 
-        The limit is 3 by default and 10 at most. The selection of projects under the limit is undefined: filter by
-        `is_part_of.identifier` for a specific project.
+        The limit is 3 by default and 10 at most. If more projects have the title, the service chooses among them
+        arbitrarily. To select a project, filter by `is_part_of.identifier`.
 
         Raises:
-            NotFound: No project has an article of exactly that title; the unit is spent.
-            QuotaExceeded: The account has no lookup left.
-            InvalidRequest: The title or the query is invalid; nothing was sent, no unit is spent.
+            NotFound: No project has an article with exactly that title. The lookup still costs a unit.
+            QuotaExceeded: The account has no lookups left.
+            InvalidRequest: The title or the query is invalid. The request was not sent and cost no unit.
         """
         return self._titled(name, endpoints.article, query, Kind.ARTICLES)
 
     def structured(self, name: str, query: Query | None = None) -> Listing[models.Record]:
-        """Look up the structured contents of this title (`/v2/structured-contents/{name}`). Raises as `articles`.
+        """Look up a title's structured contents (`/v2/structured-contents/{name}`). Raises the errors of `articles`.
 
-        If the service could not parse the page, the record has the form of an article (`article_body`).
+        If the service could not parse the page, the record has the same form as an article (`article_body`).
         """
         return self._titled(name, endpoints.structured, query, Kind.STRUCTURED)
 
     def entity(self, kind: str, identifier: str, query: Query | None = None) -> Listing[models.Record]:
-        """Look up an entity of Wikidata (`/v2/wikidata/{kind}/{identifier}`). Raises as `articles`.
+        """Look up a Wikidata entity (`/v2/wikidata/{kind}/{identifier}`). Raises the errors of `articles`.
 
         `kind` is `items`, `properties` or `labels`.
         """
@@ -220,7 +221,7 @@ _BATCH: Final = TypeAdapter(models.Batch)
 
 @guarded
 class Hours:
-    """Hourly batches, identified by the start of the hour (aware). Costs no quota. Safe for several threads."""
+    """Hourly batches, identified by the start of the hour (an aware datetime). Batches cost no quota. Thread-safe."""
 
     def __init__(self, api: DataApi, downloader: Downloader, clock: ServiceClock) -> None:
         self._api = api
@@ -229,7 +230,7 @@ class Hours:
         self.redactor = api.redactor
 
     def listing(self, hour: datetime, dataset: Dataset = ARTICLE_CHANGES) -> Listing[models.Batch]:
-        """List the files of an hour (`GET /v2/batches/{date}/{hour}`): one for each project and namespace with changes.
+        """List an hour's files, one per changed project and namespace (`GET /v2/batches/{date}/{hour}`).
 
         Raises:
             NotPublishedYet: Some exports of the hour are not finished.
@@ -243,10 +244,10 @@ class Hours:
         raise missing
 
     def record(self, hour: datetime, identifier: str, dataset: Dataset = ARTICLE_CHANGES) -> models.Batch:
-        """Read the record of one file of an hour (`GET /v2/batches/{date}/{hour}/{identifier}`).
+        """Read one record of an hourly listing (`GET /v2/batches/{date}/{hour}/{identifier}`).
 
         Raises:
-            NotFound: The hour is published without this file: no changes, or its export failed.
+            NotFound: The published hour does not contain this file: nothing changed, or its export failed.
             NotPublishedYet: Some exports of the hour are not finished.
             RetentionPassed: The hour is more than two days old.
         """
@@ -260,16 +261,16 @@ class Hours:
         progress: Progress | None = None,
         dataset: Dataset = ARTICLE_CHANGES,
     ) -> Download:
-        """Download a batch's archive to `target`, verified, with its sidecar `target`.json.
+        """Download a batch's archive to `target`, verify it, and write the sidecar `target`.json.
 
         An existing file of this version is not fetched again. A partial download (`.part`) is resumed. If the service
-        has replaced the file in the meantime, the new version is downloaded. If the name of `target` contains the first
-        eight characters of the old version, those of the new version replace them; see `Download.path` and
+        replaced the file after `batch` was read, the new version is downloaded. If the name of `target` contains the
+        first eight characters of the old version, the new version's characters replace them; see `Download.path` and
         `Download.version`. `progress` receives the number of bytes since its last call, from one thread at a time.
 
         Raises:
-            IntegrityError: The bytes were wrong twice; no file was written.
-            DiskFull: The disk has no room; downloaded bytes are retained.
+            IntegrityError: Two attempts returned wrong bytes. No file was written.
+            DiskFull: The disk is full. Downloaded bytes are retained.
             RetentionPassed: The hour is more than two days old.
         """
         try:
@@ -281,13 +282,13 @@ class Hours:
         raise failure
 
     def _record(self, dataset: Dataset, hour: datetime, identifier: str) -> tuple[models.Batch, int]:
-        """Return the record and the number of requests."""
+        """Return the record, and the number of requests sent."""
         path = endpoints.record(endpoints.hourly(dataset, hour), identifier)
         try:
             return self._api.record(path, _BATCH, f"read the record of {identifier} of {spoken(hour)}")
         except errors.NotFound as error:
             missing = error
-        self.listing(hour, dataset)  # raises another error if the hour as a whole is missing
+        self.listing(hour, dataset)  # raises another error if the entire hour is missing
         raise missing
 
     def _source(self, dataset: Dataset, hour: datetime, record: models.Batch) -> Source:
@@ -306,7 +307,7 @@ def spoken(hour: datetime) -> str:
 
 
 def passed(hour: datetime, clock: ServiceClock) -> errors.RetentionPassed | None:
-    """Return the error for an hour past the service's retention; None if the service still has the hour."""
+    """Return the error for an hour past the service's retention period, or None if the service still has the hour."""
     if clock.now() - hour < RETENTION:
         return None
     return errors.RetentionPassed(
@@ -317,7 +318,7 @@ def passed(hour: datetime, clock: ServiceClock) -> errors.RetentionPassed | None
 
 
 def absent(hour: datetime, clock: ServiceClock) -> errors.EnterpriseError:
-    """Return the error for an hour without a listing."""
+    """Return the error for an hour that has no listing."""
     if clock.is_wrong and clock.now() < hour:
         return errors.ClockError(
             f"By the service's clock, {spoken(hour)} has not begun: {clock.problem}. Nothing was changed. Correct the "

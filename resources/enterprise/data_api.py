@@ -1,7 +1,7 @@
-"""The data host for one account: lists, records and signed URLs, within size limits and at an accepted request rate.
+"""Access to the data host for one account: lists, records and signed URLs, with size limits and rate limiting.
 
-Source: the service's description of its lists, of downloads (a redirect to a signed URL) and of `get-user`. Its rate
-limits are per account and not public; a request over the limit gets a 429.
+Source: the service's documentation of lists, downloads (redirects to signed URLs) and `get-user`. The service does not
+publish its rate limits, which apply per account. Requests over the limit receive a 429.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from resources.enterprise.listing import UNKNOWN, Listing, list_of, report, sort
 from resources.enterprise.query import Kind, Query
 from resources.files import StrPath
 
-#: Requests per second: initial rate after the first refusal, minimum rate, and the rate that counts as unlimited.
+#: Requests per second: the initial rate after the first refusal, the minimum rate, and the rate treated as unlimited.
 _FIRST_RATE: Final = 40.0
 _LOWEST_RATE: Final = 1.0
 _ANY_RATE: Final = 250.0
-#: A refusal divides the rate by the first number; a success adds the second to it.
+#: Each refusal divides the rate by the first number. Each success adds the second number to the rate.
 _SLOWER: Final = 2.0
 _FASTER: Final = 1.0
-#: Response times vary, so requests sent at even intervals do not arrive at even intervals.
+#: Network delays vary, so requests sent at even intervals do not arrive at even intervals.
 _MARGIN: Final = 1.05
 
 
 class Pace:
-    """Rate limiter for all threads of a client; `per_second`: initially allowed requests (None: not known)."""
+    """Rate limiter shared by a client's threads. `per_second` is the initial rate, or None if unknown."""
 
     def __init__(self, per_second: float | None) -> None:
         self._highest = math.inf if per_second is None else per_second / _MARGIN
@@ -51,7 +51,7 @@ class Pace:
         self._lock = threading.Lock()
 
     def turn(self) -> float:
-        """Wait for a turn; return its start time, for `refused`."""
+        """Wait until the next request is allowed. Return its start time, which `refused` requires."""
         with self._lock:
             now = time.monotonic()
             begins = max(now, self._free_at)
@@ -61,14 +61,14 @@ class Pace:
         return begins
 
     def refused(self, began: float) -> None:
-        """Reduce the rate after that turn was refused. Refusals of turns before the last reduction are ignored."""
+        """Reduce the rate after a refusal. Refusals of requests sent before the last reduction are ignored."""
         with self._lock:
             if began >= self._slowed_at:
                 self._slowed_at = time.monotonic()
                 self._rate = min(max(min(self._rate / _SLOWER, _FIRST_RATE), _LOWEST_RATE), self._highest)
 
     def admitted(self) -> None:
-        """Increase the rate by a small step."""
+        """Increase the rate by one step."""
         with self._lock:
             self._rate = min(self._rate + _FASTER, self._highest)
             if self._rate >= _ANY_RATE:
@@ -82,14 +82,14 @@ _ENTRIES: Final = list_of(models.Entry)
 _RECORDS: Final = list_of(models.Record)
 _RECORD: Final = TypeAdapter(models.Record)
 
-#: Label for requests without a quota.
+#: Label for requests that use no quota.
 UNCOUNTED: Final = "batch"
-#: Seconds for which an account that had units left is assumed to still have some.
+#: Seconds for which a positive balance of quota units is assumed to remain valid.
 _BELIEVED: Final = 5.0
 
 
 class DataApi:
-    """Sends requests to the data host for one account. Safe for several threads."""
+    """Sends requests to the data host for one account. Thread-safe."""
 
     def __init__(
         self, service: Service, transport: Transport, auth: Authenticator, clock: Callable[[], datetime]
@@ -98,7 +98,7 @@ class DataApi:
         self._transport = transport
         self._retry = transport.retry
         self._pace = Pace(transport.retry.requests_per_second)
-        #: Last time at which the account had units left, by product.
+        #: Time of the last positive quota balance, by product.
         self._left_at: dict[str, float] = {}
         self.limits = transport.limits
         self.redactor = transport.redactor
@@ -108,12 +108,12 @@ class DataApi:
     def listing(
         self, path: str, form: TypeAdapter[Any], doing: str, query: Query | None = None, **options: Any
     ) -> Listing[Any]:
-        """Return a list as it was sent, with typed records; a single record is a list of one. Options as for `ask`.
+        """Read a list. Return its original bytes and its typed records. A single record is a list of one.
 
-        Unusable records are logged and left out.
+        The options are those of `ask`. Unusable records are logged and skipped.
 
         Raises:
-            UnexpectedAnswer: No record is usable, and none identifies its project.
+            UnexpectedAnswer: No record is usable, and no record identifies its project.
         """
         (answer, found), count = self.ask(
             path,
@@ -130,7 +130,7 @@ class DataApi:
         return listing
 
     def record(self, path: str, form: TypeAdapter[_T], doing: str, query: Query | None = None) -> tuple[_T, int]:
-        """Return one record, and the number of requests."""
+        """Return one record, and the number of requests sent."""
         return self.ask(path, doing, lambda answer: self._transport.parse(answer, form, doing), query=query)
 
     def source(
@@ -143,9 +143,10 @@ class DataApi:
         name: str | None = None,
         pinned: bool = False,
     ) -> Source:
-        """Return the archive of a record in the form for the downloader.
+        """Return a record's archive as a `Source` for the downloader.
 
-        `again` reads the record again and counts its requests; `pinned`: only this version is accepted.
+        `again` reads the record again, and returns it with the number of requests. If `pinned`, only this version is
+        accepted.
         """
         address, name = endpoints.download(path), name or record.identifier
         doing = f"get the address of {name}"
@@ -168,7 +169,7 @@ class DataApi:
         )
 
     def head(self, path: str, doing: str) -> Mapping[str, str]:
-        """Return the headers of a response without a body. Costs no quota."""
+        """Send a HEAD request and return the response headers. HEAD requests cost no quota."""
         return self.ask(path, doing, lambda answer: answer.headers, plain="HEAD")[0]
 
     def ask(
@@ -183,17 +184,17 @@ class DataApi:
         kind: Kind = Kind.RECORD,
         plain: str = "GET",
     ) -> tuple[_T, int]:
-        """Send a request and parse the response; rate limits and broken responses are retried within limits.
+        """Send a request and parse the response. Rate-limited requests and broken responses are retried.
 
-        `doing` is the purpose, phrased to follow "Could not" in a message; `longest` is the size limit of the response
-        in bytes; `quota` is the counter of `get-user` that the request uses; `plain` is the method of a request without
-        a query. Returns the result of `understand`, and the number of requests.
+        `doing` is the purpose, phrased to follow "Could not" in a message. `longest` is the maximum response size in
+        bytes. `quota` is the `get-user` counter that the request uses. `plain` is the HTTP method for requests without
+        a query. Returns the result of `understand`, and the number of requests sent.
 
         Raises:
-            InvalidRequest: The query is invalid for this kind of endpoint; nothing was sent.
-            QuotaExceeded: The account has used up its units.
-            RateLimited: Too many requests, even after all waits.
-            EnterpriseError: Any other error of the response.
+            InvalidRequest: The query is invalid for this kind of endpoint. The request was not sent.
+            QuotaExceeded: The account has no units left.
+            RateLimited: The service still refused the request after all retries.
+            EnterpriseError: Any other failure.
         """
         method, url, body = self._written(path, query, kind, plain)
         count = attempt = 0
@@ -215,7 +216,7 @@ class DataApi:
             except (errors.RateLimited, BrokenAnswer) as error:
                 attempt += 1
                 if attempt > self._retry.retries:
-                    if isinstance(error, BrokenAnswer):  # all attempts were made: callers need not retry
+                    if isinstance(error, BrokenAnswer):  # this method has made all attempts, so callers need not retry
                         raise errors.ServiceUnavailable(error.message, status=error.status) from None
                     raise
                 wait = self._retry.wait(attempt, asked)
@@ -225,7 +226,7 @@ class DataApi:
     def _written(
         self, path: str, query: Query | None, kind: Kind, plain: str
     ) -> tuple[str, str, dict[str, Any] | None]:
-        """Return method, address and body of a request; a request without a query uses the plain method."""
+        """Return a request's method, address and body. Requests without a query use the plain method."""
         url = self._service.base_url + path
         if query is None or query.is_empty:
             return plain, url, None
@@ -235,7 +236,7 @@ class DataApi:
         return "GET", f"{url}?{urlencode(query.parameters())}", None
 
     def _location(self, answer: Answer, path: str, doing: str) -> str:
-        """Return the signed URL to which a download path redirects; the redirect is never followed with the token."""
+        """Return the signed URL to which a download path redirects. The token is never sent to that URL."""
         if answer.status < 300 and answer.is_html:
             raise self._transport.html_error(answer.status, doing)
         location = answer.headers.get("Location", "")
@@ -258,10 +259,9 @@ class DataApi:
         )
 
     def _refuse(self, answer: Answer, doing: str, product: str, *, last: bool) -> None:
-        """Raise the error for a refusal. For a 429, the account's counters distinguish a rate limit from a spent quota.
+        """Raise the error for a refusal. For a 429, account counters distinguish a rate limit from a spent quota.
 
-        If many requests are refused at once, the account is queried once; it is queried again before the client gives
-        up.
+        Simultaneous refusals query the account only once. Before the client gives up, it queries the account again.
         """
         now = time.monotonic()
         known = now - self._left_at.get(product, -_BELIEVED) < _BELIEVED
@@ -284,7 +284,7 @@ class DataApi:
 
 @guarded
 class Lists:
-    """Reference lists, and any list or record by its path from `endpoints`. Free of quota, safe for threads."""
+    """Reference lists, and access to any list or record by its path from `endpoints`. Costs no quota. Thread-safe."""
 
     def __init__(self, api: DataApi) -> None:
         self._api = api
@@ -295,24 +295,24 @@ class Lists:
         return self._api.listing(endpoints.reference(kind), _ENTRIES, f"list the {kind}")
 
     def records(self, path: str, query: Query | None = None) -> Listing[models.Record]:
-        """Read the records of any list; use `record["identifier"]` to read a field by name.
+        """Read any list's records. Read fields by name, for example `record["identifier"]`.
 
         Raises:
-            InvalidRequest: The service would ignore or refuse the query; nothing was sent.
+            InvalidRequest: The service would ignore or refuse the query. The request was not sent.
             NotFound: The list does not exist.
         """
         name = path.removeprefix("/v2/")
         return self._api.listing(path, _RECORDS, f"list {path}" if "/" in name else f"list the {name}", query)
 
     def record(self, path: str, query: Query | None = None) -> models.Record:
-        """Read a single record of a list, with the `fields` of a query.
+        """Read a single record. A query may select its `fields`.
 
         Raises:
-            InvalidRequest: As for `records`.
+            InvalidRequest: The service would ignore or refuse the query, as for `records`.
             NotFound: The record does not exist.
         """
         return self._api.record(path, _RECORD, f"read {path}", query)[0]
 
     def land(self, listing: Listing[Any], target: StrPath) -> Sidecar:
-        """Store a list as the service sent it, with a sidecar; a file is replaced completely or not at all."""
+        """Store a list's original bytes and a sidecar. An existing file is replaced atomically."""
         return land_listing(listing, Path(target))

@@ -1,8 +1,8 @@
-"""Hosts of the service, and its endpoints: paths, supported queries, and quotas.
+"""The service's hosts and endpoints: paths, supported queries, and quotas.
 
-`registered()` returns one `Endpoint` for each endpoint that responds with records, derived from the declarations of the
-datasets. It allows commands to list, show and look up records generically: `kind` defines the options, `at()` builds
-the path, and `client.lists` or `client.lookups` sends the request. The other functions build single paths.
+`registered()` returns an `Endpoint` for each endpoint that responds with records, derived from the dataset
+declarations. Commands use these endpoints to list, show and look up records generically. `kind` defines the options,
+`at()` builds the path, and `client.lists` or `client.lookups` sends the request. Other functions build single paths.
 
 Source: the service's reference for metadata (`/v2/codes` ...), realtime batches (`/v2/batches/{date}/{hour}`),
 snapshots (`/v2/snapshots`) and on-demand lookups.
@@ -28,20 +28,20 @@ REALTIME_URL = "https://realtime.enterprise.wikimedia.com"
 
 @dataclass(frozen=True)
 class Service:
-    """Hosts of one service, and the account to use there.
+    """The service's hosts, and the account to use.
 
     Attributes:
-        auth_url: Root of the authentication paths (`/v1/...`).
-        base_url: Root of the data paths (`/v2/...`).
-        realtime_url: Root of the streams.
-        username: Account name, converted to lower case like the names of the service's user pool.
-        password: Password, or None to use stored tokens only; never shown in a repr.
-        contact: Operator of this client (mail address or page); sent in the User-Agent.
-        anonymous: Send no token: for address ranges that the service admits without an account.
-        allow_http: Send passwords and tokens to other machines over unencrypted `http://` as well.
+        auth_url: Base URL of the authentication paths (`/v1/...`).
+        base_url: Base URL of the data paths (`/v2/...`).
+        realtime_url: Base URL of the streams.
+        username: Account name. It is converted to lower case, because the service stores names in lower case.
+        password: Password, or None to use only stored tokens. The repr omits it.
+        contact: Mail address or web page of the client's operator, sent in the User-Agent.
+        anonymous: True to send no token, for IP addresses that the service accepts without an account.
+        allow_http: True to allow unencrypted `http://` to other machines, even for passwords and tokens.
 
     Raises:
-        InvalidRequest: An address is not an http(s) address, or is an `http://` address of another machine.
+        InvalidRequest: A URL is not an http(s) URL, or is an `http://` URL of another machine without `allow_http`.
     """
 
     auth_url: str = AUTH_URL
@@ -70,7 +70,7 @@ class Service:
 
     @property
     def origins(self) -> frozenset[tuple[str, str]]:
-        """Return (scheme, host and port) of the hosts that may receive the bearer token."""
+        """Return the origins (scheme, host and port) that may receive the bearer token."""
         return frozenset(origin(url) for url in (self.auth_url, self.base_url, self.realtime_url))
 
 
@@ -80,7 +80,7 @@ def origin(url: str) -> tuple[str, str]:
 
 
 def is_web_address(url: str) -> bool:
-    """Return whether an address is valid for requests: http or https, a host, a valid port, no password."""
+    """Return whether a URL is valid for requests: it has http or https, a host, a valid port, and no password."""
     try:
         parts = urlsplit(url)
         return (
@@ -96,7 +96,7 @@ def is_web_address(url: str) -> bool:
 
 
 def is_open(url: str) -> bool:
-    """Return whether an address is on another machine and unencrypted."""
+    """Return whether a URL is unencrypted and belongs to another machine."""
     parts = urlsplit(url)
     host = (parts.hostname or "").removesuffix(".")
     if parts.scheme == "https" or host == "localhost" or host.endswith(".localhost"):
@@ -110,7 +110,7 @@ def is_open(url: str) -> bool:
 def _root(name: str, url: str) -> str:
     url = url.strip().rstrip("/")
     if not is_web_address(url) or any(mark in url for mark in "?#@"):
-        # do not repeat the address: it may contain a password
+        # do not repeat the URL, which may contain a password
         raise InvalidRequest(
             f"The setting {name} is not an address of the form https://host[:port][/path]. Nothing was sent. "
             f"Correct WME_{name.upper()} or leave it out for the real service."
@@ -136,13 +136,13 @@ class Endpoint:
     """An endpoint that responds with records.
 
     Attributes:
-        role: Content of its response, named after the listed or returned objects.
-        path: Path with placeholders, for example `/v2/snapshots/{identifier}/chunks`; `{hour}`: a date and an hour.
-        kind: Supported parts of a query.
-        dataset: Dataset of its records; None: no dataset.
-        quota: Counter of `get-user` that one request uses; None: free.
-        has_file: True if the record describes a file, at `/download` below its path.
-        file_quota: Counter that a download of the file uses; None: free.
+        role: Content of the response, named after the returned objects.
+        path: Path with placeholders, for example `/v2/snapshots/{identifier}/chunks`. `{hour}` is a date and an hour.
+        kind: Kind of endpoint, which determines the supported query parameters.
+        dataset: Dataset of the returned records, or None if they belong to no dataset.
+        quota: Counter of `get-user` that a request uses, or None if requests are free.
+        has_file: True if the record describes a file, which is served at `/download` below the record's path.
+        file_quota: Counter that a download of the file uses, or None if downloads are free.
     """
 
     role: Literal["list", "record", "chunks", "chunk", "lookup", "stream"]
@@ -158,7 +158,7 @@ class Endpoint:
         return tuple(_PLACEHOLDER.findall(self.path))
 
     def at(self, **values: str | int | datetime) -> str:
-        """Return the path with the placeholders replaced by these values; InvalidRequest for an invalid value."""
+        """Fill in the path's placeholders. Raises InvalidRequest if a value is invalid."""
         return _PLACEHOLDER.sub(lambda found: _written(values[found[1]]), self.path)
 
     def matches(self, path: str) -> bool:
@@ -170,7 +170,7 @@ class Endpoint:
 
 
 def registered() -> tuple[Endpoint, ...]:
-    """Return every endpoint that responds with records, grouped by dataset."""
+    """Return all endpoints that respond with records, grouped by dataset."""
     return (*(one for dataset in datasets() for one in endpoints_of(dataset)), *_OTHERS)
 
 
@@ -192,22 +192,22 @@ def endpoints_of(dataset: Dataset) -> tuple[Endpoint, ...]:
 
 
 def of_file(path: str) -> Endpoint | None:
-    """Return the endpoint of the file's record at this path; None if no endpoint matches."""
+    """Return the endpoint of the file record at this path, or None if no endpoint matches."""
     return next((one for one in registered() if one.has_file and one.matches(path)), None)
 
 
 def reference(kind: str) -> str:
-    """Return the path of a reference list: `codes`, `languages`, `projects` or `namespaces`."""
+    """Return the path of the reference list `codes`, `languages`, `projects` or `namespaces`."""
     return f"/v2/{kind}"
 
 
 def records(dataset: Dataset) -> str:
-    """Return the path of the list of all records of a reference list, or of all snapshots."""
+    """Return the path that lists all records of a reference list, or all snapshots."""
     return f"/v2/{dataset.endpoint}"
 
 
 def hourly(dataset: Dataset, hour: datetime) -> str:
-    """Return the path of a batch listing; the service writes dates and hours in UTC, two digits each.
+    """Return the path of a batch listing. Dates and hours are in UTC; months, days and hours have two digits.
 
     Raises:
         InvalidRequest: The time has no time zone, or is not the start of an hour.
@@ -216,12 +216,12 @@ def hourly(dataset: Dataset, hour: datetime) -> str:
 
 
 def record(listing: str, identifier: str | int) -> str:
-    """Return the path of one record in the list at this path; InvalidRequest for an invalid identifier."""
+    """Return the path of one record in the list at this path. Raises InvalidRequest if the identifier is invalid."""
     return f"{listing}/{_written(identifier)}"
 
 
 def article(name: str) -> str:
-    """Return the path of the lookup of articles by title; slashes in the title are escaped."""
+    """Return the path for looking up articles by title. Slashes in the title are escaped."""
     return f"/v2/articles/{quote(name, safe='')}"
 
 
@@ -230,7 +230,7 @@ def structured(name: str) -> str:
 
 
 def entity(kind: str, identifier: str) -> str:
-    """Return the path of a Wikidata lookup: `items`, `properties` or `labels`, and the identifier."""
+    """Return the path for looking up a Wikidata entity. `kind` is `items`, `properties` or `labels`."""
     return f"/v2/wikidata/{kind}/{quote(identifier, safe='')}"
 
 

@@ -1,8 +1,8 @@
-"""Errors of the client: everything that can fail in the service, the network, the disk or the account.
+"""Client errors: failures of the service, the network, the disk or the account.
 
 Every message states what happened, what was kept and what to do. No message contains a password, a token or a signed
-URL, or is longer than `LONGEST_MESSAGE`. Control characters in a message, for example in a quoted response of the
-service, are escaped. `Redactor` removes secrets from other texts that leave the client.
+URL. Messages are at most `LONGEST_MESSAGE` characters long, and control characters in them are escaped. `Redactor`
+removes secrets from other text that leaves the client.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from resources import errors
 from resources.formatting import legible
 
 _HIDDEN = "[hidden]"
-# These expressions run in linear time even on a hostile text: a match starts at only one position of a run.
+# These expressions run in linear time even on hostile input, because a match can start at only one position of a run.
 _JWT = re.compile(r"(?<![\w-])[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}")
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s\"'<>,;]+")
 _RUN = re.compile(r"[^\s\"'<>]+")
 _ANY_QUERY = re.compile(r"\?[^\s\"'<>)]+")
 
-#: Shorter values are too likely to occur in ordinary text.
+#: Minimum length of a secret. Shorter values could occur in ordinary text.
 _SHORTEST_SECRET = 6
 
 
 class Redactor:
-    """Removes known secrets, and strings that look like secrets, from a text."""
+    """Removes known secrets, and strings that look like secrets, from text."""
 
     def __init__(self) -> None:
         self._known: frozenset[str] = frozenset()
@@ -42,7 +42,7 @@ class Redactor:
 
 
 def without_queries(text: str) -> str:
-    """Remove the queries of all addresses in a text: the query of a signed URL is a key."""
+    """Remove the query strings of all URLs in a text, because a signed URL's query string is a key."""
     return _RUN.sub(_without_query, text)
 
 
@@ -52,7 +52,7 @@ def _without_query(run: re.Match[str]) -> str:
 
 
 def without_any_query(text: str) -> str:
-    """Remove tokens, and the queries of all addresses, including those without a host."""
+    """Remove tokens, and the query strings of all URLs, including relative URLs."""
     return _JWT.sub(_HIDDEN, _ANY_QUERY.sub(f"?{_HIDDEN}", text))
 
 
@@ -64,7 +64,7 @@ LONGEST_MESSAGE: Final = 2_000
 
 
 class EnterpriseError(errors.MirrorError):
-    """Any failure of the client: message, HTTP status, and the wait in seconds that the service requested."""
+    """Base class of client errors, with a message, an HTTP status, and the requested wait in seconds."""
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
         self.message = legible(without_queries(message), LONGEST_MESSAGE)
@@ -74,14 +74,14 @@ class EnterpriseError(errors.MirrorError):
 
 
 class AuthenticationError(EnterpriseError):
-    """The service refused the account: wrong password, refused token, or no account where one is needed."""
+    """The service refused the account: the password is wrong, the token is invalid, or an account is required."""
 
     ends_run = True
     unavailable = "service"
 
 
 class NewPasswordRequired(AuthenticationError):
-    """The account must set a new password before it gets tokens (challenge NEW_PASSWORD_REQUIRED)."""
+    """The user must set a new password before the service issues tokens (challenge NEW_PASSWORD_REQUIRED)."""
 
 
 class TokenSpent(AuthenticationError):
@@ -89,7 +89,7 @@ class TokenSpent(AuthenticationError):
 
 
 class Forbidden(EnterpriseError):
-    """The account is valid, but its group may not use this path (403)."""
+    """The account is valid, but its group has no access to this path (403)."""
 
     ends_run = True
 
@@ -99,17 +99,17 @@ class NotFound(EnterpriseError):
 
 
 class NotPublishedYet(NotFound):
-    """The batch listing is not published yet: some exports of its hour are not finished."""
+    """The batch listing is not published yet, because some of the hour's exports are not finished."""
 
     retryable = True
 
 
 class RetentionPassed(NotFound):
-    """The hour is older than two days, so the service has deleted it."""
+    """The hour is older than two days, so the service has deleted its files."""
 
 
 class QuotaExceeded(EnterpriseError):
-    """The account has used up its units of this product (429, confirmed by the account's counters)."""
+    """The account has no units left for this product (429, confirmed by the account's counters)."""
 
     ends_run = True
 
@@ -121,38 +121,38 @@ class BudgetExceeded(EnterpriseError):
 
 
 class RateLimited(EnterpriseError):
-    """Too many requests in too short a time (429, with units left)."""
+    """The client sent too many requests in too short a time (429, with units left)."""
 
     retryable = True
 
 
 class ServiceUnavailable(EnterpriseError):
-    """No usable answer: no connection, 5xx, a page of HTML, a body that broke off."""
+    """The service did not send a usable response: no connection, a 5xx status, an HTML page, or a truncated body."""
 
     retryable = True
 
 
 class UnreachableError(ServiceUnavailable):
-    """No connection to a host after all attempts, or an invalid certificate (TLS); other requests would fail too."""
+    """A host cannot be reached, or its TLS certificate is invalid. Other requests would fail as well."""
 
     ends_run = True
     unavailable = "service"
 
 
 class ClockError(EnterpriseError):
-    """The clock of this machine differs so much from the service's that the hour cannot be correct."""
+    """This machine's clock differs too much from the service's clock to determine the hour."""
 
     ends_run = True
 
 
 class UnexpectedAnswer(EnterpriseError):
-    """A response that does not have the documented form."""
+    """The response does not have the documented form."""
 
 
 class StaleSnapshot(EnterpriseError):
-    """The service replaced a snapshot or a chunk during its download: the files no longer belong together.
+    """The service replaced a snapshot or a chunk during the download, so the files are inconsistent.
 
-    Not retryable: the same plan never succeeds, and a new plan costs quota again.
+    This error is not retryable: the same plan can never succeed, and a new plan costs quota again.
     """
 
 
@@ -161,21 +161,21 @@ class IntegrityError(EnterpriseError):
 
 
 class DiskFull(EnterpriseError, errors.DiskFullError):
-    """The disk, the quota of the user or the allowed file size is exhausted."""
+    """The disk is full, or the user's disk quota or file size limit is reached."""
 
 
 class InvalidRequest(EnterpriseError):
-    """The request is invalid: a setting or an argument is malformed, or the service reports so (400, 422)."""
+    """The request is invalid: a setting or an argument is malformed, or the service rejected it (400, 422)."""
 
 
 class StateError(EnterpriseError):
-    """The folder of the client's own state cannot be read or written."""
+    """The client's state folder cannot be read or written."""
 
     ends_run = True
 
 
 class StateBusy(StateError):
-    """Another process has held a lock of the client's state for too long."""
+    """Another process has held a lock on the client's state for too long."""
 
     retryable = True
     ends_run = False

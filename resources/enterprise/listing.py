@@ -1,7 +1,7 @@
-"""Lists of the service, validated record by record.
+"""Lists of records, each validated separately.
 
-An unusable record is left out and reported, and the other records are read. It never counts as absent:
-`Listing.left_out` names the projects and namespaces to which it may belong.
+An unusable record is skipped and reported, and the other records are read. Its file is never assumed to be absent:
+`Listing.left_out` names the projects and namespaces that may be affected.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _log = logging.getLogger(__name__)
 
 RecordT = TypeVar("RecordT", bound=Record)
 
-#: Form of the service's identifiers, which contain the project and the namespace.
+#: Format of the service's identifiers, which contain the project and the namespace.
 _IDENTIFIER = re.compile(r"(?P<project>.+)_namespace_(?P<namespace>\d{1,9})(_chunk_\d+)?", re.DOTALL | re.ASCII)
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _SHOWABLE = re.compile(r"[A-Za-z0-9_-]{1,80}")
-#: Scope of a record that does not identify its project.
+#: Scope of records that do not identify their project.
 UNKNOWN: Final = ((None, None),)
-#: Maximum number of records in a message.
+#: Maximum number of records that a message lists.
 _SHOWN: Final = 3
 
 
@@ -38,8 +38,8 @@ _SHOWN: Final = 3
 class OddRecord:
     """An unusable record of a list: its identifier or number, and the reason without a full stop.
 
-    `places` are the (project, namespace) pairs to which it may belong; None: not known. Empty: another record replaces
-    it.
+    `places` are the (project, namespace) pairs to which the record may belong, or None if they are unknown. `places` is
+    empty if another record replaces this one.
     """
 
     name: str
@@ -52,7 +52,7 @@ class OddRecord:
 
 @dataclass(frozen=True)
 class Listing(Generic[RecordT]):
-    """A list as the service sent it: its bytes (`raw`), typed records in this order, and unusable records (`odd`)."""
+    """A list from the service: original bytes (`raw`), typed records in order, and unusable records (`odd`)."""
 
     raw: bytes = field(repr=False)
     records: tuple[RecordT, ...] = field(repr=False)
@@ -69,7 +69,7 @@ class Listing(Generic[RecordT]):
 
     @property
     def remark(self) -> str | None:
-        """Sentence about the unusable records; None if there are none."""
+        """Sentence about the unusable records, or None if all records are usable."""
         if not self.odd:
             return None
         more = len(self.odd) - _SHOWN
@@ -78,10 +78,10 @@ class Listing(Generic[RecordT]):
         return f"{what} {'is' if len(self.odd) == 1 else 'are'} not used ({shown})."
 
     def typed(self, model: Any) -> tuple[Any, ...]:
-        """Return the records as instances of a model, for example of `record_model`, in the service's order.
+        """Convert the records to a model, for example one from `record_model`. The order is the service's.
 
         Raises:
-            UnexpectedAnswer: A record does not have the form of the model.
+            UnexpectedAnswer: A record does not match the model.
         """
         form = tuple[model, ...] if self.raw.lstrip()[:1] == b"[" else model
         try:
@@ -96,7 +96,7 @@ class Listing(Generic[RecordT]):
         )
 
     def left_out(self, scope: Iterable[tuple[str, int]]) -> dict[tuple[str, int], str]:
-        """Return the (project, namespace) pairs without a reliable file in the list, each with the reason.
+        """Return the (project, namespace) pairs for which the list has no reliable file, with the reasons.
 
         A record without a known project may belong to any pair that has no other record.
         """
@@ -117,7 +117,7 @@ class Listing(Generic[RecordT]):
 
 
 def list_of(kind: type[RecordT]) -> TypeAdapter[tuple[RecordT | OddRecord, ...]]:
-    """Build the type of a list whose records are validated one by one, up to the limit."""
+    """Build a list type that limits the number of records and validates each record separately."""
 
     def read(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -135,8 +135,8 @@ def list_of(kind: type[RecordT]) -> TypeAdapter[tuple[RecordT | OddRecord, ...]]
 def sorted_out(found: Sequence[RecordT | OddRecord]) -> tuple[tuple[RecordT, ...], tuple[OddRecord, ...]]:
     """Separate the usable records of a list from the unusable ones.
 
-    If a name is listed twice, the most recent export is used. Contradicting files are all unusable: two files of one
-    project and namespace in an hour, or a file named after another project.
+    If an identifier is listed twice, the most recent export is used. Contradictory files are unusable, for example two
+    files for the same project, namespace and hour, or a file whose name and record disagree on the project.
     """
     records: list[Any] = [one for one in found if not isinstance(one, OddRecord)]
     odd = [
@@ -183,13 +183,13 @@ def _contradictions(files: Iterable[ArchiveRecord]) -> dict[tuple[str, str, int]
 
 
 def report(listing: Listing[Any]) -> None:
-    """Log the unusable records of a list: as a warning if a file may be missing."""
+    """Log the unusable records of a list. The level is a warning if a file may be missing."""
     if (remark := listing.remark) is not None:
         _log.log(logging.WARNING if any(odd.places for odd in listing.odd) else logging.INFO, "%s", remark)
 
 
 def shape_problem(error: ValidationError) -> str:
-    """Describe how a record differs from its form, without values, which may be secrets."""
+    """Describe a record's validation errors. Values are omitted, because they may be secrets."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"]) or "the body"
     more = error.error_count() - 1
@@ -197,7 +197,7 @@ def shape_problem(error: ValidationError) -> str:
 
 
 def _places_of(value: Any) -> tuple[tuple[str | None, int | None], ...]:
-    """Return the projects and namespaces to which a record may belong, as far as they are stated."""
+    """Return the projects and namespaces to which a record may belong, as far as the record states them."""
     if not isinstance(value, dict):
         return UNKNOWN
     identifier = value.get("identifier")
@@ -218,7 +218,7 @@ def _inside(value: dict[str, Any], name: str) -> Any:
 
 
 def _places_of_identifier(identifier: str) -> tuple[tuple[str, int], ...]:
-    """Return the project and namespace of an identifier; None for other forms."""
+    """Return an identifier's (project, namespace) pair, or nothing if the format is unknown."""
     found = _IDENTIFIER.fullmatch(identifier)
     return () if found is None else ((found["project"], int(found["namespace"])),)
 
@@ -228,6 +228,6 @@ def _places_of_file(file: ArchiveRecord) -> tuple[tuple[str, int], ...]:
 
 
 def _name_of(value: Any) -> str:
-    """Return the identifier of a record for display; tokens and addresses are not shown."""
+    """Return a record's identifier for display, unless it looks like a token or a URL."""
     identifier = value.get("identifier") if isinstance(value, dict) else None
     return identifier if isinstance(identifier, str) and _SHOWABLE.fullmatch(identifier) else ""

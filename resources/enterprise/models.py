@@ -1,9 +1,8 @@
 """Typed records of the service.
 
-Unknown fields are allowed and retained (`model_extra`): the service adds fields without notice, and reading a record
-must not lose any. The service leaves out empty fields, so all but the identifier may be absent. Numbers may have an
-exponent (`126211.488e0`), and dates may have nanoseconds (truncated to microseconds here; the archived list has the
-exact text).
+Unknown fields are retained in `model_extra`, because the service adds fields without notice. The service omits empty
+fields, so every field except the identifier may be absent. Numbers may have an exponent (`126211.488e0`). Dates may
+have nanoseconds, which are truncated to microseconds here; the archived list keeps the original digits.
 
 Source: the service's data dictionary for codes, languages, projects, namespaces, snapshots and batches; `get-user`.
 """
@@ -22,28 +21,28 @@ from resources.datasets import Dataset
 from resources.formatting import legible
 from resources.tables import TIMESTAMP, Column
 
-#: Maximum number of records. The service's longest list has 3,600; megabytes of tiny records would need gigabytes of
-#: memory.
+#: Maximum number of records in a list. The service's longest list has 3,600 records. Without a maximum, megabytes of
+#: tiny records could need gigabytes of memory.
 LONGEST_LIST = 50_000
 
 _UNITS = {"B": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 
-#: Identifiers become file names, so they must not leave a folder or exceed the length of a name.
+#: Identifiers become file names, so they must not contain path separators or exceed the maximum length of a name.
 Identifier = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\z", max_length=180)]
 
-#: Database names become parts of folder and file names as well.
+#: Database names also become parts of folder names and file names.
 ProjectName = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\z", max_length=100)]
 
-#: An MD5, used to verify the bytes of an archive.
+#: An MD5, used to verify an archive's bytes.
 Version = Annotated[str, Field(pattern=r"\A[0-9a-f]{32}\z")]
 
-#: An integer that fits every table.
+#: An integer that fits into every table.
 Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 
 
 def in_range(moment: datetime) -> datetime:
-    """Return the time if arithmetic with it cannot overflow. Raises ValueError otherwise."""
+    """Return the time if date arithmetic cannot overflow. Otherwise raise ValueError."""
     if not 1970 <= moment.year < 9000:
         raise ValueError("the year is out of range")
     return moment
@@ -53,42 +52,42 @@ Moment = Annotated[datetime, AfterValidator(in_range)]
 
 
 class Record(BaseModel):
-    """Base of all records: immutable, unknown fields retained."""
+    """Base class of all records. Records are immutable and retain unknown fields."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     def __getitem__(self, name: str) -> Any:
-        """Return a field as the service sent it, for records without a model."""
+        """Return a field's original value, for records without a model."""
         return (self.model_extra or {})[name] if name not in type(self).model_fields else getattr(self, name)
 
 
 class Entry(Record):
-    """An entry of a reference list; its other fields are read by name."""
+    """An entry of a reference list. Fields without an attribute can be read by name."""
 
     identifier: str | Number
 
 
 class ProjectReference(Record):
-    """The project inside another record."""
+    """A project reference inside another record."""
 
     identifier: ProjectName
 
 
 class NamespaceReference(Record):
-    """The namespace inside another record; the service never leaves out its number."""
+    """A namespace reference inside another record. The number is always present."""
 
     identifier: Number
 
 
 class Size(Record):
-    """Size of an archive: decimal megabytes rounded to three places, in `unit_text`'s unit."""
+    """Size of an archive in the unit named by `unit_text`, usually decimal megabytes rounded to three places."""
 
     value: float = Field(default=0.0, ge=0, le=1e15, allow_inf_nan=False)
     unit_text: str = "MB"
 
     @property
     def approximate_bytes(self) -> int:
-        """Approximate size in bytes (within 500 if the unit is MB); an unknown unit counts as bytes."""
+        """Approximate size in bytes. Megabytes are exact to 500 bytes. Unknown units are treated as bytes."""
         return int(self.value * _UNITS.get(self.unit_text.upper(), 1))
 
     @property
@@ -97,7 +96,7 @@ class Size(Record):
 
 
 class ArchiveRecord(Record):
-    """A file of one project and namespace; `version` is the MD5 of the archive and has no order."""
+    """A file of one project and namespace. `version` is the archive's MD5, so versions have no order."""
 
     identifier: Identifier
     version: Version
@@ -116,41 +115,41 @@ class ArchiveRecord(Record):
 
     @property
     def approximate_bytes(self) -> int:
-        """Approximate size of the archive, compressed; 0 if the record states none."""
+        """Approximate compressed size of the archive in bytes, or 0 if the record does not state a size."""
         return 0 if self.size is None else self.size.approximate_bytes
 
     @property
     def stated_bytes(self) -> int | None:
-        """Approximate size of the archive; None if the record states none, or in an unknown unit."""
+        """Approximate size of the archive in bytes, or None if the record does not state a size in a known unit."""
         if self.size is None or "value" not in self.size.model_fields_set or not self.size.is_understood:
             return None
         return self.size.approximate_bytes
 
 
 class Batch(ArchiveRecord):
-    """The changes of one hour in one project and namespace."""
+    """One hour's changes in one project and namespace."""
 
 
 class Snapshot(ArchiveRecord):
-    """All pages of one project and namespace; `chunks` names its chunks, in no order, if it has any."""
+    """All pages of one project and namespace. `chunks` contains the identifiers of its chunks, in no order."""
 
     chunks: Annotated[tuple[Identifier, ...], Field(max_length=LONGEST_LIST, fail_fast=True)] = ()
 
 
 class Chunk(ArchiveRecord):
-    """A part of a snapshot that can be downloaded separately."""
+    """A separately downloadable part of a snapshot."""
 
 
 @dataclass(frozen=True)
 class Quota:
-    """Units of one product: used so far, and allowed (None: no limit is reported)."""
+    """Used and allowed units of one product. `limit` is None if the service does not report a limit."""
 
     used: int
     limit: int | None
 
     @property
     def left(self) -> int | None:
-        """Remaining units; None: no limit is reported."""
+        """Remaining units, or None if the service does not report a limit."""
         return None if self.limit is None else max(0, self.limit - self.used)
 
     @property
@@ -158,7 +157,7 @@ class Quota:
         return self.limit is not None and self.used >= self.limit
 
 
-#: Text for display in a terminal.
+#: A string that is safe to display in a terminal.
 Shown = Annotated[str, AfterValidator(lambda text: legible(text, 200))]
 
 
@@ -176,7 +175,7 @@ class User(Record):
 
     @property
     def quotas(self) -> dict[str, Quota]:
-        """Counters by product: `ondemand`, `snapshot`, `chunk`, and any other of the same form."""
+        """Counters by product: `ondemand`, `snapshot`, `chunk`, and any other counter of the same form."""
         fields = self.model_dump()
         found: dict[str, Quota] = {}
         for name, used in fields.items():
@@ -203,7 +202,7 @@ def _in_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-#: As strict as the conversion to the lake: a quoted number is a string.
+#: Validation as strict as the conversion to the lake, where a quoted number is a string.
 _SCALARS: Final[dict[pa.DataType, Any]] = {
     pa.string(): str,
     pa.int64(): Annotated[int, Strict()],
@@ -215,9 +214,9 @@ _SCALARS: Final[dict[pa.DataType, Any]] = {
 
 @cache
 def record_model(dataset: Dataset) -> Any:
-    """Return the model of a dataset's records: a subclass of `Record` with a field for each declared value.
+    """Return a dataset's record model: a subclass of `Record` with a field for each declared value.
 
-    `ARTICLE_CHANGES` covers articles of all kinds: hourly files, snapshots, lookups and the stream.
+    `ARTICLE_CHANGES` covers all article records: hourly files, snapshots, lookups and the stream.
     """
     tree: dict[str, Any] = {}
     for column in dataset.table:
@@ -231,7 +230,7 @@ def record_model(dataset: Dataset) -> Any:
 
 
 def _model(name: str, tree: dict[str, Any]) -> Any:
-    """Return a model whose fields are types or further models."""
+    """Build a model whose fields are types or nested models."""
     fields: dict[str, Any] = {
         field: ((_model(f"{name}_{field}", kind) if isinstance(kind, dict) else kind) | None, None)
         for field, kind in tree.items()
@@ -248,7 +247,7 @@ def _type_of(name: str, column: Column) -> Any:
 
 def _python_type(name: str, kind: pa.DataType) -> Any:
     if isinstance(kind, pa.ListType):
-        # a member may be null
+        # an array member may be null
         member: Any = _python_type(name, kind.value_type) | None
         return tuple[member, ...]
     if isinstance(kind, pa.StructType):

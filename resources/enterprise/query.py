@@ -1,11 +1,11 @@
-"""`fields`, `filters` and `limit` of a request, checked before it is sent.
+"""Query parameters (`fields`, `filters` and `limit`), validated before a request is sent.
 
-The service answers most mistakes in them with all records, or with none, and without an error: a list with commas
-counts as one name, a malformed filter is ignored, and a number is compared by `>`. Such a request is refused here, and
-the message shows the correct spelling. Mistakes that the service refuses itself without cost are not checked here:
-names of fields in a stream.
+The service silently accepts most invalid parameters and returns all records or none. For example, it reads a list with
+commas as one name, ignores malformed filters, and compares numbers by `>`. This module refuses such requests, and its
+messages show the correct spelling. It does not check the field names of a stream, because the service refuses invalid
+ones at no cost.
 
-Source: the service's reference for filtering; where its public source code of August 2025 differs, the stricter rule.
+Source: the service's filtering reference. If the public source code of August 2025 differs, the stricter rule applies.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ Scalar = str | int | float | bool | None
 
 _MOST_CHARACTERS: Final = 255
 _HIGHEST_LIMIT: Final = 10
-#: Code points that represent non-UTF-8 bytes of a command line.
+#: Code points that represent non-UTF-8 bytes on a command line.
 UNPAIRED = re.compile(r"[\ud800-\udfff]")
 _NAME = re.compile(r"[\w-]+(\.([\w-]+|#))*(\.\*)?|\*")
 _DATES = re.compile(r"date_\w+|expiry|last_revised|since")
-#: Arrays of objects in article records: fields of their members are requested after `#`.
+#: Arrays of objects in article records. Requests for their members' fields use `#` as a separator.
 _ARRAYS: Final = frozenset({"protection", "additional_entities", "categories", "templates", "redirects", "license"})
 _PARTS: Final = frozenset({"infoboxes", "sections", "references", "tables"})
-#: Names in the streams' schema, and their names in JSON.
+#: Field names in the streams' schema, mapped to their JSON names.
 _IN_JSON: Final = {"sizes": "size", "contentUrl": "content_url", "truthy": "true", "falsy": "false"}
-#: Names used before 2025, and their current names.
+#: Field names used before 2025, mapped to their current names.
 _RENAMED: Final = {"infobox": "infoboxes", "article_sections": "sections"}
-#: From this number on, a stream compares numbers with their text in another format, so no value is equal.
+#: Streams format numbers from this value upward differently before comparing them, so filters never match.
 _COMPARABLE: Final = 1_000_000
 
 
 class Kind(enum.Enum):
-    """Kinds of endpoints by supported query parameters; the value names the kind in messages."""
+    """Kinds of endpoints by supported query parameters. Messages use the value as the kind's name."""
 
     LIST = "a list"
     RECORD = "a single record"
@@ -60,7 +60,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class Filter:
-    """One condition: the field, by its dotted name, equals the value. No other comparison exists."""
+    """An equality condition on a field, identified by its dotted name. The service has no other comparisons."""
 
     field: str
     value: Scalar
@@ -68,13 +68,14 @@ class Filter:
 
 @dataclass(frozen=True)
 class Query:
-    """Selection of records and fields, and the method of the request.
+    """Selection of records and fields, and the HTTP method of the request.
 
     Attributes:
-        fields: Dotted names of the requested fields, for example `("name", "version.identifier")`; empty: all fields.
-        filters: Conditions that must all hold: `Filter`s, or a mapping from field to value.
-        limit: Maximum number of records; lookups by title only (default 3, at most 10).
-        method: `POST` sends the query as a JSON body, which the vendor recommends; `GET` sends it in the address.
+        fields: Dotted names of the requested fields, for example `("name", "version.identifier")`. If empty, all fields
+            are returned.
+        filters: `Filter`s that must all match, or a mapping from fields to values.
+        limit: Maximum number of records. Only title lookups support a limit (default 3, at most 10).
+        method: `POST` sends the query as a JSON body, as the vendor recommends. `GET` sends the query in the URL.
 
     Raises:
         InvalidRequest: The service would ignore or refuse the query.
@@ -94,7 +95,7 @@ class Query:
         return not (self.fields or self.filters or self.limit is not None)
 
     def check(self, kind: Kind) -> None:
-        """Raise InvalidRequest, with a correction, for parameters that this kind of endpoint does not support."""
+        """Raise InvalidRequest for parameters that this kind of endpoint does not support."""
         self._check_limit(kind)
         if self.filters and not kind.has_filters:
             _refuse(f"{kind.value} has no `filters`; the service would ignore them", "Leave them out")
@@ -125,7 +126,7 @@ class Query:
         return found
 
     def parameters(self) -> list[tuple[str, str]]:
-        """Return the parameters of a GET: `fields` and `filters` are repeated; each filter is one JSON object."""
+        """Return the parameters of a GET request. Each field and each filter is a separate parameter."""
         body = self.body()
         found = [("fields", name) for name in body.get("fields", ())]
         found += [("filters", json.dumps(one, ensure_ascii=False)) for one in body.get("filters", ())]
@@ -200,14 +201,14 @@ def _check_value(one: Filter) -> None:
 
 def _check_name(name: str, kind: Kind) -> None:
     pieces = name.split(".")
-    # the thumbnail of an image has this name in JSON as well
+    # an image's thumbnail uses this name in JSON as well
     if not _IN_JSON.keys().isdisjoint(pieces) and "thumbnail" not in pieces:
         right = ".".join(_IN_JSON.get(piece, piece) for piece in pieces)
         _refuse(f"`{name}` is a name used only by streams; {kind.value} would leave it out", f"Write {right!r}")
 
 
 def _check_field(name: str, kind: Kind) -> None:
-    """Refuse a field that this kind of endpoint would leave out or return empty."""
+    """Refuse a field that this kind of endpoint would omit or return empty."""
     if kind in {Kind.LIST, Kind.RECORD} and name.endswith(".*"):
         _refuse(f"`{name}` would be left out", f"Write {name.removesuffix('.*')!r}, which is the whole object")
     top, _, rest = name.removesuffix(".*").partition(".")
@@ -220,7 +221,7 @@ def _check_field(name: str, kind: Kind) -> None:
 
 
 def _check_listed(one: Filter) -> None:
-    """Refuse a filter that a list would ignore, or would not compare for equality."""
+    """Refuse a filter that a list would ignore, or evaluate by a comparison other than equality."""
     value, what = one.value, f"the filter on `{one.field}`"
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is None or isinstance(value, bool):

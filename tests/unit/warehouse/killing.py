@@ -3,6 +3,9 @@
 This process never opens DuckDB itself, so that its children can be forked cheaply from a clean state. Two editions of
 the same hours alternate, so that every child has something to redo. A child tells each phase as it begins; the parent
 aims at one phase after the other, waits a random part of the time that phase has taken so far, and kills.
+
+With a step instead of a seed, each child kills itself before a later statement of the same operation, and each checks
+that the one before it left nothing half done.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ import time
 import traceback
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+import duckdb
 
 from resources.warehouse import Warehouse
 
@@ -45,11 +50,97 @@ def check(warehouse):
     )
 
 
+def check_build(warehouse):
+    """The build file holds complete operations only: rows of every hour and snapshot as the ledger says."""
+    with warehouse._connector.build("check") as connection:
+        hours = "loads WHERE batch_hour IS NOT NULL"
+        # the build file shows repeated rows of a snapshot until the next publication
+        for ledger, count, rows, source, key in (
+            (hours, "row_count - duplicate_count", "*", "article_changes", "batch_hour"),
+            (hours, "reject_count", "*", "rejects", "batch_hour"),
+            ("snapshots", "row_count - duplicate_count", "DISTINCT article_id", "snapshot_articles", "snapshot_id"),
+        ):
+            promised = f"SELECT {key} AS key, sum({count})::BIGINT AS rows FROM {ledger} GROUP BY ALL"
+            found = f"SELECT {key} AS key, count({rows}) AS rows FROM {source} GROUP BY ALL"
+            different = connection.sql(
+                f"FROM ({promised}) AS promised FULL JOIN ({found}) AS found USING (key) "
+                "WHERE coalesce(promised.rows, 0) <> coalesce(found.rows, 0)"
+            ).fetchall()
+            assert not different, (source, different)
+
+
+def kill_before(number):
+    """Have this process kill itself before its DuckDB statement of this number."""
+    left = number
+
+    def counted(method):
+        def execute(*args, **options):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return method(*args, **options)
+
+        return execute
+
+    for name in ("execute", "executemany", "sql"):
+        setattr(duckdb.DuckDBPyConnection, name, counted(getattr(duckdb.DuckDBPyConnection, name)))
+
+
+def operate(data, files, operation, number):
+    """Check what the process before left, then run one operation up to a statement."""
+    warehouse = Warehouse(data, lock_timeout=30.0)
+    check_build(warehouse)
+    kill_before(number)
+    if operation == "load":
+        warehouse.load_hour(files.hours[0].batch_hour, files.hours[:1])
+    elif operation == "snapshot":
+        warehouse.load_snapshot(files.snapshot, keep_replaced=0, reload=True)
+    else:
+        warehouse.apply_changes()
+
+
+def forked(function, *args):
+    """Run a function in a child; return its exit code, or None if it was killed."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            function(*args)
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+            raise
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(pid, 0)
+    if os.WIFSIGNALED(status):
+        return None
+    if os.WEXITSTATUS(status) != 0:
+        raise SystemExit("a child failed")
+    return 0
+
+
+def each_statement(data, pickled, step):
+    """Kill every operation of a run before each `step`-th of its statements; print the number of kills."""
+    editions = pickle.loads(Path(pickled).read_bytes())
+    forked(work, Path(data), editions[1], lambda phase: None)
+    kills = {}
+    for operation in ("load", "snapshot", "apply"):
+        kills[operation] = 0
+        while forked(operate, Path(data), editions[0], operation, 2 + step * kills[operation]) is None:
+            kills[operation] += 1
+    forked(work, Path(data), editions[0], lambda phase: None)
+    sys.stdout.write(json.dumps(kills))
+
+
 def work(data, files, tell):
     """The steps of a run."""
     warehouse = Warehouse(data, lock_timeout=30.0)
     tell("start")
     check(warehouse)
+    if warehouse.published_path.exists():
+        check_build(warehouse)
     if not warehouse.is_complete():
         tell("replaced")
         warehouse.note_complete()
@@ -130,4 +221,7 @@ def main(data, pickled, kills, seed):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    if len(sys.argv) == 4:
+        each_statement(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    else:
+        main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))

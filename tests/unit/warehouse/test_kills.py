@@ -59,17 +59,17 @@ def content(warehouse):
         }
 
 
-def killed(data, made, kills, seed):
+def killed(data, made, *arguments):
     data.mkdir(exist_ok=True)
     pickled = data.parent / "editions.pickle"
     pickled.write_bytes(pickle.dumps(made))
     found = subprocess.run(
-        [sys.executable, str(PROGRAM), str(data), str(pickled), str(kills), str(seed)],
+        [sys.executable, str(PROGRAM), str(data), str(pickled), *map(str, arguments)],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
-        timeout=60 + 40 * kills,
+        timeout=60 + 40 * arguments[0],
     )
     assert found.returncode == 0, found.stderr
     return json.loads(found.stdout)
@@ -87,6 +87,20 @@ def test_killed_at_random_moments_and_run_again(data, lake, warehouse, make, kil
     sys.stdout.write(f"{kills} kills by phase: {hits}\n")
     assert all(hits[phase] > 0 for phase in ("load", "snapshot", "apply", "publish")), hits
 
+    assert_as_if_never_killed(data, warehouse, make)
+
+
+#: Statements of an operation are some 40; each kill is a process.
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("step", [6, pytest.param(1, marks=pytest.mark.soak)])
+def test_killed_before_a_statement_an_operation_leaves_nothing_half_done(data, lake, warehouse, make, step):
+    made = editions(lake)
+    kills = killed(data, made, step)
+    assert all(count * step > 20 for count in kills.values()), kills
+    assert_as_if_never_killed(data, warehouse, make)
+
+
+def assert_as_if_never_killed(data, warehouse, make):
     other = make()
     first = editions(other.lake)[0]
     for file in first.hours:

@@ -4,7 +4,7 @@
         ...
     endpoint = attach(Settings(state=folder))          # in a separate process, shared by all clients
 
-It imports no other part of the project: shared code would hide shared mistakes.
+This package imports no other part of the project, because shared code would hide shared mistakes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MODULES = {"server": ("Sandbox", "running"), "settings": ("Settings",)}
 
 
 def __getattr__(name: str) -> Any:
-    # importing the server takes 0.2 seconds, and `find` does not need it
+    # importing the server takes 0.2 seconds, and `find` does not need the server
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = next((module for module, names in _MODULES.items() if name in names), "process")

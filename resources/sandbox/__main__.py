@@ -1,4 +1,4 @@
-"""`python -m resources.sandbox`: run the sandbox in the foreground until Ctrl-C, a signal or idleness."""
+"""Entry point of `python -m resources.sandbox`, which runs the sandbox until Ctrl-C, a signal or an idle timeout."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from resources.sandbox.accounts.accounts import Accounts
     from resources.sandbox.settings import Settings
 
-#: Snapshots are exported this long before the first start, so that they are followed by three hourly batches.
+#: Time between the snapshot export and the first start. Three hourly batches follow the snapshots.
 _SNAPSHOTS_BEFORE = timedelta(hours=3)
 _POLL_SECONDS = 0.2
 _PROGRESS_SECONDS = 10
-#: Idle time before the sandbox stops after its owner: another command may be using it.
+#: Idle time before the sandbox stops after its owner process ended. Another command might still use the sandbox.
 _OWNERLESS_SECONDS = 5.0
 
 
 def main(words: Sequence[str] | None = None, *, called: str | None = None, state: Path | None = None) -> int:
     """Run the sandbox with the options in `words` and return the exit status."""
     options = parse(words, called=called or "python -m resources.sandbox", state=state)
-    was_owned = _is_owned(options.owner)  # check now: the owner may end during the start
+    was_owned = _is_owned(options.owner)  # check now, because the owner process might end during the start
     try:
         if "snapshot_hour" not in options.model_fields_set and options.now is None:
             hour = snapshot_hour(options.state, datetime.now(UTC))
@@ -47,7 +47,7 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
             _caught_signals() as signals,
             running(options, interrupted=lambda: bool(signals), progress=_Progress(sys.stderr)) as sandbox,
         ):
-            lines = [f"Account: {sandbox.username}, password in {options.state / 'account.json'}."]
+            lines = [f"The password of the account {sandbox.username} is in {options.state / 'account.json'}."]
             lines += provide(sandbox.accounts, options, os.environ)
             if not signals:
                 sys.stdout.write(_welcome(sandbox, options, lines))
@@ -63,7 +63,7 @@ def main(words: Sequence[str] | None = None, *, called: str | None = None, state
 
 
 def snapshot_hour(state: Path, now: datetime) -> int:
-    """Return the hour of the day (UTC) of a folder's snapshot exports; the first start chooses it."""
+    """Return the UTC hour of the folder's daily snapshot exports, which is stored at the first start."""
     state.mkdir(parents=True, exist_ok=True)
     kept = state / "snapshot-hour.json"
     hour = read_state(kept).get("hour") if kept.exists() else None
@@ -74,40 +74,40 @@ def snapshot_hour(state: Path, now: datetime) -> int:
 
 
 def provide(accounts: Accounts, options: Settings, environ: Mapping[str, str]) -> list[str]:
-    """Create the accounts of the command line and of the environment; return a line about each.
+    """Create the accounts from the command line and the environment, and return one output line per account.
 
-    If both `WME_USERNAME` and `WME_PASSWORD` are set, they define an account with all permissions, so clients that read
-    them work unchanged. The password is stored as a digest and never printed.
+    If both `WME_USERNAME` and `WME_PASSWORD` are set, they define an account with all permissions. Clients that read
+    these variables then work unchanged. The password is stored as a digest and never printed.
     """
     lines = []
     username, password = environ.get("WME_USERNAME", "").strip(), environ.get("WME_PASSWORD", "").strip()
     if username and password:
-        # some clients send the name in lower case, like the service's user pool stores it
+        # some clients send the name in lower case, as the service's user pool stores it
         for name in {username, username.lower()}:
             control.change(accounts, {"username": name, "password": password, "groups": [TOP_GROUP]})
-        lines.append(f"Account: {username}, with the password of WME_PASSWORD.")
+        lines.append(f"The account {username} has the password from WME_PASSWORD.")
     folder = options.state / "accounts"
     accounts_wanted = [*((one, False) for one in options.account), *((one, True) for one in options.temporary)]
     for account, temporary in accounts_wanted:
         folder.mkdir(mode=0o700, exist_ok=True)
         path = folder / f"{account.name}.json"
-        # keep the password of the previous start
+        # keep the password from the previous start
         kept = read_state(path, "password")["password"] if path.exists() else None
         content = {"username": account.name, "groups": [account.group], "temporary": temporary, "password": kept}
         made = control.change(accounts, content)
         write_private(path, json.dumps({"username": account.name, "password": made["password"]}).encode())
         kind = "temporary password" if temporary else "password"
-        lines.append(f"Account: {account.name} ({account.group}), {kind} in {path}.")
+        lines.append(f"The {kind} of the account {account.name} ({account.group}) is in {path}.")
     for quota in options.quota:
         control.change(accounts, {"username": quota.name, "quotas": {quota.kind: quota.limit}})
     for network, group in options.admit:
         accounts.admissions.admit(network, [group])
-        lines.append(f"Admitted without a token: {network} ({group}).")
+        lines.append(f"Requests from {network} need no token ({group}).")
     return lines
 
 
 class _Progress:
-    """Progress display: one updated line on a terminal, otherwise a line every ten seconds."""
+    """Progress display that updates one line on a terminal and otherwise prints a line every ten seconds."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -119,11 +119,11 @@ class _Progress:
         if ready < of and now - self._printed_at < (_POLL_SECONDS if terminal else _PROGRESS_SECONDS):
             return
         if terminal:
-            hint = " (--prepare 1 starts sooner)" if ready < of else ""
+            hint = " (use --prepare 1 for a faster start)" if ready < of else ""
             self._stream.write(f"\r\033[KPrepared {ready} of {of} archives{hint}")
             self._stream.write("\n" if ready == of else "")
         elif ready < of:
-            self._stream.write(f"Prepared {ready} of {of} archives; --prepare 1 starts sooner.\n")
+            self._stream.write(f"Prepared {ready} of {of} archives. Use --prepare 1 for a faster start.\n")
         self._printed_at = now
         self._stream.flush()
 
@@ -136,8 +136,8 @@ def _sentence(error: OSError) -> str:
 
 @contextmanager
 def _caught_signals() -> Iterator[list[int]]:
-    """Collect SIGINT and SIGTERM during the block instead of handling them."""
-    # a list instead of an event: a handler could deadlock on the lock of an event that this thread waits for
+    """Collect SIGINT and SIGTERM during the block instead of handling these signals."""
+    # a list, because a signal handler could deadlock on the lock of an event that this thread waits for
     caught: list[int] = []
     numbers = (signal.SIGINT, signal.SIGTERM)
     before = [signal.signal(number, lambda received, _frame: caught.append(received)) for number in numbers]
@@ -157,12 +157,12 @@ def _wait(sandbox: Sandbox, signals: list[int], options: Settings, was_owned: bo
     while not signals and not sandbox.stopped.wait(_POLL_SECONDS):
         if idle is not None and sandbox.journal.idle_seconds() >= idle:
             sandbox.ending.set()
-            sys.stdout.write(f"There was no request for {idle:g} seconds; the sandbox stops.\n")
+            sys.stdout.write(f"The sandbox stops because it received no requests for {idle:g} seconds.\n")
             return
         is_owned = _is_owned(owner)
         if was_owned and not is_owned and sandbox.journal.idle_seconds() >= _OWNERLESS_SECONDS:
             sandbox.ending.set()
-            sys.stdout.write(f"The process that held {owner} has ended; the sandbox stops.\n")
+            sys.stdout.write(f"The sandbox stops because the process that held the lock {owner} has ended.\n")
             return
         was_owned |= is_owned
 

@@ -1,6 +1,6 @@
-"""Clock of the sandbox, used for tokens, codes, signatures, retention, publication and the `Date` of responses.
+"""The sandbox's clock, used for tokens, codes, signatures, retention, publication and the `Date` header.
 
-Rate limits and idleness use real time.
+Rate limits and the idle timeout use real time.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 
 
 class Clock:
-    """Thread-safe clock that follows real time or is frozen at a settable time."""
+    """Thread-safe clock that follows real time or is frozen at a given time."""
 
     def __init__(self, start: datetime | None = None, speed: float = 1.0, since: datetime | None = None) -> None:
-        """Freeze the clock at `start`; without it, follow real time, since `since` at `speed` times its rate."""
+        """Freeze the clock at `start`, or follow real time. From `since` on, real time is multiplied by `speed`."""
         self._lock = threading.Lock()
         self._frozen = start
         self._offset = timedelta()
@@ -34,14 +34,14 @@ class Clock:
             return real + (real - self._since) * (self.speed - 1) + self._offset
 
     def set(self, moment: datetime) -> None:
-        """Freeze the clock at `moment`; raises ValueError for a naive datetime."""
+        """Freeze the clock at `moment`. A naive datetime raises ValueError."""
         if moment.tzinfo is None:
             raise ValueError("The sandbox's clock requires a timezone-aware datetime; add tzinfo.")
         with self._lock:
             self._frozen = moment.astimezone(UTC)
 
     def advance(self, by: timedelta) -> None:
-        """Move the clock by `by`; a running clock continues running."""
+        """Advance the clock by `by`. A running clock keeps running."""
         with self._lock:
             if self._frozen is not None:
                 self._frozen += by

@@ -1,4 +1,4 @@
-"""Files of the sandbox: tables shipped with the code, and state files that are written atomically."""
+"""Readers of the sandbox's packaged tables and state files, and an atomic file writer."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any
 
 import yaml
 
-#: Folder of tables and the interface description.
+#: Folder with the packaged tables and the interface description.
 DATA = Path(__file__).with_name("data")
 #: Maximum size of a state file.
 _STATE_BYTES = 1 << 20
 
 
 def read_yaml(name: str) -> Any:
-    """Read a table of the folder `data`."""
+    """Read a YAML table from the folder `data`."""
     return yaml.load((DATA / name).read_bytes(), yaml.CSafeLoader)
 
 
 def read_state(path: Path, *texts: str) -> dict[str, Any]:
-    """Read a state file: a JSON object with string values for the keys `texts`.
+    """Read a state file, which is a JSON object with string values for the keys in `texts`.
 
     Raises:
         FileNotFoundError: The file is missing.
-        ValueError: The path is a folder, named pipe or device, or the content is invalid.
+        ValueError: The path is a folder, named pipe or device, or the file's content is invalid.
     """
     content: Any = None
     # without O_NONBLOCK, opening a named pipe would wait for a writer
@@ -41,7 +41,7 @@ def read_state(path: Path, *texts: str) -> dict[str, Any]:
     if not isinstance(content, dict) or not all(isinstance(content.get(name), str) for name in texts):
         raise ValueError(
             f"The sandbox's file {path} is damaged. Nothing was changed. "
-            "Delete it; the sandbox creates a new one at its next start."
+            "Delete the file, and the sandbox creates a new one at its next start."
         )
     return content
 

@@ -1,4 +1,4 @@
-"""Options of `wme sandbox` and `python -m resources.sandbox`, derived from the settings."""
+"""Command line options of `wme sandbox` and `python -m resources.sandbox`, derived from the settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from resources.sandbox.world import reference
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_ACCOUNTS = "accounts (also control requests, see docs/sandbox.md)"
+_ACCOUNTS = "accounts (docs/sandbox.md describes control requests for accounts)"
 _METAVARS = {
     "idle": "SECONDS",
     "owner": "FILE",
@@ -29,14 +29,14 @@ _METAVARS = {
     "quota": "NAME:KIND=LIMIT",
     "admit": "NETWORK[:GROUP]",
 }
-#: Settings of the process, as opposed to those of the world and of accounts.
+#: Settings of the process rather than of the world or the accounts.
 _PROCESS = ("state", "port", "object_port", "realtime_port", "idle", "owner", "prepare")
-#: Defaults of the command line that differ from those of the settings.
+#: Command line defaults that differ from the defaults in `Settings`.
 _DEFAULTS = {"prepare": KEPT_HOURS}
 
 
 class _Parser(argparse.ArgumentParser):
-    """Parser that prints an error as one sentence and exits with status 2."""
+    """Argument parser that prints an error as one sentence and exits with status 2."""
 
     def error(self, message: str) -> NoReturn:
         """Print the error and exit."""
@@ -45,16 +45,16 @@ class _Parser(argparse.ArgumentParser):
             known = [name for action in self._actions for name in action.option_strings]
             message = f"There is no option {unknown[1]}; {reference.nearest(unknown[1], known)}"
             if not unknown[1].startswith("--"):
-                message = f"{unknown[1]!r} is not an option; {self.prog} --help lists them"
+                message = f"{unknown[1]!r} is not an option. Run `{self.prog} --help` to list the options"
         ending = "" if message.endswith(("?", ".")) else "."
         self.exit(2, f"{message[0].upper()}{message[1:]}{ending}\n")
 
 
 def parse(words: Sequence[str] | None, *, called: str, state: Path | None = None) -> Settings:
-    """Parse a command line; the default is that of the process.
+    """Parse `words`, or the arguments of this process if `words` is None.
 
     Raises:
-        SystemExit: Help was requested (0) or an argument is invalid (2); a message was printed.
+        SystemExit: Help was requested (status 0) or an argument is invalid (status 2). A message was printed.
     """
     parser = _Parser(
         prog=called, description="Serve a local content service in the foreground until it is stopped (Ctrl-C)."
@@ -74,7 +74,7 @@ def parse(words: Sequence[str] | None, *, called: str, state: Path | None = None
     for number in settings.namespaces:
         if number not in reference.NAMESPACES:
             there = ", ".join(map(str, reference.NAMESPACES))
-            parser.error(f"--namespaces: the service has no namespace {number}; it has {there}")
+            parser.error(f"--namespaces: the service does not have the namespace {number}; use one of {there}")
     return settings
 
 
@@ -83,12 +83,12 @@ def _sentence(error: ValidationError) -> str:
     if "error" in first.get("ctx", {}):
         said = str(first["ctx"]["error"])
     else:
-        said = f"{first['msg'][0].lower()}{first['msg'][1:]}; it is {first['input']!r}"
+        said = f"{first['msg'][0].lower()}{first['msg'][1:]}; the value is {first['input']!r}"
     return f"{_flag(str(first['loc'][0]))}: {said}"
 
 
 def add_arguments(parser: argparse.ArgumentParser, *, state: Path | None = None) -> None:
-    """Declare the arguments; `state` is the default of `--state`, which is required without one."""
+    """Declare the arguments. `state` is the default for `--state`; if `state` is None, `--state` is required."""
     world, accounts = parser.add_argument_group("the world"), parser.add_argument_group(_ACCOUNTS)
     for name, field in Settings.model_fields.items():
         more: dict[str, Any] = {"default": argparse.SUPPRESS, "metavar": _METAVARS.get(name)}
@@ -109,7 +109,7 @@ def add_arguments(parser: argparse.ArgumentParser, *, state: Path | None = None)
 
 
 def command_line(settings: Settings) -> list[str]:
-    """Return the arguments for these settings, except accounts, quotas and admissions, which the state contains."""
+    """Return the arguments for these settings, except the accounts, quotas and admissions, which the state stores."""
     words = ["serve"]
     for name, field in Settings.model_fields.items():
         value = getattr(settings, name)

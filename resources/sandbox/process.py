@@ -1,6 +1,6 @@
-"""Locks of state folders, and sandboxes in separate processes: attach to a running one or start one.
+"""State folder locks, and functions that attach to a sandbox in another process or start one.
 
-A sandbox holds a lock while it runs; a file next to the lock contains its progress and then its URLs.
+A running sandbox holds a lock. A file next to the lock contains the sandbox's progress and then its URLs.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _log = logging.getLogger(__name__)
 IDLE_SECONDS = 600.0
 _ANSWER_SECONDS = 5
 _START_SECONDS = 60
-#: A stopping sandbox releases its folder within this time.
+#: Maximum time until a stopping sandbox releases its folder.
 _ENDING_SECONDS = 45
-#: A starting sandbox finishes another archive within this time, even on a slow machine.
+#: Maximum time that a starting sandbox needs for an archive, even on a slow machine.
 _STALLED_SECONDS = 180.0
-#: Interval between two log messages about the wait.
+#: Interval between log messages while waiting.
 _SAY_SECONDS = 30.0
 _POLL_SECONDS = 0.02
 _RECORD = "sandbox.json"
@@ -46,11 +46,11 @@ class SandboxConflictError(Exception):
 
 
 class SandboxStartError(Exception):
-    """A sandbox did not start, or makes no progress."""
+    """A sandbox did not start or is making no progress."""
 
 
 class Record(NamedTuple):
-    """File of a state folder's sandbox: its URLs or, until it is ready, the number of prepared archives."""
+    """Content of `sandbox.json`: the URLs of a ready sandbox, or the archive counts of a starting one."""
 
     identity: str
     pid: int
@@ -63,7 +63,7 @@ class Record(NamedTuple):
 
 @dataclass(frozen=True)
 class Endpoint:
-    """URLs of a sandbox, and its default account."""
+    """URLs and default account of a sandbox."""
 
     url: str
     object_url: str
@@ -76,7 +76,7 @@ class Endpoint:
 
 @contextmanager
 def claimed(settings: Settings) -> Iterator[None]:
-    """Hold the lock of the state folder; it is released even if the process is killed.
+    """Hold the state folder's lock, which is released even if the process is killed.
 
     Raises:
         SandboxConflictError: Another sandbox serves the folder.
@@ -89,14 +89,14 @@ def claimed(settings: Settings) -> Iterator[None]:
             lock.acquire()
         except Timeout:
             record = _read(state)
-            # a sandbox that neither prepares archives nor responds may be stopping
+            # a sandbox that neither prepares archives nor responds might be stopping
             holds = record is not None and (not record.url or _is_answering(record))
             if holds or time.monotonic() > deadline:
                 where = ""
                 if holds and record is not None:
-                    where = f" at {record.url}" if record.url else f" in process {record.pid}, which is preparing it"
+                    where = f" at {record.url}" if record.url else f" from process {record.pid} and is still starting"
                 raise SandboxConflictError(
-                    f"A sandbox already serves {state}{where}. Use it, stop it first, or choose another state folder."
+                    f"A sandbox already serves {state}{where}. Use or stop that sandbox or choose another state folder."
                 ) from None
             time.sleep(_POLL_SECONDS)
     try:
@@ -108,12 +108,12 @@ def claimed(settings: Settings) -> Iterator[None]:
 
 
 def is_held(lock: Path) -> bool:
-    """Return whether the file exists and a process holds a lock on it."""
+    """Return whether the lock file exists and a process holds the lock."""
     return lock.exists() and _is_taken(FileLock(lock, timeout=0))
 
 
 def report(settings: Settings, **facts: Any) -> None:
-    """Write the progress of a starting sandbox, or the URLs of a ready one, to its file (`Record`)."""
+    """Write the progress of a starting sandbox or the URLs of a ready sandbox to `sandbox.json`."""
     path = settings.state / _RECORD
     part = path.with_suffix(".part")
     part.write_text(json.dumps(Record(settings.identity, os.getpid(), **facts)._asdict()))
@@ -121,7 +121,7 @@ def report(settings: Settings, **facts: Any) -> None:
 
 
 def find(state: str | Path) -> Record | None:
-    """Return the folder's sandbox if it was ready; it may have been killed since."""
+    """Return the record of the folder's sandbox if it was ready. The sandbox might have been killed since then."""
     record = _read(Path(state))
     return record if record is not None and record.url else None
 
@@ -159,16 +159,16 @@ def _read(state: Path) -> Record | None:
 
 
 def attach(settings: Settings, *, idle_seconds: float = IDLE_SECONDS, owner: Path | None = None) -> Endpoint:
-    """Return the running sandbox of `settings.state`, or start a detached one that stops when idle.
+    """Return the running sandbox of `settings.state`, or start a detached sandbox that stops when idle.
 
-    With `owner`, a new sandbox also stops soon after the process that holds a lock on this file ends.
+    If `owner` is given, a new sandbox also stops soon after the process that holds a lock on this file ends.
 
-    Processes that attach at the same time get the same sandbox. A killed sandbox is replaced. While a sandbox prepares
-    its archives and makes progress, this function waits. A running sandbox ignores `settings.now`.
+    Processes that attach at the same time get the same sandbox. A killed sandbox is replaced. This function waits while
+    a sandbox makes progress preparing its archives. A running sandbox ignores `settings.now`.
 
     Raises:
         SandboxConflictError: A sandbox with other settings serves the folder.
-        SandboxStartError: A new sandbox was not ready within a minute, or a running one makes no progress.
+        SandboxStartError: A new sandbox was not ready within a minute, or a running sandbox makes no progress.
     """
     state = settings.state.absolute()
     state.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ def attach(settings: Settings, *, idle_seconds: float = IDLE_SECONDS, owner: Pat
 
 
 def _running(settings: Settings, state: Path) -> Endpoint | None:
-    """Return the folder's sandbox, waiting until it is ready, or None if none is running."""
+    """Wait until the folder's sandbox is ready and return its endpoint, or None if no sandbox is running."""
     known: Record | None = None
     changed_at = said_at = time.monotonic()
     while (endpoint := _join(settings, state)) is None and _is_taken(_lock(state)):
@@ -188,14 +188,14 @@ def _running(settings: Settings, state: Path) -> Endpoint | None:
         if starting is not None and starting.url:
             starting = None
         if starting is not None and starting.identity != settings.identity:
-            raise _conflict(state, f"of process {starting.pid}", starting.identity, settings)
+            raise _conflict(state, f"in process {starting.pid}", starting.identity, settings)
         if starting != known:
             known, changed_at = starting, now
         if now - changed_at > _STALLED_SECONDS:
             raise _stalled(state)
         if starting is not None and now >= said_at:
             _log.warning(
-                "Waiting for the sandbox of process %d: %d of %d archives are prepared.",
+                "Waiting for the sandbox in process %d, which has prepared %d of %d archives.",
                 *(starting.pid, starting.ready, starting.of),
             )
             said_at = now + _SAY_SECONDS
@@ -210,14 +210,14 @@ def _stalled(state: Path) -> SandboxStartError:
     end = "End it" if holder is None else f"End it with `kill {holder.pid}`"
     return SandboxStartError(
         f"{process} serves {state} but has neither responded nor prepared an archive for {_STALLED_SECONDS:.0f} "
-        f"seconds. No sandbox was started. {end}, then run this again; prepared archives are kept."
+        f"seconds. No sandbox was started. {end}, then run this command again. Prepared archives are kept."
     )
 
 
 def _conflict(state: Path, where: str, identity: str, settings: Settings) -> SandboxConflictError:
     return SandboxConflictError(
-        f"The sandbox {where} serves {state} as {identity}, not as {settings.identity}. Stop it first, or use another "
-        "data folder for these settings."
+        f"The sandbox {where} serves {state} as {identity}, not as {settings.identity}. Stop that sandbox first, or "
+        "use another data folder for these settings."
     )
 
 
@@ -236,7 +236,7 @@ def _start(settings: Settings, state: Path) -> Endpoint:
     from resources.sandbox.options import command_line  # noqa: PLC0415 - finding a sandbox does without
 
     log = state / "sandbox.log"
-    # posix_spawn instead of subprocess: the sandbox survives this process, which never waits for it
+    # posix_spawn instead of subprocess, because the sandbox outlives this process, which never waits for it
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawn(
         sys.executable,
@@ -249,12 +249,12 @@ def _start(settings: Settings, state: Path) -> Endpoint:
             *((os.POSIX_SPAWN_CLOSE, number) for number in _inheritable()),
         ],
         setsid=True,
-        setsigmask=(),  # the starting process may have signals blocked, which the new one would inherit
+        setsigmask=(),  # the sandbox would inherit blocked signals from this process
     )
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline:
         ended = _ended(pid)
-        # if our sandbox ended because another one was started manually, use that one
+        # if the new sandbox ended because another sandbox was started manually, use the other sandbox
         endpoint = _running(settings, state) if ended else _join(settings, state)
         if endpoint is not None:
             return endpoint
@@ -266,7 +266,7 @@ def _start(settings: Settings, state: Path) -> Endpoint:
 
 
 def _inheritable() -> list[int]:
-    """Return the descriptors, except standard streams, that a new process would inherit and hold open for hours."""
+    """Return the file descriptors, except standard streams, that a new process would inherit and keep open."""
     found = []
     for path in Path("/dev/fd").iterdir():
         with suppress(OSError):  # the descriptor of the listing itself is already closed
@@ -282,6 +282,6 @@ def _ended(pid: int) -> bool:
 
 
 def child_environment() -> dict[str, str]:
-    """Return an environment in which a sandbox process imports this code from any folder."""
+    """Return environment variables that let a sandbox process import this code from any working directory."""
     root = str(Path(__file__).resolve().parents[2])
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))}

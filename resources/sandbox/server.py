@@ -1,4 +1,4 @@
-"""Sandbox in this process: its three ports, served in a separate thread."""
+"""Sandbox in this process, whose three ports are served in a separate thread."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
     from resources.sandbox.api.operations import Operation
     from resources.sandbox.settings import Settings
 
-#: Sockets of a port: one for each loopback address.
+#: Sockets of a port, one for each loopback address.
 Loopback = tuple[socket.socket, ...]
 
 _ADDRESSES = {socket.AF_INET: "127.0.0.1", socket.AF_INET6: "::1"}
 #: Maximum number of attempts to find a free port.
 _TRIES = 20
 _START_SECONDS = 60
-#: Time limit for unfinished responses when the sandbox stops.
+#: Grace period for unfinished responses when the sandbox stops.
 _GRACE_SECONDS = 1
 _POLL_SECONDS = 0.002
-#: Maximum bytes of a request's first line and headers: the URL of a GET may have 255 fields and filters.
+#: Maximum bytes of a request's first line and headers. The URL of a GET can have 255 fields and filters.
 _LONGEST_HEAD = 1 << 18
 
 
 class Sandbox(Service):
-    """Running sandbox, and the settings that a test can change."""
+    """Running sandbox with settings that a test can change."""
 
     def __init__(self, settings: Settings, world: ArchivedWorld, sockets: tuple[Loopback, Loopback, Loopback]) -> None:
         clock = Clock(settings.now, settings.speed, _started_at(settings) if settings.speed != 1 else None)
@@ -84,11 +84,11 @@ class Sandbox(Service):
         while not all(server.started for server in self._servers):
             if time.monotonic() > deadline or not self._thread.is_alive():
                 self.close()
-                raise RuntimeError(f"The sandbox did not start within {_START_SECONDS} seconds; start it again.")
+                raise RuntimeError(f"The sandbox did not start within {_START_SECONDS} seconds. Start it again.")
             time.sleep(_POLL_SECONDS)
 
     def close(self) -> None:
-        """Close all ports, including kept-alive connections, and the accounts."""
+        """Close all ports, keep-alive connections and the account database."""
         self.ending.set()
         for server in self._servers:
             server.should_exit = True
@@ -109,16 +109,17 @@ def running(
     interrupted: Callable[[], bool] = bool,
     progress: Callable[[int, int], None] = lambda _ready, _of: None,
 ) -> Iterator[Sandbox]:
-    """Run a sandbox in this process until the block ends. A port of 0 means any free port.
+    """Run a sandbox in this process until the block ends. Port 0 means any free port.
 
-    Other processes can attach to it through the state folder. `world` replaces the world of the settings. With
-    `settings.prepare`, separate processes first build the archives of so many hours and of the snapshots, unless
-    `interrupted` returns true; `progress` is called with the number of finished archives and of all archives. Other
-    archives are built when they are first listed.
+    Other processes can attach to the sandbox through the state folder. `world` replaces the world of the settings.
+
+    Separate processes first build the archives of `settings.prepare` hours and of the snapshots, until `interrupted`
+    returns true. `progress` is called with the numbers of finished and of all archives. Other archives are built when
+    they are first listed.
 
     Raises:
         SandboxConflictError: Another sandbox uses the state folder.
-        OSError: A port is taken.
+        OSError: A port is already in use.
     """
     settings.state.mkdir(parents=True, exist_ok=True)
     with claimed(settings), contextlib.ExitStack() as stack:
@@ -150,7 +151,7 @@ def running(
 
 
 def _started_at(settings: Settings) -> datetime:
-    """Return the first start of the folder's faster clock; a restart must not turn the clock back."""
+    """Return the time when the folder's accelerated clock first started. A restart must not turn the clock back."""
     kept = settings.state / f"running-at-{settings.speed:g}"
     if not kept.exists():
         kept.write_text(datetime.now(UTC).isoformat())
@@ -158,9 +159,9 @@ def _started_at(settings: Settings) -> datetime:
 
 
 def _bind(port: int) -> Loopback:
-    """Bind the port on both loopback addresses, or only on the IPv4 one if there is no IPv6.
+    """Bind the port on both loopback addresses, or only on the IPv4 address if IPv6 is unavailable.
 
-    `localhost` may resolve to either address, depending on the client.
+    `localhost` can resolve to either address, depending on the client.
     """
     for tries_left in reversed(range(1 if port else _TRIES)):
         first = _bound(socket.AF_INET, port)
@@ -170,7 +171,7 @@ def _bind(port: int) -> Loopback:
             if not _has_ipv6():
                 return (first,)
             first.close()
-            # a port that is free in one family may be taken in the other
+            # a port that is free for IPv4 might be in use for IPv6
             if not tries_left:
                 raise
     raise AssertionError
@@ -185,7 +186,7 @@ def _has_ipv6() -> bool:
 
 
 def _bound(family: socket.AddressFamily, port: int) -> socket.socket:
-    # with an explicit protocol, asyncio disables Nagle's algorithm; otherwise each response would take 40 ms
+    # asyncio disables Nagle's algorithm only for an explicit protocol; otherwise each response would take 40 ms
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -196,8 +197,8 @@ def _bound(family: socket.AddressFamily, port: int) -> socket.socket:
         bound.close()
         where = f"Port {port} of {_ADDRESSES[family]}"
         if error.errno == errno.EADDRINUSE:
-            raise OSError(error.errno, f"{where} is taken; choose another, or 0 for any free one") from None
-        raise OSError(error.errno, f"{where} cannot be used ({error.strerror}); choose another, or 0") from None
+            raise OSError(error.errno, f"{where} is already in use. Choose another port.") from None
+        raise OSError(error.errno, f"{where} is unusable ({error.strerror}). Choose another port.") from None
     return bound
 
 
@@ -210,11 +211,11 @@ def _server(app: ASGIApp) -> uvicorn.Server:
         lifespan="off",
         ws="none",
         log_config=None,
-        # connections are cut on purpose; uvicorn would log each as an error
+        # uvicorn would log each intentionally cut connection as an error
         log_level=100,
         access_log=False,
         server_header=False,
-        date_header=False,  # `Journal` adds the date of the sandbox's clock
+        date_header=False,  # `Journal` adds the date from the sandbox's clock
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     return uvicorn.Server(config)

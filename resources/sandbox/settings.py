@@ -1,7 +1,7 @@
-"""Settings of a sandbox: world, clock, ports, accounts and state folder.
+"""Settings for the sandbox's world, clock, ports, accounts and state folder.
 
-`options` derives the command line flags and their help from these declarations. There are no environment variables for
-them.
+`options` derives the command line flags and their help from these declarations. Environment variables cannot change
+these settings.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast, get_args
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, DirectoryPath, Field
 
-#: Years of the sandbox's clock: revision numbers would be negative before the first and exceed 32 bits after the last.
+#: Valid years. Revision numbers would be negative before the first year and exceed 32 bits after the last year.
 YEARS = range(2021, 2041)
 FREE_GROUP = "group_1"
 EVERY_GROUP = (FREE_GROUP, "group_2", "group_3")
@@ -26,14 +26,14 @@ PAID_GROUPS = ("group_2", "group_3")
 TOP_GROUP = EVERY_GROUP[-1]
 QuotaKind = Literal["ondemand", "snapshot", "chunk", "batch"]
 
-#: Bytes read at both ends of a corpus file for its digest: names, sizes and ends identify a corpus without reading
+#: Bytes read at both ends of a corpus file for the digest. Names, sizes and ends identify a corpus without reading
 #: gigabytes at every start.
 _PROBE_BYTES = 65_536
-#: More pages would have the same numbers as new pages.
+#: The numbers of additional pages would collide with the numbers of new pages.
 _MOST_ARTICLES = 400_000
 #: The events of an hour are held in memory while its archives are built.
 _MOST_CHANGES = 100_000
-#: One day in four minutes: at a higher speed, the archives of an hour would not be ready in time.
+#: One day takes four minutes. At a higher speed, an hour's archives would not be ready in time.
 _MOST_SPEED = 360
 
 #: Number of hours that the service retains.
@@ -49,7 +49,7 @@ class Account(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """Limit of an account's requests of one kind."""
+    """Limit on an account's requests of one kind."""
 
     name: str
     kind: QuotaKind
@@ -57,14 +57,14 @@ class Quota(NamedTuple):
 
 
 class Admission(NamedTuple):
-    """Address range that needs no token."""
+    """Address range whose requests need no token."""
 
     network: str
     group: str
 
 
 def _with_group(text: str, usual: str) -> tuple[str, str]:
-    """Split `TEXT:group_n` into text and group; the group defaults to `usual`."""
+    """Split `TEXT:group_n` at the colon. The group defaults to `usual`."""
     before, separator, number = text.rpartition(":group_")
     if not separator:
         return text, usual
@@ -77,14 +77,14 @@ def _account(text: str) -> Account:
     name, group = _with_group(text, FREE_GROUP)
     if not _ACCOUNT_NAME.fullmatch(name) or not name.strip("."):
         groups = ", ".join(EVERY_GROUP)
-        raise ValueError(f"{text!r} is not an account; write NAME or NAME:GROUP with a group of {groups}")
+        raise ValueError(f"{text!r} is not a valid account; use NAME or NAME:GROUP with a group from {groups}")
     return Account(name, group)
 
 
 def _quota(text: str) -> Quota:
     match, kinds = re.fullmatch(r"(.+):(\w+)=([0-9]{1,9})", text), get_args(QuotaKind)
     if match is None or match[2] not in kinds:
-        raise ValueError(f"{text!r} is not a quota; write NAME:KIND=LIMIT with a kind of {', '.join(kinds)}")
+        raise ValueError(f"{text!r} is not a valid quota; use NAME:KIND=LIMIT with a kind from {', '.join(kinds)}")
     return Quota(match[1], cast("QuotaKind", match[2]), int(match[3]))
 
 
@@ -93,7 +93,7 @@ def _admission(text: str) -> Admission:
     try:
         return Admission(str(ip_network(network)), group)
     except ValueError:
-        raise ValueError(f"{text!r} is not an address range; write, for example, 127.0.0.0/8 or ::1/128") from None
+        raise ValueError(f"{text!r} is not a valid address range; examples are 127.0.0.0/8 and ::1/128") from None
 
 
 _Port = Annotated[int, Field(ge=0, le=65_535)]
@@ -101,14 +101,14 @@ _Account = Annotated[Account, BeforeValidator(_account)]
 
 
 def _split(value: Any) -> Any:
-    """Split a comma-separated text into its unique parts; return any other value unchanged."""
+    """Split a comma-separated string into its unique parts. Any other value is returned unchanged."""
     if not isinstance(value, str):
         return value
     return tuple(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
 
 
 def check_year(moment: datetime) -> datetime:
-    """Return the moment in UTC; raises ValueError if its year is outside `YEARS`."""
+    """Convert `moment` to UTC. A year outside `YEARS` raises ValueError."""
     if moment.astimezone(UTC).year not in YEARS:
         raise ValueError(f"the year must be between {YEARS[0]} and {YEARS[-1]}, not {moment.year}")
     return moment.astimezone(UTC)
@@ -118,7 +118,7 @@ Moment = Annotated[AwareDatetime, AfterValidator(check_year)]
 
 
 class Settings(BaseModel):
-    """Settings of a sandbox. Equal settings give byte-identical worlds."""
+    """Settings of a sandbox. Equal settings produce byte-identical worlds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -127,93 +127,93 @@ class Settings(BaseModel):
     projects: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
         default=("enwiki", "frwiki", "simplewiki"),
         min_length=1,
-        description="projects (database names) with articles, separated by commas; the reference lists contain more",
+        description="comma-separated database names of projects with articles; reference lists contain more projects",
     )
     namespaces: Annotated[tuple[int, ...], BeforeValidator(_split)] = Field(
-        default=(0, 10, 14), min_length=1, description="namespaces with articles, separated by commas"
+        default=(0, 10, 14), min_length=1, description="comma-separated numbers of namespaces with articles"
     )
     articles: int | None = Field(
         default=None,
         ge=1,
         le=_MOST_ARTICLES,
-        description="pages in namespace 0 of each project; raised if the changes need more "
-        "(default: about 5,000, fewer if there are few changes)",
+        description="pages in namespace 0 of each project; increased if --changes-per-hour requires more pages "
+        "(default: about 5,000, or fewer with a low --changes-per-hour)",
     )
     changes_per_hour: int = Field(
         default=2200,
         ge=1,
         le=_MOST_CHANGES,
-        description="events per hour and project in namespace 0; each other namespace has a few percent of that",
+        description="events per hour in namespace 0 of each project; other namespaces get a few percent of this number",
     )
     entities: int = Field(
-        default=400, ge=0, le=_MOST_ARTICLES, description="Wikidata items, in addition to 36 properties; 0: no Wikidata"
+        default=400, ge=0, le=_MOST_ARTICLES, description="Wikidata items besides the 36 properties; 0 omits Wikidata"
     )
     now: Moment | None = Field(
-        default=None, description="stop the clock at this moment, for example 2026-11-20T05:00:00Z (default: real time)"
+        default=None, description="freeze the clock at this time, for example 2026-11-20T05:00:00Z (default: real time)"
     )
-    overlap: bool = Field(default=True, description="let consecutive hourly batches overlap, like those of the service")
+    overlap: bool = Field(default=True, description="let consecutive hourly batches overlap, as in the real service")
     corpus: DirectoryPath | None = Field(
-        default=None, description="use page text from a folder of real records (NDJSON, plain or .gz)"
+        default=None, description="use page text from real records in this folder (NDJSON, plain or .gz)"
     )
-    body_bytes: int = Field(default=6000, ge=1, description="mean total size of a page's HTML and wikitext, in bytes")
-    chunk_bytes: int = Field(default=8_000_000, ge=1, description="uncompressed size of a snapshot's chunk, in bytes")
+    body_bytes: int = Field(default=6000, ge=1, description="mean size of a page's HTML plus wikitext, in bytes")
+    chunk_bytes: int = Field(default=8_000_000, ge=1, description="uncompressed size of a snapshot chunk, in bytes")
     stream_rate: float = Field(
-        default=50.0, ge=0, description="messages per second on a stream of all parts; 0: no limit"
+        default=50.0, ge=0, description="maximum messages per second on a stream of all parts; 0 disables the limit"
     )
     speed: float = Field(
         default=1.0,
         gt=0,
         le=_MOST_SPEED,
-        description="run the clock this many times as fast as real time, counted from the first start",
+        description="clock speed as a multiple of real time since the first start",
     )
     snapshot_hour: int = Field(
         default=0,
         ge=0,
         le=23,
-        description="hour of the day (UTC) in which snapshots are exported (default: three hours before the first "
-        "start, so that newer hourly batches exist; 0 with a stopped clock)",
+        description="UTC hour of the daily snapshot exports (default: three hours before the first start, so newer "
+        "hourly batches exist; 0 if the clock is frozen)",
     )
     single_member: bool = Field(
-        default=False, description="write a snapshot's lines to one member instead of one member per chunk"
+        default=False, description="write a snapshot archive with one member instead of one member per chunk"
     )
 
-    port: _Port = Field(default=0, description="port of the service (default: a free one)")
-    object_port: _Port = Field(default=0, description="port of signed downloads (default: a free one)")
-    realtime_port: _Port = Field(default=0, description="port of the streams (default: a free one)")
+    port: _Port = Field(default=0, description="port of the service (default: any free port)")
+    object_port: _Port = Field(default=0, description="port of signed downloads (default: any free port)")
+    realtime_port: _Port = Field(default=0, description="port of the streams (default: any free port)")
     idle: float | None = Field(
         default=None, gt=0, description="stop after this many seconds without a request (default: never)"
     )
     owner: Path | None = Field(
-        default=None, description="stop when the process that held a lock on this file has ended (default: no file)"
+        default=None, description="stop when the process that holds a lock on this file ends (default: no file)"
     )
     prepare: int = Field(
         default=0,
         ge=0,
         le=KEPT_HOURS,
-        description="prepare this many hours, and the snapshots, before the sandbox is ready, so that listings are "
-        "fast; 0: build each archive when it is first listed",
+        description="number of hours to prepare, in addition to the snapshots, before the sandbox is ready; prepared "
+        "archives make listings fast; 0 builds each archive when it is first listed",
     )
     account: tuple[_Account, ...] = Field(
         default=(),
-        description=f"create an account in one of the groups {', '.join(EVERY_GROUP)} (default: {FREE_GROUP}); its "
-        "name and password are written to accounts/NAME.json in the state folder",
+        description=f"create an account in one of the groups {', '.join(EVERY_GROUP)} (default: {FREE_GROUP}) and "
+        "write its name and password to accounts/NAME.json in the state folder",
     )
     temporary: tuple[_Account, ...] = Field(
         default=(),
-        description="create an account with a temporary password; its first login returns NEW_PASSWORD_REQUIRED",
+        description="create an account with a temporary password; the first login returns NEW_PASSWORD_REQUIRED",
     )
     quota: tuple[Annotated[Quota, BeforeValidator(_quota)], ...] = Field(
         default=(), description=f"limit an account's requests of one kind: {', '.join(get_args(QuotaKind))}"
     )
     admit: tuple[Annotated[Admission, BeforeValidator(_admission)], ...] = Field(
         default=(),
-        description="admit requests from these addresses without a token, for example 127.0.0.0/8:group_2 "
+        description="accept requests without a token from this address range, for example 127.0.0.0/8:group_2 "
         f"(default: {TOP_GROUP})",
     )
 
     @cached_property
     def corpus_digest(self) -> str | None:
-        """Return a digest (16 hex digits) of the names, sizes and ends of the corpus files; None without a corpus."""
+        """Return 16 hex digits that identify the corpus files' names, sizes and ends, or None without a corpus."""
         if self.corpus is None:
             return None
         digest = hashlib.sha256()
@@ -228,7 +228,7 @@ class Settings(BaseModel):
 
     @cached_property
     def identity(self) -> str:
-        """Return the origin of the sandbox's data: `sandbox-<seed>-<digest of the other settings of the world>`.
+        """Return the identifier of the sandbox's world: `sandbox-<seed>-<digest of the other world settings>`.
 
         The digest does not depend on the ports, the state folder, the clock, the snapshot hour or the stream rate.
         """
@@ -240,7 +240,7 @@ class Settings(BaseModel):
                 self.changes_per_hour,
                 self.entities,
                 self.overlap,
-                False,  # a removed setting: without it, existing data folders would reject their sandbox
+                False,  # placeholder for a removed setting, so existing data folders still accept their sandbox
                 self.body_bytes,
                 self.chunk_bytes,
                 self.single_member,

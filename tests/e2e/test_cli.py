@@ -510,7 +510,7 @@ def test_sandbox_serves_the_account_of_the_environment_until_it_is_interrupted(w
     with urllib.request.urlopen(f"{address}/spec") as answer:
         assert json.load(answer)["openapi"].startswith("3.1")
     told = "".join(process.stdout.readline() for _ in range(5))
-    assert "Account: Ada, with the password of WME_PASSWORD." in told
+    assert "The account Ada has the password from WME_PASSWORD." in told
     assert "curl" in told
     body = json.dumps({"username": account["WME_USERNAME"], "password": account["WME_PASSWORD"]}).encode()
     request = urllib.request.Request(f"{address}/v1/login", body, {"Content-Type": "application/json"})

@@ -1,1 +1,1 @@
-"""Accounts: users, passwords, tokens, quotas, admitted addresses, mail. `api` has their HTTP operations."""
+"""Users, passwords, tokens, quotas, admitted addresses and mail. `api` has the HTTP operations for accounts."""

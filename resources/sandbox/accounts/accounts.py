@@ -1,10 +1,10 @@
-"""Accounts of the sandbox: users, passwords, challenges, confirmation codes and tokens.
+"""Sandbox accounts with passwords, challenges, confirmation codes and tokens.
 
-Their state is stored in a database in the state folder and survives restarts.
+Accounts are stored in a database in the state folder and survive restarts.
 
-Source: the service's documentation of authentication (tokens are valid for 24 hours, refresh tokens for 90 days and 90
-uses). Undocumented details (texts of refusals, validity of codes and sessions) follow the user pool in its public
-source.
+Source: the service's authentication documentation. Tokens are valid for 24 hours, refresh tokens for 90 days and 90
+uses. Error messages and the lifetimes of codes and sessions are not documented. They follow the user pool in the
+service's public source code.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ REFRESH_TOKEN_USES = 90
 CODE_LIFE = timedelta(hours=1)
 SESSION_LIFE = timedelta(minutes=3)
 
-#: Default account of every state folder, with all permissions.
+#: Username of the default account, which has all permissions.
 DEFAULT_USERNAME = "sandbox"
 
 
 class Accounts:
-    """Thread-safe accounts of one state folder."""
+    """Thread-safe access to the accounts in a state folder."""
 
     def __init__(self, state: Path, clock: Clock, mint: TokenMint) -> None:
-        """Open the accounts in `state`; a new folder gets the default account (`account.json`, mode 0600)."""
+        """Open the accounts in `state`. In a new folder, create the default account (`account.json`, mode 0600)."""
         self._state = state
         self._clock = clock
         self._mint = mint
@@ -64,7 +64,7 @@ class Accounts:
         self.quotas = Quotas(self._database)
         self.admissions = Admissions(self._database)
         self.username = ""
-        #: Default account, with its password at the start of the sandbox; `account.json` has the current one.
+        #: Default account. `password` is the initial password; `account.json` contains the current password.
         self.username, self.password = self._default_account()
 
     def close(self) -> None:
@@ -80,16 +80,16 @@ class Accounts:
         email: str | None = None,
         temporary: bool = False,
     ) -> User:
-        """Create an account; raises ValueError if it exists.
+        """Create an account, or raise ValueError if the account exists.
 
-        With `temporary`, the first login gets a challenge and the outbox an invitation.
+        If `temporary` is true, the first login returns a challenge and the outbox receives an invitation.
         """
         subject = str(uuid.uuid5(uuid.NAMESPACE_OID, username))
         email = email or (username if "@" in username else f"{username}@example.org")
         salt, digest = hash_password(password)
         with self._database.transaction():
             if self._row(username) is not None:
-                raise ValueError(f"The sandbox already has an account {username}; choose another name.")
+                raise ValueError(f"The sandbox already has an account {username}. Choose another name.")
             self._database.change(
                 "INSERT INTO users VALUES (?, ?, ?, ?, ?, ?, ?)",
                 *(username, subject, email, salt, digest, temporary, json.dumps(list(groups))),
@@ -99,7 +99,7 @@ class Accounts:
         return User(username, subject, email, tuple(groups))
 
     def usernames(self) -> list[str]:
-        """Return the names of all accounts, sorted."""
+        """Return the sorted names of all accounts."""
         return [row["username"] for row in self._database.rows("SELECT username FROM users ORDER BY username")]
 
     def user(self, username: str) -> User | None:
@@ -108,7 +108,7 @@ class Accounts:
         return None if row is None else user_of(row)
 
     def is_temporary(self, username: str) -> bool:
-        """Return whether the account's next login gets a challenge."""
+        """Return whether the account's next login returns a challenge."""
         return bool(self._require(username)["temporary"])
 
     def set_groups(self, username: str, groups: Sequence[str]) -> None:
@@ -120,47 +120,47 @@ class Accounts:
         self._update_user(username, "email = ?", email)
 
     def set_password(self, username: str, password: str, *, temporary: bool = False) -> None:
-        """Set a password without the old one; with `temporary`, the next login gets a challenge."""
+        """Set a password without the old password. If `temporary` is true, the next login returns a challenge."""
         salt, digest = hash_password(password)
         with self._database.transaction():
             row = self._require(username)
             if username == self.username:
-                # write the file first: after a crash, the next start uses its password
+                # write the file first, because the next start after a crash uses the password in the file
                 _write_default_account(self._state, self.username, password)
             self._update_user(username, "salt = ?, digest = ?, temporary = ?", salt, digest, temporary)
         if temporary:
             self._outbox.send(username, row["email"], "invitation", password)
 
     def set_quota(self, username: str, kind: QuotaKind, *, limit: int | None = None, used: int = 0) -> None:
-        """Set the allowed and the counted requests of `kind`; `limit` None means the limit of the group."""
+        """Set the account's request limit and request count for `kind`. If `limit` is None, the group limit applies."""
         self._require(username)
         self.quotas.set(username, kind, limit=limit, used=used)
 
     def exhaust(self, username: str) -> int:
-        """Use up all refresh tokens of the account and return their number."""
+        """Use up the account's refresh tokens and return the number of tokens."""
         return self._database.change(
             "UPDATE refresh_tokens SET uses = ? WHERE username = ?", REFRESH_TOKEN_USES, username
         )
 
     def revoke_access(self, username: str) -> int:
-        """Revoke the account's access tokens, but not its refresh tokens, and return the number revoked."""
+        """Revoke only the account's access tokens and return the number of revoked tokens."""
         return self._database.change(
             "UPDATE access_tokens SET revoked = 1 WHERE username = ? AND NOT revoked", username
         )
 
     def revoke_all(self, username: str) -> int:
-        """Revoke the account's access and refresh tokens and return the number of refresh tokens revoked."""
+        """Revoke the account's access and refresh tokens and return the number of revoked refresh tokens."""
         self.revoke_access(username)
         return self._database.change(
             "UPDATE refresh_tokens SET revoked = 1 WHERE username = ? AND NOT revoked", username
         )
 
     def outbox(self, username: str | None = None) -> list[Mail]:
-        """Return the sent messages, oldest first, of one account or of all."""
+        """Return the messages sent to one account or to all accounts, oldest first."""
         return self._outbox.messages(username)
 
     def login(self, username: str, password: str) -> Tokens | Challenge:
-        """Log in with a password; an account with a temporary password gets a challenge."""
+        """Log in with a password. A temporary password returns a challenge instead of tokens."""
         row = self._authenticate(username, password)
         if row["temporary"]:
             session = secrets.token_urlsafe(96)
@@ -169,7 +169,7 @@ class Accounts:
         return self._grant(row)
 
     def answer_challenge(self, username: str, session: str, new_password: str) -> Tokens:
-        """Set the first permanent password and log in; a session is valid once."""
+        """Set the first permanent password and log in. Each session is valid once."""
         row = self._row(username)
         with self._database.transaction() as database:
             found = database.execute(
@@ -193,7 +193,7 @@ class Accounts:
             ).fetchone()
             if found is None:
                 raise AccountError("NotAuthorizedException: Invalid Refresh Token")
-            # check the count first: a token that is both used up and revoked reports the count
+            # check the use count first, because it takes precedence over a revocation in the error message
             if found["uses"] >= REFRESH_TOKEN_USES:
                 raise RefreshTokenSpentError("Refresh tokens limit has been exceeded.")
             if found["revoked"]:
@@ -214,7 +214,7 @@ class Accounts:
             database.execute("UPDATE access_tokens SET revoked = 1 WHERE origin = ?", (digest,))
 
     def change_password(self, access_token: str, previous: str, proposed: str) -> None:
-        """Change the password of the access token's account."""
+        """Change the password of the account that owns the access token."""
         try:
             user = self.identify(access_token)
         except TokenRefusedError as refusal:
@@ -224,7 +224,7 @@ class Accounts:
         self.set_password(user.username, proposed)
 
     def forgot_password(self, username: str) -> None:
-        """Send a confirmation code to the outbox. An e-mail address identifies its account."""
+        """Send a confirmation code to the outbox. The account is identified by its name or e-mail address."""
         if "@" in username:
             found = self._database.row("SELECT username FROM users WHERE email = ?", username)
             if found is None:
@@ -240,7 +240,7 @@ class Accounts:
         self._outbox.send(username, row["email"], "forgot-password", code)
 
     def confirm_password(self, username: str, code: str, password: str) -> None:
-        """Set a new password with the code of `forgot_password`."""
+        """Set a new password with the code from `forgot_password`."""
         self._require(username)
         with self._database.transaction() as database:
             found = database.execute("SELECT * FROM codes WHERE username = ?", (username,)).fetchone()
@@ -253,7 +253,7 @@ class Accounts:
         self.set_password(username, password)
 
     def identify(self, access_token: str) -> User:
-        """Return the user of an access token; raises TokenRefusedError for an invalid one."""
+        """Return the access token's user, or raise TokenRefusedError for an invalid token."""
         claims = self._mint.verify(access_token)
         known = self._database.row("SELECT revoked FROM access_tokens WHERE identifier = ?", claims["jti"])
         if known is None or known["revoked"]:
@@ -294,7 +294,7 @@ class Accounts:
         digest = _fingerprint(refresh_token)
         now = self._now()
         with self._database.transaction() as database:
-            # an expired token gets the same response as an unknown one
+            # an expired token gets the same response as an unknown token
             database.execute("DELETE FROM access_tokens WHERE issued_at < ?", (now - 2 * ACCESS_TOKEN_SECONDS,))
             database.execute(
                 "INSERT INTO refresh_tokens (digest, username, issued_at) VALUES (?, ?, ?)",
@@ -318,7 +318,7 @@ class Accounts:
         return access, identity
 
     def _default_account(self) -> tuple[str, str]:
-        """Return name and password in `account.json`; create or repair the account so that they are valid."""
+        """Return the name and password from `account.json`. If this login would fail, create or repair the account."""
         try:
             content = read_state(self._state / "account.json", "username", "password")
             username, password = content["username"], content["password"]

@@ -1,7 +1,7 @@
-"""SQLite database of accounts, quotas and admitted addresses in the state folder, and the rate limit.
+"""SQLite database for accounts, quotas and admitted addresses, and an in-memory rate limit.
 
-Source of the quotas: the service's documentation of groups and quotas. Its rate limits are not public, so the sandbox
-has none by default.
+Source: the service's documentation of groups and quotas. The service's rate limits are not public, so the sandbox has
+no default rate limit.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from resources.sandbox.settings import QuotaKind
 
-#: Requests per month by group. The free group has the documented limits; paid contracts vary, so their limits are high.
-#: The service does not count batches; an account can get a limit for them to test a client.
+#: Requests per month by group. The free group has the documented limits. Paid contracts vary, so the limits of paid
+#: groups are high. The service does not count batches, but tests can set a batch limit for an account.
 _LIMITS: dict[str, dict[str, int | None]] = {
     "group_1": {"ondemand": 50_000, "snapshot": 30, "chunk": 1_500, "batch": None},
     "group_2": {"ondemand": 10_000_000, "snapshot": 100_000, "chunk": 10_000_000, "batch": None},
@@ -36,26 +36,26 @@ _LIMITS: dict[str, dict[str, int | None]] = {
 
 
 class Database:
-    """Connection to the tables, used by one thread at a time."""
+    """Database connection that one thread at a time can use."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file."""
+        """Open or create the database file."""
         self._lock = threading.RLock()
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._connection.row_factory = sqlite3.Row
-        # a write-ahead log survives a killed process without a sync to disk at each commit
+        # with a write-ahead log, commits survive a killed process without a sync to disk
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = NORMAL")
         self._connection.executescript((DATA / "accounts.sql").read_text(encoding="utf-8"))
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the database file."""
         with self._lock:
             self._connection.close()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """Run the block as one transaction that excludes other threads."""
+        """Run the block as one transaction and exclude other threads."""
         with self._lock:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -66,12 +66,12 @@ class Database:
             self._connection.execute("COMMIT")
 
     def rows(self, query: str, *parameters: object) -> list[sqlite3.Row]:
-        """Return the rows of a query."""
+        """Return all rows of the query's result."""
         with self._lock:
             return self._connection.execute(query, parameters).fetchall()
 
     def row(self, query: str, *parameters: object) -> sqlite3.Row | None:
-        """Return the first row of a query, or None."""
+        """Return the first row of the query's result, or None if the result is empty."""
         return next(iter(self.rows(query, *parameters)), None)
 
     def change(self, statement: str, *parameters: object) -> int:
@@ -82,24 +82,24 @@ class Database:
 
 @dataclass(frozen=True)
 class Quota:
-    """Counted and allowed requests; `limit` None means unlimited."""
+    """Request count and request limit. If `limit` is None, requests are unlimited."""
 
     used: int
     limit: int | None
 
 
 class Quotas:
-    """Thread-safe request counters of all accounts."""
+    """Thread-safe request counters for all accounts."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def set(self, username: str, kind: QuotaKind, *, limit: int | None, used: int) -> None:
-        """Set the allowed and the counted requests of `kind`; `limit` None means the limit of the group."""
+        """Set the user's request limit and request count for `kind`. If `limit` is None, the group limit applies."""
         self._database.change("REPLACE INTO quotas VALUES (?, ?, ?, ?)", username, kind, used, limit)
 
     def of(self, user: User, kind: QuotaKind) -> Quota:
-        """Return the counted and the allowed requests of `kind`."""
+        """Return the user's request count and request limit for `kind`."""
         row = self._database.row("SELECT used, quota FROM quotas WHERE username = ? AND kind = ?", user.username, kind)
         limit = row["quota"] if row is not None else None
         if limit is None and user.group in _LIMITS:
@@ -107,7 +107,7 @@ class Quotas:
         return Quota(row["used"] if row is not None else 0, limit)
 
     def spend(self, user: User, kind: QuotaKind) -> bool:
-        """Count one request and return True; return False without counting if the quota is used up."""
+        """Count one request and return True, or return False if the quota is used up."""
         with self._database.transaction() as database:
             quota = self.of(user, kind)
             if quota.limit is not None and quota.used >= quota.limit:
@@ -127,12 +127,12 @@ class Admissions:
         self._database = database
 
     def admit(self, network: str, groups: Sequence[str] = (TOP_GROUP,)) -> None:
-        """Admit requests without a token from an address range (`127.0.0.0/8`), as a user of these groups."""
+        """Accept requests without a token from `network` (for example `127.0.0.0/8`) as a user in these groups."""
         text = str(ipaddress.ip_network(network))
         self._database.change("REPLACE INTO admissions VALUES (?, ?)", text, json.dumps(list(groups)))
 
     def all(self) -> dict[str, list[str]]:
-        """Return the admitted address ranges with their groups."""
+        """Return the admitted address ranges, each with its groups."""
         rows = self._database.rows("SELECT * FROM admissions ORDER BY network")
         return {row["network"]: json.loads(row["groups"]) for row in rows}
 
@@ -141,7 +141,7 @@ class Admissions:
         self._database.change("DELETE FROM admissions")
 
     def user(self, address: str) -> User | None:
-        """Return the user for requests without a token from an IP address, or None if it is not admitted."""
+        """Return the user for requests without a token from `address`, or None if the address is not admitted."""
         for row in self._database.rows("SELECT * FROM admissions ORDER BY network"):
             if ipaddress.ip_address(address) in ipaddress.ip_network(row["network"]):
                 name = f"anonymous-{row['network']}"
@@ -151,7 +151,7 @@ class Admissions:
 
 
 class RateLimit:
-    """Thread-safe token bucket per user, in real time."""
+    """Thread-safe rate limiter with one token bucket per user. The rate limiter uses real time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -160,13 +160,13 @@ class RateLimit:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def set(self, per_second: float | None, burst: int = 1) -> None:
-        """Allow each user `burst` requests at once and `per_second` on average; None means unlimited."""
+        """Limit each user to `per_second` requests on average and `burst` at once. None removes the limit."""
         with self._lock:
             self._per_second, self._burst = per_second, burst
             self._buckets.clear()
 
     def admit(self, username: str) -> bool:
-        """Return whether the user may send a request now; an allowed request is counted."""
+        """Return whether the user's request is allowed now, and count an allowed request."""
         with self._lock:
             if self._per_second is None:
                 return True

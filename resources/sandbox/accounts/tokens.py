@@ -1,9 +1,9 @@
-"""Access and ID tokens: RS256 JSON web tokens, signed with a key in the state folder.
+"""Access, ID and refresh tokens as RS256 JSON web tokens, signed with a key in the state folder.
 
-This module checks format, signature, client and age of a token; `accounts` checks use counts and revocation.
+This module checks a token's format, signature, client and age. `accounts` checks use counts and revocation.
 
-Source: the service's documentation of authentication; the texts of refusals are those of the token library in the
-service's public source.
+Source: the service's authentication documentation. Error messages are those of the token library in the service's
+public source code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from resources.sandbox.clock import Clock
 
-#: Validity of access and ID tokens, as reported in `expires_in`.
+#: Lifetime of access and ID tokens, as reported in `expires_in`.
 ACCESS_TOKEN_SECONDS = 86_400
 
 _CLIENT_ID = "2r0v5o1fsandboxclient0local"
@@ -35,25 +35,25 @@ _ISSUER_PATH = "/pool"
 
 
 class TokenRefusedError(Exception):
-    """Invalid token; the message is the text of the 401 response."""
+    """The token is invalid. The error message is the message of the 401 response."""
 
 
 class TokenExpiredError(TokenRefusedError):
-    """Expired token."""
+    """The token has expired."""
 
 
 class TokenMint:
-    """Signer and verifier of tokens. The key is created with the state folder and stored with mode 0600."""
+    """Signer and verifier of tokens. The signing key is stored in the state folder with mode 0600."""
 
     def __init__(self, state: Path, clock: Clock, issuer: str) -> None:
-        """Read the key in `state`, or create one; raises TypeError if the file has no RSA key."""
+        """Read or create the signing key in `state`. A key that is not an RSA key raises TypeError."""
         self._clock = clock
         self._issuer = issuer + _ISSUER_PATH
         pem = _private_key(state / "signing-key.pem")
         key = serialization.load_pem_private_key(pem, password=None)
         if not isinstance(key, rsa.RSAPrivateKey):
             raise TypeError(
-                f"{state / 'signing-key.pem'} contains no RSA key. Delete it; the sandbox then creates a new key."
+                f"{state / 'signing-key.pem'} is not an RSA key. Delete the file, and the sandbox creates a new key."
             )
         self._private = key
         self._public = key.public_key()
@@ -67,19 +67,19 @@ class TokenMint:
         return {"keys": [{"kid": self._kid, **self._jwk}]}
 
     def access_token(self, *, username: str, subject: str, groups: Sequence[str], origin: str) -> tuple[str, str]:
-        """Return a signed access token and its identifier (`jti`); `origin` identifies its refresh token."""
+        """Return a signed access token and its identifier (`jti`). `origin` identifies the token's refresh token."""
         identifier = str(uuid.uuid4())
         claims = self._claims(username=username, subject=subject, groups=groups, origin=origin, use="access")
         return self._sign({**claims, "jti": identifier, "client_id": _CLIENT_ID, "username": username}), identifier
 
     def id_token(self, *, username: str, subject: str, email: str, groups: Sequence[str], origin: str) -> str:
-        """Return a signed ID token, which identifies the user but gives no access to data."""
+        """Return a signed ID token, which identifies the user but does not grant access to data."""
         claims = self._claims(username=username, subject=subject, groups=groups, origin=origin, use="id")
         identity = {"aud": _CLIENT_ID, "cognito:username": username, "email": email, "email_verified": True}
         return self._sign({**claims, "jti": str(uuid.uuid4()), **identity})
 
     def refresh_token(self, *, username: str, subject: str, life: timedelta) -> str:
-        """Return a signed refresh token; without a client ID, it gives no access to data."""
+        """Return a signed refresh token. The token has no client ID, so it does not grant access to data."""
         now = self._clock.now()
         return self._sign(
             {
@@ -111,7 +111,7 @@ class TokenMint:
                 token,
                 self._public,
                 algorithms=["RS256"],
-                # age and client are checked below, by the sandbox's clock and the service's rule
+                # age and client are checked below with the sandbox's clock and the service's rules
                 options={"verify_exp": False, "verify_aud": False, "verify_iat": False},
             )
         except jwt.InvalidTokenError:

@@ -1,6 +1,7 @@
-"""Users, passwords, tokens, challenges, refusals and mail.
+"""Data types and errors for accounts, password rules, and the mail outbox.
 
-Source: the service publishes no password policy; the sandbox uses the default of the user pool in its public source.
+Source: the service does not publish its password policy. The sandbox uses the default policy of the user pool in the
+service's public source code.
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ if TYPE_CHECKING:
 
 
 class AccountError(Exception):
-    """Refused account operation; the message is the text of the user pool."""
+    """The account operation was refused. The error message is the user pool's message."""
 
 
 class UnknownEmailError(AccountError):
-    """No account has this e-mail address."""
+    """The e-mail address does not belong to an account."""
 
 
 class RefreshTokenSpentError(AccountError):
-    """The refresh token has no uses left."""
+    """All uses of the refresh token are spent."""
 
 
 @dataclass(frozen=True)
 class User:
-    """User of a request."""
+    """User who sent a request."""
 
     username: str
     subject: str
@@ -46,13 +47,13 @@ class User:
 
     @property
     def group(self) -> str | None:
-        """Return the effective group: the highest by name."""
+        """Return the user's effective group, which is the group with the highest number."""
         return max(self.groups, default=None)
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens of a login or a refresh. `refresh_token` is None after a refresh."""
+    """Tokens from a login or a token refresh. `refresh_token` is None after a token refresh."""
 
     id_token: str
     access_token: str
@@ -65,26 +66,26 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Challenge:
-    """Response to a login that must first set a new password."""
+    """Login response that requires a new password."""
 
     session: str
     name: str = "NEW_PASSWORD_REQUIRED"
 
 
 def user_of(row: sqlite3.Row) -> User:
-    """Convert a row of the table `users`."""
+    """Convert a row of the `users` table to a User."""
     return User(row["username"], row["subject"], row["email"], tuple(json.loads(row["groups"])))
 
 
 def hash_password(password: str, salt: bytes | None = None) -> tuple[bytes, bytes]:
-    """Return salt and digest of a password; the default is a new salt."""
+    """Return the salt and the password's digest. The default is a new random salt."""
     salt = os.urandom(16) if salt is None else salt
-    # cheap on purpose: the sandbox listens only on loopback, and tests log in often
+    # a cheap hash is enough, because the sandbox listens only on loopback and tests log in often
     return salt, hashlib.scrypt(password.encode(), salt=salt, n=1024, r=8, p=1)
 
 
 def policy_violation(password: str) -> str | None:
-    """Return the first violated rule in the user pool's words, or None for a valid password."""
+    """Return the user pool's message for the first violated rule, or None for a valid password."""
     for holds, text in (
         (len(password) >= 8, "Password not long enough"),
         (any(c.isupper() for c in password), "Password must have uppercase characters"),
@@ -99,7 +100,7 @@ def policy_violation(password: str) -> str | None:
 
 @dataclass(frozen=True)
 class Mail:
-    """Sent message. `secret` is the confirmation code (`forgot-password`) or temporary password (`invitation`)."""
+    """Sent message. `secret` is a confirmation code (`forgot-password`) or a temporary password (`invitation`)."""
 
     path: Path
     to: str
@@ -110,10 +111,10 @@ class Mail:
 
 
 class Outbox:
-    """Thread-safe outbox of one state folder: one JSON file per message."""
+    """Thread-safe outbox that stores each message as a JSON file in the state folder."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
-        """Use `folder`, which the first message creates."""
+        """Store messages in `folder`, which is created for the first message."""
         self._folder = folder
         self._clock = clock
         self._lock = threading.Lock()
@@ -129,7 +130,7 @@ class Outbox:
             write_private(path, json.dumps(content, indent=2).encode())
 
     def messages(self, username: str | None = None) -> list[Mail]:
-        """Return the messages, oldest first, of one account or of all."""
+        """Return the messages sent to one account or to all accounts, oldest first."""
         found = []
         for path in sorted(self._folder.glob("*.json")):
             content = read_state(path, "to", "username", "purpose", "secret", "sent_at")

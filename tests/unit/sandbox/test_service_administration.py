@@ -155,11 +155,11 @@ class TestOptions:
     def test_make_accounts_once_and_say_where_their_passwords_are(self, client):
         words = ["--account", "free", "--account", "paid:group_2", "--temporary", "new", "--quota", "paid:batch=1"]
         told = self.provide(client, *words, "--admit", "10.0.0.0/8:group_1")
-        assert [line.split(",")[0] for line in told] == [
-            "Account: free (group_1)",
-            "Account: paid (group_2)",
-            "Account: new (group_1)",
-            "Admitted without a token: 10.0.0.0/8 (group_1).",
+        assert [line.split(" is in ")[0] for line in told] == [
+            "The password of the account free (group_1)",
+            "The password of the account paid (group_2)",
+            "The temporary password of the account new (group_1)",
+            "Requests from 10.0.0.0/8 need no token (group_1).",
         ]
         for name in ("free", "paid", "new"):
             assert not any(self.credentials(client, name)["password"] in line for line in told)
@@ -175,7 +175,7 @@ class TestOptions:
 
     def test_the_environment_names_an_account_whose_password_is_shown_nowhere(self, client):
         told = self.provide(client, WME_USERNAME="Ada", WME_PASSWORD="Secret-Word-1")
-        assert told == ["Account: Ada, with the password of WME_PASSWORD."]
+        assert told == ["The account Ada has the password from WME_PASSWORD."]
         for name in ("Ada", "ada"):
             client.login(name, "Secret-Word-1")
             assert client.call(client.HOUR).status_code == 200

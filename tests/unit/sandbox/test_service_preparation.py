@@ -205,7 +205,7 @@ def test_ending_in_the_middle_of_it_leaves_no_process(tmp_path, signing_key, num
         process.send_signal(number)
         out, err = process.communicate(timeout=BOUND_SECONDS)
     assert (process.returncode, out) == (code, "")
-    assert all(re.fullmatch(r"Prepared \d+ of \d+ archives; .*", line) for line in err.splitlines())
+    assert all(re.fullmatch(r"Prepared \d+ of \d+ archives\. .*", line) for line in err.splitlines())
     wait_until(lambda: not any(map(is_alive, started)))
     assert not list(settings.state.rglob("whole.*.tar.gz"))
     # what was begun is taken away by the next start

@@ -78,7 +78,7 @@ def test_attach_starts_joins_and_replaces(state):
     log = (state / "sandbox.log").read_text()
     assert f"curl -s {second.url}/v2/projects" in log
     assert second.password not in log
-    assert "There was no request for 2 seconds; the sandbox stops." in log
+    assert "The sandbox stops because it received no requests for 2 seconds." in log
 
 
 def test_processes_that_attach_at_the_same_time_get_the_same_sandbox(state):
@@ -104,7 +104,7 @@ def test_a_sandbox_ends_soon_after_its_owner_and_holds_nothing_of_who_started_it
         assert os.read(reading, 1) == b""  # the end of the pipe: the sandbox does not hold it open
     os.close(reading)
     wait_until(lambda: ended(endpoint.pid))
-    assert "owner.lock has ended; the sandbox stops" in (state / "sandbox.log").read_text()
+    assert "owner.lock has ended." in (state / "sandbox.log").read_text()
 
 
 def test_a_sandbox_that_cannot_start_shows_its_log(state):
@@ -157,7 +157,7 @@ def preparing(settings):
 
 def test_a_sandbox_that_prepares_is_waited_for_and_joined_and_named_if_it_does_not_get_on(state, caplog, monkeypatch):
     with preparing(one_project(state)) as goes_on, concurrent.futures.ThreadPoolExecutor(1) as pool:
-        with pytest.raises(SandboxConflictError, match=f"of process {os.getpid()} serves .* not as sandbox-2-"):
+        with pytest.raises(SandboxConflictError, match=f"in process {os.getpid()} serves .* not as sandbox-2-"):
             attach(one_project(state, seed=2))
         with monkeypatch.context() as patch:
             patch.setattr(process, "_STALLED_SECONDS", 0.1)
@@ -165,7 +165,7 @@ def test_a_sandbox_that_prepares_is_waited_for_and_joined_and_named_if_it_does_n
                 attach(one_project(state))
         caplog.clear()
         attached = pool.submit(attach, one_project(state))
-        told = rf"Waiting for the sandbox of process {os.getpid()}: 0 of \d+ archives are prepared\."
+        told = rf"Waiting for the sandbox in process {os.getpid()}, which has prepared 0 of \d+ archives\."
         wait_until(lambda: any(re.fullmatch(told, message) for message in caplog.messages))
         assert not attached.done()
         goes_on.set()
@@ -187,14 +187,14 @@ def test_serve_in_this_process_until_it_is_told_to_stop(state, capsys):
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert "/v2/batches/" in capsys.readouterr().out
     assert main(command_line(small(state, idle=0.05))) == 0
-    assert capsys.readouterr().out.endswith("There was no request for 0.05 seconds; the sandbox stops.\n")
+    assert capsys.readouterr().out.endswith("The sandbox stops because it received no requests for 0.05 seconds.\n")
     with running(small(state)) as sandbox:
         assert main([*command_line(small(state))]) == 1
-        refusal = f"at {sandbox.url}. Use it, stop it first, or choose another state folder."
+        refusal = f"at {sandbox.url}. Use or stop that sandbox or choose another state folder."
         assert capsys.readouterr().err.strip().endswith(refusal)
         port = sandbox.url.rpartition(":")[2]
         assert main([*command_line(small(state.parent / "other")), "--port", port]) == 1
-        assert f"Port {port} of 127.0.0.1 is taken" in capsys.readouterr().err
+        assert f"Port {port} of 127.0.0.1 is already in use" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -206,5 +206,5 @@ def test_serve_ends_quietly_on_a_signal(state, number):
     process.send_signal(number)
     out, err = process.communicate(timeout=120)
     assert (process.returncode, err) == (0, "")
-    assert f"The sandbox answers at {url}" in out
+    assert f"The sandbox runs at {url}" in out
     assert "/enwiki_namespace_0/download" in out

@@ -1,9 +1,10 @@
-"""Reading of archives record by record, and download of single files by the path of their record.
+"""Streaming readers for archives, and downloads of single files.
 
-Reading needs memory for the longest record only. All readable records are returned first; a damaged or truncated
-archive and invalid records raise an error at the end.
+Readers need memory for only one record. They first return all readable records, and then raise an error if the archive
+is damaged or truncated or contains invalid records.
 
-Source: the service's description of downloads: HEAD costs no quota; a GET costs a unit if the product has a quota.
+Source: the service's documentation of downloads. HEAD requests cost no quota. GET requests cost a unit if the product
+has a quota.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from resources.enterprise.listing import shape_problem
 from resources.formatting import counted
 from resources.tar import RECORDS, Contents, Member, TarStream, members
 
-#: Default limit for the length of a record in bytes.
+#: Default maximum length of a record in bytes.
 RECORD_BYTES_MAX: Final = 256 << 20
 _STEP: Final = 1 << 18
-#: Maximum number of bad lines in a message.
+#: Maximum number of bad lines that a message lists.
 _NAMED: Final = 3
 
 
@@ -53,14 +54,16 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
 def read_archive(
     archive: str | os.PathLike[str] | BinaryIO, model: Any = None, *, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> Iterator[Any]:
-    """Read the records of an archive (`.tar.gz` of NDJSON; a path, or an open binary file, which stays open), in order.
+    """Read an archive's records in order. An archive is a `.tar.gz` of NDJSON files, given as a path or an open file.
 
-    Needs no account and no network. Memory holds one record at a time: about five times the bytes of its line. Records
-    are dicts, or instances of the `model` from `record_model`; lines longer than `record_bytes_max` are not read.
+    Reading requires no account and no network. An open file must be binary and stays open. Only one record is in
+    memory, with about five times the bytes of its line. Records are dicts, or instances of `model` (see
+    `record_model`). Lines longer than `record_bytes_max` are not parsed.
 
     Raises:
         FileNotFoundError: The file does not exist.
-        IntegrityError: Raised after the last good record: the archive is damaged or truncated, or has invalid records.
+        IntegrityError: The archive is damaged or truncated, or contains invalid records. Raised after the last good
+            record.
     """
     opened: AbstractContextManager[BinaryIO]
     if isinstance(archive, str | os.PathLike):
@@ -74,7 +77,7 @@ def read_archive(
 def read_pieces(
     name: str, pieces: Generator[bytes, None, None], model: Any = None, *, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> Iterator[Any]:
-    """Read the records of an archive that arrives in blocks; see `read_archive`."""
+    """Read the records of an archive that arrives in blocks. See `read_archive`."""
     source = _Pieces(pieces)
     with closing(pieces), io.BufferedReader(source, _STEP) as file:
         try:
@@ -87,7 +90,7 @@ def read_pieces(
 
 
 class _Pieces(io.RawIOBase):
-    """A stream of blocks as a file. The file ends at an error, so that earlier data is read; `failure` is the error."""
+    """File interface for a stream of blocks. If the stream fails, the file ends and `failure` contains the error."""
 
     def __init__(self, pieces: Iterable[bytes]) -> None:
         super().__init__()
@@ -111,7 +114,7 @@ class _Pieces(io.RawIOBase):
 
 
 class _Content(io.RawIOBase):
-    """The content of one member of a tar as a file."""
+    """File interface for the content of one tar member."""
 
     def __init__(self, stream: TarStream, size: int) -> None:
         super().__init__()
@@ -130,7 +133,7 @@ class _Content(io.RawIOBase):
 
 
 class _Reader:
-    """Reader of one archive."""
+    """Reader for one archive."""
 
     def __init__(self, name: str, model: Any, longest: int) -> None:
         self._name = name
@@ -140,7 +143,7 @@ class _Reader:
         self._bad: list[str] = []
 
     def records(self, file: BinaryIO) -> Iterator[Any]:
-        # unlike faster libraries, gzip returns all data before the damage
+        # unlike faster libraries, gzip returns all data that precedes the damage
         with gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
             stream, contents, found = TarStream(unpacked.readinto1, self._damage), Contents(), False
             for member in members(stream, contents):
@@ -172,7 +175,7 @@ class _Reader:
                 del line
 
     def _record(self, member: Member, number: int, size: int, line: bytes) -> Iterator[Any]:
-        """Yield the record of a line; nothing for a blank or bad line."""
+        """Yield a line's record, or nothing if the line is blank or invalid."""
         if size > self._longest:
             problem = f"it has {size:,} bytes, more than the maximum of {self._longest:,}"
         else:
@@ -205,7 +208,7 @@ class _Reader:
 
 
 class _NotAnObjectError(ValueError):
-    """A line is JSON but not an object."""
+    """A line contains JSON, but not a JSON object."""
 
 
 def _parse(line: bytes) -> dict[str, Any]:
@@ -220,13 +223,13 @@ _RECORD: Final = TypeAdapter(models.ArchiveRecord)
 
 @dataclass(frozen=True)
 class FileHead:
-    """Headers of a file. Each is None if the service leaves it out.
+    """Headers of a file. Each attribute is None if the service omits the header.
 
     Attributes:
         size_bytes: Exact size, compressed.
-        modified_at: Time when the object was last modified, in UTC.
-        etag: The object store's tag of this state, with its quotes; not the MD5.
-        content_type: Media type.
+        modified_at: Time of the object's last modification, in UTC.
+        etag: The object store's entity tag, including its quotes. An ETag is not an MD5.
+        content_type: Media type of the file.
     """
 
     size_bytes: int | None
@@ -237,7 +240,7 @@ class FileHead:
 
 @guarded
 class ServiceFiles:
-    """Single files by the path of their record (from `endpoints`), and the records of archives. Safe for threads."""
+    """Single files, identified by the paths of their records (from `endpoints`), and archive records. Thread-safe."""
 
     def __init__(self, api: DataApi, downloader: Downloader) -> None:
         self._api = api
@@ -245,11 +248,11 @@ class ServiceFiles:
         self.redactor = api.redactor
 
     def head(self, path: str) -> FileHead:
-        """Read the size and other headers of a file (`HEAD {path}/download`). Costs no quota.
+        """Read a file's size and other headers (`HEAD {path}/download`). HEAD requests cost no quota.
 
         Raises:
             NotFound: The file does not exist.
-            InvalidRequest: The path does not belong to the record of a file; nothing was sent.
+            InvalidRequest: The path is not the path of a file record. The request was not sent.
         """
         _checked(path)
         headers = self._api.head(endpoints.download(path), f"read the headers of {path}")
@@ -261,18 +264,18 @@ class ServiceFiles:
         )
 
     def download(self, path: str, target: BinaryIO, progress: Progress | None = None) -> models.ArchiveRecord:
-        """Write a file to any object with a `write` method, in order and in bounded memory; the object is not closed.
+        """Download a file to any object with a `write` method, in order and in bounded memory. The object stays open.
 
-        A broken connection is resumed within this call. A failed call cannot be resumed: discard its output.
+        If the connection breaks, this call resumes the download. After a failed call, discard the output.
         `Hours.download` and `Snapshots.download` resume across calls and fetch large files over several connections.
-        Costs at most one unit of quota, and one more for each new signed URL.
+        A download costs at most one unit of quota, and one more for each new signed URL.
 
         Returns:
-            The record of the file that was written.
+            The downloaded file's record.
 
         Raises:
-            IntegrityError: The written bytes do not match the MD5 of the record.
-            EnterpriseError: The reasons of `head`, or a failed download.
+            IntegrityError: The written bytes do not match the MD5 in the record.
+            EnterpriseError: The download failed, or one of the errors of `head` occurred.
         """
         record, source = self._source(path)
         for piece in self._downloader.pieces(source):
@@ -285,30 +288,30 @@ class ServiceFiles:
         return record
 
     def read(self, archive: str | PathLike[str] | BinaryIO, model: Any = None) -> Iterator[Any]:
-        """Read the records of an archive one by one: of a local file, an open binary file, or a file of the service.
+        """Read an archive's records one by one, from a local file, an open binary file, or a file of the service.
 
-        A string that begins with `/v2/` is the path of a record of the service: its file is read while it is fetched,
-        without a disk, and each call costs a unit if the product has a quota. A local file needs no account:
-        `read_archive` does the same without a client.
+        A string that begins with `/v2/` is the path of a service record. Its file is read during the download without
+        using the disk. Each such call costs a unit if the product has a quota. To read local files without an account,
+        use `read_archive`.
 
         Raises:
-            IntegrityError: Raised after the last good record: the archive is damaged or truncated, has invalid records,
-                or does not match the service's record.
-            EnterpriseError: As for `download`.
+            IntegrityError: The archive is damaged or truncated, contains invalid records, or does not match the
+                service's record. Raised after the last good record.
+            EnterpriseError: The download failed.
         """
         if isinstance(archive, str) and archive.startswith("/v2/"):
             return read_pieces(archive, self._pieces(archive), model)
         return read_archive(archive, model)
 
     def _pieces(self, path: str) -> Generator[bytes, None, None]:
-        """Yield the bytes of a file; the MD5 is verified after the last block."""
+        """Yield a file's bytes. The MD5 is verified after the last block."""
         yield from self._downloader.pieces(self._source(path)[1])
 
     def _record(self, path: str) -> tuple[models.ArchiveRecord, int]:
         return self._api.record(path, _RECORD, f"read the record {path}")
 
     def _source(self, path: str) -> tuple[models.ArchiveRecord, Source]:
-        """Return the record at this path, and its archive."""
+        """Return the record at this path, and the archive's `Source`."""
         quota = _checked(path).file_quota
         record, _ = self._record(path)
         return record, self._api.source(path, record, quota, lambda: self._record(path), name=path, pinned=True)

@@ -1,9 +1,9 @@
-"""Consumer side of a stream: blocks of records, committed positions, and an end on demand.
+"""Stream consumer: it returns blocks of records, tracks committed offsets, and can be stopped at any time.
 
-Source: the service's reference for realtime streams (`/v2/articles` and others of the streams' host). A stream has 50
-partitions in ten parts of five. `offsets` and `since_per_partition` are given by partition, and both only have an
-effect together with `parts`. At most ten connections are allowed, one for each part. An open stream continues after its
-token has expired.
+Source: the service's reference for realtime streams (`/v2/articles` and other paths of the stream host). A stream has
+50 partitions in ten parts of five. `offsets` and `since_per_partition` contain values per partition, and have no effect
+without `parts`. The service allows ten connections, one for each part. An open connection continues after its token has
+expired.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from resources.enterprise.query import Kind, Query
 from resources.enterprise.stream_connection import Block, Connection, Inbox, listen
 
 PARTITIONS: Final = 50
-#: Largest valid offset: JSON represents all integers up to it exactly.
+#: Maximum offset. JSON represents all smaller integers exactly.
 OFFSET_MAX: Final = 2**53 - 1
 PARTS: Final = 10
 _EACH: Final = PARTITIONS // PARTS
@@ -40,7 +40,7 @@ def partitions_of(parts: Iterable[int]) -> tuple[int, ...]:
 
 
 def shares(connections: int) -> list[tuple[int, ...]]:
-    """Distribute the ten parts over the connections; InvalidRequest for an invalid number of connections."""
+    """Distribute the ten parts over the connections. Raises InvalidRequest if the number of connections is invalid."""
     if not 1 <= connections <= PARTS:
         raise InvalidRequest(
             f"A stream cannot be read over {connections} connections: it has {PARTS} parts, and each connection reads "
@@ -50,7 +50,7 @@ def shares(connections: int) -> list[tuple[int, ...]]:
 
 
 class Positions:
-    """Next offset of each partition; partitions without an offset begin at `since` (aware). Safe for threads."""
+    """Next offset of each partition. Partitions without an offset begin at `since` (an aware datetime). Thread-safe."""
 
     def __init__(self, since: datetime, offsets: Mapping[int, int]) -> None:
         if since.tzinfo is None:
@@ -67,25 +67,25 @@ class Positions:
         self._lock = threading.Lock()
 
     def committed(self, following: Mapping[int, int], reached: Mapping[int, datetime] | None = None) -> None:
-        """Continue at these offsets.
+        """Commit these offsets as the next positions.
 
-        An offset may be lower than before if the service renumbered its topic. `reached`: publication times of the last
-        events before the offsets, for partitions that are requested by time.
+        An offset may decrease if the service renumbered its topic. `reached` maps partitions to the publication times
+        of their last committed events. These times are used to request partitions by time.
         """
         with self._lock:
             self._offsets |= following
             self._reached |= reached or {}
 
     def next_offset(self, partition: int) -> int | None:
-        """Return the next offset of a partition; None: no offset is committed."""
+        """Return a partition's next offset, or None if no offset is committed."""
         with self._lock:
             return self._offsets.get(partition)
 
     def body(self, parts: Sequence[int], latest: datetime | None = None, *, by_moment: bool = False) -> dict[str, Any]:
-        """Return the parameters that request the given parts from the current positions.
+        """Build the request body for these parts, starting at the current positions.
 
-        No time is later than `latest`: the service refuses times in the future. With `by_moment`, events are requested
-        by the time of the last event instead of by offset.
+        Later times are reduced to `latest`, because the service refuses times in the future. With `by_moment`, the
+        request uses the time of the last event instead of the offset.
         """
         with self._lock:
             known = (
@@ -105,11 +105,11 @@ def _text(moment: datetime) -> str:
 
 _log = logging.getLogger(__name__)
 
-#: Number of recent events that `records` recognizes as duplicates.
+#: Number of recent events among which `records` detects duplicates.
 _RECENT: Final = 1 << 16
-#: Poll interval for the state of the connections while no data arrives.
+#: Seconds between checks of the connections while no data arrives.
 _LOOK_SECONDS: Final = 1.0
-#: Time allowed for connections to end.
+#: Maximum seconds to wait until the connections have ended.
 _END_SECONDS: Final = 5.0
 
 
@@ -118,11 +118,11 @@ class StreamOptions:
     """Options of a stream.
 
     Attributes:
-        connections: Parallel connections, 1 to 10; the service throttles each separately.
-        room_bytes: Approximate bytes of records waiting in memory; above it, reading pauses. All connections together
-            hold these bytes, two records of maximum length (one waiting, one being assembled), and 1.25 MiB each.
-        record_bytes: Maximum length of a record; longer records are left out.
-        give_up_seconds: The stream ends with an error if no connection could be opened for this long.
+        connections: Number of parallel connections (1 to 10). The service throttles each connection separately.
+        room_bytes: Approximate memory limit for waiting records. At the limit, reading pauses. All connections together
+            need this memory, two records of maximum length (one waiting, one incomplete), and 1.25 MiB each.
+        record_bytes: Maximum length of a record. Longer records are skipped.
+        give_up_seconds: Seconds without any open connection after which the stream ends with an error.
     """
 
     connections: int = 10
@@ -132,14 +132,14 @@ class StreamOptions:
 
 
 class Stream:
-    """Reads a stream over several connections, each reopened whenever it ends.
+    """Reads a stream over several connections, and reopens connections that end.
 
-    No events are lost and few are repeated: a connection resumes after the `committed` offsets, so events that were
-    returned but not committed are returned again, with the same partitions and offsets. Leaving the context ends the
-    stream. The `query` has `fields` and `filters`; the field `event` is always requested.
+    Delivery is at least once. A reopened connection resumes at the `committed` offsets, so uncommitted events are
+    returned again with the same partitions and offsets. Leaving the context ends the stream. The `query` supports
+    `fields` and `filters`. The field `event` is always requested.
 
     Raises:
-        InvalidRequest: The query is invalid for a stream; nothing was sent.
+        InvalidRequest: The query is invalid for a stream. The request was not sent.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class Stream:
         self._transport, self._auth = transport, auth
         self._url, self._query = service.realtime_url + path, {} if query is None else query.body()
         if self._query.get("fields") and "event.*" not in self._query["fields"]:
-            # the position of a record is in its event
+            # the field `event` contains the record's position
             self._query["fields"] = [*self._query["fields"], "event.*"]
         self._doing = f"read the stream {path}"
         self._options = options
@@ -181,21 +181,21 @@ class Stream:
 
     @property
     def reconnect_count(self) -> int:
-        """The number of reconnections."""
+        """Total number of reconnections."""
         return sum(max(connection.opened - 1, 0) for connection in self.connections)
 
     @property
     def now(self) -> datetime:
-        """Return the current time of the service, as far as it is known."""
+        """Return the service's current time, as far as it is known."""
         return self._transport.clock.now()
 
     @property
     def too_long_count(self) -> int:
-        """Number of records left out because they exceeded the maximum length."""
+        """Number of skipped records that exceeded the maximum length."""
         return sum(connection.too_long_count for connection in self.connections)
 
     def close(self) -> None:
-        """End all connections. Events returned so far can still be committed."""
+        """End all connections. Events that were already returned can still be committed."""
         self._inbox.close()
         for connection in self.connections:
             connection.stop()
@@ -205,18 +205,18 @@ class Stream:
                 connection.join(max(0.0, until - time.monotonic()))
 
     def read_again(self, moments: Mapping[int, datetime]) -> None:
-        """Read partitions again from given moments, so that no event is missed when the service renumbers offsets."""
+        """Read partitions again from the given times, so that renumbered offsets cause no gaps."""
         self.positions.committed({}, moments)
         for connection in self.connections:
             if not moments.keys().isdisjoint(partitions_of(connection.parts)):
                 connection.read_again()
 
     def take(self, seconds: float) -> list[Block]:
-        """Return everything that has arrived since the last call; wait at most `seconds` for it.
+        """Return all blocks received since the last call. If there are none, wait up to `seconds`.
 
         Raises:
             EnterpriseError: The service refuses the stream, or no connection could be opened for a long time. Committed
-                data is kept.
+                events are kept.
         """
         until = time.monotonic() + seconds
         while True:
@@ -227,11 +227,10 @@ class Stream:
                 return found
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Yield every record once, in the order of each partition, without an end.
+        """Yield every record once, in each partition's order. This iterator does not end.
 
-        A record counts as committed when the next is requested. Lines without a valid event are left out with a
-        warning. An event below the committed offsets is returned unless it was returned before: the service may have
-        renumbered its events.
+        Requesting the next record commits the previous one. Lines without a valid event are skipped with a warning. The
+        service may renumber its events, so events below the committed offsets are yielded unless they are duplicates.
         """
         recent: OrderedDict[tuple[int, int, Any], None] = OrderedDict()
         while True:
@@ -258,7 +257,7 @@ class Stream:
                     self.positions.committed({place[0]: place[1] + 1})
 
     def _look(self) -> None:
-        """Restart dead connections, and end the stream if none can be opened any more."""
+        """Restart dead connections, and end the stream if no connection can be opened."""
         now = time.monotonic()
         failing = [connection for connection in self.connections if connection.is_failing(now)]
         for connection in self.connections:
@@ -288,7 +287,7 @@ class Stream:
 
 
 def _place(record: Any) -> tuple[int, int, Any]:
-    """Return partition, offset and identifier of an event; the service omits zeros. Raises ValueError if invalid."""
+    """Return an event's partition, offset and identifier, or raise ValueError. The service omits zeros."""
     event = record.get("event") if isinstance(record, dict) else None
     if not isinstance(event, dict):
         raise ValueError("it has no event.")  # noqa: TRY004  of the content, like the errors of JSON

@@ -1,7 +1,8 @@
-"""One connection of a stream: read into the inbox until it ends, then reopened at the committed offsets.
+"""One stream connection, which fills the inbox, and is reopened at the committed offsets when it ends.
 
-The end of a body, a broken connection or a temporary refusal only means that the stream resumes later. `Records` joins
-the received blocks to records, one per line (NDJSON). A record that was cut is sent again from its start.
+After the end of a response body, a broken connection or a temporary refusal, the stream resumes later. `Records`
+assembles received blocks into records, one per line (NDJSON). After a reconnection, the service repeats a truncated
+record from its start.
 """
 
 from __future__ import annotations
@@ -23,41 +24,42 @@ from resources.enterprise.http.bounds import CancellableDeadline
 from resources.enterprise.http.transport import Auth, Transport
 from resources.enterprise.http.workarounds import LIBRARY_ERRORS
 
-#: A line of this many times the maximum length counts as endless.
+#: Multiple of the maximum record length above which a line is treated as endless.
 _NO_END: Final = 16
 NDJSON: Final = "application/x-ndjson"
 
 
 class EndlessRecord(UnexpectedAnswer):
-    """A record does not end. Its connection is reopened; other connections are not affected."""
+    """A record does not end. Its connection is reopened. Other connections are not affected."""
 
     retryable = True
 
 
 class Records:
-    """Assembles records, one per line; `left_out` counts records over `longest` bytes, never held in memory."""
+    """Assembles records, one per line. Records over `longest` bytes are skipped and counted in `left_out`."""
 
     def __init__(self, longest: int) -> None:
         self.left_out = 0
         self._longest = longest
-        # one buffer: the allocator does not return freed blocks of 60 MB, one for each connection's thread
+        # a single buffer, because the allocator does not return freed 60 MB blocks of the connection threads to the
+        # system
         self._begun = io.BytesIO()
         self._size = 0
 
     @property
     def size(self) -> int:
-        """Bytes of the incomplete record; the excess over the maximum length is not in memory."""
+        """Bytes received of the incomplete record. At most the maximum length is in memory."""
         return self._size
 
     def feed(self, piece: bytes) -> bytes:
-        """Return the records completed by this block, one per line, without the blank keep-alive lines.
+        """Add a block and return the completed records, one per line. Blank keep-alive lines are removed.
 
         Raises:
-            EndlessRecord: A line does not end.
+            EndlessRecord: A line exceeds a multiple of the maximum length.
         """
         whole = self._lines(piece)
         if b"\r" in whole or _has_blank(whole):
-            # not `splitlines`: a carriage return between two values is whitespace
+            # not `splitlines`, because a carriage return between two JSON values is whitespace
             return b"".join(line.removesuffix(b"\r") + b"\n" for line in whole.split(b"\n") if line.strip())
         return whole
 
@@ -95,7 +97,7 @@ class Records:
 
 
 def _has_blank(lines: bytes) -> bool:
-    """Return whether a line is empty. Searching for two line ends at once takes twenty times as long."""
+    """Return whether a line is empty. Searching for two consecutive line ends would take twenty times as long."""
     begin = 0
     while (end := lines.find(b"\n", begin)) > begin:
         begin = end + 1
@@ -104,14 +106,17 @@ def _has_blank(lines: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Block:
-    """Complete records of some parts, one per line, in their order of arrival on one connection."""
+    """Complete records of some parts, one per line, in the order of arrival on one connection."""
 
     parts: tuple[int, ...]
     lines: bytes
 
 
 class Inbox:
-    """Records of all connections, accepted while fewer than `room` bytes wait; `long` guards the one long record."""
+    """Queue of records from all connections. Accepts records while fewer than `room` bytes wait.
+
+    Connections hold the lock `long` while they assemble a long record.
+    """
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -123,7 +128,7 @@ class Inbox:
         self._failure: Exception | None = None
 
     def put(self, parts: tuple[int, ...], lines: bytes) -> bool:
-        """Add records once there is room; False: the stream has ended, and no consumer will read them."""
+        """Wait for free space and add records. Return False if the stream has ended and no consumer remains."""
         with self._changed:
             self._changed.wait_for(lambda: self._size < self._room or not self._is_open)
             if self._is_open:
@@ -134,10 +139,10 @@ class Inbox:
             return self._is_open
 
     def take(self, seconds: float) -> list[Block]:
-        """Return all records that have arrived; wait at most this many seconds for the first.
+        """Return all waiting records. If there are none, wait up to this many seconds.
 
         Raises:
-            Exception: The failure that ended the stream, after all earlier events were returned.
+            Exception: The error that ended the stream. It is raised after all earlier events were returned.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._size or self._failure or not self._is_open, seconds)
@@ -151,7 +156,7 @@ class Inbox:
             return found
 
     def fail(self, failure: Exception) -> None:
-        """End the stream with an error; the first error is reported."""
+        """End the stream with an error. Only the first error is reported."""
         with self._changed:
             self._failure = self._failure or failure
             self._changed.notify_all()
@@ -175,10 +180,10 @@ def listen(
     auth: Auth,
     deadline: CancellableDeadline,
 ) -> Iterator[bytes]:
-    """Request a stream; status and headers arrive with the first event, however late.
+    """Open a stream and yield its bytes. The status and the headers arrive only with the first event.
 
     Raises:
-        BrokenAnswer: No connection, or the response broke off.
+        BrokenAnswer: The connection could not be opened, or the response broke off.
         EnterpriseError: The service refused the request.
     """
     response = transport.open(url, {"Accept": NDJSON}, doing=doing, deadline=deadline, body=body, auth=auth)
@@ -191,43 +196,43 @@ def listen(
             refusal.retry_after = answer.retry_after
             raise refusal
         with contextlib.closing(response):
-            # not `stream`, which waits for a full block unless the body is chunked
+            # not `stream`, which waits for a full block if the body is not chunked
             while piece := response.raw.read1(_PIECE_BYTES, decode_content=True):
                 yield piece
     except LIBRARY_ERRORS as error:
         failure = transport.broken(error, url, doing)
     else:
         return
-    # outside the handler, so that the library's exception, whose text contains the full address, is not attached
+    # raised outside the handler, so that the library's exception, whose message contains the full URL, is not attached
     raise failure
 
 
 _log = logging.getLogger(__name__)
 
-#: A connection that is silent for this long while others receive data is reopened. The time grows after each justified
-#: silence; after the second number, it is reopened in any case.
+#: A connection that is silent for this many seconds while others receive data is reopened. The limit grows after each
+#: legitimate silence, up to the second number.
 _SILENT_SECONDS, _SILENT_LONGEST = 60.0, 3_600.0
-#: Longest wait that the service may request (`Retry-After`).
+#: Maximum wait in seconds that the service can request by `Retry-After`.
 _ASKED_LONGEST = 300.0
-#: Poll interval for the end of the stream while a connection waits for its turn.
+#: Seconds between checks for the end of the stream while a connection waits for its turn.
 _LOOK_SECONDS = 0.5
-#: Longer records are assembled by one connection at a time.
+#: Only one connection at a time assembles a record longer than this.
 _LONG_BYTES = 1 << 20
 
 
 class Connection(threading.Thread):
     """Reads some parts into an inbox until `stop`.
 
-    `waits`: the first and the longest wait in seconds before a reconnection. The wait doubles after each connection
-    without data, and is randomized below that value.
+    `waits` contains the initial and the maximum wait in seconds before a reconnection. The wait doubles after each
+    connection that received no data. The actual wait is a random time below the current value.
 
     Attributes:
-        parts: Partitions that it reads.
-        opened: Number of times it was opened.
-        heard_at: Time of the last data, or of the opening (`time.monotonic`).
-        failing_since: Time of the first failure after the last data; None: it is open, or was a moment ago.
+        parts: Parts that the connection reads.
+        opened: Number of times that the connection was opened.
+        heard_at: Time of the last received data, or of the opening (`time.monotonic`).
+        failing_since: Time of the first failure since data last arrived, or None if the connection is not failing.
         failure: The last failure.
-        too_long_count: Records left out because they exceeded the maximum length.
+        too_long_count: Number of skipped records that exceeded the maximum length.
     """
 
     def __init__(
@@ -255,7 +260,7 @@ class Connection(threading.Thread):
         self._by_moment = False
 
     def run(self) -> None:
-        """Read until `stop`."""
+        """Read until `stop` is called."""
         while not self._ended.is_set():
             try:
                 self._read()
@@ -277,21 +282,21 @@ class Connection(threading.Thread):
             self._pause(wait)
 
     def stop(self) -> None:
-        """End the connection; data received so far remains in the inbox."""
+        """End the connection. Received data remains in the inbox."""
         self._ended.set()
         self._cut()
 
     def is_failing(self, now: float) -> bool:
-        """Return whether it failed and no data has arrived since; an open, silent connection is not failing."""
+        """Return whether no data has arrived since the last failure. An open, silent connection is not failing."""
         return self.failing_since is not None and (self._is_waiting or now - self.heard_at < _SILENT_SECONDS)
 
     def read_again(self) -> None:
-        """Reopen the connection and request events by time, which does not depend on the service's offsets."""
+        """Reopen the connection and request events by time, because the service's offsets may have changed."""
         self._by_moment = True
         self._cut()
 
     def look(self, now: float, others_heard_at: float) -> None:
-        """Reopen the connection if it was silent while others were not: there is no heartbeat."""
+        """Reopen the connection if only other connections receive data. The service sends no heartbeat."""
         silent = now - self.heard_at
         if not self.is_failing(now) and silent > self._silence and now - others_heard_at < self._silence / 2:
             _log.info(
@@ -310,7 +315,7 @@ class Connection(threading.Thread):
         self._is_waiting = False
 
     def _asked(self) -> float:
-        """Seconds that the service requested when it refused the connection, up to the longest wait."""
+        """Seconds that the service requested when it refused the connection, up to the maximum wait."""
         if self.failure is None or self.failing_since is None:
             return 0.0
         return min(max(self.failure.retry_after or 0.0, 0.0), _ASKED_LONGEST)
@@ -327,7 +332,7 @@ class Connection(threading.Thread):
         try:
             self._take(self._pieces(self.parts, deadline, by_moment), lines, deadline)
         finally:
-            # offsets beyond the end of a renumbered topic return no data: the next request is by time
+            # offsets beyond the end of a renumbered topic return no data, so the next request is by time
             self._by_moment |= self.heard_at == began and time.monotonic() - began > _SILENT_SECONDS
 
     def _take(self, pieces: Iterator[bytes], lines: Records, deadline: CancellableDeadline) -> None:
@@ -356,7 +361,7 @@ class Connection(threading.Thread):
                 deadline.restart()
 
     def _wait_for_turn(self) -> bool:
-        """Wait until no other connection assembles a long record; the wait is no silence. False: the stream ends."""
+        """Wait until no other connection assembles a long record. Return False if the stream ends."""
         while not self._inbox.long.acquire(timeout=_LOOK_SECONDS):
             self.heard_at = time.monotonic()
             if self._ended.is_set():

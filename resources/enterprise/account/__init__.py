@@ -1,1 +1,1 @@
-"""The account: operations of the authentication host, tokens, and the token file shared by all processes."""
+"""Account management: authentication operations, tokens, and the token file shared by all processes."""

@@ -1,8 +1,8 @@
-"""Policy of logins and refreshes; provides the token of each request.
+"""Login and refresh policy, which provides a valid token for each request.
 
-An access token is renewed some time before it expires. A refresh token stays in use for up to 90 refreshes or 90 days;
-only then is the password needed again. A refused token (401) is renewed once: the first thread or process to acquire
-the lock renews it, and all others read the new token from the store.
+Access tokens are renewed before they expire. A refresh token is valid for 90 refreshes or 90 days; then the password
+is required again. A refused token (401) is renewed only once. The first thread or process that acquires the lock renews
+the token, and all others read the new token from the store.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from resources.enterprise.models import Quota, User
 
 _log = logging.getLogger(__name__)
 
-#: After a refresh failed because the service was unavailable, the old token is used this long before the next attempt.
+#: Seconds between refresh attempts while the service is unavailable and the old token is still valid.
 _PAUSE = timedelta(minutes=1)
 
 
@@ -53,24 +53,24 @@ class Authenticator:
         self._clock = clock
         self.redactor = transport.redactor
         self.redactor.learn(service.password)
-        #: The configured password, until a new one is set.
+        #: The configured password, until a new password is set.
         self._password = service.password
         self._calls = AuthService(transport, service.auth_url)
         self._memory: Tokens | None = None
         self._paused_until: datetime | None = None
         self._is_unknown_logged = False
-        self._mutex = threading.Lock()  # threads wait here without polling the lock file
+        self._mutex = threading.Lock()  # threads wait on this lock instead of polling the lock file
         self.bearer = Bearer(self, service, transport.limits.refusal_bytes)
 
     def access_token(self) -> str:
-        """Return a token valid for the next request, from memory, the store, a refresh or a login.
+        """Return a valid token for the next request, from memory, the store, a refresh or a login.
 
         Raises:
-            AuthenticationError: No account is configured, or the service refuses it; `TokenSpent` and
+            AuthenticationError: No account is configured, or the service refuses the account. `TokenSpent` and
                 `NewPasswordRequired` name the command to run.
-            ServiceUnavailable: The authentication service does not respond, and no valid token is left.
+            ServiceUnavailable: The authentication service does not respond, and no valid token is stored.
         """
-        # a stored token needs no lock, so reading works on a read-only file system
+        # stored tokens are read without a lock, which works on a read-only file system
         tokens = self._memory or self._read()
         if tokens is not None and self._usable(tokens):
             self._memory = tokens
@@ -89,7 +89,7 @@ class Authenticator:
             return tokens.access_token
 
     def renew(self, refused: str) -> str:
-        """Return a token other than the refused one. Raises as `access_token`."""
+        """Return a token that differs from the refused token. Raises the errors of `access_token`."""
         with self._mutex, self._store.locked():
             tokens = self._read()
             if tokens is None or tokens.access_token == refused or not tokens.is_valid(self._clock()):
@@ -101,7 +101,7 @@ class Authenticator:
         """Log in with the password, regardless of stored tokens, and store the new tokens.
 
         Raises:
-            AuthenticationError: User or password is wrong or not configured.
+            AuthenticationError: The user name or the password is wrong or not configured.
             NewPasswordRequired: A new password must be set first.
         """
         with self._mutex, self._store.locked():
@@ -109,7 +109,7 @@ class Authenticator:
         return self.status()
 
     def refresh(self) -> TokenStatus:
-        """Obtain another access token now: with the refresh token, or by a login if it is used up."""
+        """Obtain a new access token immediately, with the refresh token or, if that is used up, by a login."""
         with self._mutex, self._store.locked():
             self._memory = self._obtain(self._read())
         return self.status()
@@ -117,7 +117,8 @@ class Authenticator:
     def revoke(self) -> TokenStatus:
         """Revoke the stored refresh token at the service, and delete all stored tokens.
 
-        An access token issued by the login itself may work until it expires; tokens from refreshes are revoked as well.
+        Access tokens from refreshes are revoked as well. An access token from the login can remain valid until it
+        expires.
         """
         with self._mutex, self._store.locked():
             tokens = self._read()
@@ -132,14 +133,14 @@ class Authenticator:
         return self._store.status(self._read())
 
     def now(self) -> datetime:
-        """Current time for the ages of tokens, aware."""
+        """Current time for token ages, as an aware datetime."""
         return self._clock()
 
     def user(self) -> User:
         """Return the account's groups and counters, as reported by `POST /v1/get-user`.
 
         Raises:
-            EnterpriseError: The service does not report them.
+            EnterpriseError: The service does not report groups and counters.
         """
         token = self.access_token()
         try:
@@ -149,9 +150,10 @@ class Authenticator:
         return self._calls.get_user(renewed)
 
     def known_user(self) -> User | None:
-        """Return the account's groups and counters; None, with one log message, if the service does not report them.
+        """Return the account's groups and counters, or None with a single log message if they are unknown.
 
-        The operation is undocumented, so no feature may depend on it. A refused account is an error nevertheless.
+        The underlying operation is undocumented, so features must also work without it. A refused account still raises
+        an error.
 
         Raises:
             EnterpriseError: No token can be obtained, or the service cannot be reached.
@@ -170,7 +172,7 @@ class Authenticator:
             return None
 
     def quotas(self) -> dict[str, Quota]:
-        """Return the account's counters by product; an absent counter has no known limit. Raises as `known_user`."""
+        """Return the account's counters by product. Absent counters have no known limit. Raises like `known_user`."""
         user = self.known_user()
         return {} if user is None else user.quotas
 
@@ -178,16 +180,16 @@ class Authenticator:
         self._calls.forgot_password(self._need_username())
 
     def confirm_password(self, code: str, password: str) -> None:
-        """Set a new password with the code from the mail; AuthenticationError if the service refuses either."""
+        """Set a new password with the mailed code. Raises AuthenticationError if the service refuses either."""
         self._calls.forgot_password_confirm(self._need_username(), code, password)
         self._password = password
 
     def change_password(self, previous: str, proposed: str) -> None:
-        """Replace the password; AuthenticationError if the service refuses either. Stored tokens remain valid."""
+        """Change the password. Stored tokens remain valid. Raises AuthenticationError if the service refuses."""
         configured = self._password
         self._password = configured or previous  # used for a login if no token is stored
         try:
-            self.known_user()  # a revoked token would be refused with the same message as a wrong password
+            self.known_user()  # the service refuses a revoked token with the same message as a wrong password
             self._calls.change_password(self.access_token(), previous, proposed)
         except errors.EnterpriseError:
             self._password = configured
@@ -195,15 +197,15 @@ class Authenticator:
         self._password = proposed
 
     def new_password(self, proposed: str, password: str | None = None) -> TokenStatus:
-        """Answer the challenge of the last login, set the new password, and store the tokens.
+        """Answer the last login's challenge, set the new password, and store the tokens.
 
-        The session of that login was stored for this purpose. If no session exists or it has expired, a login with the
-        old password requests a new session.
+        This method uses the stored session of that login. If there is no valid session, a login with the old password
+        requests a new session.
 
         Raises:
             AuthenticationError: The new password breaks the rules, or the session has expired and the old password is
-                not known.
-            InvalidRequest: The service does not request a new password; the account is logged in and the tokens are
+                unknown.
+            InvalidRequest: The service does not require a new password. The account is logged in, and the tokens are
                 stored.
         """
         username = self._need_username()
@@ -212,8 +214,7 @@ class Authenticator:
                 try:
                     return self._answer(username, session, proposed)
                 except NewPasswordRefused as error:
-                    # another login distinguishes the causes: a session expires within minutes, a weak password stays
-                    # weak
+                    # another login distinguishes an expired session from a weak password weak
                     if weakness(proposed):
                         raise
                     if password is None and self._password is None:
@@ -249,7 +250,7 @@ class Authenticator:
         return tokens
 
     def _obtain(self, tokens: Tokens | None) -> Tokens:
-        """Obtain new tokens by a refresh if possible, else by a login. Call with the lock held."""
+        """Obtain new tokens by a refresh if possible, otherwise by a login. The caller must hold the lock."""
         username = self._need_username()
         why = "No token is stored"
         if tokens is not None:
@@ -323,7 +324,7 @@ class Authenticator:
 
 
 class Bearer(AuthBase):
-    """Adds the token to requests to the service's own hosts, and repeats it once with a new token after a 401."""
+    """Adds the token to requests to the service's own hosts. After a 401, repeats the request once with a new token."""
 
     def __init__(self, authenticator: Authenticator, service: Service, refusal_bytes: int) -> None:
         self._authenticator = authenticator
@@ -351,4 +352,4 @@ class Bearer(AuthBase):
         refused = (response.request.headers.get("Authorization") or "").removeprefix("Bearer ")
         request = signed(response.request.copy(), self._authenticator.renew(refused))
         restart()
-        return send_again(response, request, **options)  # hooks do not run again: a 401 is answered once
+        return send_again(response, request, **options)  # hooks do not run again, so a second 401 is not retried

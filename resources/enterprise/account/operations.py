@@ -1,4 +1,4 @@
-"""The password and token operations of the service, and the account's own record: one method each.
+"""The service's password, token and account operations, with one method for each.
 
 Source: the service's reference for authentication (`/v1/login` to `/v1/new-password-required`, `/v1/get-user`).
 """
@@ -22,32 +22,32 @@ from resources.enterprise.models import User
 NEW_PASSWORD_CHALLENGE = "NEW_PASSWORD_REQUIRED"  # noqa: S105  a challenge's name
 
 _RULES = "A new password needs at least 8 characters with upper and lower case, a digit and a symbol."
-#: Documented lifetime of an access token in seconds, used if a response does not state it.
+#: Documented lifetime of an access token in seconds, used if a response contains no lifetime.
 _DAY = 86_400.0
 
 
 @dataclass(frozen=True)
 class Challenge:
-    """A required step before the account gets tokens; `session` identifies the login for some minutes."""
+    """A required step before the service issues tokens. `session` identifies the login for some minutes."""
 
     name: str
     session: str = field(repr=False)
 
 
 class NewPasswordRefused(errors.AuthenticationError):
-    """The response to a challenge was refused: the session has expired, or the password breaks the rules."""
+    """The service refused the answer to a challenge: the session has expired, or the password breaks the rules."""
 
 
 class RefreshRefused(errors.AuthenticationError):
-    """The refresh token is expired, revoked, or was used 90 times. A new login is needed."""
+    """The refresh token is expired, revoked, or was used 90 times. A new login is required."""
 
 
-#: Seconds; an access token cannot outlive the refresh token.
+#: Lifetime in seconds. An access token cannot outlive its refresh token.
 _Life = Annotated[float, Field(gt=0, le=REFRESH_LIFE.total_seconds(), allow_inf_nan=False)]
 
 
 class Grant(BaseModel):
-    """Issued tokens; a refresh issues no new refresh token. `expires_in`: lifetime of the access token in seconds."""
+    """Issued tokens. A refresh issues no new refresh token. `expires_in` is the access token's lifetime in seconds."""
 
     access_token: Token = Field(repr=False)
     refresh_token: Token | None = Field(default=None, repr=False)
@@ -72,20 +72,24 @@ _USER = TypeAdapter(User)
 
 
 def signed(request: PreparedRequest, token: str) -> PreparedRequest:
-    """Return a request with the token in its header."""
+    """Add the token to a request's header."""
     request.headers["Authorization"] = f"Bearer {token}"
     return request
 
 
 class AuthService:
-    """The authentication host, one method for each operation; raises the errors of `transport` for refusals."""
+    """Client of the authentication host, with a method for each operation. Refusals raise errors of `transport`."""
 
     def __init__(self, transport: Transport, auth_url: str) -> None:
         self._transport = transport
         self._url = auth_url
 
     def login(self, username: str, password: str) -> Grant | Challenge:
-        """`POST /v1/login`: return tokens, or the challenge to answer first. AuthenticationError: refused."""
+        """Log in (`POST /v1/login`). Return tokens, or a challenge that must be answered first.
+
+        Raises:
+            AuthenticationError: The service refused the user name or the password.
+        """
         doing = f"log in as {username}"
         self._transport.redactor.learn(password)
         answer = self._post(endpoints.LOGIN, {"username": username, "password": password})
@@ -104,10 +108,10 @@ class AuthService:
         )
 
     def token_refresh(self, username: str, refresh_token: str) -> Grant:
-        """`POST /v1/token-refresh`: return another access token.
+        """Obtain a new access token (`POST /v1/token-refresh`).
 
         Raises:
-            RefreshRefused: The refresh token cannot be used any more; here, 429 means used up, not too many requests.
+            RefreshRefused: The refresh token is no longer valid. For this endpoint, a 429 means that it is used up.
         """
         doing = f"refresh the token of {username}"
         answer = self._post(endpoints.TOKEN_REFRESH, {"username": username, "refresh_token": refresh_token})
@@ -122,7 +126,7 @@ class AuthService:
         return self._learned(self._transport.parse(answer, _GRANT, doing))
 
     def token_revoke(self, refresh_token: str) -> bool:
-        """`POST /v1/token-revoke`: revoke a refresh token and its access tokens. False: it was not valid before."""
+        """Revoke a refresh token and its access tokens (`POST /v1/token-revoke`). Return False if it was invalid."""
         answer = self._post(endpoints.TOKEN_REVOKE, {"refresh_token": refresh_token})
         if answer.status == 401:
             return False
@@ -130,12 +134,12 @@ class AuthService:
         return True
 
     def forgot_password(self, username: str) -> None:
-        """`POST /v1/forgot-password`: request a confirmation code, sent to the account's mail address."""
+        """Have a confirmation code sent to the account's mail address (`POST /v1/forgot-password`)."""
         answer = self._post(endpoints.FORGOT_PASSWORD, {"username": username})
         self._check(answer, f"have a code sent to {username}", refused="Check the spelling of the user name.")
 
     def forgot_password_confirm(self, username: str, code: str, password: str) -> None:
-        """`POST /v1/forgot-password-confirm`: set a new password with the code, or raise AuthenticationError."""
+        """Set a new password with the code (`POST /v1/forgot-password-confirm`), or raise AuthenticationError."""
         self._transport.redactor.learn(password, code)
         answer = self._post(
             endpoints.FORGOT_PASSWORD_CONFIRM, {"username": username, "password": password, "confirmation_code": code}
@@ -147,11 +151,11 @@ class AuthService:
         )
 
     def change_password(self, access_token: str, previous: str, proposed: str) -> None:
-        """`POST /v1/change-password`: replace a known password. The body and the header both contain the token.
+        """Change a known password (`POST /v1/change-password`). The body and the header both contain the token.
 
         Raises:
-            AuthenticationError: The previous password is wrong, or the new one breaks the rules; no other token is
-                tried.
+            AuthenticationError: The previous password is wrong, or the new password breaks the rules. The request is
+                not repeated with another token.
         """
         self._transport.redactor.learn(previous, proposed)
         answer = self._post(
@@ -159,16 +163,16 @@ class AuthService:
             {"access_token": access_token, "previous_password": previous, "proposed_password": proposed},
             access_token,
         )
-        # the service reports a wrong and a weak password with the same message
+        # the service returns the same message for a wrong password and for a weak password
         refused = rules(proposed) if weakness(proposed) else f"Check the previous password. {_RULES}"
         self._check(answer, "change the password", refused=refused)
 
     def new_password_required(self, username: str, session: str, password: str) -> Grant:
-        """`POST /v1/new-password-required`: answer the challenge and return tokens.
+        """Answer the challenge and return tokens (`POST /v1/new-password-required`).
 
         Raises:
-            NewPasswordRefused: Refused; the service does not report whether the session has expired or the password is
-                weak.
+            NewPasswordRefused: The session has expired, or the password is weak. The service does not distinguish
+                these causes.
         """
         doing = f"set the new password of {username}"
         self._transport.redactor.learn(password, session)
@@ -186,7 +190,7 @@ class AuthService:
         return self._learned(found)
 
     def get_user(self, access_token: str) -> User:
-        """`POST /v1/get-user`: groups and counters of the account (undocumented). Body and header contain the token."""
+        """Read groups and counters (`POST /v1/get-user`, undocumented). The body and the header contain the token."""
         doing = "read the account's quotas"
         answer = self._post(endpoints.GET_USER, {"access_token": access_token}, access_token)
         self._check(answer, doing)
@@ -208,10 +212,10 @@ class AuthService:
         refused: str | None = None,
         kind: type[errors.AuthenticationError] = errors.AuthenticationError,
     ) -> None:
-        """Raise the error for a response other than success.
+        """Raise the error for an unsuccessful response.
 
-        `refused` is the advice for a 401 of this operation. It also applies to a 422 that mentions a password: a
-        password may be too short or too long for validation.
+        `refused` is the advice for a 401 of this operation. The same advice applies to a 422 that mentions a password,
+        because the service may reject a password's length during validation.
         """
         if answer.status in {200, 204}:
             return
@@ -233,7 +237,7 @@ class AuthService:
 
 
 def weakness(password: str) -> str | None:
-    """Describe the rules of the service's user pool that a password breaks; None if it breaks none."""
+    """List the service's password rules that a password breaks, or return None if it breaks none."""
     rules = {
         "8 characters": len(password) >= 8,
         "a capital letter": any(c.isupper() for c in password),
@@ -245,6 +249,6 @@ def weakness(password: str) -> str | None:
 
 
 def rules(password: str) -> str:
-    """Return the password rules as a sentence, with those that this password breaks."""
+    """Return the password rules as a sentence. Rules that this password breaks are listed first."""
     lacks = weakness(password)
     return _RULES if lacks is None else f"The new password lacks {lacks}. {_RULES}"

@@ -1,9 +1,9 @@
-"""Token file of one account, shared by all processes of this machine.
+"""Token file of one account, shared by all processes on this machine.
 
 The file also stores the session of an unanswered challenge.
 
-Source: the service's authentication rules: an access token is valid for a day, a refresh token for 90 days from the
-login and for at most 90 refreshes. Lifetimes are stored as durations on this machine's clock, so they do not depend on
+Source: the service's authentication rules. An access token is valid for a day. A refresh token is valid for 90 days
+after the login and for at most 90 refreshes. Lifetimes are measured by this machine's clock, so they do not depend on
 the service's clock.
 """
 
@@ -30,9 +30,9 @@ from resources.formatting import counted, moment_text
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
-#: Maximum length in characters; real tokens have about 1,100.
+#: Maximum token length in characters. Real tokens have about 1,100.
 LONGEST_TOKEN = 8_192
-#: Visible ASCII only: a token is sent in a header, and a line break would start another header.
+#: Visible ASCII characters only, because a line break in a token would start another header.
 Token = Annotated[str, Field(pattern=r"\A[\x21-\x7e]+\z", max_length=LONGEST_TOKEN)]
 _TOKEN = TypeAdapter(Token)
 _Moment = Annotated[AwareDatetime, AfterValidator(in_range)]
@@ -40,14 +40,14 @@ _Moment = Annotated[AwareDatetime, AfterValidator(in_range)]
 REFRESH_LIFE = timedelta(days=90)
 REFRESH_USES = 90
 
-#: A token is renewed this long before it expires, so that it is still valid when the service receives it.
+#: Safety margin before expiry: a token must still be valid when the service receives it.
 MARGIN = timedelta(minutes=10)
-#: A token issued this far in the future came from a wrong clock; smaller clock steps are tolerated.
+#: Maximum tolerated clock step. A token issued further in the future was issued under a wrong clock.
 _STEP = timedelta(minutes=5)
-#: For short-lived tokens, the margin is this fraction of the lifetime.
+#: Divisor of a short lifetime that yields the safety margin.
 _MARGIN_SHARE = 10
 
-#: Longer than any login with all its retries.
+#: Maximum wait for the lock. A login with all its retries takes less time.
 _LOCK_SECONDS = 300.0
 
 
@@ -68,7 +68,7 @@ class Tokens(BaseModel):
         return self.refresh_obtained_at + REFRESH_LIFE
 
     def is_valid(self, now: datetime) -> bool:
-        """Return whether the access token is valid now; a token from the future was issued under a wrong clock."""
+        """Return whether the access token is valid now. Tokens issued in the future are invalid (wrong clock)."""
         return self.access_obtained_at - _STEP <= now < self.access_expires_at
 
     def is_fresh(self, now: datetime) -> bool:
@@ -77,21 +77,21 @@ class Tokens(BaseModel):
         return self.is_valid(now + min(MARGIN, life / _MARGIN_SHARE))
 
     def can_refresh(self, now: datetime) -> bool:
-        """Return whether the refresh token can obtain another access token, as far as this machine knows."""
+        """Return whether the refresh token can still obtain an access token, as far as this machine knows."""
         return self.refresh_count < REFRESH_USES and now < self.refresh_expires_at
 
     def refreshed(self, access_token: str, now: datetime, life: timedelta) -> Tokens:
-        """Return these tokens after one more refresh; the age of the refresh token is unchanged."""
+        """Return the tokens after one more refresh. The refresh token's age is unchanged."""
         access = {"access_token": access_token, "access_obtained_at": now, "access_expires_at": now + life}
         return self.model_copy(update=access | {"refresh_count": self.refresh_count + 1})
 
 
 @dataclass(frozen=True)
 class TokenStatus:
-    """State of the account's tokens, without secrets.
+    """Status of the account's tokens, without secrets.
 
-    The access token is renewed before it expires. `refreshes_left` counts down from 90. `new_password_required` is True
-    after a login was answered with that challenge, until a new password is set.
+    The access token is renewed before it expires. `refreshes_left` starts at 90. `new_password_required` is True from a
+    login with that challenge until a new password is set.
     """
 
     auth_url: str
@@ -121,7 +121,7 @@ class TokenStatus:
 
 
 class TokenStore:
-    """Token file of one account at one host; tokens of another account are ignored and replaced."""
+    """Token file of one account at one host. Tokens of other accounts are ignored and overwritten."""
 
     def __init__(self, path: Path, auth_url: str, username: str | None) -> None:
         self._path = path
@@ -129,7 +129,7 @@ class TokenStore:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the store among threads and processes. Not reentrant.
+        """Lock the store for this thread and process. The lock is not reentrant.
 
         Raises:
             StateBusy: Another process has held the lock for minutes.
@@ -155,12 +155,12 @@ class TokenStore:
         )
 
     def read(self) -> Tokens | None:
-        """Return the tokens of this account; None if absent, of another account, or damaged (which is logged)."""
+        """Return this account's tokens, or None if there are none. A damaged file is logged and ignored."""
         fields = self._fields()
         return None if fields.keys() <= {"challenge"} else self._parsed(fields, Tokens.model_validate)
 
     def read_session(self) -> str | None:
-        """Return the session of the challenge from the last login; it is valid for minutes."""
+        """Return the session of the last login's challenge. Sessions expire within minutes."""
         challenge = self._fields().get("challenge")
         return None if challenge is None else self._parsed(challenge, _TOKEN.validate_python)
 
@@ -183,7 +183,7 @@ class TokenStore:
         )
 
     def _fields(self) -> dict[str, Any]:
-        """Return the file's fields for this account; none if the file is missing, damaged or another account's."""
+        """Return the file's fields, or nothing if the file is missing, damaged, or belongs to another account."""
         try:
             content = files.read(self._path)
         except FileNotFoundError:
@@ -202,20 +202,20 @@ class TokenStore:
         )
 
     def write(self, tokens: Tokens) -> None:
-        """Replace the stored tokens. Call with the lock held.
+        """Replace the stored tokens. The caller must hold the lock.
 
         Raises:
             StateError: The file cannot be written.
-            DiskFull: The disk has no room for the file.
+            DiskFull: The disk has no space for the file.
         """
         self._store(tokens.model_dump(mode="json"))
 
     def write_session(self, session: str) -> None:
-        """Store the session of a challenge; stored tokens remain. Call with the lock held. Raises as `write`."""
+        """Store a challenge's session and keep the tokens. The caller must hold the lock. Raises like `write`."""
         self._store(self._fields() | {"challenge": session})
 
     def clear(self) -> None:
-        """Delete the tokens. Call with the lock held."""
+        """Delete the tokens. The caller must hold the lock."""
         with self._writing():
             self._path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Downloads: from a signed URL to a verified file with its sidecar, resumed after an interruption.
+"""Resumable downloads from signed URLs to verified files with sidecars.
 
-This package does not know the records of the service: callers pass a `Source`.
+This package does not depend on the service's records. Callers pass a `Source`.
 """

@@ -1,7 +1,7 @@
-"""Files of the archive: complete files with sidecars, batch listings, manifests of snapshots, and partial files.
+"""Archive files: complete files with sidecars, batch listings, snapshot manifests, and partial files.
 
 A sidecar is written before its file is renamed to its final name, so every complete file has a sidecar. A manifest
-(`IDENTIFIER.VERSION.set.json`) names the files of a snapshot; it is written when all of them are complete.
+(`IDENTIFIER.VERSION.set.json`) lists a snapshot's files. It is written when all the files are complete.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SIDECAR_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Sidecar:
-    """Description of an archived file; `version` is the MD5 of its bytes, and `url_path` is never a signed URL."""
+    """Metadata of an archived file. `version` is the file's MD5. `url_path` is never a signed URL."""
 
     identifier: str
     version: str
@@ -44,7 +44,7 @@ class Sidecar:
 
     @classmethod
     def read(cls, target: files.StrPath) -> Sidecar | None:
-        """Return the sidecar of a file, or None if it is missing or unreadable."""
+        """Return a file's sidecar, or None if the sidecar is missing or unreadable."""
         try:
             return files.read_json(cls.path(target), _SIDECAR, most=_SIDECAR_BYTES)
         except (FileNotFoundError, NotADirectoryError, files.UnusableFileError):
@@ -59,7 +59,7 @@ _SIDECAR: Final = TypeAdapter(Sidecar)
 
 
 def land_listing(listing: Listing[Any], target: Path) -> Sidecar:
-    """Write a list as the service sent it, with a sidecar; replace an existing one completely or not at all."""
+    """Write a list's original bytes and a sidecar. An existing list is replaced atomically."""
     sidecar = Sidecar(
         identifier=listing.url_path.removeprefix("/v2/"),
         version=files.md5(listing.raw),
@@ -75,11 +75,11 @@ def land_listing(listing: Listing[Any], target: Path) -> Sidecar:
 def read_listing(path: files.StrPath) -> Listing[Batch]:
     """Return a stored batch listing.
 
-    Without a sidecar of this version, `fetched_at` is the modification time of the file.
+    If there is no sidecar of this version, `fetched_at` is the file's modification time.
 
     Raises:
         FileNotFoundError: The file does not exist.
-        IntegrityError: The file is not a list of files.
+        IntegrityError: The file is not a batch listing.
     """
     path = Path(path)
     try:
@@ -99,7 +99,7 @@ def read_listing(path: files.StrPath) -> Listing[Batch]:
 
 
 def is_landed(target: files.StrPath, version: str) -> bool:
-    """Return whether the complete file exists in this version, by sidecar and size."""
+    """Return whether the complete file exists in this version, according to its sidecar and size."""
     sidecar = Sidecar.read(target)
     if sidecar is None or sidecar.version != version:
         return False
@@ -110,7 +110,7 @@ def is_landed(target: files.StrPath, version: str) -> bool:
 
 
 def is_intact(target: files.StrPath) -> bool:
-    """Return whether the file's MD5 matches its sidecar (reads the complete file)."""
+    """Return whether the file's MD5 matches its sidecar. This check reads the complete file."""
     target = Path(target)
     sidecar = Sidecar.read(target)
     try:
@@ -122,7 +122,7 @@ def is_intact(target: files.StrPath) -> bool:
 
 
 class SetFile(BaseModel):
-    """One file of a set: its name in the folder of the manifest, the snapshot or chunk, and the MD5 of its bytes."""
+    """A file of a set: its name in the manifest's folder, the identifier of its snapshot or chunk, and its MD5."""
 
     name: Annotated[str, Field(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\z", max_length=255)]
     identifier: Identifier
@@ -139,10 +139,10 @@ _CONTENT = TypeAdapter(_Content)
 
 @dataclass(frozen=True)
 class SnapshotSet:
-    """A snapshot whose files were all fetched and belonged together. Files may have been removed since.
+    """A completely fetched, consistent snapshot. Some of its files may have been removed later.
 
-    `path` is the manifest; `exported_at` (UTC) is the time of the service's export, or else the time when the set was
-    complete.
+    `path` is the manifest. `exported_at` (UTC) is the time of the service's export or, if that is unknown, the time
+    when the set was complete.
     """
 
     path: Path
@@ -152,11 +152,11 @@ class SnapshotSet:
 
 
 def read_set(path: files.StrPath) -> SnapshotSet:
-    """Return the set of a manifest.
+    """Return the set that a manifest describes.
 
     Raises:
         FileNotFoundError: The manifest does not exist.
-        IntegrityError: The manifest was not written by a client.
+        IntegrityError: The file is not a valid manifest.
     """
     path = Path(path)
     try:
@@ -176,13 +176,13 @@ def read_sets(folder: files.StrPath) -> list[SnapshotSet]:
     return [read_set(path) for path in sorted(Path(folder).glob(f"*.{SET}"))]
 
 
-#: Digits reserved for a byte count: enough for any file.
+#: Digits reserved for a byte count, enough for files of any size.
 _WIDTH = 16
 
 
 @dataclass
 class Segment:
-    """A range of the file: bytes [start, end), of which the first `done` are complete. `end` is None if unknown."""
+    """A range [start, end) of the file. Its first `done` bytes are complete. `end` is None if unknown."""
 
     start: int
     end: int | None
@@ -194,13 +194,13 @@ class Segment:
 
     @property
     def remaining(self) -> int | None:
-        """Bytes still missing; None if the end is not known."""
+        """Number of missing bytes, or None if the end is unknown."""
         return None if self.end is None else self.end - self.position
 
 
 @dataclass
 class ObjectState:
-    """State of an object in progress: ETag and size, if stated, and ranges."""
+    """State of an object during its download: ETag and size, if known, and segments."""
 
     etag: str | None = None
     size: int | None = None
@@ -212,11 +212,11 @@ class ObjectState:
 
 
 class Part(ObjectState):
-    """The partial file of one download, owned by one thread.
+    """A download's partial file, owned by one thread.
 
-    A process may be killed at any moment. Progress is therefore written in place after each block of data, as a number
-    of fixed width inside the JSON file. A power failure may leave older bytes under a newer count; the MD5 of the
-    complete file detects that.
+    A process may be killed at any time. After each block of data, the progress is therefore written in place, as a
+    fixed-width number in a JSON file. After a power failure, the recorded progress may exceed the stored data. The
+    complete file's MD5 detects this error.
     """
 
     def __init__(self, target: Path, descriptor: int) -> None:
@@ -234,10 +234,10 @@ class Part(ObjectState):
     @classmethod
     @contextlib.contextmanager
     def held(cls, target: Path, *, wait_seconds: float) -> Iterator[Part]:
-        """Open or create the partial file; wait for another process that downloads the same file.
+        """Open or create the partial file, after waiting for any other process that downloads the same file.
 
         Raises:
-            BusyError: The other process did not end within `wait_seconds`.
+            BusyError: The other process did not finish within `wait_seconds`.
         """
         target.parent.mkdir(parents=True, exist_ok=True)
         with files.held(_part(target), wait_seconds=wait_seconds) as descriptor:
@@ -254,7 +254,7 @@ class Part(ObjectState):
 
     @staticmethod
     def left_bytes(target: Path, version: str) -> int:
-        """Return the bytes of an unfinished download of this version, without waiting for its writer."""
+        """Return the size of this version's unfinished download, without waiting for its writer."""
         try:
             found = files.read_json(_part_json(target), files.JSON_OBJECT)
             return sum(int(done) for _, _, done in found["ranges"]) if found["version"] == version else 0
@@ -270,7 +270,7 @@ class Part(ObjectState):
         return self.size is not None and bool(self.segments) and all(s.remaining == 0 for s in self.segments)
 
     def begin(self, version: str, etag: str | None, size: int | None, segments: Sequence[Segment]) -> None:
-        """Record the object and its division into segments; data that the segments count as done is retained."""
+        """Record the object and its segments. Completed data of the segments is retained."""
         self._close()
         self.version, self.etag, self.size = version, etag, size
         self.segments = list(segments)
@@ -285,7 +285,7 @@ class Part(ObjectState):
         self._progress = os.open(self._json, os.O_WRONLY | os.O_CLOEXEC)
 
     def write(self, number: int, data: bytes) -> None:
-        """Add data to a segment. Each segment may have a thread of its own."""
+        """Append data to a segment. Different threads can write to different segments."""
         segment = self.segments[number]
         view = memoryview(data)
         while view:
@@ -334,7 +334,7 @@ class Part(ObjectState):
         self._progress = None
 
     def _load(self) -> None:
-        """Load the state of an earlier process, if it is consistent."""
+        """Load the state that an earlier process stored, if it is consistent."""
         try:
             found = files.read_json(self._json, files.JSON_OBJECT)
             segments = [
@@ -352,7 +352,7 @@ class Part(ObjectState):
         self.version, self.etag, self.size, self.segments = version, etag, size, segments
 
     def _makes_sense(self, segments: list[Segment], size: int | None) -> bool:
-        """Return whether the segments cover the file without gaps and the bytes they count exist."""
+        """Return whether the segments cover the file without gaps and their completed bytes exist."""
         if size is not None and size >= 10**_WIDTH:
             return False
         position: int | None = 0
@@ -373,7 +373,7 @@ def _part_json(target: Path) -> Path:
 
 
 def divide(segments: Sequence[Segment], pieces: int, smallest: int) -> list[Segment]:
-    """Return the segments, with the missing bytes divided into about `pieces` of at least `smallest` bytes."""
+    """Divide the missing bytes into about `pieces` segments of at least `smallest` bytes. Return all segments."""
     there: list[Segment] = []
     missing: list[Segment] = []
     for segment in segments:

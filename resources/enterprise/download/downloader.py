@@ -1,9 +1,9 @@
-"""Downloads: request a signed URL, fetch from the object store, verify, and rename the complete file into place.
+"""Downloads: request a signed URL, fetch the object, verify it, and rename the complete file into place.
 
-The ETag of the object store is not the MD5 of the object, so it only shows that the object changed; the bytes are
-verified against the `version` of the record.
+The object store's ETag is not an MD5. It shows only that an object has changed, so files are verified against the
+record's `version`.
 
-Source: the service's description of snapshot, chunk and batch records (`version`) and their downloads.
+Source: the service's documentation of snapshot, chunk and batch records (`version`) and their downloads.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from resources.enterprise.http.transport import Transport
 
 _log = logging.getLogger(__name__)
 
-#: Number of times that wrong bytes are fetched again.
+#: Maximum number of times that a corrupt file is fetched again.
 _WRONG_ALLOWED = 1
 
 
@@ -33,13 +33,13 @@ _WRONG_ALLOWED = 1
 class Download:
     """A verified file on disk.
 
-    `version` differs from the requested version if the service replaced the file in the meantime; `fetched` is False if
-    the file already existed and no request was sent.
+    `version` differs from the requested version if the service replaced the file. `fetched` is False if the file
+    already existed and no request was sent.
 
     Attributes:
-        request_count: Requests to the service (requests to the object store are not counted).
-        resumed_bytes: Bytes reused from an earlier, unfinished download.
-        unit_count: Requests for signed URLs: the units charged, if the product has a quota.
+        request_count: Number of requests to the service, excluding requests to the object store.
+        resumed_bytes: Number of bytes reused from an earlier, unfinished download.
+        unit_count: Number of requests for signed URLs, which is the cost in units if the product has a quota.
     """
 
     path: Path
@@ -53,7 +53,7 @@ class Download:
 
 
 class ReplacedError(Exception):
-    """The service replaced an archive whose pinned version is required by `version`. No file was written."""
+    """The service replaced the pinned `version` of an archive. No file was written."""
 
     def __init__(self, version: str) -> None:
         super().__init__(version)
@@ -62,7 +62,7 @@ class ReplacedError(Exception):
 
 @dataclass
 class _Task:
-    """A download in progress: its record and target may change if the service replaces the archive."""
+    """A download in progress. Its record and target change if the service replaces the archive."""
 
     source: Source
     target: Path
@@ -74,7 +74,7 @@ class _Task:
 
 
 class _Gain:
-    """Reports the growth of a file to progress: each byte counts once, however often it is fetched."""
+    """Reports a file's growth to a progress callback. Each byte is counted once, even if it is fetched repeatedly."""
 
     def __init__(self, progress: Progress | None) -> None:
         self._progress = progress
@@ -83,13 +83,13 @@ class _Gain:
     def __call__(self, there: int) -> None:
         if self._progress is None:
             return
-        before = there if self._most is None else self._most  # first call: bytes of an earlier download
+        before = there if self._most is None else self._most  # the first call reports bytes of an earlier download
         self._most = max(there, before)
         self._progress(self._most - before)
 
 
 class Downloader:
-    """Downloads archives. One instance may serve several threads."""
+    """Downloads archives. Thread-safe."""
 
     def __init__(self, transport: Transport, ranges: Ranges, clock: Callable[[], datetime]) -> None:
         self._transport = transport
@@ -97,17 +97,17 @@ class Downloader:
         self._clock = clock
 
     def fetch(self, source: Source, target: Path, progress: Progress | None = None) -> Download:
-        """Download the archive to `target`, with its sidecar, unless it exists.
+        """Download the archive to `target` and write its sidecar, unless the file exists.
 
-        If the service replaced the archive in the meantime, the new version is downloaded. If the name of `target`
-        contains the first eight characters of the old version, those of the new version replace them.
+        If the service replaced the archive, the new version is downloaded. If the name of `target` contains the first
+        eight characters of the old version, the new version's characters replace them.
 
         Raises:
-            IntegrityError: The bytes differ from the record's version twice; no file was written.
-            DiskFull: The disk has no room; downloaded bytes are retained.
-            ServiceUnavailable: The connection broke too often; downloaded bytes are retained.
+            IntegrityError: Two attempts returned bytes that do not match the record's version. No file was written.
+            DiskFull: The disk is full. Downloaded bytes are retained.
+            ServiceUnavailable: The connection broke too often. Downloaded bytes are retained.
             UnexpectedAnswer: The response is not a redirect.
-            ReplacedError: The service replaced the version that `source` pins; neither version was downloaded.
+            ReplacedError: The service replaced the version that `source` pins. Neither version was downloaded.
         """
         task, gain = _Task(source, target), _Gain(progress)
         try:
@@ -119,17 +119,17 @@ class Downloader:
         raise failure
 
     def pieces(self, source: Source) -> Generator[bytes, None, None]:
-        """Yield the bytes of the archive in order, for a caller that stores them; see `SequentialTransfer.pieces`."""
+        """Yield the archive's bytes in order, for a caller that stores them. See `SequentialTransfer.pieces`."""
         return SequentialTransfer(source, self._transport, self._ranges).pieces()
 
     def _attempt(self, task: _Task, gain: _Gain) -> Download | None:
-        """Download the archive once; None: the bytes were wrong, and the task describes the next attempt."""
+        """Make one download attempt. Return None if the bytes are wrong; the task then describes the next attempt."""
         source, target = task.source, task.target
         if not Part.is_left(target) and (present := self._present(source, target)) is not None:
             return replace(present, request_count=task.requests, unit_count=task.units)
         with Part.held(target, wait_seconds=self._ranges.wait_seconds) as part:
             if (present := self._present(source, target)) is not None:
-                part.remove()  # the other process completed the file, or was killed during cleanup
+                part.remove()  # another process completed the file, or was killed during its cleanup
                 return replace(present, request_count=task.requests, unit_count=task.units)
             if part.version != source.version:
                 part.clear()
@@ -165,7 +165,7 @@ class Downloader:
             task.largest = error.largest if isinstance(error, OversizeError) else None
             return None
         except errors.NotFound:
-            part.remove()  # this file can never be completed
+            part.remove()  # this download can never be completed
             raise
         finally:
             task.requests += transfer.request_count
@@ -175,7 +175,7 @@ class Downloader:
     def _present(self, source: Source, target: Path) -> Download | None:
         if not is_landed(target, source.version):
             if not target.is_file() or files.md5_of(target) != source.version:
-                return None  # missing or different bytes: fetch and replace the complete file
+                return None  # bytes are missing or different, so fetch and replace the complete file
             self._sidecar(source, target.stat().st_size).write(target)
         size = target.stat().st_size
         return Download(target, source.identifier, source.version, size, 0, 0, fetched=False)

@@ -1,9 +1,9 @@
-"""Reader of an archive in the object store, from any byte, with a check that the object is the expected one.
+"""Reader for archives in the object store, which can start at any byte and checks the object's identity.
 
-A broken body is resumed at the last byte, with the same signed URL while the store still accepts it.
+Broken response bodies are resumed at the next byte, with the same signed URL while the store accepts it.
 
-Source: the service's description of downloads (307 to a signed URL, which is valid for 60 s and costs a unit if the
-product has a quota; `Range`, `If-Range`).
+Source: the service's documentation of downloads, which redirect (307) to a signed URL and support `Range` and
+`If-Range`. A signed URL is valid for 60 s and costs a unit if the product has a quota.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from resources.enterprise.http.bounds import CancellableDeadline, TooSlowError
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import stems_from
 
-#: Receives the number of bytes since the last call: each byte of a file once, even if it is fetched again.
+#: Callback for the number of bytes since the last call. Bytes that are fetched again are counted once.
 Progress = Callable[[int], None]
 
 
@@ -34,9 +34,9 @@ Progress = Callable[[int], None]
 class Source:
     """The archive to download.
 
-    `version` is its MD5; `size_hint` is its approximate size in bytes (None: unknown). `resolve` returns a signed URL
-    and `read_again` the current source of the record, each with the number of requests. `pinned`: a newer version must
-    not be requested.
+    `version` is the archive's MD5. `size_hint` is the approximate size in bytes, or None if unknown. `resolve` returns
+    a signed URL, and `read_again` returns the record's current source, each with the number of requests sent. If
+    `pinned` is True, newer versions are not requested.
     """
 
     identifier: str
@@ -49,10 +49,10 @@ class Source:
 
 
 class Address:
-    """Signed URL of one download, requested when needed and again after the store refuses it. Shared by threads.
+    """A download's signed URL, requested when needed and replaced when the store refuses it. Shared by threads.
 
-    At most `limit` URLs are requested: each may cost a unit of quota. `kept` is a sentence for messages about the bytes
-    received before a failure.
+    At most `limit` URLs are requested, because each may cost a unit of quota. `kept` is a sentence for messages about
+    the bytes received before a failure.
     """
 
     def __init__(self, source: Source, limit: int, kept: str = "Downloaded bytes are kept.") -> None:
@@ -66,7 +66,7 @@ class Address:
         self.request_count = 0
 
     def get(self) -> str:
-        """Return the current URL; ServiceUnavailable if too many were requested."""
+        """Return the current URL. Raises ServiceUnavailable if too many URLs were requested."""
         with self._lock:
             if self._current is None:
                 if self.asked >= self._limit:
@@ -80,15 +80,15 @@ class Address:
             return self._current
 
     def worked(self) -> None:
-        """Reset the refusals after bytes arrived from the URL."""
+        """Reset the number of refusals after the URL returned data."""
         with self._lock:
             self._refusals = 0
 
     def refused(self, address: str, status: int) -> None:
-        """Discard a refused URL; raise ServiceUnavailable if the previous URL was refused too."""
+        """Discard a refused URL. Raises ServiceUnavailable if the previous URL was also refused."""
         with self._lock:
             if address != self._current:
-                return  # another range already reported it
+                return  # another range already reported this refusal
             self._current = None
             self._refusals += 1
             if self._refusals > 1:
@@ -102,20 +102,20 @@ class Address:
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})\Z")
 _READ_BYTES = 1 << 18
-#: A broken body with at least this many bytes counts as progress and resets the count of failures.
+#: Minimum number of bytes in a broken body that resets the failure count.
 WORTH = 1 << 20
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """Division of large files.
+    """Parallel download of large files in ranges.
 
     Attributes:
-        connections: Ranges fetched in parallel.
-        parallel_bytes: Minimum size of a file that is divided.
-        smallest_bytes: Minimum size of a range.
-        addresses: Maximum number of signed URLs per download (each may cost a unit of quota).
-        wait_seconds: Seconds to wait for another process that fetches the same file.
+        connections: Number of ranges fetched in parallel.
+        parallel_bytes: Minimum size in bytes of files that are divided.
+        smallest_bytes: Minimum size of a range in bytes.
+        addresses: Maximum number of signed URLs per download. Each may cost a unit of quota.
+        wait_seconds: Maximum seconds to wait for another process that downloads the same file.
     """
 
     connections: int = 4
@@ -129,7 +129,7 @@ _log = logging.getLogger(__name__)
 
 
 class ChangedError(Exception):
-    """The object is not the one whose first bytes are on disk."""
+    """The object differs from the object whose first bytes are on disk."""
 
 
 class OversizeError(ChangedError):
@@ -149,16 +149,16 @@ class StoppedError(Exception):
 
 
 class Opened(NamedTuple):
-    """A response whose body is to be read, and its deadline."""
+    """A response with an unread body, and its deadline."""
 
     response: requests.Response
     deadline: CancellableDeadline
 
 
 class ObjectReader:
-    """Reads one object, and reopens it whenever its body breaks off."""
+    """Reads one object, and reopens it after every broken response body."""
 
-    #: Sentences for messages: the bytes received before a failure, and the next step.
+    #: Sentences for messages about the bytes received before a failure and the next step.
     kept: ClassVar = "Downloaded bytes are kept."
     advice: ClassVar = "Run this again to resume."
 
@@ -180,7 +180,7 @@ class ObjectReader:
         return self._address.request_count
 
     def _first_answer(self, first: Segment | None) -> Opened:
-        """Open the object for the first time, as a range or completely."""
+        """Send the first request for the object, either for a range or for the complete object."""
         failures = 0
         while True:
             try:
@@ -190,7 +190,7 @@ class ObjectReader:
                 self._pause(failures, error)
 
     def _bytes(self, segment: Segment, opened: Opened | None) -> Generator[bytes, None, None]:
-        """Yield the remaining bytes of a segment, and resume after each break. The caller counts the bytes."""
+        """Yield a segment's remaining bytes, and resume after each broken connection. The caller counts the bytes."""
         failures = 0
         while True:
             before = segment.done
@@ -208,7 +208,7 @@ class ObjectReader:
                 return
 
     def _body(self, opened: Opened, segment: Segment) -> Generator[bytes, None, None]:
-        """Yield the bytes of one response until it ends or breaks off."""
+        """Yield one response's bytes until it ends or breaks off."""
         timely = segment.done
         self._open.add(opened.deadline)
         try:
@@ -218,7 +218,7 @@ class ObjectReader:
                 self._fits(segment.position + len(data))
                 began = time.monotonic()
                 yield data
-                opened.deadline.extend(time.monotonic() - began)  # the time of the caller does not count
+                opened.deadline.extend(time.monotonic() - began)  # the time spent in the caller is not counted
                 if segment.done - timely >= self._limits.slow_bytes:
                     opened.deadline.restart()
                     timely = segment.done
@@ -229,13 +229,13 @@ class ObjectReader:
             raise self._broken(segment, "it ended early")
 
     def _halt(self) -> None:
-        """Stop all ranges now, including those that wait for data."""
+        """Stop all ranges immediately, including ranges that wait for data."""
         self._stop.set()
         for deadline in tuple(self._open):
             deadline.cancel()
 
     def _opened(self, segment: Segment | None) -> Opened:
-        """Open the object at a segment's next byte (None: from the start), and check that it is the known object."""
+        """Open the object at a segment's next byte, or at the start if None, and check that the object is unchanged."""
         headers: dict[str, str] = {}
         position = segment.position if segment else 0
         if segment is not None:
@@ -287,7 +287,7 @@ class ObjectReader:
             if not ranged or start != position or (known.size is not None and size != known.size):
                 raise ChangedError
             self._fits(size)
-            if known.segments and known.size is None:  # the first response did not state the size
+            if known.segments and known.size is None:  # the first response did not contain the size
                 known.size = known.segments[-1].end = size
         elif known.segments and (position > 0 or len(known.segments) > 1):
             raise RangeIgnoredError
@@ -295,7 +295,7 @@ class ObjectReader:
             raise ChangedError
 
     def _piece(self, response: requests.Response, segment: Segment) -> bytes:
-        """Return the bytes that have arrived, at least one; an empty value at the end of the body."""
+        """Return at least one received byte, or nothing at the end of the body."""
         wanted = _READ_BYTES if segment.remaining is None else min(_READ_BYTES, segment.remaining)
         try:
             data: bytes = response.raw.read1(wanted, decode_content=False)
@@ -318,13 +318,13 @@ class ObjectReader:
             raise OversizeError(self._largest)
 
     def _pause(self, failures: int, error: BrokenAnswer) -> None:
-        """Wait after a break; raise an error after too many in a row."""
+        """Wait after a broken connection, or raise an error after too many consecutive failures."""
         if failures > self._retry.retries:
             self._broke_off(error)
         self._stop.wait(self._retry.wait(failures))
 
     def _left(self) -> str:
-        """Return a sentence about the bytes that are retained after the last attempt."""
+        """Return a sentence about the bytes retained after the last attempt."""
         return f"{self._known.done} bytes are kept. {self.advice}"
 
     def _broke_off(self, last: BrokenAnswer | None = None) -> NoReturn:
@@ -337,7 +337,7 @@ class ObjectReader:
 
 
 def content_range(response: requests.Response) -> tuple[int, int, int]:
-    """Parse Content-Range of a 206: (first byte, byte after the last, size of the object)."""
+    """Parse the Content-Range of a 206 response. Return the start, the end (exclusive) and the object size in bytes."""
     found = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
     if found is None or not int(found[1]) <= int(found[2]) < int(found[3]):
         raise BrokenAnswer(

@@ -1,6 +1,6 @@
-"""Transfer of one archive from the object store: to its partial file in parallel ranges, or in order to the caller.
+"""Transfer of one archive from the object store, to a partial file in parallel ranges or to a caller in order.
 
-Source: the service's description of downloads (307 to a signed URL, `Range`, `If-Range`).
+Source: the service's documentation of downloads (307 to a signed URL, `Range`, `If-Range`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from resources.enterprise.http.transport import Transport
 
 _log = logging.getLogger(__name__)
 
-#: Free disk space is checked each time this many bytes were written.
+#: Number of bytes written between checks of the free disk space.
 _LOOK_BYTES = 16 << 20
 
 
@@ -53,7 +53,7 @@ class Transfer(ObjectReader):
         self._reporting = threading.Lock()
 
     def run(self) -> None:
-        """Fetch the missing bytes. Raises ChangedError if the object changed, `OversizeError` if it is too large."""
+        """Fetch the missing bytes. Raises ChangedError if the object changed, and OversizeError if it is too large."""
         restarts = 0
         while not self._part.is_complete:
             try:
@@ -69,7 +69,7 @@ class Transfer(ObjectReader):
                     self._broke_off()
 
     def _start(self, *, whole: bool) -> None:
-        """Open the object and divide it according to the size in the response."""
+        """Open the object, and divide it into segments according to the size in the response."""
         hint = self._source.size_hint or 0
         first: Segment | None = None
         size: int | None
@@ -78,7 +78,7 @@ class Transfer(ObjectReader):
         opened = self._first_answer(first)
         response = opened.response
         if response.status_code == 206:
-            _, end, total = content_range(response)  # its start was checked to be 0
+            _, end, total = content_range(response)  # a previous check ensures that the start is 0
             rest = divide([Segment(end, total)], self._ranges.connections - 1, self._ranges.smallest_bytes)
             size, segments = total, [Segment(0, end), *rest]
         else:
@@ -118,7 +118,7 @@ class Transfer(ObjectReader):
                 except BaseException:
                     self._halt()
                     raise
-        if self._part.size is None:  # the size was only known at the end
+        if self._part.size is None:  # the size became known at the end
             segment = self._part.segments[0]
             segment.end = segment.done
             self._part.size = segment.done
@@ -139,7 +139,7 @@ class Transfer(ObjectReader):
             self._on_progress(self._part.done)
 
     def _need_room(self, missing: int) -> None:
-        """Raise DiskFull if the disk cannot hold this many bytes above the reserve; also called during the transfer."""
+        """Raise DiskFull if the disk has too little space for this many bytes and the reserve."""
         free = shutil.disk_usage(self._part.folder).free
         if (floor := self._limits.keep_free_bytes) and missing + floor > free:
             raise OSError(
@@ -150,7 +150,7 @@ class Transfer(ObjectReader):
 
 
 class SequentialTransfer(ObjectReader):
-    """Yields the bytes of one archive, in order, each once."""
+    """Yields an archive's bytes in order, without repetition."""
 
     kept: ClassVar = "This download cannot be resumed."
     advice: ClassVar = "Discard its output, and run this again."
@@ -163,8 +163,8 @@ class SequentialTransfer(ObjectReader):
         """Yield the bytes in blocks of at most 256 KiB; the MD5 is verified after the last block.
 
         Raises:
-            IntegrityError: The bytes do not match the record. The service may have replaced the archive in the
-                meantime.
+            IntegrityError: The bytes do not match the record. The service may have replaced the archive during the
+                download.
             EnterpriseError: The archive could not be fetched.
         """
         digest = files.new_md5()

@@ -1,6 +1,6 @@
-"""Responses of the service: read within size limits; their messages, headers and dates.
+"""Service responses: size-limited reading, error messages, headers and dates.
 
-Source: the service's error body `{"status", "message"}`; its `Date` headers (cached responses also have an `Age`).
+Source: the service's error body `{"status", "message"}` and its `Date` headers. Cached responses also have an `Age`.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from resources.enterprise.http.bounds import Limits
 from resources.formatting import counted
 
 _STEP_BYTES: Final = 1 << 16
-#: Maximum length of a plain text that counts as a message, such as `Jwt is expired`.
+#: Maximum length of a plain-text body that is treated as a message, for example `Jwt is expired`.
 _LONGEST_TEXT: Final = 100
 _NUMBER = re.compile(r"[0-9]{1,18}\Z")
 _ETAG = re.compile(r'(W/)?"[\x21\x23-\x7e]{1,1000}"\Z')
 
 
 class BrokenAnswer(errors.ServiceUnavailable):
-    """A response that was cut, empty or a page of HTML: another attempt may succeed at once."""
+    """The response is truncated, empty or an HTML page. An immediate retry may succeed."""
 
 
 class NoConnection(BrokenAnswer):
-    """One attempt to connect to the object store failed."""
+    """A connection attempt to the object store failed."""
 
 
 class TooLongError(Exception):
-    """A response exceeds the size limit of its kind (`limit` bytes)."""
+    """The response exceeds its size limit (`limit` bytes)."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit)
@@ -47,7 +47,7 @@ class TooLongError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """A complete response of the service: headers and decompressed body (for a refusal, only its beginning)."""
+    """A complete response with headers and decompressed body. A refusal's body contains only the first bytes."""
 
     status: int
     body: bytes = field(repr=False)
@@ -56,7 +56,7 @@ class Answer:
 
     @property
     def message(self) -> str | None:
-        """Message of the service's error body as it was sent, or a short plain text; None: neither."""
+        """Message from the service's error body or from a short plain-text body, or None if there is no message."""
         try:
             found = json.loads(self.body)
         except (ValueError, RecursionError):
@@ -67,12 +67,12 @@ class Answer:
 
     @property
     def is_html(self) -> bool:
-        """The response is a page instead of data, from a load balancer or a captive network."""
+        """True if the response is an HTML page, for example from a load balancer or a captive portal."""
         return "html" in self.headers.get("Content-Type", "").lower() or self.body[:1024].lstrip()[:1] == b"<"
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds to wait, from `Retry-After` (a date is compared with the service's clock); None: not stated."""
+        """Seconds to wait according to `Retry-After`, or None. Dates are compared with the service's clock."""
         try:
             asked = float(self.headers["Retry-After"])
         except KeyError:
@@ -85,10 +85,10 @@ class Answer:
 
 
 def read_body(response: requests.Response, longest: int) -> bytes:
-    """Read and decompress the body of a response in bounded steps; for a refusal, only its beginning.
+    """Read and decompress a response body in bounded steps. After a refusal, read only the first bytes.
 
     Raises:
-        TooLongError: The body has more than `longest` bytes; the rest was not read.
+        TooLongError: The body has more than `longest` bytes. The remaining bytes were not read.
         urllib3.exceptions.HTTPError: The body broke off, its compression is damaged, or its deadline has passed.
     """
     refused = response.status_code >= 300
@@ -101,7 +101,7 @@ def read_body(response: requests.Response, longest: int) -> bytes:
                     return bytes(body[:longest])
                 raise TooLongError(longest)
     finally:
-        response.close()  # no effect after a complete body: its connection is in the pool already
+        response.close()  # has no effect after a complete body, because the connection was already returned to the pool
     return bytes(body)
 
 
@@ -110,20 +110,20 @@ def limit_of(response: requests.Response, limits: Limits, longest: int) -> int:
 
 
 def requests_of(response: requests.Response) -> int:
-    """Count the requests behind a response: urllib3's retries, and a first request refused because of its token."""
+    """Count the requests behind a response, including urllib3's retries and a first request with a refused token."""
     retries = getattr(response.raw, "retries", None)
     repeated = len(retries.history) if isinstance(retries, Retry) else 0
     return 1 + repeated + sum(requests_of(before) for before in response.history)
 
 
 def number_in(headers: Mapping[str, str], name: str) -> int | None:
-    """Parse a header that is a number of bytes or seconds; None if it is absent or invalid."""
+    """Parse a header with a number of bytes or seconds. Return None if the header is absent or invalid."""
     text = headers.get(name, "").strip()
     return int(text) if _NUMBER.match(text) else None
 
 
 def moment_in(headers: Mapping[str, str], name: str) -> datetime | None:
-    """Parse a header that is a date; None if it is absent or invalid."""
+    """Parse a header with a date. Return None if the header is absent or invalid."""
     try:
         return parsedate_to_datetime(headers[name]).astimezone(UTC)
     except (KeyError, ValueError, TypeError, OverflowError):
@@ -131,30 +131,30 @@ def moment_in(headers: Mapping[str, str], name: str) -> datetime | None:
 
 
 def etag_in(headers: Mapping[str, str]) -> str | None:
-    """Return the ETag, with its quotes; None if it is absent or could not be sent back."""
+    """Return the ETag including its quotes, or None if it is absent or cannot be sent in a request header."""
     text = headers.get("ETag", "")
     return text if _ETAG.match(text) else None
 
 
 _log = logging.getLogger(__name__)
 
-#: Smaller differences are ignored: responses take time, and clocks are inexact.
+#: Minimum difference that is reported. Smaller differences are normal, because responses take time.
 TOLERANCE: Final = timedelta(minutes=5)
-#: Older cached responses do not show the current time.
+#: Maximum age of a cached response whose time is used.
 _OLDEST: Final = 86_400
 
 
 class ServiceClock:
-    """The `local` clock (aware), compared with the `Date` of every response. Safe for several threads."""
+    """Estimate of the service's time from the `local` clock and the `Date` headers of responses. Thread-safe."""
 
-    _logged: Final[set[str]] = set()  # per process: each command has several clients
+    _logged: Final[set[str]] = set()  # per process, because each command has several clients
 
     def __init__(self, local: Callable[[], datetime]) -> None:
         self.local = local
         self.ahead = timedelta(0)
 
     def heard(self, headers: Mapping[str, str]) -> None:
-        """Compare the clocks by a new response; a difference of minutes is logged as a warning, once."""
+        """Compare the clocks after a response. A difference of minutes is logged once as a warning."""
         moment = moment_in(headers, "Date")
         age = number_in(headers, "Age") or 0
         if moment is None or age > _OLDEST:
@@ -173,23 +173,23 @@ class ServiceClock:
 
     @property
     def problem(self) -> str:
-        """Describe the difference, without a full stop."""
+        """Clock difference as a clause without a full stop."""
         way = "ahead of" if self.ahead > timedelta(0) else "behind"
         return f"the clock of this machine is {_spoken(abs(self.ahead))} {way} the service's"
 
     @property
     def remark(self) -> str:
-        """The difference as a sentence with a trailing blank, for the start of a message; empty if there is none."""
+        """Clock difference as a sentence with a trailing space, for the start of a message, or "" if there is none."""
         return f"{self.problem[0].upper()}{self.problem[1:]}. " if self.is_wrong else ""
 
     def now(self) -> datetime:
-        """Return the current time of the service, as far as it is known."""
+        """Return the service's current time, as far as it is known."""
         return self.local() - self.ahead
 
 
 def _spoken(span: timedelta) -> str:
-    """Format a duration in its largest unit, so that a drifting difference is logged once."""
-    span += timedelta(seconds=30)  # round up: a response takes time, and three days less a second are three days
+    """Format a duration in its largest unit. The coarse unit prevents repeated warnings about a drifting clock."""
+    span += timedelta(seconds=30)  # round up, because a response takes time
     for unit, length in (("day", timedelta(days=1)), ("hour", timedelta(hours=1)), ("minute", timedelta(minutes=1))):
         number = span // length
         if number:

@@ -1,7 +1,7 @@
-"""Limits of every request: size and duration of a response, retries, and the networks that a redirect may reach.
+"""Limits of every request: response size and duration, retries, and the networks to which a redirect may lead.
 
-A redirect must not reach the operator's network. A host is resolved before a request is sent, and the address of each
-new connection is checked again, because a name may have changed its address in between.
+A redirect must not lead into the operator's network. A host is resolved before a request is sent. The address of each
+new connection is checked again, because the host's DNS record may have changed.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from requests.utils import get_environ_proxies, select_proxy
 class Limits:
     """Maximum sizes and durations of responses.
 
-    The service's largest lists (all snapshots, the files of an hour, the chunks of enwiki) have 1 to 5 MB; the limits
-    allow three times that size.
+    The service's largest lists (all snapshots, an hour's files, the chunks of enwiki) have 1 to 5 MB. The limits allow
+    three times that size.
 
     Attributes:
-        list_bytes: Bytes of a list, decoded.
-        record_bytes: Bytes of any other response, decoded: a record, tokens, the account.
-        lookup_bytes: Bytes of a lookup, decoded: up to ten complete articles.
-        refusal_bytes: Bytes that are read of a refusal; the rest is ignored.
-        answer_seconds: Seconds from a request to the end of its response, including retries of a failing connection.
-        slow_bytes: A connection to the object store that transfers fewer bytes than this ...
-        slow_seconds: ... in this many seconds is closed, and another is opened.
-        margin_bytes: An archive may exceed the size in its record by this many bytes ...
-        margin_share: ... plus this fraction: the megabytes in a record are rounded, and small sizes are 0.
-        unstated_bytes: Size limit of an archive whose record states no size.
-        keep_free_bytes: Disk space that a download leaves free.
+        list_bytes: Maximum decompressed size of a list.
+        record_bytes: Maximum decompressed size of any other response, for example a record or tokens.
+        lookup_bytes: Maximum decompressed size of a lookup's response, which contains up to ten complete articles.
+        refusal_bytes: Number of bytes that are read from a refusal. Further bytes are ignored.
+        answer_seconds: Maximum seconds from a request to the end of its response, including connection retries.
+        slow_bytes: Minimum number of bytes that a connection to the object store must transfer in `slow_seconds`.
+        slow_seconds: Seconds after which a connection that transferred fewer than `slow_bytes` is replaced.
+        margin_bytes: Bytes by which an archive may exceed its record's size, in addition to `margin_share`.
+        margin_share: Fraction by which an archive may exceed its record's size, because records contain rounded sizes.
+        unstated_bytes: Maximum size of an archive whose record does not state a size.
+        keep_free_bytes: Bytes of disk space that a download leaves free.
     """
 
     list_bytes: int = 16 << 20
@@ -55,7 +55,7 @@ class Limits:
     keep_free_bytes: int = 0
 
     def largest(self, size: int | None) -> int:
-        """Return the size limit of an archive whose record states `size` bytes (None: no size)."""
+        """Return the maximum size of an archive. `size` is the size in bytes from its record, or None if unknown."""
         if size is None:
             return self.unstated_bytes
         return size + int(size * self.margin_share) + self.margin_bytes
@@ -63,16 +63,16 @@ class Limits:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Timeouts, retries and waits.
+    """Timeouts and retry settings.
 
     Attributes:
-        retries: Further attempts after the first, for each cause.
-        first_wait: Seconds before the second further attempt; doubled each time.
-        longest_wait: Limit of a single wait in seconds, also for `Retry-After`.
-        connect_timeout: Seconds to open a connection.
-        read_timeout: Seconds without a byte.
-        requests_per_second: Requests to the data host, by all threads of a client together; None: as many as it admits,
-            adjusted after refusals.
+        retries: Maximum number of retries for each cause.
+        first_wait: Seconds before the second retry. The wait doubles with each further retry.
+        longest_wait: Maximum seconds of a single wait, even if `Retry-After` requests more.
+        connect_timeout: Maximum seconds for opening a connection.
+        read_timeout: Maximum seconds without received data.
+        requests_per_second: Maximum rate of requests to the data host, for all threads of a client together. If None,
+            the rate is adjusted to the service's refusals.
     """
 
     retries: int = 5
@@ -83,7 +83,10 @@ class RetryPolicy:
     requests_per_second: float | None = None
 
     def wait(self, attempt: int, asked: float | None = None) -> float:
-        """Seconds to wait before attempt number `attempt` + 1 (from 1), as the service requested or with jitter."""
+        """Return the seconds to wait after attempt number `attempt` (starting at 1).
+
+        The wait is the time `asked` by the service, up to the maximum, or an exponential backoff with jitter.
+        """
         if asked is not None:
             return max(0.0, min(asked, self.longest_wait))
         longest = min(self.first_wait * 2 ** (attempt - 1), self.longest_wait)
@@ -95,14 +98,14 @@ class RetryPolicy:
 
 
 class TooSlowError(TimeoutError):
-    """A response was not complete in time."""
+    """The response was not complete in time."""
 
 
 class Deadline:
-    """A movable time limit for receiving bytes.
+    """An adjustable time limit for receiving data.
 
-    `meet` is called with the address of every host to which a connection is opened, before a request is sent over it;
-    an exception closes the connection.
+    `meet` receives the address of every host to which a connection is opened, before a request is sent. If `meet`
+    raises an exception, the connection is closed.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -118,7 +121,7 @@ class Deadline:
         self._at += seconds
 
     def left(self) -> float:
-        """Return the remaining seconds. Raises TooSlowError if none are left."""
+        """Return the remaining seconds. Raises TooSlowError if the time limit has passed."""
         left = self._at - time.monotonic()
         if left <= 0:
             raise TooSlowError("The answer was not complete in time.")
@@ -126,7 +129,7 @@ class Deadline:
 
 
 class CancellableDeadline(Deadline):
-    """A deadline that another thread can cancel, which ends the response."""
+    """A deadline that another thread can cancel. Canceling ends the response."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(seconds)
@@ -141,7 +144,7 @@ class CancellableDeadline(Deadline):
                 end()
 
     def cancel(self) -> None:
-        """End the response: its reader finds the end of the body."""
+        """End the response. Its reader then reaches the end of the body."""
         with self._lock:
             self._is_cancelled = True
             if self._end is not None:
@@ -153,7 +156,7 @@ _deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 @contextlib.contextmanager
 def until(deadline: Deadline) -> Iterator[None]:
-    """Apply the deadline to every response that begins in this block, up to its last byte."""
+    """Apply the deadline to every response that begins in this block, until the response is complete."""
     token = _deadline.set(deadline)
     try:
         yield
@@ -162,17 +165,17 @@ def until(deadline: Deadline) -> Iterator[None]:
 
 
 def current_deadline() -> Deadline | None:
-    """Return the deadline of the current block; None outside of a block."""
+    """Return the current block's deadline, or None outside of a block."""
     return _deadline.get()
 
 
 def restart() -> None:
-    """Restart the time limit of the current response: earlier time was spent on another response, or on a lock."""
+    """Restart the current response's time limit after time was spent on another response or on a lock."""
     if (deadline := _deadline.get()) is not None:
         deadline.restart()
 
 
-#: The last 32 bits contain an IPv4 address (RFC 6052).
+#: NAT64 prefix, whose addresses contain an IPv4 address in the last 32 bits (RFC 6052).
 _NAT64: Final = IPv6Network("64:ff9b::/96")
 PUBLIC: Final = "public"
 
@@ -191,7 +194,7 @@ def network_of(address: str) -> str:
 
 
 def addresses_of(url: str) -> frozenset[str]:
-    """Resolve a URL's host to its IP addresses; none if the name is unknown or a proxy resolves it."""
+    """Resolve a URL's host to its IP addresses. The result is empty if the name is unknown or a proxy resolves it."""
     parts = urlsplit(url)
     by_proxy = select_proxy(url, get_environ_proxies(url))
     try:

@@ -1,7 +1,7 @@
-"""Requests and responses: one session, one User-Agent, one set of timeouts and retries, one mapping of failures.
+"""HTTP transport: one session with a User-Agent, timeouts, retries, and a mapping from failures to client errors.
 
-Retries here, by urllib3, have two causes only: a failing connection and a 5xx response. Broken bodies, rate limits and
-refused tokens are handled by the callers.
+urllib3 retries only failed connections and 5xx responses. The callers of this module handle broken bodies, rate limits
+and refused tokens.
 
 Source: the service's error body `{"status", "message"}` and its status codes.
 """
@@ -69,14 +69,14 @@ Auth = Callable[[requests.PreparedRequest], requests.PreparedRequest]
 
 _DISTRIBUTION = "enterprise-content-mirror"
 _RETRIED: Final = frozenset({500, 502, 503, 504})
-#: Each of these retries costs a full read timeout.
+#: Maximum number of retries after a read timeout. Each costs a full read timeout.
 _READ_RETRIES = 2
-#: Maximum length of the service's own text inside a message.
+#: Maximum length of quoted service messages.
 _LONGEST_SAID = 300
 
 
 class Transport:
-    """Sends requests. Safe for several threads: connections are pooled, cookies are never stored."""
+    """Sends requests over pooled connections, and never stores cookies. Thread-safe."""
 
     def __init__(
         self, service: Service, retry: RetryPolicy, limits: Limits, redactor: Redactor, clock: ServiceClock
@@ -87,7 +87,7 @@ class Transport:
         self.clock = clock
         self._contact = service.contact
         self._anonymous = service.anonymous
-        #: Networks of the service itself, which downloads may use as well; extended as connections to it are opened.
+        #: Networks of the service's own hosts, to which redirects may lead as well. New connections extend this set.
         self._networks = {PUBLIC}
         self._making = threading.Lock()
         self._service: requests.Session | None = None
@@ -95,7 +95,7 @@ class Transport:
         hide_queries_in_http_log()
 
     def close(self) -> None:
-        """Close all connections; they are reopened when needed."""
+        """Close all connections. Later requests open new connections."""
         with self._making:
             for session in (self._service, self._store):
                 if session is not None:
@@ -112,14 +112,14 @@ class Transport:
         body: Any = None,
         longest: int | None = None,
     ) -> Answer:
-        """Send one request to the service and read the response, whatever its status. Redirects are not followed.
+        """Send a request to the service and return the response, regardless of its status. Redirects are not followed.
 
-        `doing` is the purpose, phrased to follow "Could not" in a message; `auth` adds the token (default: no token);
-        `body` is sent as JSON; `longest` is the size limit of the response in bytes (default: that of a record).
+        `doing` is the purpose, phrased to follow "Could not" in a message. `auth` adds the token. By default, no token
+        is sent. `body` is sent as JSON. `longest` is the maximum response size in bytes (default: a record's maximum).
 
         Raises:
-            UnreachableError: No connection after all retries.
-            ServiceUnavailable: No response after all retries, or no complete response in time.
+            UnreachableError: The connection failed after all retries.
+            ServiceUnavailable: All retries failed, or the response was not complete in time.
             BrokenAnswer: The response broke off.
             UnexpectedAnswer: The response is too long.
         """
@@ -149,7 +149,7 @@ class Transport:
         else:
             self.clock.heard(response.headers)
             return Answer(response.status_code, content, response.headers, requests_of(response))
-        # Outside the handler, so that the library's exception, whose text contains the full address, is not attached.
+        # Raised outside the handler, so that the library's exception, whose message has the full URL, is not attached.
         raise failure
 
     def open(
@@ -162,15 +162,15 @@ class Transport:
         body: Mapping[str, Any] | None = None,
         auth: Auth | None = None,
     ) -> requests.Response:
-        """Open a signed URL at the object store, or a stream; the body is not read yet, and there are no retries.
+        """Open a stream or a signed URL of the object store. The body is not read yet, and failures are not retried.
 
-        Without `auth` no token is sent, and the address is treated as a redirect of the service, which may only lead to
-        the service's own network and to the public one. A `body` is posted as JSON, without the read timeout.
+        Without `auth`, no token is sent, and the URL is treated as a redirect, which may lead only into the service's
+        own network and the public network. A `body` is sent as JSON by POST, without the read timeout. The deadline
+        also applies to the response body.
 
         Raises:
-            BrokenAnswer: No connection (`NoConnection`), or no response before the deadline, which applies to the body
-                too.
-            UnexpectedAnswer: The address leads into another network.
+            BrokenAnswer: The connection failed (`NoConnection`), or no response arrived before the deadline.
+            UnexpectedAnswer: The URL leads into another network.
         """
         connect, read = self.retry.timeouts
         deadline.meet = self._is_at
@@ -234,11 +234,11 @@ class Transport:
         return kind(f"{what} Nothing was changed. {advice}", status=status)
 
     def parse(self, answer: Answer, form: TypeAdapter[_T], doing: str) -> _T:
-        """Parse the JSON body of a successful response in its documented form.
+        """Parse a successful response's JSON body, which must have the documented form.
 
         Raises:
-            BrokenAnswer: The body is empty or a page of HTML.
-            UnexpectedAnswer: The body is not JSON, or has another form.
+            BrokenAnswer: The body is empty or an HTML page.
+            UnexpectedAnswer: The body is not JSON, or does not have the documented form.
         """
         if not answer.body.strip():
             raise BrokenAnswer(
@@ -270,7 +270,7 @@ class Transport:
                 "settings, and any proxy in between.",
                 status=status,
             )
-        kind = BrokenAnswer if status < 300 else errors.ServiceUnavailable  # a 5xx was retried already
+        kind = BrokenAnswer if status < 300 else errors.ServiceUnavailable  # 5xx responses were already retried
         return kind(
             f"{what} It was sent by a load balancer or a network in between. Earlier downloads are kept. Run this "
             "again later.",
@@ -278,7 +278,7 @@ class Transport:
         )
 
     def said(self, answer: Answer) -> str:
-        """Return the service's message for use in a sentence, without secrets and control characters; "" for none."""
+        """Return the service's message without secrets and control characters, or "" if there is none."""
         message = " ".join(self.redactor.clean(answer.message or "").split())
         return legible(message.removesuffix("."), _LONGEST_SAID)
 
@@ -289,7 +289,7 @@ class Transport:
                 f"{what} The time limit is {self.limits.answer_seconds:,.0f} s. Earlier downloads are kept. Check the "
                 "network of this machine and run this again later."
             )
-        if isinstance(error, ProtocolError | DecodeError):  # while the body was read: requests has its own error names
+        if isinstance(error, ProtocolError | DecodeError):  # while the body was read
             return BrokenAnswer(f"{what} Earlier downloads are kept. Run this again later.")
         if isinstance(error, requests.exceptions.SSLError):
             return errors.UnreachableError(
@@ -309,7 +309,7 @@ class Transport:
                         total=p.retries,
                         read=min(p.retries, _READ_RETRIES),
                         status_forcelist=_RETRIED,
-                        allowed_methods=None,  # all methods: the service's POSTs may be repeated
+                        allowed_methods=None,  # all methods, because the service's POST requests can be repeated safely
                         backoff_factor=p.first_wait,
                         backoff_max=p.longest_wait,
                         backoff_jitter=p.first_wait / 2,
@@ -334,7 +334,7 @@ class Transport:
 
 
 def user_agent(contact: str | None) -> str:
-    """Return the User-Agent; the service asks for contact details of the operator."""
+    """Return the User-Agent, which contains the operator's contact details as the service requests."""
     about = (contact or "operator unknown").encode("ascii", "replace").decode()
     return f"{_DISTRIBUTION}/{metadata.version(_DISTRIBUTION)} ({about}) python-requests/{requests.__version__}"
 

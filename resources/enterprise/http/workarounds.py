@@ -1,17 +1,17 @@
-"""Workarounds for requests 2.34 and urllib3 2.8: each with the condition under which it can be deleted.
+"""Workarounds for requests 2.34 and urllib3 2.8, with the conditions under which each can be deleted.
 
-`tests/unit/enterprise/test_workarounds.py` has a test for each, which fails when the library changes.
+`tests/unit/enterprise/test_workarounds.py` has a test for each workaround, which fails when the library changes.
 
-| workaround | library's behaviour | delete it when |
+| workaround | library's behaviour | delete the workaround when |
 |---|---|---|
-| `no_auth` | requests sends credentials of a .netrc file with requests that have none | requests has an option for it |
-| `Session` | requests prepares the next request of a redirect also if redirects are not followed | it no longer does |
-| `BoundedRetry` | urllib3 obeys a `Retry-After` of hours, and fails on one that is no date | urllib3 bounds it |
-| `Adapter` and the classes before it | timeouts count from byte to byte, not to the end | urllib3 has deadlines |
-| `LIBRARY_ERRORS`, `causes`, `reason` | urllib3's errors and ValueErrors escape requests | errors have one base class |
-| `hide_queries_in_http_log` | urllib3 logs the query of an address, which is a key of a signed URL | it hides queries |
-| `shut_down` | `SSLSocket.shutdown` forgets TLS while another thread reads | it no longer does |
-| `send_again` | requests has no public method to repeat a request within a hook | it has one |
+| `no_auth` | requests adds .netrc credentials to requests that have none | requests has an option to disable this |
+| `Session` | requests prepares redirected requests even if they are not followed | requests no longer does this |
+| `BoundedRetry` | urllib3 obeys a `Retry-After` of hours, and fails on an invalid date | urllib3 limits the wait |
+| `Adapter` and its helper classes | timeouts apply to each read, not to the complete response | urllib3 has deadlines |
+| `LIBRARY_ERRORS`, `causes`, `reason` | requests does not wrap all urllib3 errors | all errors share a base class |
+| `hide_queries_in_http_log` | urllib3 logs query strings, which are keys in signed URLs | urllib3 hides query strings |
+| `shut_down` | `SSLSocket.shutdown` discards TLS while another thread reads | Python no longer does this |
+| `send_again` | requests has no public method to repeat a request within a hook | requests has such a method |
 """
 
 from __future__ import annotations
@@ -50,15 +50,14 @@ _log = logging.getLogger(__name__)
 
 
 def no_auth(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Add no credentials to a request, not even those of a .netrc file."""
+    """Add no credentials to a request, not even from a .netrc file."""
     return request
 
 
 class Session(requests.Session):
-    """A session without redirects and cookies.
+    """A session that follows no redirects and stores no cookies.
 
-    requests would prepare the next request of a redirect for any address, and would share state from responses between
-    threads.
+    By default, requests prepares the redirected request for any URL, and shares cookies between threads.
     """
 
     def __init__(self) -> None:
@@ -70,28 +69,28 @@ class Session(requests.Session):
 
 
 class BoundedRetry(Retry):
-    """urllib3's retries, with a long `Retry-After` reduced to the longest wait, and an invalid one ignored."""
+    """urllib3's retry policy with a maximum for `Retry-After`. Invalid `Retry-After` headers are ignored."""
 
-    #: Without 429: the client decides whether waiting helps.
+    #: Excludes 429, because the client decides whether to wait.
     RETRY_AFTER_STATUS_CODES = frozenset({503})
 
     def increment(self, *args: Any, **options: Any) -> Self:
         following = super().increment(*args, **options)
         error: Exception | None = options.get("error")
-        if error is not None and not self.history:  # log once instead of the library's line for every attempt
+        if error is not None and not self.history:  # one log message replaces the library's message for every attempt
             _log.info("A request failed: %s. Trying again, %s times at most.", reason(error), self.total)
         return following
 
     def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
         try:
             asked = super().get_retry_after(response)
-        except (InvalidHeader, ValueError, OverflowError):  # a number of 5,000 digits, a date of the year 99999
+        except (InvalidHeader, ValueError, OverflowError):  # a date in the year 99999, for example
             return None
         return None if asked is None else min(asked, float(self.backoff_max))
 
 
 class _Timed(io.RawIOBase):
-    """A file over a socket that enforces a deadline."""
+    """File interface for a socket that enforces a deadline."""
 
     def __init__(self, raw: socket.SocketIO, timed: socket.socket, deadline: Deadline) -> None:
         self._raw, self._socket, self._deadline = raw, timed, deadline
@@ -106,7 +105,7 @@ class _Timed(io.RawIOBase):
         try:
             return self._raw.readinto(buffer)
         except TimeoutError:
-            self._deadline.left()  # raises if the deadline was the cause
+            self._deadline.left()  # raises an error if the deadline has passed
             raise
 
     def close(self) -> None:
@@ -116,7 +115,7 @@ class _Timed(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    """A response that is read under the deadline of its block."""
+    """A response that is read with the deadline of its block."""
 
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
@@ -129,7 +128,7 @@ class _Response(http.client.HTTPResponse):
 
 def _meet(connection: HTTPConnection) -> None:
     deadline = current_deadline()
-    # with a proxy, the peer is the proxy, which decides where it connects
+    # with a proxy, the peer is the proxy, which chooses its own connections
     if connection.proxy is not None or deadline is None or deadline.meet is None:
         return
     try:
@@ -164,7 +163,7 @@ class _SecurePool(HTTPSConnectionPool):
 
 
 class Adapter(HTTPAdapter):
-    """Opens connections whose responses are read under a deadline."""
+    """Opens connections whose responses are read with a deadline."""
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
         super().init_poolmanager(*args, **options)
@@ -180,7 +179,7 @@ def _use(manager: PoolManager) -> None:
     manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
 
 
-#: Loggers of urllib3 that print the path and query of requests.
+#: urllib3 loggers that log paths and query strings of requests.
 _LOGGERS: Final = (
     "urllib3.connection",
     "urllib3.connectionpool",
@@ -194,10 +193,10 @@ _LONGEST_LINE: Final = 1_000
 class _QueriesHidden(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if str(record.msg).startswith("Retrying ("):
-            return False  # logged for every attempt; the transport reports the failure once
+            return False  # logged for every attempt, but the transport reports the failure once
         record.msg = legible(without_any_query(record.getMessage()), _LONGEST_LINE)
         record.args = ()
-        record.exc_info = record.exc_text = None  # repeats the message with the address
+        record.exc_info = record.exc_text = None  # repeats the message with the URL
         return True
 
 
@@ -205,7 +204,7 @@ _FILTER = _QueriesHidden()
 
 
 def hide_queries_in_http_log() -> None:
-    """Remove queries, which are keys of signed URLs, from the HTTP library's log. May be called repeatedly."""
+    """Remove query strings, which are keys in signed URLs, from the HTTP library's log. This function is idempotent."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_FILTER)
 
@@ -267,12 +266,12 @@ def causes(error: BaseException) -> list[BaseException]:
 
 
 def stems_from(error: BaseException, *kinds: type[BaseException]) -> bool:
-    """Return whether an exception is one of these kinds, or was caused by one."""
+    """Return whether an exception or one of its causes is an instance of these classes."""
     return any(isinstance(one, kinds) for one in causes(error))
 
 
 def reason(error: BaseException) -> str:
-    """Describe a network failure without any address."""
+    """Describe a network failure without URLs and addresses."""
     seen = causes(error)
     kinds = {type(one) for one in seen}
     for kind, words in _REASONS.items():
@@ -285,7 +284,7 @@ def reason(error: BaseException) -> str:
 
 
 def guarded(kind: type[_C]) -> type[_C]:
-    """Decorate every public method of a class (with a `redactor`) to return a result or one of this client's errors."""
+    """Decorate a class so that its public methods raise only this client's errors. The class needs a `redactor`."""
     for name, member in vars(kind).copy().items():
         if callable(member) and not name.startswith("_"):
             setattr(kind, name, _guard(member))
@@ -301,7 +300,7 @@ def _guard(method: Callable[..., Any]) -> Callable[..., Any]:
             failure: errors.EnterpriseError = errors.StateBusy(str(error))
         except LIBRARY_ERRORS as error:
             failure = _unforeseen(error, method.__name__, self.redactor)
-        # Outside the handler, so that the library's exception, whose text may contain an address, is not attached.
+        # Raised outside the handler, so that the library's exception, whose message may have a URL, is not attached.
         raise failure
 
     return guard
@@ -321,13 +320,13 @@ def _unforeseen(error: BaseException, doing: str, redactor: Redactor) -> errors.
 
 
 def shut_down(connection: socket.socket) -> None:
-    """End a connection from another thread: its reader finds the end of the stream."""
+    """End a connection from another thread. Its reader then reaches the end of the stream."""
     with contextlib.suppress(OSError):
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 def send_again(response: requests.Response, request: requests.PreparedRequest, **options: Any) -> requests.Response:
-    """Send a changed request again over the connections of the response; hooks do not run for it."""
+    """Send a changed request again over the response's connections. Hooks do not run for the new request."""
     adapter: Any = response.connection
     again: requests.Response = adapter.send(request, **options)
     again.history.append(response)

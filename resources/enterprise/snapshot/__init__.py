@@ -1,1 +1,1 @@
-"""Snapshots: cost of a download, download of the files as one set, and the manifest that names them."""
+"""Snapshots: planned cost, download of all files as one consistent set, and the manifest of the set."""

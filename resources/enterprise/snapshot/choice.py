@@ -1,9 +1,9 @@
-"""Decision how to fetch a snapshot: as one file or in chunks.
+"""Choice of a snapshot's download form: one file or chunks.
 
-A pure function of data from the service and the disk. A snapshot of many chunks costs a unit of one counter for each
-chunk; one file costs a single unit of another counter, of which accounts have far fewer. Chunks can be processed in
-parallel, and a failed chunk costs only one unit of the larger counter. The better form depends on the remaining units
-of both counters and on the machine.
+The choice is a pure function of data from the service and the disk. Each chunk costs one chunk unit. A complete
+snapshot file costs one snapshot unit, and accounts have far fewer of these. Chunks can be processed in parallel, and
+fetching a failed chunk again costs only one chunk unit. The better form depends on the remaining units of both
+counters and on the machine.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from resources.enterprise.models import Chunk, Quota, Snapshot
 from resources.enterprise.snapshot.plan import Disk, FetchOptions, Form, PlannedFile, SnapshotPlan, archive_name
 from resources.formatting import counted, size_text
 
-#: A smaller single file is fetched and read as fast as its chunks would be.
+#: Minimum size in bytes at which chunks can be faster than a single file.
 _SMALL_BYTES: Final = 64_000_000
-#: A download of this size is long enough to break, and even one core benefits from chunks.
+#: Minimum size in bytes at which a download is likely to break, so that even one core benefits from chunks.
 _LARGE_BYTES: Final = 2_000_000_000
-#: Chunks that need more than this fraction of the remaining units are too expensive if one file is cheaper.
+#: Maximum fraction of the remaining units that chunks may cost if one file is cheaper.
 _DEAR: Final = 0.5
-#: A fraction of the remaining units that is not worth saving.
+#: Fraction of the remaining units below which a cost is negligible.
 _CHEAP: Final = 0.01
 
 
@@ -40,13 +40,13 @@ def plan_snapshot(
     options: FetchOptions,
     dataset: Dataset = SNAPSHOT_ARTICLES,
 ) -> SnapshotPlan:
-    """Decide how to fetch a snapshot. Pure: no requests, no changes on disk.
+    """Choose between one file and chunks, and plan the download. Sends no requests and changes no files.
 
-    `chunks` are in any order; a counter absent from `quotas` has no limit; `cores` is the number of cores that will
+    `chunks` can be in any order. A counter absent from `quotas` has no limit. `cores` is the number of cores that will
     read the files.
 
     Raises:
-        InvalidRequest: Chunks are required, but the service has none that match the snapshot's record.
+        InvalidRequest: Chunks are required, but the service has no chunks that match the snapshot's record.
     """
     agree = {chunk.identifier for chunk in chunks} == set(snapshot.chunks)
     offered = snapshot.chunks if dataset.is_chunked else ()
@@ -100,7 +100,7 @@ def _better(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[Snaps
 
 
 def _cheaper(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[SnapshotPlan, str]:
-    """Return the preferred form if both fit the quota and neither was started."""
+    """Return the preferred form if both forms fit the quota and neither download was started."""
     size = max(whole.missing_bytes, split.missing_bytes)
     if len(split.files) > 1 and cores > 1 and size >= _SMALL_BYTES:
         gain = f"{cores} cores can process several at once, and each can be fetched again separately"
@@ -118,7 +118,7 @@ def _cheaper(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[Snap
 
 
 def _share(way: SnapshotPlan) -> float:
-    """Return the fraction of the remaining units; more than 1 if the quota is too small."""
+    """Return the cost as a fraction of the remaining units. The result exceeds 1 if the quota is too small."""
     if way.units_left is None or way.unit_count == 0:
         return 0.0
     return way.unit_count / way.units_left if way.units_left else float("inf")
@@ -129,7 +129,7 @@ def _there_bytes(way: SnapshotPlan) -> int:
 
 
 def _price(way: SnapshotPlan) -> str:
-    """Describe the units needed and the units left."""
+    """Describe the required units and the remaining units."""
     if way.product is None:
         return "no quota"
     if way.units_left is None:
@@ -157,6 +157,6 @@ def _planned_file(record: Snapshot | Chunk, folder: Path, disk: Disk) -> Planned
 
 
 def _number(chunk: Snapshot | Chunk) -> tuple[int, str]:
-    """Return the number of a chunk, for sorting; the service lists chunks in order of creation."""
+    """Return a chunk's number as a sort key, because the service lists chunks in order of creation."""
     tail = chunk.identifier.rpartition("_")[2]
     return (int(tail) if tail.isdecimal() else -1), chunk.identifier

@@ -1,6 +1,6 @@
-"""Plan of a snapshot's download: as one file or in chunks, with its cost in units of quota and bytes.
+"""Download plan for a snapshot, as one file or in chunks, with its cost in quota units and bytes.
 
-Source: the service's description of snapshots, chunks and their downloads, and of the account's counters.
+Source: the service's documentation of snapshots, chunks, downloads and account counters.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Form = Literal["whole", "chunks"]
 class SnapshotOptions(BaseModel):
     """Options of a snapshot's download.
 
-    `wme snapshots` and the launchpad offer these options under the same names, with the same texts.
+    `wme snapshots` and the launchpad offer these options with the same names and descriptions.
     """
 
     whole: bool = Field(default=False, description="Always download each snapshot as one file.")
@@ -47,7 +47,7 @@ class SnapshotOptions(BaseModel):
 
     @property
     def form(self) -> Form | None:
-        """The form; None: automatic."""
+        """Requested form, or None to choose automatically."""
         return "whole" if self.whole else "chunks" if self.chunks else None
 
 
@@ -56,11 +56,12 @@ class FetchOptions:
     """Options of a plan.
 
     Attributes:
-        form: One file or chunks; None: automatic.
-        beyond_quota: Start even if the quota is too small: files within the quota are fetched and retained.
-        most_units: Maximum cost in units, however many are left; None: no limit.
-        keep_free_bytes: Disk space to leave free.
-        disk_factor: Total disk space for each byte of archive, the archive included.
+        form: One file or chunks, or None to choose automatically.
+        beyond_quota: True to start even if the quota is too small. Files within the quota are then fetched and
+            retained.
+        most_units: Maximum cost in units, regardless of the remaining quota, or None for no limit.
+        keep_free_bytes: Bytes of disk space to leave free.
+        disk_factor: Total bytes of disk space per archive byte, including the archive itself.
     """
 
     form: Form | None = None
@@ -72,7 +73,7 @@ class FetchOptions:
 
 @dataclass(frozen=True)
 class Disk:
-    """State of the folder: free bytes, and the bytes of each complete and each unfinished file, by name."""
+    """State of the folder: free bytes, and the sizes of complete and unfinished files by name."""
 
     free_bytes: int
     landed: Mapping[str, int] = field(default_factory=dict)
@@ -81,7 +82,7 @@ class Disk:
 
 @dataclass(frozen=True)
 class PlannedFile:
-    """One file of a plan: the complete snapshot or one of its chunks, in the pinned version.
+    """One planned file with a pinned version: a complete snapshot or one chunk.
 
     The name of `target` contains the first eight digits of the version. `size_bytes` is exact if the file exists.
     """
@@ -98,7 +99,7 @@ class PlannedFile:
 
     @property
     def version(self) -> str:
-        """MD5 of its bytes."""
+        """MD5 of the file."""
         return self.record.version
 
     @property
@@ -107,16 +108,16 @@ class PlannedFile:
 
     @property
     def unit_count(self) -> int:
-        """Units of quota for this file; a partial file also needs a new signed URL, which costs a unit."""
+        """Quota units for this file. Resuming a partial file costs a unit, because it requires a new signed URL."""
         return 0 if self.is_landed else 1
 
 
 @dataclass(frozen=True)
 class SnapshotPlan:
-    """Files to fetch, in order of their numbers and with pinned versions, and their cost.
+    """Files to fetch, in numeric order and with pinned versions, and their cost.
 
-    `reason` explains the form, phrased to follow "because"; `quota` is the counter of the download, None if the account
-    reports none; `free_bytes` is the free disk space at the time of the plan.
+    `reason` explains the form, phrased to follow "because". `quota` is the download's counter, or None if the account
+    does not report one. `free_bytes` is the free disk space when the plan was created.
     """
 
     dataset: Dataset = field(compare=False)
@@ -135,7 +136,7 @@ class SnapshotPlan:
 
     @property
     def product(self) -> str | None:
-        """The account's counter for its files, for example `snapshot` or `chunk`; None: its files are free."""
+        """Name of the counter for the files, for example `snapshot` or `chunk`, or None if the files are free."""
         return self.dataset.quota if self.form == "whole" else self.dataset.chunk_quota
 
     @property
@@ -148,7 +149,7 @@ class SnapshotPlan:
 
     @property
     def units_left(self) -> int | None:
-        """Remaining units of the account; None: no limit is known."""
+        """The account's remaining units, or None if no limit is known."""
         return None if self.quota is None else self.quota.left
 
     @property
@@ -161,7 +162,7 @@ class SnapshotPlan:
 
     @property
     def disk_bytes(self) -> int:
-        """Disk space needed, including files derived later (`FetchOptions.disk_factor`)."""
+        """Required disk space in bytes, including files derived later (`FetchOptions.disk_factor`)."""
         return int(self.missing_bytes * self.options.disk_factor)
 
     @property
@@ -170,12 +171,12 @@ class SnapshotPlan:
 
     @property
     def fits_disk(self) -> bool:
-        """True if the disk holds the files and the space to be left free."""
+        """True if the disk has enough space for the files and for the reserve."""
         return not self.missing or self.disk_bytes + self.options.keep_free_bytes <= self.free_bytes
 
     @property
     def manifest(self) -> Path:
-        """The file that names the files of the complete set; written by `Snapshots.confirm`."""
+        """Path of the manifest, which lists the files of the complete set and is written by `Snapshots.confirm`."""
         return manifest_path(self.folder, self.snapshot)
 
     @property
@@ -184,7 +185,7 @@ class SnapshotPlan:
 
     @property
     def cost(self) -> str:
-        """Units and bytes, as a phrase without a full stop."""
+        """Cost in units and bytes, as a sentence without its full stop."""
         if not self.missing:
             return f"All files exist ({size_text(self.size_bytes)}): it costs nothing"
         there = len(self.files) - len(self.missing)
@@ -198,27 +199,27 @@ class SnapshotPlan:
         )
 
     def check(self) -> None:
-        """Check that the plan can be completed. Raises as `check_together`."""
+        """Check that the plan can be completed. Raises the errors of `check_together`."""
         check_together((self,))
 
 
 def manifest_path(folder: Path, snapshot: Snapshot) -> Path:
-    """Return the path of the manifest, which names the files of a complete snapshot."""
+    """Return the path of a snapshot's manifest."""
     return folder / name_of(snapshot.identifier, snapshot.version, SET)
 
 
 def archive_name(record: Snapshot | Chunk) -> str:
-    """Return the file name of a snapshot or chunk; each version has its own name."""
+    """Return the file name of a snapshot or chunk. Each version has a different name."""
     return name_of(record.identifier, record.version)
 
 
 def check_together(plans: Sequence[SnapshotPlan]) -> None:
-    """Check that separate plans can all be completed.
+    """Check that all plans together can be completed.
 
     Raises:
-        QuotaExceeded: They need more units than are left; plans that may exceed the quota do not count.
-        BudgetExceeded: They need more units than the caller allows.
-        DiskFull: The disk does not hold them.
+        QuotaExceeded: The plans need more units than are left. Plans that may exceed the quota are ignored.
+        BudgetExceeded: The plans need more units than the caller allows.
+        DiskFull: The disk does not have enough space for the files.
     """
     several = len(plans) > 1
     together, fewer = (" together", "choose fewer, ") if several else ("", "")
@@ -263,7 +264,7 @@ def _named(plans: Sequence[SnapshotPlan]) -> str:
 
 
 def write_set(plan: SnapshotPlan) -> None:
-    """Write the manifest of a plan whose files are all complete."""
+    """Write the manifest of a plan. All its files must be complete."""
     content = {
         "snapshot": plan.snapshot.model_dump(mode="json", exclude_none=True),
         "form": plan.form,
@@ -281,7 +282,7 @@ def write_set(plan: SnapshotPlan) -> None:
 
 
 def superseded(plan: SnapshotPlan) -> tuple[Path, ...]:
-    """Return files of the snapshot in another version or form, removable once the plan's set is confirmed."""
+    """Return the snapshot's files in other versions or forms, which can be removed after the set is confirmed."""
     endings = ("", ".json", ".part", ".part.json")
     kept = {file.target.name + ending for file in plan.files for ending in endings}
     kept.add(plan.manifest.name)

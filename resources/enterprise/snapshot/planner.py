@@ -1,9 +1,9 @@
-"""Snapshots and their chunks, fetched as one set although the service replaces them under the same names.
+"""Download of a snapshot's files as one consistent set, although the service replaces files under the same names.
 
-The next export reuses the identifiers of a snapshot and its chunks, and rewrites the chunks one after another. Files
-belong together only while no version has changed. A plan therefore pins the versions; they are read again before each
-file and, for chunks, after the last. A single file is a set by itself: once its bytes match the pinned version, later
-changes at the service do not affect it.
+Each export reuses the identifiers of a snapshot and its chunks, and rewrites the chunks one after another. The files
+are consistent only if no version changes during the download. A plan therefore pins the versions. The versions are read
+again before each file and, for chunks, after the last file. A single file is always consistent: after its bytes match
+the pinned version, later changes at the service do not affect it.
 
 Source: the service's reference for snapshots (`/v2/snapshots`), their chunks and downloads.
 """
@@ -48,7 +48,7 @@ _CHUNK: Final = TypeAdapter(Chunk)
 
 @guarded
 class Snapshots:
-    """Lists, plans and downloads snapshots and their chunks, each as one set. Safe for several threads."""
+    """Lists, plans and downloads snapshots and their chunks. Thread-safe."""
 
     def __init__(
         self, api: DataApi, downloader: Downloader, remaining: Callable[[], Mapping[str, models.Quota]]
@@ -61,19 +61,19 @@ class Snapshots:
     # --- records -----------------------------------------------------------------------------------------------------
 
     def listing(self, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[Snapshot]:
-        """List all snapshots of the account (`GET /v2/snapshots`), by project and namespace. Costs no quota."""
+        """List the account's snapshots of all projects and namespaces (`GET /v2/snapshots`). Listing costs no quota."""
         return self._api.listing(endpoints.records(dataset), _SNAPSHOTS, f"list the {dataset.endpoint}")
 
     def record(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Snapshot:
-        """Read the record of one snapshot (`GET /v2/snapshots/{identifier}`). Costs no quota.
+        """Read a snapshot's record (`GET /v2/snapshots/{identifier}`). This request costs no quota.
 
         Raises:
-            NotFound: The snapshot does not exist, for example because the namespace has no pages.
+            NotFound: The snapshot does not exist, for example because its namespace has no pages.
         """
         return self._snapshot(dataset, identifier)[0]
 
     def chunks(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[Chunk]:
-        """List the chunks of a snapshot (`GET /v2/snapshots/{identifier}/chunks`), in no order. Costs no quota.
+        """List a snapshot's chunks in no order (`GET /v2/snapshots/{identifier}/chunks`). Listing costs no quota.
 
         Raises:
             NotFound: The snapshot does not exist, or has no chunks.
@@ -90,10 +90,10 @@ class Snapshots:
         options: FetchOptions | None = None,
         dataset: Dataset = SNAPSHOT_ARTICLES,
     ) -> SnapshotPlan:
-        """Plan the download of a snapshot: as one file or in chunks, in units of quota and bytes.
+        """Plan a snapshot's download, as one file or in chunks, with its cost in quota units and bytes.
 
-        Reads the records of the snapshot and of its chunks, pins their versions, and reads the account's counters and
-        the contents of the folder. Costs no quota and changes nothing, so it is a dry run as well.
+        Planning reads the records of the snapshot and its chunks, the account's counters, and the folder's contents. It
+        pins the versions. Planning costs no quota and changes nothing, so a plan also serves as a dry run.
 
         Raises:
             NotFound: The snapshot does not exist.
@@ -104,7 +104,7 @@ class Snapshots:
         if dataset.is_chunked and snapshot.chunks and options.form != "whole":
             try:
                 chunks = self.chunks(identifier, dataset).records
-            except errors.NotFound:  # an export is running, or the chunks are gone: the plan reports it
+            except errors.NotFound:  # an export is running, or the chunks were deleted; the plan reports the problem
                 _log.info("%s names chunks, but the service has no list of them.", identifier)
         return plan_snapshot(
             snapshot,
@@ -118,16 +118,16 @@ class Snapshots:
         )
 
     def fetch(self, plan: SnapshotPlan, file: PlannedFile, progress: Progress | None = None) -> Download:
-        """Download one file of a plan, verified, with its sidecar.
+        """Download and verify one planned file, and write its sidecar.
 
-        The pinned versions are checked again first. Costs at most one unit of quota, none for an existing file. Each
-        file may be fetched by a separate thread and retried separately: resuming a partial file costs one more unit.
+        The pinned versions are checked again first. A file costs at most one unit of quota. An existing file costs
+        nothing. Resuming a partial file costs another unit. Separate threads can fetch and retry files independently.
 
         Raises:
-            StaleSnapshot: The service has replaced the snapshot or the chunk since it was planned.
-            QuotaExceeded: The plan exceeds the remaining quota, or the service reports so.
-            DiskFull: The disk has no room; downloaded bytes are retained.
-            IntegrityError: The bytes were wrong twice; no file was written.
+            StaleSnapshot: The service has replaced the snapshot or the chunk since the plan was created.
+            QuotaExceeded: The account has too few units for the plan.
+            DiskFull: The disk is full. Downloaded bytes are retained.
+            IntegrityError: Two attempts returned wrong bytes. No file was written.
         """
         try:
             return self._fetch(plan, file, progress)
@@ -148,7 +148,7 @@ class Snapshots:
         except errors.NotFound:
             changes, _ = self._changes(plan, file)
             if not changes:
-                raise  # the records are unchanged, but the archive is missing from the store
+                raise  # the records are unchanged, but the object store does not have the archive
         else:
             if done.version == file.version:
                 return replace(done, request_count=done.request_count + count)
@@ -156,12 +156,12 @@ class Snapshots:
         raise _ReplacedSetError(changes)
 
     def confirm(self, plan: SnapshotPlan) -> Path:
-        """Check that all files of a plan exist and belong together; write and return their manifest.
+        """Check that all files of a plan exist and are consistent. Write the manifest, and return its path.
 
-        Call it after fetching every file. Reads the versions once more; costs no quota.
+        Call this method after fetching every file. It reads the versions once more and costs no quota.
 
         Raises:
-            StaleSnapshot: The service has replaced the snapshot or a chunk in the meantime.
+            StaleSnapshot: The service replaced the snapshot or a chunk during the download.
             StateError: A file of the plan is missing.
         """
         for file in plan.files:
@@ -178,17 +178,18 @@ class Snapshots:
     def download(
         self, plan: SnapshotPlan, *, workers: int = 4, progress: Progress | None = None
     ) -> tuple[Download, ...]:
-        """Download all files of a plan, `workers` at once, and confirm the set; return the downloads in order.
+        """Download all files of a plan, `workers` at a time, and confirm the set. Return the downloads in order.
 
-        A failed file does not stop the others, unless all would fail the same way: the snapshot was replaced, the quota
-        is spent, or the disk is full. If all failures are temporary, the failed files are tried once more.
+        If one file fails, the download continues with other files. It stops if other files would fail for the same
+        reason: the snapshot was replaced, the quota is spent, or the disk is full. If all failures are temporary, the
+        failed files are retried once.
 
         Raises:
-            EnterpriseError: As `fetch` and `confirm`; complete files and partial files are retained.
+            EnterpriseError: An error of `fetch` or `confirm`. Complete and partial files are retained.
         """
         plan.check()
         done: dict[str, Download] = {}
-        over: list[Exception] = []  # errors that every other file would meet as well: no further file is started
+        over: list[Exception] = []  # errors that would affect every other file as well, so no further file is started
         interrupted = threading.Event()
         reporting = threading.Lock()
 
@@ -214,7 +215,7 @@ class Snapshots:
             pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="snapshot")
             try:
                 outcomes = list(pool.map(fetch, files))
-            except BaseException:  # downloads in progress end at their next byte, and their bytes are retained
+            except BaseException:  # downloads in progress stop at their next byte, and their bytes are retained
                 interrupted.set()
                 raise
             finally:
@@ -227,7 +228,7 @@ class Snapshots:
             failed = attempt([file for file, _ in failed])
         if failed:
             error = over[0] if over else failed[0][1]
-            if isinstance(error, _ReplacedSetError):  # with no file in progress, the retained files are known
+            if isinstance(error, _ReplacedSetError):  # after all downloads, so the retained files are known
                 raise self._stale(plan, error.changes) from error
             raise error
         self.confirm(plan)
@@ -236,7 +237,7 @@ class Snapshots:
     # --- pinned versions ---------------------------------------------------------------------------------------------
 
     def _changes(self, plan: SnapshotPlan, file: PlannedFile) -> tuple[list[str], int]:
-        """Return the differences of the snapshot and of one file from the plan, and the number of requests."""
+        """Compare the snapshot and one file with the plan. Return the differences, and the number of requests sent."""
         count = 0
         try:
             snapshot, count = self._snapshot(plan.dataset, plan.identifier)
@@ -252,7 +253,7 @@ class Snapshots:
         return [], count
 
     def _changes_of_set(self, plan: SnapshotPlan) -> list[str]:
-        """Return the differences of the snapshot and of all its chunks from the plan."""
+        """Compare the snapshot and all its chunks with the plan, and return the differences."""
         try:
             snapshot = self.record(plan.identifier, plan.dataset)
             if snapshot.version != plan.snapshot.version:
@@ -267,7 +268,7 @@ class Snapshots:
         return gone + new + other
 
     def _stale(self, plan: SnapshotPlan, changes: list[str]) -> errors.StaleSnapshot:
-        """Return the error for a replaced snapshot: the changes, the retained files, and the cost of starting over."""
+        """Return the error for a replaced snapshot, with the changes, the retained files, and the cost of a restart."""
         kept = [file for file in plan.files if is_landed(file.target, file.version)]
         size = size_text(sum(file.target.stat().st_size for file in kept))
         kept_text = (
@@ -312,7 +313,7 @@ class Snapshots:
 
 
 class _ReplacedSetError(Exception):
-    """The service has replaced the snapshot or one of its files; lists the differences from the plan."""
+    """The service has replaced the snapshot or one of its files. The error lists the differences from the plan."""
 
     def __init__(self, changes: list[str]) -> None:
         super().__init__(changes)
@@ -320,11 +321,11 @@ class _ReplacedSetError(Exception):
 
 
 class _StoppedError(Exception):
-    """The plan was interrupted; this file ends without a message."""
+    """The download of the plan was stopped, so this file ends without a message."""
 
 
 def look(folder: Path, records: Iterable[Snapshot | Chunk]) -> Disk:
-    """Return the files of these records in a folder, and the free space. Only sidecars are read."""
+    """Return the free space and the existing files of these records in a folder. Only sidecars are read."""
     landed: dict[str, int] = {}
     left: dict[str, int] = {}
     for record in records:

@@ -7,20 +7,21 @@ from resources.settings import Settings
 _HEAD = """\
 # Settings
 
-Every setting is an environment variable. The variable can also be set in a file `.env` in the project's folder, which
-contains `workspace.yaml`; the environment takes precedence. [.env.example](../.env.example) has a line for each one.
+Every setting is an environment variable. You can also set the variables in a `.env` file in the project folder, which
+contains `workspace.yaml`. Environment variables take precedence over `.env`. The file [.env.example](../.env.example)
+contains an example of each setting.
 
-- A relative path in `.env`, and the default data folder `data`, belong to the folder of `.env`, wherever `wme`, `make`,
-  `dg` or a notebook is started. In an [installation from a wheel](install.md#from-a-wheel), `.env` and `data`
-  belong to the folder in which a command is started.
-- `wme --env-file FILE …` or the variable `WME_ENV_FILE` names another settings file. The project's `.env` is then not
-  read. `dagster dev` also reads a `.env` in the folder in which it is started.
-- An invalid value ends a command before it starts. An unknown variable that begins with `WME_` has no effect; commands
-  warn about it and suggest the nearest setting.
-- Every command that writes first prints one line with the service, the data folder and the settings file. `--quiet`
-  suppresses the line.
+- Relative paths in `.env` and the default data folder `data` are resolved from the folder that contains `.env`. The
+  current folder does not matter. In an [installation from a wheel](install.md#from-a-wheel), commands read `.env` and
+  `data` from the current folder.
+- To use another settings file, run `wme --env-file FILE …` or set the variable `WME_ENV_FILE`. In that case, the
+  project's `.env` is not read. `dagster dev` also reads `.env` from the current folder.
+- If a value is invalid, the command fails before it starts any work. Unknown variables that begin with `WME_` have no
+  effect. Commands warn about unknown variables and suggest the most similar setting.
+- Every command that writes data first prints one line with the service, the data folder and the settings file. To
+  suppress the line, use `--quiet`.
 
-`python -m tests.generated` writes this page from the settings model; a test notices when the two differ.
+The command `python -m tests.generated` generates this page from the settings model, and a test detects differences.
 """
 GROUPS = {
     "Account and service": "username password anonymous contact requests_per_second sandbox",
@@ -54,8 +55,8 @@ def render() -> str:
 
 
 _EXAMPLE_HEAD = """\
-# Copy this file to .env in the same folder, which git ignores, or set the variables in the environment. All are
-# optional: without an account, everything runs against the built-in sandbox.
+# Copy this file to .env in the same folder, or set the variables in the environment. Git ignores .env. All settings
+# are optional. Without an account, the built-in sandbox is used.
 """
 
 

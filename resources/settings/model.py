@@ -1,7 +1,7 @@
-"""Declarations of all settings: variable, default, bounds, description, and advice for invalid values.
+"""Declarations of all settings with variable, default, bounds, description, and advice for invalid values.
 
-Commands read settings from the environment, resources hold them, and the Dagster launchpad offers the numbers that a
-run can change.
+Commands read settings from the environment, and resources hold the values. The Dagster launchpad offers the numeric
+settings that a run can change.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from resources.enterprise import Service
 from resources.settings import types
 from resources.settings.types import SettingsError, Write
 
-#: Most characters of a value in an error message.
+#: Maximum length of a value in an error message.
 _SHOWN = 60
 
 
 class Settings(BaseModel):
-    """All settings. Each description is a row of `docs/settings.md`; each example is a line of `.env.example`."""
+    """All settings, which `docs/settings.md` and `.env.example` document."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -45,16 +45,17 @@ class Settings(BaseModel):
 
     # the service's user pool stores names in lower case
     username: Annotated[str, StringConstraints(to_lower=True)] | None = Field(
-        None, description="User name of the account. Without an account, the sandbox is used.", examples=["you"]
+        None, description="The account's user name. The sandbox is used if no account is set.", examples=["you"]
     )
-    password: SecretStr | None = Field(None, description="Password of the account.", examples=[""])
+    password: SecretStr | None = Field(None, description="The account's password.", examples=[""])
     projects: Annotated[
         tuple[Annotated[str, StringConstraints(pattern=r"^[a-z0-9_]+$")], ...],
         types.of_text(types.split),
         Write("database names such as enwiki or zh_yuewiki, separated by commas"),
     ] = Field(
         types.SANDBOX_PROJECTS,
-        description="Projects to mirror, separated by commas. Required with an account. Default: the sandbox's three.",
+        description="Projects to mirror, separated by commas. Required with an account. Default: the sandbox's three "
+        "projects.",
         examples=["enwiki,frwiki"],
     )
     namespaces: Annotated[
@@ -66,7 +67,7 @@ class Settings(BaseModel):
     )
     wikidata: types.Flag = Field(
         False,
-        description="`1`: also mirror the items and properties of Wikidata, which are far more data than any other "
+        description="Set to `1` to mirror Wikidata items and properties as well. Wikidata is far larger than any other "
         "project. Default: `0`.",
         examples=["1"],
     )
@@ -76,32 +77,32 @@ class Settings(BaseModel):
         Write("html, wikitext, html,wikitext or none"),
     ] = Field(
         types.BODIES,
-        description="Page text to store: `html`, `wikitext`, both, or `none`. Default: `html,wikitext`.",
+        description="Page text formats to store: `html`, `wikitext`, both, or `none`. Default: `html,wikitext`.",
         examples=["html,wikitext"],
     )
     data: types.Folder = Field(
         "data",  # type: ignore[assignment]  # made absolute when it is read
-        description="Data folder, for everything that is downloaded and created. A relative path starts at the folder "
-        "of `.env` (or `--env-file`). `~/` is the home folder. `*`, `?` and `[` are not allowed. Default: `data`.",
+        description="Folder for all downloaded and created data. A relative path is resolved from the folder with "
+        "`.env` (or `--env-file`). `~/` is the home folder. `*`, `?` and `[` are not allowed. Default: `data`.",
         examples=["data"],
     )
     contact: str | None = Field(
         None,
-        description="Contact of the operator, sent to the service in the User-Agent. Default: none.",
+        description="Operator contact to send to the service in the User-Agent header. Default: none.",
         examples=["ops@example.org"],
     )
     anonymous: types.Flag = Field(
         False,
-        description="`1`: send no token; for IP addresses that the service admits without a token. Default: `0`.",
+        description="Set to `1` to send no token, if the service allows your IP address without a token. Default: `0`.",
         examples=["1"],
     )
     sandbox: types.Flag = Field(
         default_factory=lambda given: given.get("username") is None and not given.get("anonymous"),
-        description="`1`: always use the sandbox; `0`: never. Default: use it when no account is configured.",
+        description="Set to `1` to always use the sandbox, or to `0` to never use it. Default: `1` without an account.",
         examples=["1"],
     )
     min_free_gb: types.Gigabytes = Field(
-        1.0, description="Disk space (GB) that a run leaves free. Default: `1`.", examples=["1"]
+        1.0, description="Disk space (GB) that runs leave free. Default: `1`.", examples=["1"]
     )
     max_record_mb: Annotated[
         int,
@@ -112,8 +113,8 @@ class Settings(BaseModel):
         ),
     ] = Field(
         64,
-        description="Longest record (MiB) to convert, from 16 to 1024. Longer records go to `rejects` unmodified. "
-        "Converting a record takes twelve times its length in memory. Default: `64`.",
+        description="Maximum length of a record to convert, from 16 to 1024 MiB. Longer records are stored unmodified "
+        "in `rejects`. Conversion needs twelve times a record's length in memory. Default: `64`.",
         examples=["64"],
     )
     engine: Annotated[
@@ -122,15 +123,15 @@ class Settings(BaseModel):
         Write("threads, or the address of a Dask scheduler: dask://host:8786"),
     ] = Field(
         "threads",
-        description="Workers that convert archives and compact lake files: `threads` of each process, or the workers "
-        "of a Dask scheduler (`dask://host:8786`). Default: `threads`.",
+        description="Engine that converts archives and compacts lake files. Use `threads` for local threads, or the "
+        "URL of a Dask scheduler (`dask://host:8786`). Default: `threads`.",
         examples=["dask://127.0.0.1:8786"],
     )
     workers: Annotated[int, Field(ge=1, le=64), Write("a whole number from 1 to 64")] = Field(
         4, description="Number of parallel downloads. Default: `4`.", examples=["4"]
     )
     threads: Annotated[int | None, Field(ge=1, le=1024), Write("a whole number from 1 to 1,024")] = Field(
-        None, description="Threads that convert, for each process. Default: one for each core.", examples=["2"]
+        None, description="Number of conversion threads per process. Default: one per core.", examples=["2"]
     )
     memory_mb: Annotated[
         int | None,
@@ -138,21 +139,21 @@ class Settings(BaseModel):
         Write("the MiB of memory that converting may take, a whole number from 256 (one worker), for example 2048"),
     ] = Field(
         None,
-        description="Memory limit (MiB) of the conversion in a process; it also limits the number of its threads. "
-        "Default: a quarter of the memory that the process may use (machine, control groups), at least 512.",
+        description="Conversion memory limit (MiB) per process. A low limit also reduces the number of threads. "
+        "Default: a quarter of the memory available to the process, at least 512.",
         examples=["2048"],
     )
     first_hour: Annotated[
         datetime | None, types.of_text(types.hour), Write("an hour in UTC, for example 2026-11-20T05")
     ] = Field(
         None,
-        description="First hour (UTC) that the Dagster UI shows. Archived hours are always shown. Default: the oldest "
-        "hour that the service had when the data folder was first used.",
+        description="First hour (UTC) to show in the Dagster UI. Archived hours are always shown. Default: the oldest "
+        "hour that was available when the data folder was first used.",
         examples=["2026-11-20T05"],
     )
     grace_hours: types.Hours = Field(
         24.0,
-        description="Grace period (hours) of replaced files, for readers of an older published file. Default: `24`.",
+        description="Hours to keep replaced files for readers of an older published file. Default: `24`.",
         examples=["24"],
     )
     requests_per_second: Annotated[
@@ -161,25 +162,25 @@ class Settings(BaseModel):
         Write(f"a number of requests a second from {types.SLOWEST} to {types.LARGEST:,}, for example 10"),
     ] = Field(
         None,
-        description="Limit of requests per second, if the vendor has stated one. Each process applies the limit "
-        "separately. Default: adjusted to the service's refusals (429).",
+        description="Maximum requests per second, if the vendor has specified a limit. Each process applies the limit "
+        "separately. Default: adjusted automatically after 429 responses.",
         examples=["10"],
     )
     watchlist: Annotated[Path | None, types.of_text(types.file)] = Field(
         None,
-        description="File of pages to look up when they change. Each line has a project, a space and a title. A "
-        "relative path starts at the folder of `.env`. Default: none.",
+        description="File that lists the pages to look up when they change. Each line has a project, a space and a "
+        "title. A relative path is resolved from the folder with `.env`. Default: none.",
         examples=["watchlist.txt"],
     )
     lookups_per_day: Annotated[int, Field(ge=0, le=types.LARGEST), types.COUNT] = Field(
         100,
-        description="Limit of lookups per day (UTC) for the watch list, repairs and checks. Default: `100`.",
+        description="Maximum lookups per UTC day for the watch list, repairs and checks. Default: `100`.",
         examples=["100"],
     )
     check_pages: Annotated[int | None, Field(ge=0, le=types.LARGEST), types.COUNT] = Field(
         None,
-        description="Number of pages of `articles` that a check looks up and compares each day. Default: 10 with a "
-        "paid account, otherwise none.",
+        description="Number of pages in `articles` to compare with the service each day. Default: `10` with a paid "
+        "account, otherwise none.",
         examples=["10"],
     )
     publish_every: Annotated[
@@ -189,7 +190,7 @@ class Settings(BaseModel):
     ] = Field(
         timedelta(0),
         validation_alias="WME_PUBLISH",
-        description="Publication by runs: `run` (every run), a number of minutes (the shortest interval), or `off`. "
+        description="Publication schedule: `run` (after every run), the minimum interval in minutes, or `off`. "
         "Default: `run`.",
         examples=["run"],
     )
@@ -198,8 +199,8 @@ class Settings(BaseModel):
         Write("the version of DuckDB whose file format is wanted: v1.5.0 or v2.0.0"),
     ] = Field(
         None,
-        description="Storage version of the DuckDB files: `v1.5.0` for DuckDB 1.5 and later, or `v2.0.0`. It can be "
-        "raised, never lowered. Default: unchanged; `v1.5.0` for new files.",
+        description="Storage version of the DuckDB files: `v1.5.0` for DuckDB 1.5 and later, or `v2.0.0`. The version "
+        "cannot be lowered. Default: unchanged for existing files, and `v1.5.0` for new files.",
         examples=["v1.5.0"],
     )
     ui_hosts: Annotated[
@@ -211,8 +212,8 @@ class Settings(BaseModel):
         ),
     ] = Field(
         (),
-        description="Public host names of the Dagster UI behind a proxy, separated by commas, with the port unless it "
-        "is 80 or 443. The UI refuses other host names, except `localhost` and `127.0.0.1`. Default: none.",
+        description="Public host names of the Dagster UI behind a proxy, separated by commas. Include ports other than "
+        "80 and 443. The UI rejects other host names, except `localhost` and `127.0.0.1`. Default: none.",
         examples=["mirror.example.org"],
     )
     on_failure: Annotated[
@@ -223,28 +224,28 @@ class Settings(BaseModel):
         ),
     ] = Field(
         None,
-        description="Hook for failed runs in Dagster: an `http(s)://` address, which receives a JSON document by "
-        "POST, or a program, which receives it on standard input. Default: none.",
+        description="Hook for failed Dagster runs. An `http(s)://` URL receives a JSON document in a POST request. A "
+        "program receives the document on standard input. Default: none.",
         examples=["https://ops.example.org/hooks/mirror"],
     )
     auth_url: types.Url = Field(
-        Service.auth_url, description="Address of the service's login. Default: the real one.", examples=[""]
+        Service.auth_url, description="URL of the login service. Default: the real service.", examples=[""]
     )
     base_url: types.Url = Field(
-        Service.base_url, description="Address of the service. Default: the real one.", examples=[""]
+        Service.base_url, description="URL of the content service. Default: the real service.", examples=[""]
     )
     realtime_url: types.Url = Field(
-        Service.realtime_url, description="Address of the service's streams. Default: the real one.", examples=[""]
+        Service.realtime_url, description="URL of the realtime service. Default: the real service.", examples=[""]
     )
     allow_http: types.Flag = Field(
         False,
-        description="`1`: allow `http://` addresses of other machines. Passwords and tokens can then be read on the "
-        "network. Default: `0`; `http://` only to this machine.",
+        description="Set to `1` to allow `http://` URLs of other machines. With `http://`, passwords and tokens are "
+        "not encrypted on the network. Default: `0`, which allows `http://` only for the local machine.",
         examples=["1"],
     )
 
     def check(self) -> None:
-        """Raise SettingsError if a number that a run changed in a copy of the settings is invalid."""
+        """Raise SettingsError if a run changed a numeric setting to an invalid value."""
         try:
             type(self).model_validate(dict(self))
         except ValidationError as error:
@@ -256,7 +257,7 @@ class Settings(BaseModel):
         return tuple((project, namespace) for project in self.projects for namespace in self.namespaces)
 
     def scope_of(self, dataset: Dataset) -> tuple[tuple[str, int], ...]:
-        """Return the mirrored (project, namespace) pairs of a dataset; empty if it is not mirrored."""
+        """Return a dataset's mirrored (project, namespace) pairs, or an empty tuple if the dataset is not mirrored."""
         return dataset.scope(self.scope, wikidata=self.wikidata)
 
     @property
@@ -265,13 +266,13 @@ class Settings(BaseModel):
         return self.data / "dagster"
 
 
-#: Variables of all settings. Other variables are not read; those that look like settings are reported.
+#: Names of all setting variables. Other variables are ignored, but similar names are reported.
 NAMES = tuple(str(field.validation_alias) for field in Settings.model_fields.values())
 _FIELDS = dict(zip(NAMES, Settings.model_fields, strict=True))
 
 
 def sentence(fault: ErrorDetails, *, by_field: bool = False) -> str:
-    """Return a sentence about an invalid value, with the variable's name or (`by_field`) the field's name."""
+    """Return an error message for an invalid value with the variable's name, or the field's name if `by_field`."""
     name, *inner = map(str, fault["loc"])
     field = _FIELDS.get(name, name)
     said = next((one for one in Settings.model_fields[field].metadata if isinstance(one, Write)), None)

@@ -13,7 +13,7 @@ class Clock:
     """Thread-safe clock that follows real time or is frozen at a given time."""
 
     def __init__(self, start: datetime | None = None, speed: float = 1.0, since: datetime | None = None) -> None:
-        """Freeze the clock at `start`, or follow real time. From `since` on, real time is multiplied by `speed`."""
+        """Freeze the clock at `start`. If `start` is None, run at `speed` times real time, counted from `since`."""
         self._lock = threading.Lock()
         self._frozen = start
         self._offset = timedelta()

@@ -1,6 +1,6 @@
-"""Declarations of injected faults, and damaged archives. `api.middleware` applies the other faults.
+"""Declarations of injected faults, and functions that damage archives. `api.middleware` applies all other faults.
 
-`data/faults.yaml` lists the kinds and their details.
+`data/faults.yaml` lists the fault kinds and their details.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-#: Key in the scope of a request: damage of the archive in the response.
+#: Key in a request's ASGI scope for the fault that damages the archive in the response.
 DAMAGE = "sandbox.damage"
-#: Key in the scope of a request: the signed URL in the response is already expired.
+#: Key in a request's ASGI scope that is set if the signed URL in the response must be expired.
 EXPIRED = "sandbox.expired"
 
 Where = Literal["api", "objects"]
 
 _TABLE = read_yaml("faults.yaml")
-#: By kind: the default port and the defaults of the details. Faults of archives have only details.
+#: Default port and default details of each fault kind. Archive faults have only details.
 _ANSWERS: dict[str, tuple[Where, dict[str, Any]]] = _TABLE["answers"]
 _ARCHIVES: dict[str, dict[str, Any]] = _TABLE["archives"]
 ARCHIVE_KINDS = frozenset(_ARCHIVES)
 KINDS = frozenset(_ANSWERS) | ARCHIVE_KINDS
-#: Page id of the record with the huge body, used by no page of the world.
+#: Page id of the record with the huge body. No page in the world has this id.
 HUGE_ARTICLE_ID = 2_147_483_647
 _TYPES = {name: tuple(getattr(builtins, kind) for kind in kinds.split()) for name, kinds in _TABLE["types"].items()}
 
 
 @dataclass
 class Fault:
-    """Fault for requests to some paths. `count` is the number of requests it affects; None means all."""
+    """Fault for requests to matching paths. `count` is the number of affected requests, or None for all requests."""
 
     path: str
     kind: str
@@ -60,17 +60,17 @@ class Fault:
 
     @property
     def remaining(self) -> int | None:
-        """Return the number of requests still to be affected; None means all."""
+        """Return the number of requests that the fault will still affect, or None for all requests."""
         return None if self.count is None else self.count - self.hits
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fault as in `/sandbox/faults`."""
+        """Return the fault in the format of `/sandbox/faults`."""
         own = {name: value for name, value in vars(self).items() if name != "details"}
         return own | self.details
 
 
 class Faults:
-    """Thread-safe list of faults, in the order of their creation."""
+    """Thread-safe list of faults in creation order."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -79,23 +79,23 @@ class Faults:
     def add(
         self, path: str = "*", method: str | None = None, kind: str = "status", count: int | None = 1, **details: Any
     ) -> Fault:
-        """Add a fault for requests with a path that matches the glob `path` and, if given, this `method`.
+        """Add a fault for requests whose path matches the glob `path` and, if given, whose method is `method`.
 
         Raises:
-            ValueError: Unknown kind, or invalid detail.
+            ValueError: The kind is unknown, or a detail is invalid.
         """
         if kind not in KINDS:
             raise ValueError(f"There is no fault of kind {kind!r}; the kinds are {', '.join(sorted(KINDS))}.")
         listed = bool(details.pop("listed", False))
         if listed and kind not in ARCHIVE_KINDS:
-            raise ValueError(f"`listed` is for damaged archives, not for a fault of kind {kind!r}.")
+            raise ValueError(f"`listed` applies only to damaged archives, not to a fault of kind {kind!r}.")
         natural, known = ("objects", _ARCHIVES[kind]) if kind in ARCHIVE_KINDS else _ANSWERS[kind]
         where = details.pop("where", natural)
         if where not in get_args(Where) or (kind in ARCHIVE_KINDS and where != "objects"):
             raise ValueError(f"A fault of kind {kind!r} cannot be set at {where!r}.")
         if unknown := sorted(set(details) - set(known)):
             raise ValueError(
-                f"A fault of kind {kind!r} has no detail {', '.join(unknown)}; it has {', '.join(sorted(known))}."
+                f"A fault of kind {kind!r} does not support {', '.join(unknown)}, only {', '.join(sorted(known))}."
             )
         for name, value in details.items():
             wanted = _TYPES[name]
@@ -104,11 +104,11 @@ class Faults:
             ):
                 raise ValueError(f"`{name}` is {value!r}; it must be {' or '.join(kind.__name__ for kind in wanted)}.")
         if details.get("status") is not None and details["status"] not in set(HTTPStatus):
-            raise ValueError(f"`status` is {details['status']}; HTTP has no such status.")
+            raise ValueError(f"`status` is {details['status']}, which is not an HTTP status.")
         if not isinstance(path, str) or not isinstance(method, str | None):
             raise ValueError("`path` and `method` must be strings.")  # noqa: TRY004 - what is sent is a value
         if count is not None and (not isinstance(count, int) or count < 1):
-            raise ValueError(f"`count` is {count!r}; it must be at least 1, or null for every request.")
+            raise ValueError(f"`count` is {count!r}; use a number of at least 1, or null for every request.")
         fault = Fault(
             path=path,
             method=method.upper() if method else None,
@@ -123,24 +123,24 @@ class Faults:
         return fault
 
     def add_from(self, description: Mapping[str, Any]) -> Fault:
-        """Add a fault from the JSON object of `POST /sandbox/faults`."""
+        """Add a fault from the JSON body of `POST /sandbox/faults`."""
         try:
             return self.add(**description)
         except TypeError as error:
             raise ValueError(f"Invalid fault: {error}.") from None
 
     def clear(self) -> None:
-        """Remove all faults; archives with listed damage are served undamaged again."""
+        """Remove all faults. Archives with listed damage are served undamaged again."""
         with self._lock:
             self._faults.clear()
 
     def active(self) -> list[Fault]:
-        """Return all faults, including those with no requests left."""
+        """Return all faults, including faults that affect no further requests."""
         with self._lock:
             return list(self._faults)
 
     def take(self, where: Where, method: str, path: str) -> list[Fault]:
-        """Return and count the faults of a request: all delays, and the first matching fault of another kind."""
+        """Return the faults for a request, and count the request. All delays and at most one other fault apply."""
         taken: list[Fault] = []
         with self._lock:
             for fault in self._faults:
@@ -153,7 +153,7 @@ class Faults:
         return taken
 
     def listed_damage(self, path: str) -> Fault | None:
-        """Return the `listed` damage of the archive with this download path, or None."""
+        """Return the `listed` fault of the archive with this download path, or None."""
         with self._lock:
             for fault in self._faults:
                 if fault.listed and fnmatchcase(path, fault.path):
@@ -168,7 +168,7 @@ def _applies(fault: Fault, method: str, path: str) -> bool:
 
 
 def damaged_archive(archive: Path, fault: Fault, folder: Path) -> Path:
-    """Return a damaged copy of the archive, created in `folder` on first use; equal input gives equal bytes."""
+    """Return a damaged copy of the archive, built in `folder` on first use. Equal inputs give equal bytes."""
     name = f"{archive.stem}-{fault.kind}-{json.dumps(fault.details, sort_keys=True)}-{archive.stat().st_size}"
     key = hashlib.sha256(f"{archive}\0{name}\0{archive.stat().st_mtime_ns}".encode()).hexdigest()[:24]
     target = folder / f"{key}.tar.gz"
@@ -199,13 +199,13 @@ def _damage(content: bytes, kind: str, details: dict[str, Any]) -> bytes:
 
 def _bad_line(line: bytes, kind: str, details: dict[str, Any]) -> bytes:
     if kind == "line_malformed":
-        # cut between characters: invalid UTF-8 is a separate kind of damage
+        # cut between characters, because invalid UTF-8 is a separate fault kind
         return line[: len(line) // 2].decode(errors="ignore").encode() + b"\n"
     if kind == "line_utf8":
         return line.replace(b'"name":"', b'"name":"\xff\xfe', 1)
     record: dict[str, Any] = json.loads(line)
     if kind == "line_type":
-        # a text that cannot be converted to a number
+        # a string that cannot be converted to a number
         record["identifier"] = "not a number"
     else:
         body = record.setdefault("article_body", {})

@@ -1,9 +1,9 @@
-"""Preparation of archives in separate processes, because listings contain their sizes and MD5s.
+"""Builder of archives in separate processes. Listings contain sizes and MD5s, so archives must exist before a listing.
 
-Before the sandbox reports that it is ready, it builds the newest hour, the snapshots of paid and free accounts, and the
-requested number of earlier hours. In the background, it then builds the next hour and the next exports before their
-publication, and the snapshots of structured contents, one at a time and with the lowest priority. Existing archives
-survive restarts. Archives that a request needs are built immediately, by all processes in parallel.
+At the start, the sandbox builds the newest hour, the snapshots for paid and free accounts, and the requested number of
+earlier hours. In the background, a low-priority process then builds the next hour and the next exports before their
+publication, and the structured contents snapshots. Existing archives survive restarts. If a request needs archives,
+all processes build them immediately and in parallel.
 """
 
 from __future__ import annotations
@@ -36,40 +36,40 @@ if TYPE_CHECKING:
     from resources.sandbox.store.exports import Exports, Turn
 
 _HOUR = timedelta(hours=1)
-#: Archives are built this long before their publication.
+#: Time between the background build of an archive and its publication.
 _AHEAD = timedelta(minutes=20)
 _POLL_SECONDS = 0.2
-#: Poll interval when there was nothing to build.
+#: Poll interval while there is nothing to build.
 _PATIENCE_SECONDS = 1.0
 _NICE, _NICEST = 5, 19
-#: Maximum number of processes that build archives for requests.
+#: Maximum number of processes that build requested archives.
 _MOST_WORKERS = 4
 #: Minimum free disk space for preparing archives.
 _FREE_BYTES = 2_000_000_000
 
 
 class Task(NamedTuple):
-    """Archives of a project's hour, or of an export of a snapshot."""
+    """Archives of a project's hour or of a snapshot export."""
 
-    name: str  # project, or identifier of the snapshot
-    moment: datetime  # start of the hour, or of the export
-    serial: int | None = None  # serial of the export; None for an hour
+    name: str  # project or snapshot identifier
+    moment: datetime  # start of the hour or export
+    serial: int | None = None  # serial number of the export, or None for an hour
     area: str = ""  # area of the export
 
     @classmethod
     def of(cls, area: str, identifier: str, turn: Turn) -> Task:
-        """Create the task of an export."""
+        """Create the task for an export."""
         return cls(identifier, turn.started, turn.serial, area)
 
     def make(self, world: ArchivedWorld) -> None:
-        """Build missing archives."""
+        """Build the missing archives."""
         if self.serial is None:
             world.make_hour(self.name, self.moment)
         else:
             self._contents(world).snapshot(self.name, self.moment, serial=self.serial)
 
     def is_made(self, world: ArchivedWorld) -> bool:
-        """Return whether the archives exist."""
+        """Return whether all archives exist."""
         if self.serial is None:
             return world.has_hour(self.name, self.moment)
         return self._contents(world).has_snapshot(self.name, self.moment, self.serial)
@@ -82,11 +82,11 @@ class Preparation:
     """Thread-safe builder of one sandbox's archives in separate processes."""
 
     def __init__(self, settings: Settings, world: ArchivedWorld, exports: Mapping[str, Exports], clock: Clock) -> None:
-        """Prepare the last `settings.prepare` hours and the exports of each area; processes start on first use."""
+        """Prepare the last `settings.prepare` hours and the exports of each area. Processes start on first use."""
         self._settings = settings
         self._world = world
         self._exports = exports
-        #: Areas whose snapshots are built before the sandbox is ready; the others follow in the background.
+        #: Areas whose snapshots are built before the sandbox is ready. Other snapshots are built in the background.
         self._early = [area for area in exports if area != STRUCTURED]
         self._clock = clock
         self._lock = threading.Lock()
@@ -101,21 +101,21 @@ class Preparation:
         self._ahead = self._asked if settings.corpus else ThreadPoolExecutor(1, "ahead", self._new_worker, (_NICEST,))
 
     def begin(self, interrupted: Callable[[], bool], progress: Callable[[int, int], None]) -> None:
-        """Build everything that can be listed, then continue in the background."""
+        """Build all archives that can be listed now, then continue in the background."""
         _remove_left_over(self._settings.state)
         self._make(self._listed(), lambda: interrupted() or not self._has_space(), progress)
         self._thread.start()
 
     def make_hour(self, hour: datetime) -> None:
-        """Build the archives of an hour now and wait for them."""
+        """Build an hour's archives now and wait for the result."""
         self._make(self._hour(hour), self._ending.is_set)
 
     def make_snapshots(self, area: str, turns: Sequence[tuple[str, Turn]]) -> None:
-        """Build the archives of exports now and wait for them."""
+        """Build the archives of several exports now and wait for the result."""
         self._make([Task.of(area, identifier, turn) for identifier, turn in turns], self._ending.is_set)
 
     def close(self) -> None:
-        """Kill all processes; unfinished archives are discarded."""
+        """Kill all processes and discard unfinished archives."""
         self._ending.set()
         for pool in (self._asked, self._ahead):
             pool.shutdown(wait=False, cancel_futures=True)
@@ -124,7 +124,7 @@ class Preparation:
                 worker.close()
 
     def _listed(self) -> Iterator[Task]:
-        """Yield the tasks of everything that can be listed now."""
+        """Yield the tasks for all archives that can be listed now."""
         newest = newest_hour(self._world, self._clock.now())
         yield from self._hour(newest)
         for free in (False, True):
@@ -134,7 +134,7 @@ class Preparation:
             yield from self._hour(newest - back * _HOUR)
 
     def _later(self) -> Iterator[Task]:
-        """Yield the background tasks: the next archives, and archives listed since a test moved the clock."""
+        """Yield the background tasks for the next archives and for archives that a clock change added to listings."""
         now = self._clock.now()
         newest = newest_hour(self._world, now)
         if self._world.hour_ready_at(newest + _HOUR) - _AHEAD <= now:
@@ -164,7 +164,7 @@ class Preparation:
         interrupted: Callable[[], bool],
         progress: Callable[[int, int], None] = lambda _ready, _of: None,
     ) -> None:
-        """Build missing archives; return when they are done, have failed or are `interrupted`."""
+        """Build missing archives. Return when all builds have ended or `interrupted` returns true."""
         # on the first of a month, free and paid accounts have the same snapshot
         missing = [task for task in dict.fromkeys(tasks) if not task.is_made(self._world)]
         futures = [self._submit(task, self._asked) for task in missing]
@@ -172,7 +172,7 @@ class Preparation:
             progress(ready, len(futures))
             while not _is_done(future, _POLL_SECONDS):
                 if interrupted():
-                    # archives for requests have priority from now on
+                    # requested archives have priority from now on
                     for waiting in futures:
                         waiting.cancel()
                     return
@@ -223,19 +223,19 @@ class Preparation:
 
 
 def _remove_left_over(state: Path) -> None:
-    """Remove unfinished archives of killed processes; no other sandbox uses the folder."""
+    """Remove unfinished archives that killed processes left behind. No other sandbox uses the folder."""
     for kind in ("archives", "snapshots", "structured"):
         for path in state.glob(f"{kind}/*/*/*/*.part"):
             shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_done(future: Future[None], seconds: float) -> bool:
-    """Wait up to some seconds and return whether the future has ended, with or without success."""
+    """Wait for up to `seconds` and return whether the future has ended, with or without success."""
     return bool(wait([future], seconds).done) or future.done()
 
 
 class _Worker:
-    """Process that builds one archive at a time. It ends with the sandbox, even if the sandbox is killed."""
+    """Process that builds one archive at a time. The process ends with the sandbox, even if the sandbox is killed."""
 
     def __init__(self, settings: Settings, nice: int) -> None:
         self._words = [sys.executable, "-m", __name__, str(nice), *command_line(settings)]
@@ -244,7 +244,7 @@ class _Worker:
         self._closed = False
 
     def work(self, task: Task) -> None:
-        """Build the archives of a task and wait; if the process fails or dies, they remain missing."""
+        """Build a task's archives and wait. If the process fails or dies, the archives remain missing."""
         process = self._running()
         if process is None:
             return
@@ -257,13 +257,13 @@ class _Worker:
             process.stdout.readline()
 
     def close(self) -> None:
-        """Kill the process and start no other."""
+        """Kill the process and prevent a restart."""
         with self._lock:
             self._closed = True
             self._end()
 
     def _running(self) -> subprocess.Popen[bytes] | None:
-        """Return the process, restarted if it died, or None after `close`."""
+        """Return the process, restarting it if it died, or None after `close`."""
         with self._lock:
             if self._closed:
                 return None
@@ -275,7 +275,7 @@ class _Worker:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                     env=child_environment(),
-                    # signals from the terminal are for the sandbox only
+                    # only the sandbox itself handles signals from the terminal
                     start_new_session=True,
                 )
             return self._process
@@ -291,7 +291,7 @@ class _Worker:
 
 
 def main(words: list[str]) -> None:
-    """Build the archives of each task on standard input, print a line for each, and exit at the end of input."""
+    """Build the archives for each task from standard input and print a line per task. Exit at the end of the input."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGHUP))
     os.nice(int(words[0]))
@@ -308,7 +308,7 @@ def main(words: list[str]) -> None:
 def _read(lines: queue.SimpleQueue[bytes]) -> None:
     for line in sys.stdin.buffer:
         lines.put(line)
-    # the sandbox has ended, so nobody needs the current archive
+    # the sandbox has ended, so the current archive is not needed
     os._exit(0)
 
 

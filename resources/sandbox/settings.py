@@ -170,16 +170,16 @@ class Settings(BaseModel):
         default=0,
         ge=0,
         le=23,
-        description="UTC hour of the daily snapshot exports (default: three hours before the first start, so newer "
-        "hourly batches exist; 0 if the clock is frozen)",
+        description="UTC hour at which snapshots are exported every day (default: 0 if the clock is frozen, otherwise "
+        "three hours before the first start, so newer hourly batches exist)",
     )
     single_member: bool = Field(
         default=False, description="write a snapshot archive with one member instead of one member per chunk"
     )
 
-    port: _Port = Field(default=0, description="port of the service (default: any free port)")
-    object_port: _Port = Field(default=0, description="port of signed downloads (default: any free port)")
-    realtime_port: _Port = Field(default=0, description="port of the streams (default: any free port)")
+    port: _Port = Field(default=0, description="port for the service (default: any free port)")
+    object_port: _Port = Field(default=0, description="port for signed downloads (default: any free port)")
+    realtime_port: _Port = Field(default=0, description="port for the streams (default: any free port)")
     idle: float | None = Field(
         default=None, gt=0, description="stop after this many seconds without a request (default: never)"
     )

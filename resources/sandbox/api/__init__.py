@@ -1,5 +1,5 @@
-"""HTTP interface: the service's operations, control requests under `/sandbox/`, and injected faults.
+"""HTTP interface with the service's operations, control requests under `/sandbox/`, and injected faults.
 
-Routing, parameters, permissions and response formats belong here; the listed files belong to `store`, the rights of an
-account to `accounts`.
+This package contains routing, parameters, permission checks and response formats. Files belong to `store`, and account
+permissions belong to `accounts`.
 """

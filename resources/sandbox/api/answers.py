@@ -1,7 +1,7 @@
-"""Response formats of the service: JSON or NDJSON depending on `Accept`, and one format for errors.
+"""The service's response formats. `Accept` selects JSON or NDJSON, and all errors have the same format.
 
-Source: the service's documentation of its formats. The number format (`1.5e0`) and the empty content type follow
-recorded responses and its public source.
+Source: the service's format documentation. The number format (`1.5e0`) and the empty content type follow recorded
+responses and the service's public source code.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class Refusal(Exception):  # noqa: N818 - an answer of the service, not a defect of the sandbox
-    """Response with an error status; the default of `message` is the status text.
+    """Response with an error status. `message` defaults to the status phrase.
 
-    `reason` is a cause that the service does not reveal; the sandbox sends it in the header `X-Sandbox-Reason`.
-    `is_bare`: the body is plain text, like that of the service's gateway.
+    `reason` is a cause that the real service does not reveal. The sandbox sends `reason` in the `X-Sandbox-Reason`
+    header. If `is_bare` is true, the body is plain text, as in responses from the service's gateway.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Refusal(Exception):  # noqa: N818 - an answer of the service, not a defect
 
 
 class Format(enum.Enum):
-    """Format of a response; the value is its content type."""
+    """Response format. Each value is a content type."""
 
     JSON = "application/json; charset=utf-8"
     NDJSON = "application/x-ndjson; charset=utf-8"
@@ -43,7 +43,7 @@ class Format(enum.Enum):
 
 
 def negotiate(accept: str | None) -> Format:
-    """Return the format of the first supported entry of an `Accept` header."""
+    """Return the format of the first supported entry in an `Accept` header."""
     if not accept:
         return Format.JSON
     for entry in accept.split(","):
@@ -56,7 +56,7 @@ def negotiate(accept: str | None) -> Format:
 
 
 def encode(value: Any) -> str:
-    """Encode compact JSON like the service's store: fractions have an exponent (`126211.488e0`)."""
+    """Encode a value as compact JSON in the store's format. Fractions have an exponent (`126211.488e0`)."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{json.dumps(k, ensure_ascii=False)}:{encode(v)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):
@@ -68,7 +68,7 @@ def encode(value: Any) -> str:
 
 
 def records(accept: str | None, found: Sequence[Mapping[str, Any]]) -> Response:
-    """Return a listing as a JSON array or, for any other format, as lines."""
+    """Return a listing as a JSON array if the client accepts JSON, and otherwise as lines."""
     form = negotiate(accept)
     texts = [encode(record) for record in found]
     content = f"[{','.join(texts)}]" if form is Format.JSON else "".join(f"{text}\n" for text in texts)
@@ -76,28 +76,28 @@ def records(accept: str | None, found: Sequence[Mapping[str, Any]]) -> Response:
 
 
 def record(accept: str | None, found: Mapping[str, Any]) -> Response:
-    """Return a single record."""
+    """Return one record in the accepted format."""
     form = negotiate(accept)
     return _response(200, encode(found) + ("\n" if form is Format.NDJSON else ""), form)
 
 
 def document(content: Any, status: int = 200) -> Response:
-    """Return JSON that is not a record, for example tokens or an account."""
+    """Return a JSON document that is not a record, for example tokens or an account."""
     return _response(status, json.dumps(content, ensure_ascii=False, separators=(",", ":")), Format.JSON)
 
 
 def no_content() -> Response:
-    """Return a 204 without a body."""
+    """Return an empty 204 response."""
     return Response(status_code=204)
 
 
 def bare(status: int, message: str) -> Response:
-    """Return an error as plain text."""
+    """Return a plain text error response."""
     return Response(message.encode(), status_code=status, headers={"Content-Type": "text/plain"})
 
 
 def error(accept: str | None, status: int, message: str) -> Response:
-    """Return an error: always one JSON object and a newline; only the content type follows `Accept`."""
+    """Return an error as one JSON object and a newline. `Accept` changes only the content type."""
     form = Format.NDJSON if negotiate(accept) is Format.NDJSON else Format.JSON
     content = json.dumps({"status": status, "message": message}, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&":

@@ -1,10 +1,10 @@
-"""ASGI app of one port of the service: operations, error responses, `/spec` and `/docs`.
+"""ASGI app that serves operations, error responses, `/spec` and `/docs` on one port.
 
-The interface description (`data/interface.yaml`) is served as JSON or YAML. `/docs` is Swagger UI; its files are part
-of an installed package, so it needs no network.
+The interface description (`data/interface.yaml`) is served as JSON or YAML. `/docs` is Swagger UI from an installed
+package, so the page needs no network.
 
-Source: the service's documentation of its hosts. Unknown paths and methods get the same 404 with the usual body. The
-service publishes its description at `/spec/spec.yaml` and a page at `/docs/`, both without a token.
+Source: the service's documentation of its hosts. Unknown paths and unsupported methods get the same 404 response. The
+service publishes its description at `/spec/spec.yaml` and a page at `/docs/`. Neither requires a token.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 
 _JSON, _YAML = "application/json", "application/yaml"
-#: Format by path; `/spec` follows `Accept` instead.
+#: Description format by path. For `/spec`, the `Accept` header selects the format.
 _FORMS = {"/spec.json": _JSON, "/spec.yaml": _YAML, "/spec/spec.yaml": _YAML}
 _YAML_NAMES = (_YAML, "application/x-yaml", "text/yaml", "text/x-yaml", "application/vnd.oai.openapi")
-#: Files under `/docs`: by path, the source file and its content type.
+#: Source file and content type of each path under `/docs`.
 _PAGE = {
     "": ("docs.html", "text/html; charset=utf-8"),
     "start.js": ("docs.js", "text/javascript; charset=utf-8"),
@@ -52,7 +52,7 @@ _PAGE = {
 
 @lru_cache(maxsize=4)
 def describe(authentication: str, data: str, realtime: str) -> str:
-    """Return the interface description as JSON, with these server URLs."""
+    """Return the interface description as JSON with the given server URLs."""
     hosts = {"{authentication}": authentication, "{data}": data, "{realtime}": realtime}
     document: dict[str, Any] = read_yaml("interface.yaml")
     for item in (document, *document["paths"].values()):
@@ -66,7 +66,7 @@ def describe(authentication: str, data: str, realtime: str) -> str:
 
 @lru_cache(maxsize=4)
 def as_yaml(document: str) -> str:
-    """Convert a description from JSON to YAML without aliases."""
+    """Convert the interface description from JSON to YAML without aliases."""
     return yaml.dump(json.loads(document), Dumper=_Plain, sort_keys=False, allow_unicode=True, width=120)
 
 
@@ -76,7 +76,7 @@ class _Plain(yaml.CSafeDumper):
 
 
 async def published(service: Service, path: str, accept: str | None) -> Response | None:
-    """Return the description or documentation page at this path, or None for any other path."""
+    """Return the interface description or documentation page at `path`, or None for other paths."""
     path = path.removesuffix("/")
     if path == "/docs" or path.startswith("/docs/"):
         return _page(path.removeprefix("/docs").strip("/"), service)
@@ -90,7 +90,7 @@ async def published(service: Service, path: str, accept: str | None) -> Response
 
 
 def _accepted(accept: str | None) -> str:
-    """Return the format: JSON unless `Accept` lists YAML first."""
+    """Return YAML if `Accept` lists YAML first, and otherwise JSON."""
     for entry in (accept or "").split(","):
         name = entry.split(";")[0].strip().lower()
         if name in _YAML_NAMES:
@@ -105,7 +105,7 @@ def _page(name: str, service: Service) -> Response | None:
         return None
     file, kind = _PAGE[name]
     content = ((resources.files("offapi") if file.startswith("swagger") else DATA) / file).read_bytes()
-    # the page may only load its own files and responses of the service
+    # the page can load only its own files and the service's responses
     policy = (
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
         f"connect-src 'self' {service.url} {service.object_url}"
@@ -121,18 +121,18 @@ _CORS = {
     "Access-Control-Allow-Headers": "*",
 }
 
-#: Status that proxies log for a client that disconnected before the response.
+#: Status that proxies log when a client disconnects before the response.
 _CLIENT_GONE = 499
 
 _logger = logging.getLogger(__name__)
 
 
 def service_app(service: Service, control: Control, operations: Iterable[Operation] = OPERATIONS) -> ASGIApp:
-    """Create the app of one port of the service, with these operations."""
+    """Create the ASGI app that serves the given operations on one port."""
     routes = [(_pattern(operation.path), operation) for operation in operations]
 
     async def answer(request: Request) -> Response:
-        path: str = request.scope["path"]  # decoded: `request.url.path` would end at a `?` in a title
+        path: str = request.scope["path"]  # use the decoded path, because `request.url.path` ends at a `?` in a title
         if request.method == "OPTIONS" and "access-control-request-method" in request.headers:
             return answers.no_content()
         if path.startswith(CONTROLS):
@@ -159,7 +159,7 @@ def service_app(service: Service, control: Control, operations: Iterable[Operati
             if refusal.reason is not None:
                 response.headers["X-Sandbox-Reason"] = refusal.reason
         except ClientDisconnect:
-            # the request counts against the quota and is logged, although no client receives the response
+            # the request is logged and counts against the quota, although no client receives the response
             response = Response(status_code=_CLIENT_GONE)
         except Exception:
             _logger.exception("The sandbox failed to answer %s %s.", request.method, request.url.path)
@@ -174,9 +174,9 @@ def service_app(service: Service, control: Control, operations: Iterable[Operati
 
 
 def _pattern(path: str) -> re.Pattern[str]:
-    """Compile a path with named parts. `{name}` matches the rest of the path: titles may contain slashes."""
+    """Compile a path with named parts. `{name}` matches the rest of the path, because titles can contain slashes."""
     pieces = re.split(r"\{(\w+)\}", path)
     taken = {piece: ".+" if piece == "name" else "[^/]+" for piece in pieces[1::2]}
     pattern = "".join(f"(?P<{p}>{taken[p]})" if i % 2 else re.escape(p) for i, p in enumerate(pieces))
-    # other paths accept a trailing slash, which generated clients send
+    # other paths accept a trailing slash, because generated clients send one
     return re.compile(pattern if "name" in taken else f"{pattern}/?", re.DOTALL)

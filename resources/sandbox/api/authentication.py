@@ -1,7 +1,7 @@
-"""Authentication operations under `/v1`: log in, refresh, revoke, the four password operations, and the account.
+"""Authentication operations under `/v1` for logins, tokens, passwords and the current user.
 
-Source: the service's documentation of authentication. Errors reveal little on purpose: every invalid body gets the same
-422, every failed login the same 401.
+Source: the service's authentication documentation. Errors intentionally reveal little. Every invalid body gets the same
+422, and every failed login gets the same 401.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _operation(
     act: Callable[[Accounts, dict[str, str]], Tokens | Challenge | dict[str, Any] | None],
     refuse: Callable[[AccountError], Refusal],
 ) -> Operation:
-    """Declare an operation on the accounts; `limits` are the allowed lengths of its fields."""
+    """Declare an account operation. `limits` gives the minimum and maximum length of each field."""
 
     async def handle(call: Call) -> Response:
         body = await _bind(call, limits, absent=_ABSENT if name == "login" else None)
@@ -68,11 +68,11 @@ def _tokens(tokens: Tokens) -> dict[str, Any]:
 async def _get_user(call: Call) -> Response:
     user = call.user
     if user is None or not user.email:
-        # a user admitted by IP address has no account
+        # a user who was admitted by IP address has no account
         raise Refusal(401)
     quotas = {kind: call.service.accounts.quotas.of(user, kind) for kind in get_args(QuotaKind)}
     if quotas["batch"].limit is None:
-        # the service does not count batches; report them only for accounts with their own limit
+        # the service does not count batches, so report batches only for accounts with a batch limit
         del quotas["batch"]
     counters = {
         key: value
@@ -101,9 +101,9 @@ async def _key_set(call: Call) -> Response:
 
 
 async def _bind(call: Call, limits: dict[str, tuple[int, int]], absent: str | None = None) -> dict[str, str]:
-    """Return the body's text fields, from JSON or a form.
+    """Return the string fields of a JSON or form body.
 
-    Missing fields are refused with a 400 if `absent` is given; all other errors get the same 422.
+    If `absent` is given, missing fields get a 400 with this message. All other errors get the same 422.
     """
     body = await call.request.body()
     content: Any

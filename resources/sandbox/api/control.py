@@ -1,8 +1,8 @@
-"""Control requests of a running sandbox under `/sandbox/`, for other processes and languages.
+"""Control requests under `/sandbox/`, with which other processes change a running sandbox.
 
-The requests and their bodies are listed in `docs/sandbox.md`. They need no token because the sandbox listens only on
-loopback. Requests from browser pages are refused: any website could send them. The start options for accounts use the
-same functions.
+`docs/sandbox.md` lists the requests and their bodies. Control requests need no token, because the sandbox listens only
+on loopback. Requests from browser pages are refused, because any website could send such requests. The start options
+for accounts use the same functions.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Request(BaseModel):
 
 
 class _Quota(_Request):
-    """Limit of a quota (None: the limit of the group) and number of requests counted."""
+    """Quota limit and number of counted requests. If `limit` is None, the group limit applies."""
 
     limit: _Count | None = None
     used: _Count = 0
@@ -78,12 +78,12 @@ class _Spoiling(_Request):
 
 
 def listed(accounts: Accounts) -> list[dict[str, Any]]:
-    """Return all accounts, without their passwords."""
+    """Return all accounts without passwords."""
     return [_described(accounts, username) for username in accounts.usernames()]
 
 
 def change(accounts: Accounts, content: Mapping[str, Any]) -> dict[str, Any]:
-    """Create or change an account and return it, with the password if one was set."""
+    """Create or change an account and return the account. The result includes the password if the password was set."""
     asked = _read(_Account, content)
     username, temporary = asked.username, bool(asked.temporary)
     answer: dict[str, Any] = {}
@@ -106,13 +106,13 @@ def change(accounts: Accounts, content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def admit(accounts: Accounts, content: Mapping[str, Any]) -> None:
-    """Admit a range of IP addresses without a token."""
+    """Accept requests without a token from a range of IP addresses."""
     asked = _read(_Admission, content)
     accounts.admissions.admit(str(asked.network), asked.groups or (TOP_GROUP,))
 
 
 def spoil_tokens(accounts: Accounts, content: Mapping[str, Any]) -> dict[str, int]:
-    """Revoke or exhaust tokens of an account and return their number, by kind."""
+    """Revoke or exhaust the account's tokens and return the number of affected tokens by kind."""
     asked = _read(_Spoiling, content)
     _described(accounts, asked.username)
     match asked.revoke, asked.exhaust:
@@ -129,7 +129,7 @@ def _read(model: type[_Model], content: Any) -> _Model:
     try:
         return model.model_validate(content)
     except ValidationError as error:
-        # the message omits the values: one may be a password
+        # the message omits the values, because a value might be a password
         found = [f"`{'.'.join(map(str, one['loc']))}`: {one['msg']}" for one in error.errors()]
         raise ValueError("; ".join(found)) from None
 
@@ -152,15 +152,15 @@ _MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
 
 @dataclass
 class Control:
-    """Control requests of one sandbox."""
+    """Handler of control requests for one sandbox."""
 
     service: Service
     journal: Journal
 
     async def answer(self, request: Request) -> Response:
-        """Answer a request under `/sandbox/`."""
+        """Handle a request under `/sandbox/`. An invalid request raises a 403, 404 or 422."""
         if "origin" in request.headers or request.url.hostname not in LOOPBACK_NAMES:
-            raise Refusal(403, "Only local programs may send control requests, not pages in a browser.")
+            raise Refusal(403, "Control requests are accepted only from local programs, not from browser pages.")
         content = decode_json(await request.body()) if request.method == "POST" and await request.body() else {}
         try:
             match request.method, request.url.path.removeprefix("/sandbox/"):
@@ -202,7 +202,7 @@ class Control:
         raise Refusal(404)
 
     def _identity(self) -> Response:
-        if self.service.ending.is_set():  # no process may attach any more
+        if self.service.ending.is_set():  # a stopping sandbox does not accept new processes
             raise Refusal(503)
         return answers.document(
             {
@@ -236,7 +236,7 @@ class Control:
                 exports.clear()
         elif method == "POST":
             identifier, downloads = content["identifier"], int(content.get("after_downloads", 0))
-            # areas share identifiers; the default is the first area with this snapshot, which is that of articles
+            # the same identifier can appear in several areas; the default is the first area, which is articles
             having = [name for name, exports in everything.items() if identifier in exports.identifiers()]
             exports = everything[content.get("area", next(iter(having), ""))]
             exports.export(identifier, after_downloads=downloads, free=bool(content.get("free")))

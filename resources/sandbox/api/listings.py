@@ -1,18 +1,18 @@
 """Listings, single records and downloads of reference lists, hourly batches, snapshots and chunks.
 
-Files of Wikidata and structured contents have the same operations as those of articles, under the paths of their area.
+Wikidata and structured contents have the same operations as articles, but under different paths.
 
 Source: the service's documentation of metadata, realtime batches, snapshots, structured contents and downloads.
 
-- All groups may use snapshots; free accounts get separate, older copies. Each download counts against a quota, and so
-  does each range request that reaches the API. A chunk is requested by identifier or number: only the text after the
-  last `_` is used.
-- A GET of a download returns a 307 to a signed URL even if the object does not exist. The object store evaluates ranges
-  and conditions.
-- The listing of structured contents contains each snapshot twice: the current one and that of the previous day. Their
-  files do not count against a quota.
-- Wikidata: the change log of September 2026 mentions batches and snapshots. Its links show the paths of the snapshots;
-  the paths of the batches and the format of both are assumed to follow those of articles.
+- All groups can use snapshots. Free accounts get separate, older copies. Each download counts against a quota, and so
+  does each range request that reaches the API. A chunk is requested by identifier or by number. Only the part after
+  the last `_` is used.
+- A GET request for a download returns a 307 redirect to a signed URL, even if the object does not exist. The object
+  store evaluates ranges and conditional headers.
+- The structured contents listing contains each snapshot twice: today's export and the previous day's export. Downloads
+  of structured contents do not count against a quota.
+- The service's change log of September 2026 mentions Wikidata batches and snapshots and links to the snapshot paths.
+  The sandbox assumes that the batch paths and all formats follow the article endpoints.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _GET_POST, _GET_HEAD = ("GET", "POST"), ("GET", "HEAD")
 
 
 def _no_such_key() -> Refusal:
-    """Return the object store's 404 as forwarded by the API."""
+    """Return the object store's 404 error in the form that the API forwards."""
     request_id, host_id = uuid.uuid4().hex[:16].upper(), uuid.uuid4().hex
     return Refusal(
         404,
@@ -63,7 +63,7 @@ def _no_such_key() -> Refusal:
 
 
 def _listing(records: Callable[[Call, Parameters], Iterable[Record] | None]) -> Handler:
-    """Create the handler of a listing; `records` returns None if the listing does not exist."""
+    """Create the handler for a listing. `records` returns None if the listing does not exist."""
 
     async def handle(call: Call) -> Response:
         parameters = await read_parameters(call.request)
@@ -81,7 +81,7 @@ def _listing(records: Callable[[Call, Parameters], Iterable[Record] | None]) -> 
 
 
 def _single(find: Callable[[Call], StoredFile | Record | None]) -> Handler:
-    """Create the handler of a single record, or of the record of a file."""
+    """Create the handler for a single record. `find` returns a record, a file or None."""
 
     async def handle(call: Call) -> Response:
         parameters = await read_parameters(call.request)
@@ -95,7 +95,7 @@ def _single(find: Callable[[Call], StoredFile | Record | None]) -> Handler:
 
 
 def _download(key: Callable[[Call], str]) -> Handler:
-    """Create the handler of a download: GET redirects to a signed URL, HEAD returns the headers."""
+    """Create the handler for a download. GET redirects to a signed URL, and HEAD returns the headers."""
 
     async def handle(call: Call) -> Response:
         if call.request.method == "HEAD":
@@ -150,7 +150,7 @@ def _batches(area: str = "") -> tuple[Operation, ...]:
 
 def _snapshot_records(call: Call, parameters: Parameters) -> Iterator[Record]:
     index = call.area
-    # do not create snapshots that the filters exclude by identifier, project or namespace
+    # do not build snapshots that the filters exclude by identifier, project or namespace
     wanted = [outline["identifier"] for outline in index.snapshot_outlines() if undecided(outline, parameters)]
     call.area.exports.beforehand(wanted, free=call.is_free)
     for identifier in wanted:
@@ -168,7 +168,7 @@ def _structured_records(call: Call, _: Parameters) -> list[Record]:
 
 
 def _day_before(record: Record) -> Record:
-    """Return the record of the previous day's export; its download returns the current archive."""
+    """Return the previous day's export record. Its download path returns the current archive."""
     moment = record["date_modified"]
     day = (date.fromisoformat(moment[:10]) - timedelta(days=1)).isoformat()
     version = hashlib.md5(f"{record['identifier']} {day}".encode(), usedforsecurity=False).hexdigest()
@@ -216,7 +216,7 @@ def _chunks(area: str = "") -> tuple[Operation, ...]:
 
 OPERATIONS = (
     *(operation for kind in ("codes", "languages", "projects", "namespaces") for operation in _reference(kind)),
-    # areas come first: otherwise their names would match as identifiers of articles
+    # list other areas before articles, or their names would match as article snapshot identifiers
     *(*_snapshots(WIKIDATA), *_chunks(WIKIDATA), *_batches(WIKIDATA)),
     *_snapshots(STRUCTURED),
     *(*_snapshots(), *_chunks(), *_batches()),

@@ -1,11 +1,11 @@
-"""On-demand lookups: articles and structured contents by title, entities of Wikidata by identifier.
+"""On-demand lookups of articles and structured contents by title, and of Wikidata entities by identifier.
 
-Unlike the other data endpoints, lookups do not query lists in SQL. They read the stored JSON of one article per project
-by paths: dots separate keys, `#` selects every member of an array, a number selects one.
+Unlike the other data endpoints, lookups do not query lists in SQL. A lookup reads the stored JSON of one article per
+project by path. Dots separate keys, `#` selects every member of an array, and a number selects one member.
 
-Source: the service's documentation of on-demand articles and structured contents. The choice of projects and the paths
-follow its public source. Lookups of entities follow its interface description of 2026: they use only `fields` and
-return an array.
+Source: the service's documentation of on-demand articles and structured contents. The selection of projects and the
+paths follow the service's public source code. Entity lookups follow the service's interface description of 2026. They
+support only `fields` and return an array.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def _structured(call: Call) -> Response:
 
 
 def _entity(path: str, letters: str) -> Operation:
-    """Declare the lookup of entities whose identifiers begin with one of the letters."""
+    """Declare the lookup of entities whose identifiers start with one of `letters`."""
 
     async def handle(call: Call) -> Response:
         parameters, identifier = await read_parameters(call.request), call.part("identifier")
@@ -66,9 +66,9 @@ def _entity(path: str, letters: str) -> Operation:
 
 
 async def _found(call: Call, parameters: Parameters) -> list[Record]:
-    """Return the complete records of the articles called `{name}` that pass the filters, one per project.
+    """Return the complete records of the articles named `{name}` that pass the filters, one record per project.
 
-    They show the state at the end of the newest published hour, which agrees with the batches.
+    Records reflect the end of the newest published hour and therefore agree with the hourly batches.
     """
     limit = parameters.limit if parameters.limit is not None and parameters.limit > 0 else _USUAL_LIMIT
     if limit > _HIGHEST_LIMIT:
@@ -83,7 +83,7 @@ def _search(call: Call, parameters: Parameters, limit: int) -> Iterator[Record]:
     contents, name = call.service.world, call.part("name")
     hour = newest_hour(contents, call.service.clock.now())
     known = [one for one in contents.projects() if one["identifier"] in call.service.settings.projects]
-    # the order of projects depends on the name so that clients cannot rely on it
+    # the project order depends on the name, so clients cannot rely on a fixed order
     for project in sorted(known, key=lambda one: _scattered(name, one["identifier"])):
         outline = {"is_part_of": {"identifier": project["identifier"]}, "in_language": project["in_language"]}
         if not undecided(outline, parameters):
@@ -101,7 +101,7 @@ def _scattered(*parts: str) -> bytes:
 
 
 def passes(record: Mapping[str, Any], condition: Filter) -> bool:
-    """Return whether the record's value equals the filter's in type and value; a missing value equals only null."""
+    """Return whether the record's value has the filter's type and value. A missing value equals only null."""
     if isinstance(condition.value, list | dict):
         raise Refusal(500)
     value = look(record, condition.field.split("."))
@@ -109,10 +109,10 @@ def passes(record: Mapping[str, Any], condition: Filter) -> bool:
 
 
 def pick(record: Mapping[str, Any], fields: Sequence[str]) -> Record:
-    """Return the requested fields of a record, nested, in no order; no fields, or `*`, means all.
+    """Return the requested fields of a record as nested objects in arbitrary order.
 
-    Unknown names are ignored. `#` requests a member of an array and is its key in the response; without `#`, the array
-    is returned as `{}`.
+    An empty list of fields or `*` selects all fields. Unknown names are ignored. The name `#` selects array members and
+    becomes a key in the response. Without `#`, an array is returned as `{}`.
     """
     if not fields or "*" in fields:
         return dict(record)
@@ -127,14 +127,14 @@ def _place(record: Mapping[str, Any], path: list[str], chosen: Record) -> None:
         if look(record, path[:depth]) is Missing:
             return
         chosen = chosen.setdefault(path[depth - 1], {})
-        if not isinstance(chosen, dict):  # the complete object was requested too
+        if not isinstance(chosen, dict):  # the request also contains the complete object
             return
     if (value := look(record, path)) is not Missing:
         chosen[path[-1]] = value
 
 
 def look(value: Any, path: Sequence[str]) -> Any:
-    """Return the value at a path, or `Missing`. A path that ends with `#` returns the length of the array."""
+    """Return the value at a path, or `Missing`. For a path that ends with `#`, return the array's length."""
     for depth, piece in enumerate(path):
         if isinstance(value, list):
             rest = path[depth + 1 :]
@@ -152,7 +152,7 @@ def look(value: Any, path: Sequence[str]) -> Any:
 
 
 def _answer(accept: str | None, found: Sequence[Record]) -> Response:
-    """Return records as a JSON array or as lines, with the number format and escapes of archives."""
+    """Return records as a JSON array or as lines. Numbers and escapes have the same format as in archives."""
     form, texts = negotiate(accept), [encode(record) for record in found]
     content = b"[" + b",".join(texts) + b"]" if form is Format.JSON else b"".join(text + b"\n" for text in texts)
     return Response(content, headers={"Content-Type": form.value})

@@ -1,7 +1,7 @@
-"""Wrappers of the apps on all ports: `Date` from the sandbox's clock, request log, and injected faults.
+"""Middleware on all ports that sets the `Date` header, logs requests and injects faults.
 
-Query strings are not logged because they contain signatures. Control requests (`/sandbox/`) keep the sandbox awake but
-are not logged. Damaged archives and expired signatures are only marked on the request; the object store applies them.
+Query strings are not logged, because they contain signatures. Control requests (`/sandbox/`) reset the idle timeout but
+are not logged. Faults that damage archives or expire signatures only mark the request, and the handlers apply them.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from resources.sandbox.faults import Fault, Faults, Where
 
 CONTROLS = "/sandbox/"
-#: Maximum length of the log; the oldest entries are dropped.
+#: Maximum number of log entries. The oldest entries are dropped.
 _LONGEST = 200_000
 _BALANCER_STATUSES = frozenset({502, 503, 504})
 _SLICE_SECONDS = 0.02
 
 
 class Seen(NamedTuple):
-    """Logged request with the status of its response."""
+    """Logged request with its response status."""
 
     method: str
     path: str
@@ -44,23 +44,23 @@ class Seen(NamedTuple):
 
 
 class Journal:
-    """Thread-safe log of requests; it also dates responses and tracks the time of the last request."""
+    """Thread-safe request log, which also sets the `Date` header and tracks the time of the last request."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        #: Requests on all ports, oldest first.
+        #: Logged requests on all ports, oldest first.
         self.requests: deque[Seen] = deque(maxlen=_LONGEST)
         self._lock = threading.Lock()
         self._in_flight = 0
         self._last = time.monotonic()
 
     def idle_seconds(self) -> float:
-        """Return the seconds since the end of the last request, or 0 during a request."""
+        """Return the seconds since the last request ended, or 0 during a request."""
         with self._lock:
             return 0.0 if self._in_flight else time.monotonic() - self._last
 
     def watch(self, app: ASGIApp) -> ASGIApp:
-        """Wrap `app`: log its requests and date its responses when they start."""
+        """Wrap `app` to log its requests and to add the `Date` header to its responses."""
 
         async def watched(scope: Scope, receive: Receive, send: Send) -> None:
             async def noting(message: Message) -> None:
@@ -86,11 +86,11 @@ class Journal:
 
 
 class _ConnectionCutError(Exception):
-    """Abort of a response; the server then closes the connection."""
+    """The response was aborted, so the server must close the connection."""
 
 
 def misbehaving(app: ASGIApp, faults: Faults, where: Where, api_path: Callable[[str], str]) -> ASGIApp:
-    """Wrap `app` with the faults of its port; `api_path` maps a path of this port to the service's path."""
+    """Wrap `app` with the faults for its port. `api_path` maps a path on this port to the service's path."""
 
     async def faulty(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"].startswith(CONTROLS):
@@ -137,7 +137,7 @@ def _instead(fault: Fault, accept: str | None) -> Response:
 
 
 class _Body:
-    """Filter of a response: `start` may change the headers, `piece` the parts of the body."""
+    """Response filter. `start` can change the headers, and `piece` can change the parts of the body."""
 
     def __init__(self, details: dict[str, Any], send: Send) -> None:
         self.details = details
@@ -153,7 +153,7 @@ class _Body:
             await self.piece(message.get("body", b""), more=message.get("more_body", False))
 
     def start(self, headers: MutableHeaders, length: int) -> None:
-        """Read or change the response headers; `length` is the content length."""
+        """Read or change the response headers. `length` is the content length."""
 
     async def piece(self, body: bytes, *, more: bool) -> None:
         """Process the next part of the body and forward the result."""
@@ -191,7 +191,7 @@ class _Length(_Body):
 
 class _Flip(_Body):
     def start(self, headers: MutableHeaders, length: int) -> None:
-        # `bytes 100-199/5000`: positions refer to the complete object, so they also apply to resumed downloads
+        # for `bytes 100-199/5000`, positions refer to the complete object, so they also apply to resumed downloads
         first, total = 0, length
         if "content-range" in headers:
             span, _, whole = headers["content-range"].removeprefix("bytes ").partition("/")
@@ -219,7 +219,7 @@ class _Slow(_Body):
 
 
 class _End(_Body):
-    """End of a stream after some messages; each part of the body is one message."""
+    """Response filter that ends a stream after some messages. Each part of the body is one message."""
 
     def start(self, _: MutableHeaders, __: int) -> None:
         self.left = int(self.details["after"])

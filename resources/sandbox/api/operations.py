@@ -1,7 +1,7 @@
-"""Declarations of the service's operations: path, methods, permitted groups, quota.
+"""Declarations of the service's operations with path, methods, permitted groups and quota.
 
 Routing, permissions, quotas and `get-user` are derived from these declarations. `data/interface.yaml` describes
-parameters and responses; tests compare it with the declarations.
+parameters and responses. Tests compare the description with the declarations.
 
 Source: the service's interface description and its documentation of groups and quotas.
 """
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
     from resources.sandbox.settings import QuotaKind, Settings
     from resources.sandbox.store.archived_world import ArchivedWorld, Contents
 
-#: Two host names of the local machine, one for the API and one for downloads. With a single name, a client that keeps
-#: its token on redirects within a host would send it to the object store, which refuses it. The service also has a
-#: separate host for streams; the sandbox uses a separate port.
+#: Loopback names of the API and of the object store. If both had the same name, a client that keeps its token on
+#: redirects within a host would send the token to the object store, which refuses tokens. The service also has a
+#: separate host for streams. The sandbox has a separate port instead.
 API_NAME, OBJECTS_NAME = "127.0.0.1", "localhost"
 REALTIME_NAME = OBJECTS_NAME
 LOOPBACK_NAMES = (API_NAME, OBJECTS_NAME, "::1")
 
 
 class Service:
-    """Shared state of all operations: world, clock, accounts, faults, limits."""
+    """State that all operations share, such as the world, clock, accounts, faults and limits."""
 
     def __init__(self, settings: Settings, world: ArchivedWorld, clock: Clock, addresses: tuple[str, str, str]) -> None:
-        """Serve `world`; `addresses` are the URLs of API, downloads and streams."""
+        """Serve `world`. `addresses` are the URLs for the API, downloads and streams."""
         self.settings = settings
         self.world = world
         self.clock = clock
@@ -61,24 +61,24 @@ class Service:
         self.accounts = Accounts(settings.state, clock, self.mint)
         self.signer = Signer(secrets.token_bytes(32), clock)
         contents: dict[str, Contents] = {"": world, WIKIDATA: EntityContents(world), STRUCTURED: world.structured}
-        #: Areas by their name in paths; the name of articles is empty.
+        #: File index of each area (articles, Wikidata or structured contents). The name of articles is empty.
         self.areas = {
             name: ObjectIndex(one, clock, self.faults, Exports(one, clock), settings.state / "damaged", name)
             for name, one in contents.items()
         }
-        #: Exports of articles.
+        #: Article snapshot exports.
         self.exports = self.areas[""].exports
-        #: Topics by the schema of their records.
+        #: Stream topics by record schema.
         self.topics = {
             "article": Topic(world, settings.projects),
             "wikidata-article": Topic(world, (PROJECT,) if settings.entities else ()),
         }
-        #: Operations of all ports.
+        #: Operations on all ports.
         self.operations: tuple[Operation, ...] = ()
         self.stopped, self.ending = threading.Event(), threading.Event()
 
     def objects_for(self, request: Request) -> str:
-        """Return the object store's URL with a host name that differs from that of the request."""
+        """Return an object store URL whose host name differs from the request's host name."""
         if request.url.hostname != OBJECTS_NAME:
             return self.object_url
         return self.object_url.replace(OBJECTS_NAME, API_NAME, 1)
@@ -86,7 +86,7 @@ class Service:
 
 @dataclass(frozen=True)
 class Call:
-    """Request to an operation, with its user (None if the operation needs no token)."""
+    """Request to an operation. `user` is None if the operation needs no token."""
 
     operation: Operation
     service: Service
@@ -95,29 +95,29 @@ class Call:
 
     @property
     def area(self) -> ObjectIndex:
-        """Return the files of the operation's area."""
+        """Return the files in the operation's area (articles, Wikidata or structured contents)."""
         return self.service.areas[self.operation.area]
 
     @property
     def is_free(self) -> bool:
-        """Return whether the user has a free account, which gets separate copies."""
+        """Return whether the user has a free account. Free accounts get separate snapshot copies."""
         return self.user is not None and self.user.group == FREE_GROUP
 
     @property
     def accept(self) -> str | None:
-        """Return the `Accept` header."""
+        """Return the request's `Accept` header."""
         return self.request.headers.get("accept")
 
     def part(self, name: str) -> str:
-        """Return a named part of the path."""
+        """Return a named part of the request path."""
         return str(self.request.path_params[name])
 
 
 @dataclass(frozen=True)
 class Operation:
-    """Operation of the service. `groups`: None means that no token is needed; empty means any known user.
+    """Operation of the service. If `groups` is None, no token is needed. If `groups` is empty, every user has access.
 
-    `is_token_in_body`: the token may be in the body instead of the header. `area`: name of the area of its files.
+    If `is_token_in_body` is true, the token can be in the body instead of the header. `area` is the area of the files.
     """
 
     methods: tuple[str, ...]
@@ -130,7 +130,7 @@ class Operation:
 
 
 async def perform(operation: Operation, service: Service, request: Request) -> Response:
-    """Check token, group, rate limit and quota, then run the operation; raises 401, 403 or 429."""
+    """Check the token, group, rate limit and quota, then run the operation. A failed check raises a 401, 403 or 429."""
     user = None
     if operation.groups is not None:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
@@ -151,7 +151,7 @@ async def perform(operation: Operation, service: Service, request: Request) -> R
 
 
 async def _token_in_body(request: Request) -> str:
-    """Return the access token in a JSON or form body, or an empty string."""
+    """Return the access token from a JSON or form body, or an empty string."""
     body = await request.body()
     try:
         is_json = content_type(request) == "application/json"
@@ -163,14 +163,14 @@ async def _token_in_body(request: Request) -> str:
 
 
 def identify(service: Service, request: Request, token: str) -> User:
-    """Return the user of the request, by its token or, without a valid token, by its IP address."""
+    """Identify the user by token or, if the token is missing or invalid, by IP address."""
     address = request.client.host if request.client is not None else ""
     try:
         if token:
             return service.accounts.identify(token)
         refused = Refusal(401)
     except TokenExpiredError as expired:
-        # the service's gateway refuses it, with a different text
+        # the service's gateway refuses expired tokens with a different message
         refused = Refusal(401, str(expired), is_bare=True)
     except TokenRefusedError as refusal:
         refused = Refusal(401, str(refusal))

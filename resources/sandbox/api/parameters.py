@@ -1,10 +1,10 @@
-"""`fields`, `filters` and `limit` of a request (the query of a GET, the body of a POST), and their effect on records.
+"""Request parameters `fields`, `filters` and `limit`, from the query of a GET or the body of a POST.
 
-Invalid parameters are refused (422) with the text of the service's decoder or validator. As documented, output is
-nested and filters compare JSON values for equality. The service's public source of August 2025 behaves differently: it
-queries its object store in SQL, returns dotted names flattened and compares numbers by `>`.
+Invalid parameters are refused with a 422 and the error message of the service's decoder or validator. As documented,
+responses are nested, and filters compare JSON values for equality. The service's public source code of August 2025
+behaves differently. It queries the object store in SQL, flattens dotted names and compares numbers with `>`.
 
-Source: the service's documentation of filtering; exact refusals follow its public source.
+Source: the service's filtering documentation. Error messages follow the service's public source code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HIGHEST_LIMIT = 100
 
 @dataclass(frozen=True)
 class Filter:
-    """Condition on one field."""
+    """Filter condition on one field."""
 
     field: str
     value: Any
@@ -46,10 +46,11 @@ class Parameters:
 
 
 async def read_parameters(request: Request) -> Parameters:
-    """Return the parameters of a request.
+    """Parse the parameters of a request.
 
-    A GET uses only the query: repeated `fields`, and repeated `filters` with one JSON object each. A POST uses a JSON
-    body; with any other content type, a urlencoded or multipart form and the query.
+    A GET request uses only the query, in which `fields` and `filters` can be repeated. Each of the `filters` is a JSON
+    object. A POST request uses a JSON body. For any other content type, it uses a form (urlencoded or multipart) and
+    the query.
     """
     if request.method == "GET":
         parameters = from_form(request.query_params.multi_items())
@@ -64,12 +65,12 @@ async def read_parameters(request: Request) -> Parameters:
 
 
 def content_type(request: Request) -> str:
-    """Return the content type of the body, in lower case and without its parameters."""
+    """Return the body's content type in lower case, without parameters."""
     return request.headers.get("content-type", "").split(";")[0].strip().lower()
 
 
 def form_items(request: Request, body: bytes) -> list[tuple[str, str]]:
-    """Return names and values of a urlencoded or multipart form."""
+    """Return the names and values in a urlencoded or multipart form."""
     if content_type(request) != "multipart/form-data":
         return parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
     head = f"Content-Type: {request.headers['content-type']}\r\n\r\n".encode("latin-1", "replace")
@@ -82,7 +83,7 @@ def form_items(request: Request, body: bytes) -> list[tuple[str, str]]:
 
 
 def decode_json(text: str | bytes) -> Any:
-    """Decode JSON; raises a 422 with the text of the service's decoder."""
+    """Decode JSON. Invalid JSON raises a 422 with the error message of the service's decoder."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -98,7 +99,7 @@ def decode_json(text: str | bytes) -> Any:
 
 
 def from_form(items: list[tuple[str, str]]) -> Parameters:
-    """Parse the parameters of a query or a form."""
+    """Parse the parameters in a query or form."""
     limits = [value for key, value in items if key == "limit" and value]
     try:
         limit = int(limits[0]) if limits else None
@@ -112,7 +113,7 @@ def from_form(items: list[tuple[str, str]]) -> Parameters:
 
 
 def from_json(content: Any) -> Parameters:
-    """Parse the parameters of a decoded JSON body; None means no body."""
+    """Parse the parameters in a decoded JSON body. None means that the request has no body."""
     if content is None:
         return Parameters()
     if not isinstance(content, dict):
@@ -140,15 +141,15 @@ def _filter(item: Any) -> Filter:
 
 
 def mismatch(value: Any, target: str) -> Refusal:
-    """Return the refusal of a value with the wrong type."""
-    # the service quotes a fraction that is sent for an integer
+    """Return the error response for a value with the wrong type."""
+    # the service quotes the number if a fraction was sent instead of an integer
     fraction = f"number {value}" if target.endswith(" int") else "number"
     names = {bool: "bool", int: "number", float: fraction, str: "string", list: "array", dict: "object"}
     return Refusal(422, f"json: cannot unmarshal {names.get(type(value), 'null')} into Go {target}")
 
 
 def validate(parameters: Parameters) -> None:
-    """Check the limits of the service; raises a 422."""
+    """Check the service's limits. A violation raises a 422."""
     for name, items in (("Fields", parameters.fields), ("Filters", parameters.filters)):
         if len(items) > _MOST_ITEMS:
             raise _invalid(name, "max")
@@ -165,12 +166,12 @@ def _invalid(name: str, rule: str) -> Refusal:
 
 Record = dict[str, Any]
 
-#: Value of a field that a record does not have.
+#: Marker for a field that is missing from a record.
 Missing = object()
 
 
 def select(records: Iterable[Mapping[str, Any]], parameters: Parameters) -> list[Record]:
-    """Return the requested fields of the records that pass all filters."""
+    """Return the requested fields of all records that pass the filters."""
     return [
         pick(record, parameters.fields)
         for record in records
@@ -179,14 +180,14 @@ def select(records: Iterable[Mapping[str, Any]], parameters: Parameters) -> list
 
 
 def undecided(outline: Mapping[str, Any], parameters: Parameters) -> bool:
-    """Return whether a record may pass the filters, given the fields known before its creation."""
+    """Return whether a record could pass the filters, given the fields that are known before its archive is built."""
     return all(
         _passes(outline, condition) for condition in parameters.filters if condition.field.split(".")[0] in outline
     )
 
 
 def pick(record: Mapping[str, Any], fields: tuple[str, ...]) -> Record:
-    """Return a record's requested fields in its order; no fields, or `*`, means all. Unknown names are ignored."""
+    """Return the requested fields in record order. No fields, or `*`, selects all fields. Unknown names are ignored."""
     if not fields or "*" in fields:
         return dict(record)
     return _nested(record, [field.removesuffix(".*").split(".") for field in fields])
@@ -216,7 +217,7 @@ def _passes(record: Mapping[str, Any], condition: Filter) -> bool:
 
 
 def equal(left: Any, right: Any) -> bool:
-    """Compare JSON values: a text never equals a number, true does not equal 1, but 1 equals 1.0."""
+    """Compare JSON values. A string never equals a number, true does not equal 1, and 1 equals 1.0."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     return bool(left == right)

@@ -1,10 +1,10 @@
-"""Parameters of a stream request: the start of each partition, `fields` and `filters`.
+"""Parameters of a stream request, which are the start of each partition, `fields` and `filters`.
 
-`fields` and `filters` are checked against the schema of the messages. A few of its names differ from those in the
-records (`version.sizes` is sent as `version.size`), and it does not contain the partition and offset of a message.
+`fields` and `filters` are checked against the message schema. A few names in the schema differ from the names in
+records. For example, `version.sizes` is sent as `version.size`. The schema omits a message's partition and offset.
 
-Source: the service's documentation of its realtime streams and of filtering; names, rules, refusals and quirks follow
-its public source.
+Source: the service's documentation of realtime streams and filtering. Names, rules, error messages and quirks follow
+the service's public source code.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 _PARTS = 10
 _EACH = PARTITIONS // _PARTS
 _WHOLE_64 = range(-(1 << 63), 1 << 63)
-#: Go's zero time, which means no time.
+#: Go's zero time, which means that no time was set.
 _ZERO = datetime.min.replace(tzinfo=UTC)
 _NESTED = ("offsets", "since_per_partition")
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """Partitions to read and their starts: at an offset, at a time, or by default at the end.
+    """Partitions to read. Each partition starts at an offset, at a time, or by default at the end.
 
-    `moments` and `offsets` are by partition. `parts` is the number of requested tenths of the stream, which determines
-    the rate.
+    `moments` and `offsets` map partitions to their starts. `parts` is the requested number of tenths of the stream and
+    determines the rate.
     """
 
     partitions: tuple[int, ...]
@@ -63,7 +63,7 @@ class Beginning:
 
 
 async def read(request: Request, now: datetime) -> tuple[Parameters, Beginning]:
-    """Return the parameters of a stream request, from a JSON body (also of a GET) or from query and form."""
+    """Parse the parameters of a stream request from a JSON body, even of a GET, or from the query and form."""
     body = await request.body()
     content: Any
     if body and (request.method == "GET" or content_type(request) == "application/json"):
@@ -106,7 +106,7 @@ def _beginning(content: Mapping[str, Any], now: datetime) -> Beginning:
         moment = None
     parts = _parts(content.get("parts"))
     partitions = tuple(sorted({_EACH * part + number for part in parts for number in range(_EACH)}))
-    # entries of other partitions are dropped; without `parts` all are dropped, because no partition is selected yet
+    # drop entries for other partitions; without `parts`, drop all entries, because no partition is selected yet
     offsets, moments = (
         {number: each for number, each in _by_partition(name, content.get(name), read).items() if number in partitions}
         for name, read in (("offsets", _offset), ("since_per_partition", _moment))
@@ -179,15 +179,15 @@ def _as_go_prints(moment: datetime) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC"
 
 
-#: Members with a different name in the schema, by object.
+#: Record members whose names in the schema differ, by object.
 _NAMES = {
     "version": {"size": "sizes"},
     "image": {"content_url": "contentUrl"},
     "probability": {"false": "falsy", "true": "truthy"},
 }
-#: Members of an event that the schema does not contain.
+#: Event members that are missing from the schema.
 _ADDED = ("partition", "offset")
-#: Integers from this value on never match: the service compares them in a format that no record has.
+#: Filters on integers of at least this value never match, because the service formats such integers differently.
 _LARGE = 1_000_000
 _KINDS = {str: "string", bool: "bool", int: "float64", float: "float64", list: "slice", dict: "map", type(None): "nil"}
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -200,17 +200,17 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Field:
-    """Field of the schema."""
+    """Field in the schema."""
 
     key: str  # name in the record
-    kind: str  # JSON type; for an array, that of its elements
+    kind: str  # JSON type, or the element type of an array
     many: bool  # true for an array
     dated: bool  # true for a date
-    members: Mapping[str, Field]  # members of an object, by their names in the schema
+    members: Mapping[str, Field]  # members of an object, by name in the schema
 
 
 def selector(record: str, parameters: Parameters) -> Callable[[Record], Record | None]:
-    """Return a function that selects the fields of a message; it returns None if the filters drop the message."""
+    """Return a function that selects a message's fields, or returns None if the filters drop the message."""
     schema = _schema(record)
     conditions = [_condition(schema, condition) for condition in parameters.filters]
     chosen: dict[str, Any] = {}
@@ -259,7 +259,7 @@ def _field(key: str, shape: Schema) -> Field:
 
 
 def _find(schema: Field, name: str) -> list[Field] | None:
-    """Return the fields along the path `name`, or None if there is no such field."""
+    """Return the fields along the path `name`, or None if the path does not exist."""
     way, at = [], schema
     for piece in name.split("."):
         if piece not in at.members:
@@ -306,12 +306,12 @@ def _condition(schema: Field, condition: Filter) -> Callable[[Record], bool]:
     if not isinstance(wanted, _TYPES[last.kind]) or (isinstance(wanted, bool) and last.kind != "boolean"):
         raise Refusal(422, f"the filter '{condition.field}' should not be of type '{_KINDS[type(wanted)]}'")
     keys = [field.key for field in way]
-    # records omit zero and empty values, so a missing value equals them
+    # records omit zero and empty values, so a missing value equals zero or an empty value
     nothing = {"string": "", "boolean": False}.get(last.kind, 0)
 
     def equals(value: Any) -> bool:
         if isinstance(wanted, (int, float)) and not isinstance(wanted, bool):
-            # the service compares texts, whose formats differ for fractions and from a million on
+            # the service compares strings, whose formats differ for fractions and for numbers of at least a million
             return bool(value == wanted) and abs(wanted) < _LARGE and float(wanted).is_integer()
         return bool(value == wanted)
 

@@ -1,8 +1,8 @@
-"""Streams `/v2/articles` and `/v2/wikidata`: endless server-sent events or lines, at a limited rate.
+"""Streams `/v2/articles` and `/v2/wikidata`, which send endless server-sent events or lines at a limited rate.
 
-Source: the service's documentation of its realtime streams. The path of Wikidata's stream is not public. Status and
-headers are sent with the first message. There is no heartbeat: only the end of the body shows that the server's readers
-have stopped.
+Source: the service's documentation of realtime streams. The path of the Wikidata stream is not public. The status and
+headers are sent with the first message. Streams have no heartbeat. Only the end of the body shows that the server's
+readers have stopped.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
 
 _EVENTS = "text/event-stream"
-#: Maximum seconds between two checks of the clock, which a test may change, while no message is due.
+#: Maximum seconds between clock checks while no message is due. A test might change the clock.
 _LOOK_SECONDS = 0.05
 _SECOND = 1_000_000
 _PARTS = 10
 
 
 def form(accept: str | None) -> tuple[str, bool]:
-    """Return the content type of a stream for an `Accept` header, and true for events or false for lines."""
+    """Return a stream's content type for an `Accept` header, and whether messages are sent as events."""
     for entry in (accept or "*/*").split(","):
         if entry.split(";")[0].strip() in ("*/*", "text/*", _EVENTS):
             return f"{_EVENTS}; charset=utf-8", True
@@ -53,10 +53,10 @@ def form(accept: str | None) -> tuple[str, bool]:
 
 
 class Streaming(StreamingResponse):
-    """Response that sends the messages of a reader.
+    """Response that sends a topic reader's messages.
 
-    `per_second`: maximum rate in messages per second of the sandbox's clock; 0 means unlimited. The body ends when
-    `ending` returns true.
+    `per_second` is the maximum number of messages per second of the sandbox's clock, or 0 for no limit. The body ends
+    when `ending` returns true.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Streaming(StreamingResponse):
         self._per_second, self._ending = per_second, ending
 
     async def stream_response(self, send: Send) -> None:
-        """Send status and headers with the first message; end the body when the sandbox stops."""
+        """Send the status and headers with the first message, and end the body when the sandbox stops."""
         start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         is_started = False
         async for message in self.body_iterator:
@@ -84,7 +84,7 @@ class Streaming(StreamingResponse):
                 await send(start)
                 is_started = True
             await send({"type": "http.response.body", "body": message, "more_body": True})
-            # lets the server detect a disconnected client
+            # let the server detect a disconnected client
             await asyncio.sleep(0)
         if not is_started:
             await send(start)
@@ -100,7 +100,7 @@ class Streaming(StreamingResponse):
                 continue
             for message in messages:
                 if self._per_second:
-                    # a late message does not make later ones faster
+                    # a late message does not make later messages faster
                     free_at = max(free_at, time.monotonic()) + 1 / (self._per_second * self._clock.speed)
                     await asyncio.sleep(free_at - time.monotonic())
                 if self._ending():
@@ -108,7 +108,7 @@ class Streaming(StreamingResponse):
                 yield message
 
     def _due(self, reader: Reader) -> list[bytes] | None:
-        """Return the next messages that pass the filters; None if no event is due."""
+        """Return the next messages that pass the filters, or None if no event is due."""
         events = list(reader.due(micros(self._clock.now())))
         if not events:
             return None
@@ -124,7 +124,7 @@ class Streaming(StreamingResponse):
         return found
 
     def _pause(self, reader: Reader) -> float:
-        """Return the seconds until a message may be due."""
+        """Return the number of seconds to wait before the next check."""
         if self._clock.frozen:
             return _LOOK_SECONDS
         coming = (reader.next_at() - micros(self._clock.now())) / _SECOND / self._clock.speed
@@ -151,13 +151,13 @@ def _stream(record: str) -> Callable[[Call], Awaitable[Response]]:
 
 
 def _positions(topic: Topic, beginning: Beginning, now: int) -> dict[int, int]:
-    """Return the first offset of each partition."""
+    """Return the first offset to read in each partition."""
     live = topic.offsets_at(now)
     found = {}
     moments = {at: topic.offsets_at(micros(at)) for at in set(beginning.moments.values())}
     for number in beginning.partitions:
         if number in beginning.offsets:
-            # an offset past the end starts at the end
+            # if the offset is past the end, start at the end
             found[number] = min(beginning.offsets[number], live[number])
         elif number in beginning.moments:
             found[number] = moments[beginning.moments[number]][number]

@@ -1,5 +1,4 @@
-"""Object store: archives on disk, publication schedule, keys, signed URLs, and the download port.
+"""Object store with archives on disk, a publication schedule, object keys, signed URLs and the download port.
 
-Everything that turns the world into files belongs here; the contents of records belong to `world`, the listing of files
-to `api`.
+This package turns the world into files. Record contents belong to `world`, and file listings belong to `api`.
 """

@@ -1,6 +1,6 @@
-"""World with archives: the files that the service lists and serves, built from events and pages.
+"""World with archives, which are built from events and pages on first use.
 
-Archives are built on first use. Wikidata and structured contents are separate areas next to articles.
+Articles, Wikidata and structured contents are separate areas.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from resources.sandbox.store.snapshot_store import Holding
 
 WIKIDATA, STRUCTURED = "wikidata", "structured-contents"
-#: Code and tables that determine the contents of archives.
+#: Code and tables that determine archive contents.
 _MADE_BY = ("world/**/*.py", "store/**/*.py", "data/*")
 
 
 class ArchivedWorld(World):
-    """Thread-safe world with archives."""
+    """Thread-safe world that stores its archives on disk."""
 
     def __init__(self, settings: Settings, *, member_bytes: int = MEMBER_BYTES) -> None:
-        """Store the archives in the state folder of `settings`."""
+        """Store archives in the folder `settings.state`."""
         super().__init__(settings)
         self._projects = settings.projects
         form = _made_by()
@@ -51,9 +51,9 @@ class ArchivedWorld(World):
         self.structured = StructuredContents(self, settings, store)
 
     def batches(self, hour: datetime, projects: Sequence[str] | None = None) -> list[Piece]:
-        """Return the batches of an hour, one per project (default: all) and namespace with changes.
+        """Return an hour's batches, one for each project and namespace with changes. The default is all projects.
 
-        Missing archives are built. The caller checks publication and retention of the hour.
+        Missing archives are built. The caller checks whether the hour has been published and is still retained.
         """
         hour = hour.astimezone(UTC)
         found = []
@@ -66,7 +66,7 @@ class ArchivedWorld(World):
         return found
 
     def make_hour(self, project: str, hour: datetime) -> list[Archive]:
-        """Return the archives of a project's hour; missing ones are built."""
+        """Return the archives of a project's hour. Missing archives are built."""
         return self._batches.archives(project, hour, partial(self._messages, project, hour))
 
     def has_hour(self, project: str, hour: datetime) -> bool:
@@ -74,7 +74,7 @@ class ArchivedWorld(World):
         return self._batches.has(project, hour)
 
     def _messages(self, project: str, hour: datetime) -> dict[str, list[Message]]:
-        """Return the messages of each batch of the hour, by identifier."""
+        """Return each batch's messages for the hour, by batch identifier."""
         contents: dict[str, list[Message]] = {}
         for event in self.hour_events(project, hour):
             identifier = f"{project}_namespace_{event.title.namespace}"
@@ -84,9 +84,9 @@ class ArchivedWorld(World):
     def snapshot(
         self, identifier: str, started: datetime, ended: datetime | None = None, serial: int = 0
     ) -> Snapshot | None:
-        """Return the export with this start; a missing one is built. None means that the namespace has no article.
+        """Return the export that started at `started`, or None if the namespace has no articles.
 
-        `serial` distinguishes exports with the same start; `ended` defaults to `started`.
+        Missing archives are built. `serial` distinguishes exports with the same start. `ended` defaults to `started`.
         """
         self.parts(identifier)
         export = Export(identifier, micros(started), serial)
@@ -98,7 +98,7 @@ class ArchivedWorld(World):
         chunks = []
         for number, chunk in holding.chunks.items():
             record = self.record_of(f"{identifier}_chunk_{number}", identifier, chunk, ended_at)
-            # unlike the size of a snapshot, those of chunks are not rounded
+            # chunk sizes are not rounded, unlike snapshot sizes
             record["size"]["value"] = chunk.size / 1_000_000
             chunks.append(Piece(record, chunk.version, chunk.size, chunk.path, make))
         return self.listed(identifier, holding, ended_at, make, tuple(chunks))
@@ -111,7 +111,7 @@ class ArchivedWorld(World):
         make: Callable[[], object],
         chunks: tuple[Piece, ...] = (),
     ) -> Snapshot:
-        """Return an export with its record; the record has the key `chunks` only if there are chunks."""
+        """Return an export with its record. The record contains the key `chunks` only if there are chunks."""
         whole = holding.whole
         record = self.record_of(identifier, identifier, whole, ended_at)
         if chunks:
@@ -119,11 +119,11 @@ class ArchivedWorld(World):
         return Snapshot(record, whole.version, whole.size, whole.path, make, chunks)
 
     def has_snapshot(self, identifier: str, started: datetime, serial: int = 0) -> bool:
-        """Return whether the archives of an export exist."""
+        """Return whether an export's archives exist."""
         return self._snapshots.has(Export(identifier, micros(started), serial))
 
     def keep_snapshots(self, identifier: str, exports: Iterable[tuple[datetime, int]]) -> None:
-        """Remove the archives of all other exports of the snapshot; `exports` are pairs of start and serial."""
+        """Remove the archives of all exports that are not in `exports`, which contains pairs of start and serial."""
         self._snapshots.keep_only(Export(identifier, micros(started), serial) for started, serial in exports)
 
     def _lines(self, identifier: str, started: datetime, serial: int) -> Iterator[bytes]:
@@ -131,7 +131,7 @@ class ArchivedWorld(World):
             yield self.line(entry.event)
 
     def record_of(self, name: str, identifier: str, archive: Archive, ended_at: int) -> dict[str, Any]:
-        """Return the record of a file; `ended_at` is the end of its export in nanoseconds since 1970."""
+        """Return a file's record. `ended_at` is the time when its export ended, in nanoseconds since 1970."""
         project, namespace = self.parts(identifier)
         return {
             "identifier": name,
@@ -145,7 +145,7 @@ class ArchivedWorld(World):
 
 
 class EntityContents:
-    """Batches and snapshots of Wikidata; all other attributes are those of the world."""
+    """Wikidata's batches and snapshots. All other attributes are delegated to the world."""
 
     def __init__(self, world: ArchivedWorld) -> None:
         self._world = world
@@ -154,19 +154,19 @@ class EntityContents:
         return getattr(self._world, name)
 
     def batches(self, hour: datetime) -> list[Piece]:
-        """Return Wikidata's batches of an hour."""
+        """Return Wikidata's batches for an hour."""
         return self._world.batches(hour, [PROJECT]) if self._world.entity_identifiers() else []
 
     def snapshot_identifiers(self) -> list[str]:
-        """Return the identifiers of the snapshots: items and properties."""
+        """Return the identifiers of the item and property snapshots."""
         return self._world.entity_identifiers()
 
 
 class StructuredContents(EntityContents):
-    """Snapshots of structured contents: the article snapshots with parsed records.
+    """Structured contents snapshots, which contain the parsed records of the article snapshots.
 
-    Source: the service's documentation of structured contents: only namespace 0 of some projects, one archive without
-    chunks, exported daily.
+    Source: the service's structured contents documentation. The service exports namespace 0 of some projects daily as one
+    archive without chunks.
     """
 
     def __init__(self, world: ArchivedWorld, settings: Settings, store: SnapshotStore) -> None:
@@ -184,7 +184,7 @@ class StructuredContents(EntityContents):
     def snapshot(
         self, identifier: str, started: datetime, ended: datetime | None = None, serial: int = 0
     ) -> Snapshot | None:
-        """Return the export with this start; a missing one is built."""
+        """Return the export that started at `started`, or None if the namespace has no articles."""
         export = Export(identifier, micros(started), serial)
         make = partial(self._store.holding, export, partial(self._lines, identifier, started, serial))
         holding = make()
@@ -206,19 +206,19 @@ class StructuredContents(EntityContents):
             yield line if parsed is None else encode(parsed)
 
 
-#: Files of an area; calls may take long, so make them in worker threads.
+#: Files of an area. Calls can take a long time and must run in worker threads.
 Contents = ArchivedWorld | EntityContents | StructuredContents
 
 
 def _nanoseconds(since_1970: int) -> str:
-    """Format a time for the record of a file: with nanoseconds, trailing zeros dropped."""
+    """Format a time with nanoseconds and without trailing zeros, as in file records."""
     seconds, rest = divmod(since_1970, 10**9)
     text = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{rest:09d}".rstrip("0").rstrip(".") + "Z"
 
 
 def _made_by() -> str:
-    """Return a digest of the code that builds archives, so that changed code does not reuse old archives."""
+    """Return a digest of the code that builds archives. Changed code must not reuse old archives."""
     digest = hashlib.sha256()
     package = Path(__file__).parents[1]
     for path in sorted(path for pattern in _MADE_BY for path in package.glob(pattern) if path.is_file()):

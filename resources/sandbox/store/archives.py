@@ -1,12 +1,12 @@
-"""Archives on disk: gzipped tars with their MD5 in the file name, and the store of hourly batches.
+"""Archives on disk, stored as gzipped tars with the MD5 in the file name, and the store for hourly batches.
 
-Archives are a function of the world, so a removed archive is rebuilt byte for byte. Folders are written under a
-temporary name and renamed: concurrent threads and processes do not disturb each other, and a killed process leaves no
-incomplete archive. Hourly archives are retained as long as in the service.
+The world determines all archives, so a removed archive is rebuilt byte for byte. Folders are written under a temporary
+name and then renamed. Therefore, concurrent threads and processes do not interfere with each other, and a killed
+process leaves no incomplete archive behind. Hourly archives are retained for as long as in the real service.
 
-Source of the format: the service's documentation of batches, and its public source for details. An archive is a gzipped
-tar of `<identifier>_<n>.ndjson` members, cut at line ends. Lines are in the order in which the partitions of a topic
-are read, and a few messages appear twice. The version of an archive is its MD5.
+Source: the service's batch documentation and public source code. An archive is a gzipped tar with members named
+`<identifier>_<n>.ndjson`, which are split at line ends. Lines are in the order in which a topic's partitions are read,
+and a few messages appear twice. An archive's version is its MD5.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-#: Block size for reading, compressing and writing.
+#: Block size in bytes for reading, compressing and writing.
 PIECE_BYTES = 1 << 20
 GZIP = 31
 _LEVEL = 2
-#: Members of at least this size need a GNU header.
+#: Minimum member size that requires a GNU header.
 _USTAR_BYTES = 8 << 30
 
 
 @dataclass(frozen=True)
 class Archive:
-    """Archive: file name before the MD5, path, MD5 (the service's version) and size in bytes."""
+    """Archive on disk. `identifier` precedes the MD5 in the file name, `version` is the MD5, and `size` is in bytes."""
 
     identifier: str
     path: Path
@@ -52,7 +52,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class Piece:
-    """Downloadable file: an hourly batch, a snapshot or a chunk."""
+    """Downloadable file, which is an hourly batch, a snapshot or a chunk."""
 
     record: dict[str, Any]  # record in listings
     version: str  # MD5 of the archive
@@ -62,7 +62,7 @@ class Piece:
 
     @property
     def path(self) -> Path:
-        """Return the archive's path; a removed archive is rebuilt byte for byte."""
+        """Return the archive's path. A removed archive is rebuilt byte for byte."""
         if not self._place.exists():
             self._make_again()
         return self._place
@@ -70,23 +70,23 @@ class Piece:
 
 @dataclass(frozen=True)
 class Snapshot(Piece):
-    """Export of a project's namespace: the complete archive, and the same lines in chunks."""
+    """Export of a project's namespace as one complete archive and as chunks with the same lines."""
 
     chunks: tuple[Piece, ...]
 
 
 class ArchiveStore:
-    """Thread-safe store of one world's archives; several processes may share it."""
+    """Thread-safe store of one world's archives. Several processes can share a store."""
 
     def __init__(self, home: Path, form: str) -> None:
-        """Store archives in `home`/`form`; building an archive removes other forms."""
+        """Store archives in `home`/`form`. Building an archive removes all other folders in `home`."""
         self._home = home
         self.folder = home / form
         self._locks: dict[Path, threading.Lock] = {}
         self._guard = threading.Lock()
 
     def made(self, target: Path, write: Callable[[Path], None]) -> list[Archive]:
-        """Return the archives in `target`; if it is missing, `write` fills a temporary folder that is renamed."""
+        """Return the archives in `target`. If `target` is missing, rename a temporary folder that `write` fills."""
         with self._guard:
             lock = self._locks.setdefault(target, threading.Lock())
         with lock:
@@ -106,7 +106,7 @@ class ArchiveStore:
             write(part)
             part.rename(target)
         except OSError:
-            # another process finished first, with the same bytes
+            # another process finished first and wrote the same bytes
             if not target.is_dir():
                 raise
         finally:
@@ -119,7 +119,7 @@ def _found(path: Path) -> Archive:
 
 
 class TarWriter:
-    """Writer of a gzipped tar."""
+    """Writer for a gzipped tar file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -128,7 +128,7 @@ class TarWriter:
         self._size = 0
 
     def begin(self, name: str, mode: int, stamp: int, size: int) -> None:
-        """Start a member of `size` bytes; the previous member must be complete."""
+        """Start a member of `size` bytes. The previous member must be complete."""
         self._pad()
         info = tarfile.TarInfo(name)
         info.size, info.mode, info.mtime = size, mode, stamp
@@ -158,7 +158,7 @@ class TarWriter:
 
 @contextmanager
 def archive_in(folder: Path, name: str) -> Iterator[TarWriter]:
-    """Yield a writer; if the block succeeds, rename the archive to its final name with the MD5."""
+    """Yield a writer. If the block succeeds, rename the archive to its final name, which contains the MD5."""
     written = folder / f"{name}.part"
     with written.open("wb") as file:
         archive = TarWriter(file)
@@ -167,16 +167,16 @@ def archive_in(folder: Path, name: str) -> Iterator[TarWriter]:
     written.rename(folder / f"{name}.{archive.digest.hexdigest()}.tar.gz")
 
 
-#: Maximum uncompressed size of a member. The service uses 100 MB; the smaller value gives batches of the default world
-#: several members.
+#: Maximum uncompressed size of a member in bytes. The service uses 100 MB. With the smaller value, batches in the
+#: default world have several members.
 MEMBER_BYTES = 4_000_000
 PARTITIONS = 50
-#: Maximum number of consecutive messages that a reader reads from one partition.
+#: Maximum number of messages that are read consecutively from one partition.
 _LONGEST_RUN = 16
-#: One in this many messages is repeated later.
+#: Number of messages for each message that is repeated later.
 _REPEATED = 160
 _FIRST_REPEATED = 120
-#: Retention of archives: the service's two days and a margin.
+#: Archive retention, which is the service's two days plus a margin.
 _KEPT = timedelta(hours=60)
 
 _Item = TypeVar("_Item")
@@ -184,19 +184,19 @@ _Item = TypeVar("_Item")
 
 @dataclass(frozen=True)
 class Message:
-    """Message of a topic: its key, and a function that returns its line."""
+    """Message on a topic, with its key and a function that returns its line."""
 
     key: str
     line: Callable[[], bytes]
 
 
 def partition(key: str) -> int:
-    """Return the partition (0 to 49) of a message key."""
+    """Return the partition (0 to 49) for a message key."""
     return zlib.crc32(key.encode()) % PARTITIONS
 
 
 def in_reading_order(messages: Iterable[Message], chance: Chance) -> Iterator[Message]:
-    """Yield the messages as if partitions were read in parallel: ordered only within a partition."""
+    """Yield the messages in the order of a parallel read. Messages are ordered only within a partition."""
     lanes: dict[int, list[Message]] = {}
     for message in messages:
         lanes.setdefault(partition(message.key), []).append(message)
@@ -204,7 +204,7 @@ def in_reading_order(messages: Iterable[Message], chance: Chance) -> Iterator[Me
 
 
 def side_by_side(lanes: Iterable[list[_Item]], chance: Chance) -> Iterator[_Item]:
-    """Interleave the items of all lanes in random runs; the order within a lane is preserved."""
+    """Interleave the items of all lanes in random runs. The order within each lane is preserved."""
     waiting = [lane[::-1] for lane in lanes]
     while waiting:
         at = chance.below(len(waiting))
@@ -217,7 +217,7 @@ def side_by_side(lanes: Iterable[list[_Item]], chance: Chance) -> Iterator[_Item
 
 
 def with_repetitions(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines, a few of them again later."""
+    """Yield the lines, and repeat a few of the lines later."""
     again: tuple[int, bytes] | None = None
     for number, line in enumerate(lines):
         yield line
@@ -234,14 +234,14 @@ class BatchStore(ArchiveStore):
     """Store of one world's hourly archives."""
 
     def __init__(self, home: Path, form: str = "1", member_bytes: int = MEMBER_BYTES) -> None:
-        """Store archives in `home`, with members of up to `member_bytes` (uncompressed)."""
+        """Store archives in `home`. `member_bytes` is the maximum uncompressed size of a member."""
         super().__init__(home, f"{form}-{member_bytes}")
         self._member_bytes = member_bytes
 
     def archives(
         self, project: str, hour: datetime, make: Callable[[], Mapping[str, Iterable[Message]]]
     ) -> list[Archive]:
-        """Return the archives of a project's hour; if they are missing, build them and remove expired hours."""
+        """Return the archives of a project's hour. If archives are missing, build them and remove expired hours."""
 
         def write(folder: Path) -> None:
             stamp = int(hour.timestamp())
@@ -267,7 +267,7 @@ class BatchStore(ArchiveStore):
                     archive.add(member[start : start + PIECE_BYTES])
 
     def _remove_old(self, hour: datetime) -> None:
-        """Remove the hours that expire before `hour` is published."""
+        """Remove the archives of hours that expire before `hour` is published."""
         oldest = self._hour_folder(hour - _KEPT).name
         for path in self.folder.iterdir():
             if path.name < oldest:
@@ -275,7 +275,7 @@ class BatchStore(ArchiveStore):
 
 
 def _members(lines: Iterable[bytes], most: int) -> Iterator[bytes]:
-    """Split the lines into members of at most `most` bytes; a longer line gets a separate member."""
+    """Split the lines into members of at most `most` bytes. A longer line gets a separate member."""
     held: list[bytes] = []
     size = 0
     for line in lines:

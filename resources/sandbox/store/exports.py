@@ -1,8 +1,8 @@
-"""Publication schedule: the newest hour, the daily export of each snapshot, older copies for free accounts.
+"""Publication schedule for hours, daily snapshot exports, and older snapshot copies for free accounts.
 
-Source: the service's documentation of snapshots. Exports start each day after 00:00 UTC (here: in a configurable hour)
-and end hours later. Each export replaces the previous one under the same identifiers. Free accounts get a copy that is
-renewed on the first of the month.
+Source: the service's snapshot documentation. In the service, exports start each day after 00:00 UTC. In the sandbox,
+the hour is configurable. Exports end hours after their start. Each export replaces the previous export under the same
+identifier. Free accounts get a copy that is renewed on the first day of the month.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     from resources.sandbox.store.archived_world import Contents
     from resources.sandbox.store.archives import Snapshot
 
-#: Day of the month of the export for free accounts.
+#: Day of the month when snapshots are copied for free accounts.
 _COPIED_ON = 1
-#: Delay of a free copy after the end of its export.
+#: Delay between the end of an export and its copy for free accounts.
 _COPYING = timedelta(minutes=30)
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
-#: At least one of so many past hours is always published.
+#: Number of past hours that always include a published hour.
 _LONGEST_WAIT = 4
-#: At least one of so many past days has an export for free accounts.
+#: Number of past days that always include an export for free accounts.
 _LONGEST_MONTH = 33
-#: Number of most recently served exports of a snapshot whose archives are retained.
+#: Number of recently served exports per snapshot whose archives are retained.
 _KEPT_TURNS = 2
 
 
 @dataclass(frozen=True)
 class Turn:
-    """Export of a snapshot. `serial` is 0 for a scheduled export and positive for an additional one."""
+    """Snapshot export. `serial` is 0 for a scheduled export and positive for an additional export."""
 
     started: datetime
     ended: datetime
     serial: int = 0
-    #: True if free accounts get this additional export too.
+    #: True if free accounts also get this additional export.
     free: bool = False
 
 
@@ -53,7 +53,7 @@ class _Armed:
 
 
 def newest_hour(contents: Contents, now: datetime) -> datetime:
-    """Return the newest published hour."""
+    """Return the start of the newest published hour."""
     hour = now.replace(minute=0, second=0, microsecond=0)
     for _ in range(_LONGEST_WAIT):
         hour -= _HOUR
@@ -63,7 +63,7 @@ def newest_hour(contents: Contents, now: datetime) -> datetime:
 
 
 class Exports:
-    """Thread-safe exports of one area; its methods may build archives."""
+    """Thread-safe snapshot exports of one area. Methods can build archives."""
 
     def __init__(self, contents: Contents, clock: Clock) -> None:
         """Start with scheduled exports only."""
@@ -72,16 +72,17 @@ class Exports:
         self._lock = threading.Lock()
         self._extra: dict[str, list[Turn]] = {}
         self._armed: dict[str, list[_Armed]] = {}
-        #: Last served exports of each snapshot: a response in progress may still have to open a replaced one.
+        #: Most recently served exports of each snapshot. A response in progress might still open a replaced export.
         self._served: dict[str, deque[Turn]] = {}
         self._serial = 0
-        #: Function that builds the archives of several snapshots in parallel; None: each is built on request.
+        #: Function that builds several snapshots' archives in parallel, or None to build each snapshot on request.
         self.maker: Callable[[Sequence[tuple[str, Turn]]], None] | None = None
 
     def export(self, identifier: str, *, after_downloads: int = 0, free: bool = False) -> None:
-        """Add an export of the current pages, at once or after some downloads.
+        """Add an export of the current pages, either immediately or after some downloads.
 
-        It is current until the next scheduled export ends, or until `clear`. Raises ValueError for an unknown snapshot.
+        The additional export is served until the next scheduled export ends or `clear` is called. An unknown snapshot
+        raises ValueError.
         """
         if identifier not in self.identifiers():
             raise ValueError(f"There is no snapshot {identifier!r}; the snapshots are {', '.join(self.identifiers())}.")
@@ -98,11 +99,11 @@ class Exports:
             self._armed.clear()
 
     def identifiers(self) -> Sequence[str]:
-        """Return the identifiers of all snapshots, in the order of the listing."""
+        """Return the identifiers of all snapshots in listing order."""
         return self._contents.snapshot_identifiers()
 
     def turn(self, identifier: str, *, free: bool) -> Turn | None:
-        """Return the current export, or None before the first one."""
+        """Return the current export, or None before the first export."""
         now = self._clock.now()
         with self._lock:
             extra = [t for t in self._extra.get(identifier, ()) if t.ended <= now and (t.free or not free)]
@@ -110,22 +111,22 @@ class Exports:
         return max(turns, key=lambda turn: (turn.started, turn.serial), default=None)
 
     def upcoming(self, identifier: str) -> Turn:
-        """Return the next scheduled export: the first that has not ended."""
+        """Return the next scheduled export, which is the first export that has not ended."""
         now = self._clock.now()
-        for ahead in (-1, 0, 1):  # yesterday's export may end after midnight
+        for ahead in (-1, 0, 1):  # yesterday's export can end after midnight
             started, ended = self._contents.snapshot_times(identifier, now + ahead * _DAY)
             if ended > now:
                 break
         return Turn(started, ended)
 
     def beforehand(self, identifiers: Sequence[str], *, free: bool) -> None:
-        """Build the archives of snapshots in parallel, if there is a `maker`."""
+        """Build the snapshots' archives in parallel if `maker` is set."""
         if self.maker is not None:
             turns = ((identifier, self.turn(identifier, free=free)) for identifier in identifiers)
             self.maker([(identifier, turn) for identifier, turn in turns if turn is not None])
 
     def snapshot(self, identifier: str, *, free: bool) -> Snapshot | None:
-        """Return the current snapshot, or None, and remove the archives of replaced exports."""
+        """Remove the archives of replaced exports, and return the current snapshot or None."""
         if identifier not in self.identifiers():
             return None
         turn = self.turn(identifier, free=free)
@@ -141,7 +142,7 @@ class Exports:
         return snapshot
 
     def tidy(self, identifier: str) -> None:
-        """Remove the archives of a snapshot's replaced exports; those built in advance are retained."""
+        """Remove the archives of a snapshot's replaced exports. Archives that were built in advance are retained."""
         with self._lock:
             kept = set(self._served.get(identifier, ()))
         kept.update(filter(None, (self.turn(identifier, free=free) for free in (False, True))))
@@ -150,7 +151,7 @@ class Exports:
         self._contents.keep_snapshots(identifier, [(turn.started, turn.serial) for turn in kept])
 
     def note_download(self, identifier: str) -> None:
-        """Count a complete download of the snapshot's archive or of a chunk."""
+        """Count a complete download of the snapshot or one of its chunks."""
         with self._lock:
             armed = self._armed.get(identifier, [])
             for waiting in list(armed):
@@ -165,7 +166,7 @@ class Exports:
         self._extra.setdefault(identifier, []).append(Turn(now, now, self._serial, free))
 
     def _scheduled(self, identifier: str, now: datetime, *, free: bool) -> Turn | None:
-        """Return the newest scheduled export that has ended and, for free accounts, been copied."""
+        """Return the newest scheduled export that has ended and, for free accounts, has been copied."""
         today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
         for back in range(_LONGEST_MONTH):
             day = today - back * _DAY

@@ -1,10 +1,10 @@
-"""Index of the object store: the current file of each key, and signed URLs.
+"""Object store index, which maps keys to current files, and signed URLs.
 
 Publication and retention follow the sandbox's clock. Both the API and the object store's port (`objects`) use this
 index.
 
-Source: the service's documentation of hourly batches (published minutes after the hour, retained for two days) and of
-downloads (signed URLs are valid for 60 seconds).
+Source: the service's documentation of hourly batches and downloads. Batches are published minutes after the hour and
+retained for two days. Signed URLs are valid for 60 seconds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ RETENTION = timedelta(days=2)
 SIGNED_URL_SECONDS = 60
 BUCKET = "wme-sandbox"
 
-#: Key of the store; it begins with the name of the area, except for articles.
+#: Pattern of an object key. A key starts with the name of the area, except for articles.
 _KEY = re.compile(
     r"(?:(?P<area>[a-z-]+)/)?"
     r"(?:aggregations/batches/(?P<date>[^/]+)/(?P<hour>[^/]+)/(?P<batch>[^/]+)"
@@ -44,33 +44,33 @@ _KEY = re.compile(
 )
 _CHUNK_IDENTIFIER = re.compile(r"_chunk_\d+$")
 
-#: Larger files were uploaded in parts, so their ETag is not their MD5.
+#: Part size of multipart uploads. The ETag of a larger file is not the file's MD5.
 _PART_BYTES = 100_000_000
-#: Number of hours whose listings stay in memory: the retention of two days.
+#: Number of hours whose listings stay in memory, which covers the retention period of two days.
 _HOURS_IN_MEMORY = 50
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """File of the store, as listed and served."""
+    """File in the object store, as listed and served."""
 
     record: dict[str, Any]
     path: Path
     size: int
     modified_at: datetime
     api_path: str
-    #: Identifier of the snapshot, also for a chunk; None for an hourly batch.
+    #: Identifier of the snapshot that the file or chunk belongs to, or None for an hourly batch.
     snapshot: str | None = None
-    #: None if the file would have to be read for it.
+    #: MD5 of the file, or None if the MD5 is not known without reading the file.
     md5: str | None = None
 
     @property
     def etag(self) -> str:
-        """Return the store's ETag; a large file is read for it."""
+        """Return the store's ETag for the file. For a large file, the complete file is read."""
         return self.md5 if self.md5 is not None and self.size <= _PART_BYTES else _etag(self.path)
 
     def headers(self, zone: str) -> dict[str, str]:
-        """Return the headers of a download; `zone` is `GMT` for the store and `UTC` for the API."""
+        """Return the headers for a download. `zone` is `GMT` for the store and `UTC` for the API."""
         return {
             "Accept-Ranges": "bytes",
             "Last-Modified": format_datetime(self.modified_at, usegmt=True).replace("GMT", zone),
@@ -80,12 +80,12 @@ class StoredFile:
 
 
 class ObjectIndex:
-    """Lookup of files. Its methods may build archives, so call them in worker threads."""
+    """Index of the files in one area. Methods can build archives and must be called in worker threads."""
 
     def __init__(
         self, contents: Contents, clock: Clock, faults: Faults, exports: Exports, folder: Path, area: str = ""
     ) -> None:
-        """Use `folder` for damaged copies; `area` is the part of the paths after the kind of endpoint."""
+        """Store damaged copies in `folder`. `area` follows the endpoint kind in API paths."""
         self.area = area
         self._contents = contents
         self._clock = clock
@@ -95,11 +95,11 @@ class ObjectIndex:
         self._lock = threading.Lock()
         self._hour_locks: dict[datetime, threading.Lock] = {}
         self._hours: dict[datetime, Sequence[Piece]] = {}
-        #: Function that builds all archives of an hour in parallel; None: they are built sequentially.
+        #: Function that builds an hour's archives in parallel, or None to build them sequentially.
         self.maker: Callable[[datetime], None] | None = None
 
     def batches(self, date: str, hour: str) -> list[StoredFile] | None:
-        """Return the batches of an hour; None if the hour is invalid, not yet published or expired."""
+        """Return an hour's batches, or None if the hour is invalid, unpublished or expired."""
         start = _parse_hour(date, hour)
         if start is None:
             return None
@@ -112,12 +112,12 @@ class ObjectIndex:
         ]
 
     def batch(self, date: str, hour: str, identifier: str) -> StoredFile | None:
-        """Return one batch of an hour, or None."""
+        """Return one of an hour's batches, or None if the batch does not exist."""
         found = self.batches(date, hour) or []
         return next((file for file in found if file.record["identifier"] == identifier), None)
 
     def snapshot_outlines(self) -> list[dict[str, Any]]:
-        """Return the fields of each snapshot's record that are known without its archives."""
+        """Return the fields of each snapshot record that are known before the archives are built."""
         outlines = []
         for identifier in self.exports.identifiers():
             project, _, namespace = identifier.rpartition("_namespace_")
@@ -131,19 +131,19 @@ class ObjectIndex:
         return outlines
 
     def snapshot(self, identifier: str, *, free: bool) -> StoredFile | None:
-        """Return the current snapshot, for free or for paid accounts, or None."""
+        """Return the current snapshot for free or paid accounts, or None if the snapshot does not exist."""
         snapshot = self.exports.snapshot(identifier, free=free)
         if snapshot is None:
             return None
         return self._stored(snapshot, snapshot_key(identifier, free=False, area=self.area), identifier)
 
     def chunks(self, identifier: str, *, free: bool) -> list[StoredFile] | None:
-        """Return the chunks of the current snapshot; None if there is no such snapshot."""
+        """Return the current snapshot's chunks, or None if the snapshot does not exist."""
         snapshot = self.exports.snapshot(identifier, free=free)
         return None if snapshot is None else [self._chunk(identifier, file) for file in snapshot.chunks]
 
     def chunk(self, identifier: str, number: str, *, free: bool) -> StoredFile | None:
-        """Return one chunk of the current snapshot, or None."""
+        """Return one of the current snapshot's chunks, or None if the chunk does not exist."""
         snapshot = self.exports.snapshot(identifier, free=free)
         wanted = f"{identifier}_chunk_{number}"
         for file in snapshot.chunks if snapshot is not None else ():
@@ -152,7 +152,7 @@ class ObjectIndex:
         return None
 
     def find(self, key: str) -> StoredFile | None:
-        """Return the file with this key, or None."""
+        """Return the file with this key, or None if the file does not exist."""
         match = _KEY.fullmatch(key)
         if match is None or (match["area"] or "") != self.area:
             return None
@@ -164,19 +164,19 @@ class ObjectIndex:
         return self.chunk(match["whole"], match["chunk"], free=free)
 
     def sent(self, file: StoredFile) -> None:
-        """Record that a file was sent completely."""
+        """Record that the complete file was sent."""
         if file.snapshot is not None:
             self.exports.note_download(file.snapshot)
 
     def damaged(self, file: StoredFile, fault: Fault) -> StoredFile:
-        """Return a damaged copy of the file; its record still describes the undamaged file."""
+        """Return a damaged copy of the file. The record still describes the undamaged file."""
         path = damaged_archive(file.path, fault, self._folder)
         return replace(file, path=path, size=path.stat().st_size, md5=None)
 
     def _files(self, start: datetime) -> Sequence[Piece]:
         with self._lock:
             lock = self._hour_locks.setdefault(start, threading.Lock())
-        # concurrent requests for the same hour wait until it is built; other hours are not blocked
+        # concurrent requests for the same hour wait for a single build, and requests for other hours do not wait
         with lock:
             if start not in self._hours:
                 if self.maker is not None:
@@ -207,30 +207,30 @@ class ObjectIndex:
 
 
 def oldest_hour(now: datetime) -> datetime:
-    """Return the oldest hour that is still retained."""
+    """Return the start of the oldest hour that is still retained."""
     kept = now - RETENTION
     hour = kept.replace(minute=0, second=0, microsecond=0)
-    # retention is counted from the start of the hour
+    # the retention period starts at the start of the hour
     return hour + timedelta(hours=1)
 
 
 def batch_key(date: str, hour: str, identifier: str, area: str = "") -> str:
-    """Return the key of an hourly batch."""
+    """Return the object key of an hourly batch."""
     return f"{_begin(area)}aggregations/batches/{date}/{hour}/{identifier}.tar.gz"
 
 
 def snapshot_key(identifier: str, *, free: bool, area: str = "") -> str:
-    """Return the key of a snapshot, or of its copy for free accounts."""
+    """Return the object key of a snapshot or of its copy for free accounts."""
     return f"{_begin(area)}snapshots/{identifier}{'_group_1' if free else ''}.tar.gz"
 
 
 def chunk_key(snapshot: str, number: str, *, free: bool, area: str = "") -> str:
-    """Return the key of a chunk, or of its copy for free accounts."""
+    """Return the object key of a chunk or of its copy for free accounts."""
     return f"{_begin(area)}chunks/{snapshot}/chunk_{number}{'_group_1' if free else ''}.tar.gz"
 
 
 def download_path(key: str) -> str | None:
-    """Return the API's download path for a key, also for a missing file; None for an invalid key."""
+    """Return the API's download path for a key, even for a missing file, or None for an invalid key."""
     if (match := _KEY.fullmatch(key)) is None:
         return None
     begin = _begin(match["area"])
@@ -243,7 +243,7 @@ def download_path(key: str) -> str | None:
 
 
 def area_of(key: str) -> str:
-    """Return the area of a key; empty for articles and invalid keys."""
+    """Return the area that a key belongs to, or an empty string for articles and invalid keys."""
     match = _KEY.fullmatch(key)
     return match["area"] or "" if match else ""
 
@@ -256,12 +256,12 @@ class Signer:
     """Signer and verifier of the store's URLs."""
 
     def __init__(self, secret: bytes, clock: Clock) -> None:
-        """Sign with `secret`; URLs signed with another secret are refused."""
+        """Use `secret` to sign and verify URLs."""
         self._secret = secret
         self._clock = clock
 
     def sign(self, key: str, subject: str, *, age: timedelta = timedelta()) -> str:
-        """Return path and query of a URL for `key`, valid for 60 seconds since `age` ago."""
+        """Return the path and query of a signed URL for `key`. The URL expires 60 seconds minus `age` from now."""
         issued = (self._clock.now() - age).strftime("%Y%m%dT%H%M%SZ")
         path = f"/{BUCKET}/{quote(key)}"
         query = {
@@ -276,7 +276,7 @@ class Signer:
         return f"{path}?{urlencode(query)}"
 
     def problem(self, path: str, query: Mapping[str, str]) -> tuple[str, str] | None:
-        """Return code and message of the store's refusal, or None for a valid signature."""
+        """Return the code and message of the store's error, or None for a valid signature."""
         signature, issued = query.get("X-Amz-Signature"), query.get("X-Amz-Date", "")
         if signature is None:
             return "AccessDenied", "Access Denied"
@@ -299,7 +299,7 @@ class Signer:
 
 
 def _parse_hour(date: str, hour: str) -> datetime | None:
-    """Parse an hour; only the exact formats `YYYY-MM-DD` and `HH` are valid."""
+    """Parse an hour. Only the exact formats `YYYY-MM-DD` and `HH` are valid."""
     try:
         moment = datetime.strptime(f"{date} {hour}", "%Y-%m-%d %H").replace(tzinfo=UTC)
     except ValueError:
@@ -314,14 +314,14 @@ def _parse_moment(text: str) -> datetime:
 
 
 def _etag(path: Path) -> str:
-    """Return the store's ETag: the MD5 or, for files uploaded in parts, the MD5 of the parts' MD5s and their number."""
+    """Return the MD5 or, for multipart uploads, the MD5 of all part MD5s followed by the number of parts."""
     status = path.stat()
     return _etag_of(path, status.st_size, status.st_mtime_ns, _PART_BYTES)
 
 
 @lru_cache(maxsize=1024)
 def _etag_of(path: Path, size: int, changed: int, part_bytes: int) -> str:
-    del size, changed  # only part of the cache key
+    del size, changed  # these arguments are only part of the cache key
     parts = []
     with path.open("rb") as file:
         while chunk := file.read(part_bytes):

@@ -1,6 +1,6 @@
-"""Port of the object store, which serves archives to any client with a signed URL.
+"""Object store port, which serves archives to any client with a signed URL.
 
-Source: the service's documentation of downloads; the refusals are those of the object store behind it. A request with
+Source: the service's download documentation. Error responses are those of the service's object store. A request with
 an additional `Authorization` header is refused, because the store accepts only one authentication method.
 """
 
@@ -36,12 +36,12 @@ _CHUNK_BYTES = 1 << 20
 
 
 def api_path(path: str) -> str:
-    """Return the service's download path for a path of the store."""
+    """Return the service's download path for a path on the object store's port."""
     return download_path(_key(path)) or path
 
 
 def object_store(areas: Mapping[str, ObjectIndex], signer: Signer) -> ASGIApp:
-    """Create the app that serves the files of all areas."""
+    """Create the ASGI app that serves the files in all areas."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
@@ -85,13 +85,13 @@ def _refusal(scope: Scope, headers: Headers, signer: Signer) -> Response | None:
     query = dict(parse_qsl(scope["query_string"].decode()))
     problem = signer.problem(quote(scope["path"]), query)
     if problem is None and scope["method"] != "GET":
-        # the signature is only valid for GET
+        # the signature is valid only for GET requests
         problem = ("SignatureDoesNotMatch", "The request signature we calculated does not match.")
     return _error(403, *problem) if problem is not None else None
 
 
 def _condition(file: StoredFile, headers: Headers) -> Response | None:
-    """Evaluate the conditional headers; return a 412, a 304 or None."""
+    """Evaluate the conditional headers, and return a 412 response, a 304 response or None."""
     tag = f'"{file.etag}"'
     whole_second = file.modified_at.replace(microsecond=0)
     if wanted := headers.get("if-match"):
@@ -111,10 +111,10 @@ def _condition(file: StoredFile, headers: Headers) -> Response | None:
 
 
 def _range(file: StoredFile, headers: Headers) -> range | None:
-    """Return the requested bytes; None means the complete file. The range is empty if it cannot be satisfied."""
+    """Return the requested byte range, None for the complete file, or an empty range for an unsatisfiable request."""
     match = _RANGE.fullmatch(headers.get("range", ""))
     if match is None or match.groups() == ("", ""):
-        # for several ranges or an invalid one, the store sends the complete object
+        # for several ranges or an invalid range, the store sends the complete object
         return None
     if condition := headers.get("if-range"):
         moment = _date(condition)
@@ -150,7 +150,7 @@ async def _serve(file: StoredFile, span: range | None, scope: Scope, receive: Re
         position = span.start
         while position < span.stop:
             length = min(_CHUNK_BYTES, span.stop - position)
-            # the archive is in the page cache, so reading it here is faster than in a thread
+            # the archive is in the page cache, so a direct read is faster than a read in a thread
             chunk = os.pread(descriptor, length, position)
             position += len(chunk)
             await send({"type": "http.response.body", "body": chunk, "more_body": position < span.stop})

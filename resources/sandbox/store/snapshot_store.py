@@ -1,12 +1,12 @@
-"""Snapshots on disk: the archive and the chunks of an export, built on first use.
+"""Snapshots on disk. An export's archive and chunks are built on first use.
 
-Source of the format: the service's documentation of snapshots, and its public source for details. The lines are split
-into buffers at line ends. A buffer is one member `<identifier>_<n>.ndjson` of the snapshot and the only member
-`chunk_<i>.ndjson` of a chunk. Workers finish in arbitrary order: the number of a chunk differs from that of its member,
-and the listing of chunks is not sorted. Newer documentation describes a single member per snapshot; a setting selects
-the format. The version of an archive is its MD5.
+Source: the service's snapshot documentation and public source code. The lines are split into buffers at line ends. Each
+buffer becomes a member `<identifier>_<n>.ndjson` of the snapshot and the only member `chunk_<i>.ndjson` of a chunk.
+Workers finish in arbitrary order. Chunk numbers therefore differ from member numbers, and chunk listings are not
+sorted. Newer documentation describes a single member per snapshot, so a setting selects the format. An archive's
+version is its MD5.
 
-Memory use is limited to blocks of one megabyte, disk use to the archives and a few buffers.
+Memory use is limited to blocks of one megabyte. Disk use is limited to the archives and a few buffers.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
     from resources.sandbox.store.archives import Archive
 
-#: Number of simulated workers: chunk numbers are shuffled within groups of this size.
+#: Number of simulated workers. Chunk numbers are shuffled within groups of this size.
 _WORKERS = 4
 
 
 @dataclass(frozen=True)
 class Holding:
-    """Archives of one export: the complete one, and the chunks by number, in the order of the listing."""
+    """Archives of one export. `chunks` maps chunk numbers to archives in listing order."""
 
     whole: Archive
     chunks: dict[int, Archive]
@@ -42,15 +42,15 @@ class Holding:
 
 @dataclass(frozen=True)
 class Export:
-    """Key of one export of a snapshot."""
+    """Key that identifies a snapshot export."""
 
-    identifier: str  # of the snapshot: `<project>_namespace_<n>`
-    started: int  # start, microseconds since 1970
-    serial: int = 0  # distinguishes exports with the same start
+    identifier: str  # snapshot identifier `<project>_namespace_<n>`
+    started: int  # start in microseconds since 1970
+    serial: int = 0  # serial number that distinguishes exports with the same start
 
     @property
     def folder(self) -> str:
-        """Return the name of the export's folder."""
+        """Return the export's folder name."""
         return f"{self.started}-{self.serial}"
 
 
@@ -58,16 +58,16 @@ class SnapshotStore(ArchiveStore):
     """Store of one world's snapshots."""
 
     def __init__(self, home: Path, form: str, chunk_bytes: int, *, single_member: bool) -> None:
-        """Store snapshots in `home`, with chunks of about `chunk_bytes` (uncompressed).
+        """Store snapshots in `home`. `chunk_bytes` is the approximate uncompressed size of a chunk.
 
-        The complete archive has one member with `single_member`, otherwise one per chunk.
+        If `single_member` is true, the complete archive has one member, and otherwise one member per chunk.
         """
         super().__init__(home, f"{form}-{chunk_bytes}-{int(single_member)}")
         self._chunk_bytes = chunk_bytes
         self._single = single_member
 
     def holding(self, export: Export, lines: Callable[[], Iterable[bytes]]) -> Holding | None:
-        """Return the archives of an export, or None if it has no line; missing archives are built."""
+        """Return an export's archives, or None if the export has no lines. Missing archives are built."""
         archives = self.made(self._target(export), lambda folder: self._write(folder, export, lines()))
         found = {archive.identifier: archive for archive in archives}
         whole = found.pop("whole", None)
@@ -77,14 +77,14 @@ class SnapshotStore(ArchiveStore):
         return Holding(whole, {number: found[f"chunk_{number}"] for number in numbers})
 
     def has(self, export: Export) -> bool:
-        """Return whether the archives of an export exist."""
+        """Return whether an export's archives exist."""
         return self._target(export).is_dir()
 
     def _target(self, export: Export) -> Path:
         return self.folder / export.identifier / export.folder
 
     def keep_only(self, exports: Iterable[Export]) -> None:
-        """Remove all other exports of the same snapshots; responses in progress continue to read removed files."""
+        """Remove all other exports of the same snapshots. Responses in progress can still read removed files."""
         kept: dict[str, set[str]] = {}
         for export in exports:
             kept.setdefault(export.identifier, set()).add(export.folder)
@@ -130,7 +130,7 @@ class SnapshotStore(ArchiveStore):
 
 
 def _buffers(lines: Iterable[bytes], folder: Path, most: int) -> Iterator[Path]:
-    """Split the lines into files of at most `most` bytes; a longer line gets a separate file."""
+    """Split the lines into files of at most `most` bytes. A longer line gets a separate file."""
     size = number = 0
     file: BinaryIO | None = None
     try:
@@ -153,7 +153,7 @@ def _buffers(lines: Iterable[bytes], folder: Path, most: int) -> Iterator[Path]:
 
 
 def _as_finished(count: int, chance: Chance) -> list[int]:
-    """Return the numbers below `count` in the order in which parallel workers might finish them."""
+    """Return the numbers below `count` in an order in which parallel workers might finish."""
     numbers: list[int] = []
     for start in range(0, count, _WORKERS):
         group = list(range(start, min(start + _WORKERS, count)))
@@ -171,7 +171,7 @@ def _length(chunk: Path) -> int:
 
 
 def _content(chunk: Path, size: int) -> Iterator[bytes]:
-    """Yield the uncompressed content of a chunk's member, in blocks."""
+    """Yield the uncompressed content of a chunk's member in blocks."""
     unpacker = isal_zlib.decompressobj(GZIP)
     skipped, left = tarfile.BLOCKSIZE, size
     with chunk.open("rb") as file:

@@ -1,9 +1,9 @@
-"""Topics of the streams: all messages in 50 partitions, with offsets that need no replay.
+"""Stream topics, which contain all messages in 50 partitions. Offsets are computed without replaying earlier hours.
 
-Source: the service's documentation of its realtime streams: 50 partitions by the hash of `/<project>/<title>`, order
-only within a partition, retention of 48 hours. An offset is the first offset of its hour plus the number of earlier
-messages in the same hour and partition. Offsets therefore increase within a partition and have gaps, like those of
-compacted topics.
+Source: the service's documentation of realtime streams. The hash of `/<project>/<title>` selects one of 50 partitions,
+messages are ordered only within a partition, and retention is 48 hours. An offset is the hour's first offset plus the
+number of earlier messages in the same hour and partition. Offsets therefore increase within a partition and have gaps,
+as in compacted topics.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from resources.sandbox.world.pages import Event
     from resources.sandbox.world.world import World
 
-#: Number of offsets reserved for an hour in each partition.
+#: Number of offsets reserved for each hour in each partition.
 _ROOM = 10_000_000
-#: Number of hours whose messages are cached: the current one and those of readers that catch up.
+#: Number of hours whose messages are cached for current readers and for readers that are catching up.
 _HOURS = 4
-#: Topics have a time resolution of one millisecond.
+#: Time resolution of topics, in microseconds.
 _MILLISECOND = 1_000
-#: Maximum number of messages that are interleaved in one fetch.
+#: Maximum number of messages in one interleaved fetch.
 _FETCHED = 256
 RETENTION = 48 * HOUR
 
 
 class Topic:
-    """Thread-safe messages of some projects; times are in microseconds since 1970."""
+    """Thread-safe source of some projects' messages. Times are in microseconds since 1970."""
 
     def __init__(self, world: World, projects: Sequence[str]) -> None:
         self._world = world
@@ -44,7 +44,7 @@ class Topic:
         self._lock = threading.Lock()
 
     def hour(self, hour: int) -> list[Event]:
-        """Return an hour's messages in order of publication, with partition and offset; hours count from 1970."""
+        """Return an hour's messages in publication order, with partition and offset. Hours are counted from 1970."""
         with self._lock:
             if hour not in self._hours:
                 self._hours[hour] = self._make(hour)
@@ -56,7 +56,7 @@ class Topic:
     def _make(self, hour: int) -> list[Event]:
         start, end = moment_of(hour * HOUR), moment_of((hour + 1) * HOUR)
         events = [event for project in self._projects for event in self._world.events(project, start, end)]
-        # the sort is stable: simultaneous messages of one project keep their order
+        # the sort is stable, so simultaneous messages of a project keep their order
         events.sort(key=lambda event: event.published)
         counts = [0] * PARTITIONS
         placed = []
@@ -67,7 +67,7 @@ class Topic:
         return placed
 
     def offsets_at(self, at: int) -> list[int]:
-        """Return, for each partition, the first offset published at or after time `at`."""
+        """Return each partition's first offset that was published at or after the time `at`."""
         at -= at % _MILLISECOND
         hour = at // HOUR
         found = [first_offset(hour)] * PARTITIONS
@@ -78,22 +78,22 @@ class Topic:
         return found
 
     def line(self, event: Event) -> bytes:
-        """Return the record of a message, without a line end."""
+        """Return a message's record as a line without the line end."""
         return self._world.line(event)
 
 
 class Reader:
-    """Reader of some partitions of a topic; messages are ordered only within a partition."""
+    """Reader of some of a topic's partitions. Messages are ordered only within a partition."""
 
     def __init__(self, topic: Topic, positions: Mapping[int, int]) -> None:
-        """Read from `positions`: the first offset of each partition."""
+        """Start reading at `positions`, which maps partitions to offsets."""
         self._topic = topic
         self._positions = dict(positions)
         self._hour = min((hour_of(offset) for offset in positions.values()), default=0)
         self._index = 0
 
     def due(self, now: int) -> Iterator[Event]:
-        """Yield some of the next messages that are published and still retained, or none if there are no more."""
+        """Yield some of the next published and retained messages, or nothing if no such message remains."""
         oldest = now - RETENTION
         if self._hour < oldest // HOUR:
             self._hour, self._index = oldest // HOUR, 0
@@ -116,7 +116,7 @@ class Reader:
             self._hour, self._index = self._hour + 1, 0
 
     def next_at(self) -> int:
-        """Return the time of the next message in the current hour, or the end of the hour."""
+        """Return the publication time of the current hour's next message, or the end of the hour."""
         events = self._topic.hour(self._hour)
         coming = (event.published for event in events[self._index :] if self._wants(event, 0))
         return next(coming, (self._hour + 1) * HOUR)
@@ -127,10 +127,10 @@ class Reader:
 
 
 def first_offset(hour: int) -> int:
-    """Return the first offset of an hour in each partition."""
+    """Return an hour's first offset, which is the same in each partition."""
     return (hour - EPOCH_HOUR) * _ROOM
 
 
 def hour_of(offset: int) -> int:
-    """Return the hour of an offset, counted from 1970."""
+    """Return the hour that contains an offset, counted from 1970."""
     return offset // _ROOM + EPOCH_HOUR

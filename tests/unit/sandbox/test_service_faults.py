@@ -219,8 +219,8 @@ class TestDeclarations:
         ("wrong", "message"),
         [
             ({"kind": "flood"}, "no fault of kind 'flood'; the kinds are cut, "),
-            ({"kind": "cut", "bytes": 5}, "has no detail bytes; it has after"),
-            ({"kind": "cut", "listed": True}, "is for damaged archives"),
+            ({"kind": "cut", "bytes": 5}, "does not support bytes, only after"),
+            ({"kind": "cut", "listed": True}, "applies only to damaged archives"),
             ({"kind": "cut", "where": "moon"}, "cannot be set at 'moon'"),
             ({"kind": "empty", "where": "api"}, "cannot be set at 'api'"),
             ({"count": 0}, "at least 1"),

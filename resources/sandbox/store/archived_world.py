@@ -165,8 +165,8 @@ class EntityContents:
 class StructuredContents(EntityContents):
     """Structured contents snapshots, which contain the parsed records of the article snapshots.
 
-    Source: the service's structured contents documentation. The service exports namespace 0 of some projects daily as one
-    archive without chunks.
+    Source: the service's documentation of structured contents. Every day, the service exports namespace 0 of some
+    projects as one archive without chunks.
     """
 
     def __init__(self, world: ArchivedWorld, settings: Settings, store: SnapshotStore) -> None:

@@ -154,14 +154,14 @@ class _Reader:
                     contents.pass_over(member.name, member.size)
                     stream.skip(member.size)
             if not found:
-                raise stream.error(f"it holds no {RECORDS} member, only {contents.named}")
+                raise stream.error(f"the archive contains no {RECORDS} member, only {contents.named}")
         if self._bad_count:
             more = self._bad_count - len(self._bad)
             named = "; ".join(self._bad) + (f"; and {more:,} more" if more else "")
             lines = counted(self._bad_count, "line")
             raise IntegrityError(
                 f"{self._name}: {lines} could not be read as {'a record' if self._bad_count == 1 else 'records'} "
-                f"({named}). {self._given()} Report the lines to the vendor."
+                f"({named}). {self._given()} Report these lines to the vendor."
             )
 
     def _member(self, stream: TarStream, member: Member) -> Iterator[Any]:
@@ -177,7 +177,7 @@ class _Reader:
     def _record(self, member: Member, number: int, size: int, line: bytes) -> Iterator[Any]:
         """Yield a line's record, or nothing if the line is blank or invalid."""
         if size > self._longest:
-            problem = f"it has {size:,} bytes, more than the maximum of {self._longest:,}"
+            problem = f"the record has {size:,} bytes, which exceeds the maximum of {self._longest:,}"
         else:
             if number == 1:
                 line = line.removeprefix(codecs.BOM_UTF8)
@@ -200,11 +200,11 @@ class _Reader:
     def _damage(self, what: str, *, member: str | None, offset: int) -> IntegrityError:
         place = f"in member {member} at byte {offset:,}" if member is not None else f"at byte {offset:,} of the tar"
         return IntegrityError(
-            f"{self._name}: {what} ({place}). {self._given()} Fetch the archive again, if the service still offers it."
+            f"{self._name}: {what} ({place}). {self._given()} Fetch the archive again if the service still has it."
         )
 
     def _given(self) -> str:
-        return f"The {counted(self._count, 'record')} that could be read were returned before this error."
+        return f"{counted(self._count, 'record')} could be read and were returned before this error."
 
 
 class _NotAnObjectError(ValueError):
@@ -214,7 +214,7 @@ class _NotAnObjectError(ValueError):
 def _parse(line: bytes) -> dict[str, Any]:
     record = _DECODER.decode(line.decode())
     if not isinstance(record, dict):
-        raise _NotAnObjectError("it is JSON, but no object")
+        raise _NotAnObjectError("the line is JSON, but not an object")
     return record
 
 
@@ -321,6 +321,6 @@ def _checked(path: str) -> Endpoint:
     if (found := endpoints.of_file(path)) is not None:
         return found
     raise errors.InvalidRequest(
-        f"{path[:200]!r} is not the path of a file's record. Nothing was sent. Write it as `endpoints` does, for "
+        f"{path[:200]!r} is not the path of a file record. Nothing was sent. Build the path with `endpoints`, for "
         "example /v2/snapshots/enwiki_namespace_0 or /v2/batches/2026-11-20/05/enwiki_namespace_0."
     )

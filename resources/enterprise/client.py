@@ -159,13 +159,13 @@ class Lookups:
         """
         if kind not in _ENTITY:
             raise errors.InvalidRequest(
-                f"Wikidata lookups do not support {kind!r}. Nothing was sent. Write one of {', '.join(_ENTITY)}."
+                f"Wikidata lookups do not support {kind!r}. Nothing was sent. Use one of {', '.join(_ENTITY)}."
             )
         if not re.fullmatch(_ENTITY[kind], identifier, re.ASCII):
             meant = identifier.strip().upper()
             example = "P31" if kind == "properties" else "Q42"
             raise errors.InvalidRequest(
-                f"{identifier[:100]!r} is not an identifier of Wikidata {kind}. Nothing was sent. Write it as "
+                f"{identifier[:100]!r} is not a valid identifier for Wikidata {kind}. Nothing was sent. Use the form "
                 f"{meant if re.fullmatch(_ENTITY[kind], meant, re.ASCII) else example}."
             )
         try:
@@ -175,8 +175,8 @@ class Lookups:
         except errors.NotFound:
             pass
         raise errors.NotFound(
-            f"The service has no {identifier} among Wikidata's {kind}. Nothing was changed; the lookup cost a unit. "
-            "Entities that were merged or deleted are gone, and scholarly articles are not served.",
+            f"The service has no {identifier} among Wikidata's {kind}. Nothing was changed. The lookup cost a unit. "
+            "The service does not have merged entities, deleted entities or scholarly articles.",
             status=404,
         )
 
@@ -187,9 +187,8 @@ class Lookups:
         except errors.NotFound:
             filtered = " that passes the filters" if query is not None and query.filters else ""
         raise errors.NotFound(
-            f"No project has an article called {name!r}{filtered}. Nothing was changed; the lookup cost a unit. Titles "
-            "are exact and case-sensitive, with the prefix of their namespace (Template:...), and redirects are not "
-            "resolved.",
+            f"No project has an article called {name!r}{filtered}. Nothing was changed. The lookup cost a unit. Titles "
+            "are case-sensitive and must include the namespace prefix (Template:...). Redirects are not resolved.",
             status=404,
         )
 
@@ -202,16 +201,16 @@ class Lookups:
 def _check_title(name: str) -> None:
     problem = None
     if name.strip(" _") == "" or name in {".", ".."}:
-        problem = "is not a title", "Write the title exactly as in the article"
+        problem = "is not a title", "Write the title exactly as it appears in the article"
     elif found := _ILLEGAL.search(name):
-        problem = f"contains {found[0]!r}, which is not allowed in titles", "Leave out sections (#) and markup"
+        problem = f"contains {found[0]!r}, which is not allowed in titles", "Remove section links (#) and markup"
     elif UNPAIRED.search(name):
-        problem = "is not in UTF-8", "Check the character set of the terminal or of the file that it comes from"
+        problem = "is not in UTF-8", "Check the character encoding of the terminal or the input file"
     elif len(name.encode()) > _LONGEST_TITLE:
-        problem = "is longer than any title", "Write the title alone"
+        problem = "is longer than any title", "Write only the title"
     if problem is not None:
         raise errors.InvalidRequest(
-            f"{name[:100]!r} {problem[0]}. Nothing was sent, and no unit was spent. {problem[1]}."
+            f"{name[:100]!r} {problem[0]}. Nothing was sent, and the lookup cost no unit. {problem[1]}."
         )
 
 
@@ -311,8 +310,8 @@ def passed(hour: datetime, clock: ServiceClock) -> errors.RetentionPassed | None
     if clock.now() - hour < RETENTION:
         return None
     return errors.RetentionPassed(
-        f"{clock.remark}The service no longer has {spoken(hour)}: it retains an hour for two days. Earlier downloads "
-        "are kept. This hour can only be loaded from an existing archive; later hours are not affected.",
+        f"{clock.remark}The service no longer has {spoken(hour)}, because it retains each hour for two days. Earlier "
+        "downloads are kept. This hour can be loaded only from an existing archive. Later hours are not affected.",
         status=404,
     )
 
@@ -321,13 +320,13 @@ def absent(hour: datetime, clock: ServiceClock) -> errors.EnterpriseError:
     """Return the error for an hour that has no listing."""
     if clock.is_wrong and clock.now() < hour:
         return errors.ClockError(
-            f"By the service's clock, {spoken(hour)} has not begun: {clock.problem}. Nothing was changed. Correct the "
-            "clock of this machine (time synchronization) and run this again.",
+            f"According to the service's clock, {spoken(hour)} has not begun: {clock.problem}. Nothing was changed. "
+            "Correct this machine's clock (time synchronization), and run this again.",
             status=404,
         )
     return passed(hour, clock) or errors.NotPublishedYet(
         f"{clock.remark}The service has not published {spoken(hour)} yet: the batch listing appears when all exports "
-        "of the hour are finished, some minutes after the hour. Nothing was changed. Run this again later; the "
-        "service retains the hour for two days.",
+        "are finished, some minutes after the end of the hour. Nothing was changed. Run this again later; the service "
+        "retains the hour for two days.",
         status=404,
     )

@@ -220,7 +220,7 @@ class DataApi:
                         raise errors.ServiceUnavailable(error.message, status=error.status) from None
                     raise
                 wait = self._retry.wait(attempt, asked)
-                _log.info("%s Trying again in %.1f s (%d of %d).", error, wait, attempt, self._retry.retries)
+                _log.info("%s Retrying in %.1f s (attempt %d of %d).", error, wait, attempt, self._retry.retries)
             time.sleep(wait)
 
     def _written(
@@ -246,16 +246,16 @@ class DataApi:
         except ValueError:  # unbalanced brackets
             there = ""
         if answer.status not in {302, 303, 307, 308} or not location:
-            problem = f"the status is {answer.status} instead of a redirect"
+            problem = f"the service responded with status {answer.status} instead of a redirect"
         elif not is_web_address(there):
-            problem = "it redirects to something that is not a web address"
+            problem = "the service redirects to an invalid URL"
         elif urlsplit(here).scheme == "https" and urlsplit(there).scheme == "http":
-            problem = "it redirects from an encrypted to an open connection"
+            problem = "the service redirects from https:// to http://"
         else:
             return there
         raise errors.UnexpectedAnswer(
-            f"Could not {doing}: {problem}. Nothing was fetched. Check the addresses of the service; if they are "
-            "right, its interface has changed."
+            f"Could not {doing}: {problem}. Nothing was fetched. Check the configured service addresses. If they are "
+            "correct, the service's API has changed."
         )
 
     def _refuse(self, answer: Answer, doing: str, product: str, *, last: bool) -> None:
@@ -269,13 +269,13 @@ class DataApi:
             try:
                 quota = self._auth.user().quotas.get(product)
             except errors.EnterpriseError as error:
-                _log.info("Could not find out whether a quota is spent: %s", error)
+                _log.info("Could not determine whether a quota is exhausted: %s", error)
                 quota = None
             if quota is not None and quota.exhausted:
                 raise errors.QuotaExceeded(
                     f"Could not {doing}: the account has used {quota.used} of its {quota.limit} {product} units. "
-                    "Earlier downloads are kept. Wait until the vendor resets the counters (monthly), or ask for "
-                    "more.",
+                    "Earlier downloads are kept. Wait until the vendor resets the counters (monthly), or request more "
+                    "units.",
                     status=429,
                 )
             self._left_at[product] = now

@@ -58,9 +58,9 @@ class Service:
             object.__setattr__(self, name, _root(name, getattr(self, name)))
             if not self.allow_http and is_open(getattr(self, name)):
                 raise InvalidRequest(
-                    f"The setting {name} is an http:// address of another machine, and passwords and tokens would be "
-                    f"sent unencrypted. Nothing was sent. Write https:// in WME_{name.upper()}, or set "
-                    "WME_ALLOW_HTTP=1 if the network is yours."
+                    f"The setting {name} is an http:// address of another machine, so passwords and tokens would be "
+                    f"sent unencrypted. Nothing was sent. Use https:// in WME_{name.upper()}, or set WME_ALLOW_HTTP=1 "
+                    "if you trust the network."
                 )
         username = (self.username or "").strip().lower()
         object.__setattr__(self, "username", username or None)
@@ -113,7 +113,7 @@ def _root(name: str, url: str) -> str:
         # do not repeat the URL, which may contain a password
         raise InvalidRequest(
             f"The setting {name} is not an address of the form https://host[:port][/path]. Nothing was sent. "
-            f"Correct WME_{name.upper()} or leave it out for the real service."
+            f"Correct WME_{name.upper()}, or unset it to use the real service."
         )
     return url
 
@@ -247,7 +247,7 @@ def _written(value: str | int | datetime) -> str:
         return _hour(value)
     if value in {"", ".", ".."} or UNPAIRED.search(str(value)):
         raise InvalidRequest(
-            f"{value!r} is not a valid identifier of a record. Nothing was sent. Write it as in the list."
+            f"{value!r} is not a valid record identifier. Nothing was sent. Use an identifier from the list."
         )
     return quote(str(value), safe="")
 
@@ -255,13 +255,13 @@ def _written(value: str | int | datetime) -> str:
 def _hour(hour: datetime) -> str:
     if hour.tzinfo is None:
         raise InvalidRequest(
-            f"The hour {hour.isoformat()} has no time zone, so it could be any of 24. Nothing was sent. Pass an aware "
+            f"The hour {hour.isoformat()} has no time zone, so it is ambiguous. Nothing was sent. Pass an aware "
             "datetime in UTC."
         )
     hour = hour.astimezone(UTC)
     if hour.minute or hour.second or hour.microsecond:
         raise InvalidRequest(
-            f"{hour.isoformat()} is not the start of an hour in UTC. Nothing was sent. Pass the start of the hour."
+            f"{hour.isoformat()} is not the start of an hour in UTC. Nothing was sent. Pass the start of an hour."
         )
     return f"{hour:%Y-%m-%d}/{hour:%H}"
 

@@ -74,7 +74,7 @@ class Listing(Generic[RecordT]):
             return None
         more = len(self.odd) - _SHOWN
         shown = "; ".join(map(str, self.odd[:_SHOWN])) + (f"; and {more:,} more" if more > 0 else "")
-        what = f"{counted(len(self.odd), 'record')} of the list {self.url_path}".rstrip()
+        what = f"{counted(len(self.odd), 'record')} in the list {self.url_path}".rstrip()
         return f"{what} {'is' if len(self.odd) == 1 else 'are'} not used ({shown})."
 
     def typed(self, model: Any) -> tuple[Any, ...]:
@@ -91,8 +91,8 @@ class Listing(Generic[RecordT]):
         else:
             return found if isinstance(found, tuple) else (found,)
         raise UnexpectedAnswer(
-            f"The list {self.url_path} has records that do not have the form of {model.__name__} ({problem}). Nothing "
-            "was changed. Read them by name: `listing.records` has them all."
+            f"The list {self.url_path} contains records that do not match {model.__name__} ({problem}). Nothing was "
+            "changed. Use `listing.records`, which contains all records, and read fields by name."
         )
 
     def left_out(self, scope: Iterable[tuple[str, int]]) -> dict[tuple[str, int], str]:

@@ -98,7 +98,7 @@ class Query:
         """Raise InvalidRequest for parameters that this kind of endpoint does not support."""
         self._check_limit(kind)
         if self.filters and not kind.has_filters:
-            _refuse(f"{kind.value} has no `filters`; the service would ignore them", "Leave them out")
+            _refuse(f"{kind.value} does not support `filters` and would ignore them", "Remove the filters")
         if kind is Kind.STREAM:
             for condition in self.filters:
                 _check_comparable(condition)
@@ -112,7 +112,7 @@ class Query:
                 _check_listed(condition)
         if kind is Kind.STRUCTURED and {name.split(".")[0] for name in self.fields} == {"tables"}:
             _refuse(
-                "`tables` cannot be requested alone: the response would have no tables", 'Write ("sections", "tables")'
+                "`tables` requires another field, otherwise the response has no tables", 'Use ("sections", "tables")'
             )
 
     def body(self) -> dict[str, Any]:
@@ -136,14 +136,14 @@ class Query:
         if self.limit is None:
             return
         if not kind.has_limit:
-            _refuse(f"{kind.value} has no `limit`; the service would ignore it", "Leave it out")
+            _refuse(f"{kind.value} does not support `limit` and would ignore it", "Remove the limit")
         if not 1 <= self.limit <= _HIGHEST_LIMIT:
-            _refuse(f"`limit` is {self.limit}", f"Write a number from 1 to {_HIGHEST_LIMIT}; 3 is usual")
+            _refuse(f"`limit` is {self.limit}", f"Use a number from 1 to {_HIGHEST_LIMIT}; the default is 3")
 
 
 def _fields(given: Any) -> tuple[str, ...]:
     if isinstance(given, str):
-        _refuse("`fields` is a single string", f"Write a tuple: {_tuple(given.split(','))}")
+        _refuse("`fields` is a single string", f"Use a tuple: {_tuple(given.split(','))}")
     for name in (names := tuple(given)):
         _check_spelling("fields", name)
     return names
@@ -152,11 +152,11 @@ def _fields(given: Any) -> tuple[str, ...]:
 def _filters(given: Any) -> tuple[Filter, ...]:
     if isinstance(given, Mapping):
         if set(given) == {"field", "value"}:
-            _refuse("`filters` is a single object", f"Write {{{given['field']!r}: {given['value']!r}}}")
+            _refuse("`filters` is a single object", f"Use {{{given['field']!r}: {given['value']!r}}}")
         given = [Filter(name, value) for name, value in given.items()]
     for one in (conditions := tuple(given)):
         if not isinstance(one, Filter):
-            _refuse(f"`filters` has {one!r}", 'Write Filter("in_language.identifier", "en") for each')
+            _refuse(f"`filters` contains {one!r}", 'Write each filter as Filter("in_language.identifier", "en")')
         _check_spelling("filters", one.field)
         _check_value(one)
     return conditions
@@ -164,38 +164,37 @@ def _filters(given: Any) -> tuple[Filter, ...]:
 
 def _check_spelling(what: str, name: Any) -> None:
     if not isinstance(name, str) or not name or len(name) > _MOST_CHARACTERS:
-        _refuse(f"`{what}` has {name!r:.300} as a name", f"A name is a string of 1 to {_MOST_CHARACTERS} characters")
+        _refuse(f"`{what}` contains {name!r:.300}", f"Field names are strings of 1 to {_MOST_CHARACTERS} characters")
     if "," in name:
-        _refuse(f"`{what}` has {name!r}, which the service reads as a single name", f"Write {_tuple(name.split(','))}")
+        _refuse(f"`{what}` contains {name!r}, which the service reads as one name", f"Use {_tuple(name.split(','))}")
     if not _NAME.fullmatch(name):
         right = re.sub(r"\[([\w-]*)\]", r".\1", name).strip(". ")
-        hint = f"Write {right!r}" if _NAME.fullmatch(right) and right != name else "Names are joined by dots"
-        _refuse(f"`{what}` has {name!r}, which is not the name of a field", f"{hint}, for example 'version.identifier'")
+        hint = f"Use {right!r}" if _NAME.fullmatch(right) and right != name else "Separate names by dots"
+        _refuse(f"`{what}` contains {name!r}, which is not a field name", f"{hint}, for example 'version.identifier'")
 
 
 def _check_value(one: Filter) -> None:
     value = one.value
     if isinstance(value, list | tuple | set | frozenset):
         _refuse(
-            f"the filter on `{one.field}` has {len(value)} values, and the service has no OR",
-            "Send a request for each value, or select from the answer",
+            f"the filter on `{one.field}` has {len(value)} values, but the service supports only one",
+            "Send a separate request for each value, or filter the response",
         )
     if not (value is None or isinstance(value, str | int | float)) or (
         isinstance(value, float) and not math.isfinite(value)
     ):
         _refuse(
-            f"the filter on `{one.field}` compares with {value!r:.100}", "Write a text, a number, true, false or null"
+            f"the filter on `{one.field}` has the value {value!r:.100}", "Use a string, a number, true, false or null"
         )
     if isinstance(value, str) and UNPAIRED.search(value):
         _refuse(
-            f"the filter on `{one.field}` compares with {value!r:.100}, which is not in UTF-8",
-            "Check the character set of the terminal or of the file that it comes from",
+            f"the filter on `{one.field}` has the value {value!r:.100}, which is not in UTF-8",
+            "Check the character encoding of the terminal or the input file",
         )
     if _DATES.fullmatch(one.field.rpartition(".")[2]):
         _refuse(
-            f"the filter on `{one.field}` compares a date, and filters have no `<` and `>`, only equality of the exact "
-            "text",
-            "Select by date from the answer",
+            f"the filter on `{one.field}` compares a date, but filters support only exact equality, not `<` and `>`",
+            "Filter the response by date",
         )
 
 
@@ -204,20 +203,20 @@ def _check_name(name: str, kind: Kind) -> None:
     # an image's thumbnail uses this name in JSON as well
     if not _IN_JSON.keys().isdisjoint(pieces) and "thumbnail" not in pieces:
         right = ".".join(_IN_JSON.get(piece, piece) for piece in pieces)
-        _refuse(f"`{name}` is a name used only by streams; {kind.value} would leave it out", f"Write {right!r}")
+        _refuse(f"`{name}` is a field name for streams, which {kind.value} would ignore", f"Use {right!r}")
 
 
 def _check_field(name: str, kind: Kind) -> None:
     """Refuse a field that this kind of endpoint would omit or return empty."""
     if kind in {Kind.LIST, Kind.RECORD} and name.endswith(".*"):
-        _refuse(f"`{name}` would be left out", f"Write {name.removesuffix('.*')!r}, which is the whole object")
+        _refuse(f"`{name}` would be ignored", f"Use {name.removesuffix('.*')!r} to request the complete object")
     top, _, rest = name.removesuffix(".*").partition(".")
     if kind is Kind.STRUCTURED and top in _RENAMED:
         right = ".".join(filter(None, (_RENAMED[top], rest)))
-        _refuse(f"`{name}` is a name from before 2025, which is now ignored", f"Write {right!r}")
+        _refuse(f"`{name}` is an old field name, which the service has ignored since 2025", f"Use {right!r}")
     is_article = kind in {Kind.ARTICLES, Kind.STRUCTURED}
     if is_article and top in _ARRAYS | _PARTS and rest and not re.match(r"#|\d", rest):
-        _refuse(f"`{top}` is an array, and `{name}` would come back empty", f"Write {f'{top}.#.{rest}'!r}")
+        _refuse(f"`{top}` is an array, so `{name}` would be empty in the response", f"Use {f'{top}.#.{rest}'!r}")
 
 
 def _check_listed(one: Filter) -> None:
@@ -225,27 +224,27 @@ def _check_listed(one: Filter) -> None:
     value, what = one.value, f"the filter on `{one.field}`"
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is None or isinstance(value, bool):
-        _refuse(f"{what} compares with {json.dumps(value)}, which a list ignores", "Use a text")
+        _refuse(f"{what} has the value {json.dumps(value)}, which lists ignore", "Use a string")
     if is_number and "namespace.identifier" not in one.field:
         _refuse(
-            f"{what} compares a number, which a list may evaluate as `>`",
-            "Use a text, or select from the answer; only `namespace.identifier` is compared for equality",
+            f"{what} compares a number, and lists may evaluate it as `>`",
+            "Use a string, or filter the response; only `namespace.identifier` is compared for equality",
         )
     if isinstance(value, float):
-        _refuse(f"{what} compares with {value}", f"Write {value:.0f}")
+        _refuse(f"{what} has the value {value}", f"Use {value:.0f}")
     if isinstance(value, str) and "namespace.identifier" in one.field:
-        _refuse(f"{what} compares a number with a text", f"Write {value} without quotes")
+        _refuse(f"{what} compares a number with a string", f"Write {value} without quotes")
     if isinstance(value, str) and "'" in value:
-        _refuse(f"{what} has a single quote, which breaks a list", "Select from the answer")
+        _refuse(f"{what} contains a single quote, which lists do not support", "Filter the response")
 
 
 def _check_comparable(one: Filter) -> None:
     """Refuse a filter that no event of a stream could match."""
     if isinstance(one.value, int | float) and (isinstance(one.value, float) or abs(one.value) >= _COMPARABLE):
         _refuse(
-            f"the filter on `{one.field}` compares with {one.value}, but a stream only matches integers below "
-            f"{_COMPARABLE:,}: no events would arrive",
-            "Select from the received events",
+            f"the filter on `{one.field}` has the value {one.value}, but streams match only integers below "
+            f"{_COMPARABLE:,}, so no events would arrive",
+            "Filter the received events",
         )
 
 

@@ -43,8 +43,8 @@ def shares(connections: int) -> list[tuple[int, ...]]:
     """Distribute the ten parts over the connections. Raises InvalidRequest if the number of connections is invalid."""
     if not 1 <= connections <= PARTS:
         raise InvalidRequest(
-            f"A stream cannot be read over {connections} connections: it has {PARTS} parts, and each connection reads "
-            "at least one. Nothing was sent."
+            f"A stream cannot be read over {connections} connections, because it has {PARTS} parts and each connection "
+            f"reads at least one part. Nothing was sent. Use 1 to {PARTS} connections."
         )
     return [tuple(range(first, PARTS, connections)) for first in range(connections)]
 
@@ -55,11 +55,11 @@ class Positions:
     def __init__(self, since: datetime, offsets: Mapping[int, int]) -> None:
         if since.tzinfo is None:
             raise InvalidRequest(
-                f"The moment {since.isoformat()} has no time zone. Nothing was sent. Pass an aware datetime in UTC."
+                f"The time {since.isoformat()} has no time zone. Nothing was sent. Pass an aware datetime in UTC."
             )
         if unknown := sorted(set(offsets) - set(range(PARTITIONS))):
             raise InvalidRequest(
-                f"A stream has the partitions 0 to {PARTITIONS - 1}, not {unknown[0]}. Nothing was sent."
+                f"The partition {unknown[0]} does not exist. Nothing was sent. Use partitions 0 to {PARTITIONS - 1}."
             )
         self._since = since
         self._offsets = dict(offsets)
@@ -243,7 +243,7 @@ class Stream:
                         place = _place(record)
                     except (ValueError, RecursionError) as error:
                         _log.warning(
-                            "A line of %s bytes of the stream is not an event and was left out: %s",
+                            "A line of %s bytes in the stream is not an event and was skipped: %s",
                             f"{len(line):,}",
                             error,
                         )
@@ -269,9 +269,9 @@ class Stream:
         if last.failure is not None and now - (last.failing_since or now) > self._options.give_up_seconds:
             failure = last.failure
             raise errors.ServiceUnavailable(
-                f"No connection of the stream could be opened for {self._options.give_up_seconds:,.0f} s; last error: "
-                f"{failure} Committed events are kept. The service keeps events for 48 hours: restart the stream "
-                "within that time.",
+                f"No connection to the stream could be opened for {self._options.give_up_seconds:,.0f} s. Last error: "
+                f"{failure} Committed events are kept. Restart the stream within 48 hours, because the service does "
+                "not retain events for longer.",
                 status=failure.status,
             )
 
@@ -290,12 +290,12 @@ def _place(record: Any) -> tuple[int, int, Any]:
     """Return an event's partition, offset and identifier, or raise ValueError. The service omits zeros."""
     event = record.get("event") if isinstance(record, dict) else None
     if not isinstance(event, dict):
-        raise ValueError("it has no event.")  # noqa: TRY004  of the content, like the errors of JSON
+        raise ValueError("the line contains no event.")  # noqa: TRY004  of the content, like the errors of JSON
     partition, offset, identifier = event.get("partition", 0), event.get("offset", 0), event.get("identifier")
     if type(partition) is not int or not 0 <= partition < PARTITIONS:
-        raise ValueError(f"event.partition is not one of 0 to {PARTITIONS - 1}.")
+        raise ValueError(f"event.partition is not a number from 0 to {PARTITIONS - 1}.")
     if type(offset) is not int or not 0 <= offset <= OFFSET_MAX:
-        raise ValueError(f"event.offset is not from 0 to {OFFSET_MAX}.")
+        raise ValueError(f"event.offset is not a number from 0 to {OFFSET_MAX}.")
     if identifier is not None and not isinstance(identifier, str):
         raise ValueError("event.identifier is not a string.")
     return partition, offset, identifier

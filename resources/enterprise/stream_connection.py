@@ -70,7 +70,7 @@ class Records:
             if self._size > self._longest:
                 self.left_out += 1
                 _log.warning(
-                    "A record of the stream has %s bytes and was left out: the maximum is %s (WME_MAX_RECORD_MB). "
+                    "A stream record of %s bytes was skipped, because the maximum is %s bytes (WME_MAX_RECORD_MB). "
                     "The hourly file contains the record.",
                     *(f"{number:,}" for number in (self._size, self._longest)),
                 )
@@ -90,8 +90,8 @@ class Records:
                 self._begun = io.BytesIO()
             if self._size > _NO_END * self._longest:
                 raise EndlessRecord(
-                    f"A record of the stream has more than {_NO_END * self._longest:,} bytes and no end. Stored "
-                    "events are kept. Check the address of the streams, and any proxy in between."
+                    f"A stream record has not ended after {_NO_END * self._longest:,} bytes. Stored events are kept. "
+                    "Check the configured stream address, and any proxy between this machine and the service."
                 )
         return whole
 
@@ -278,7 +278,7 @@ class Connection(threading.Thread):
                 return
             wait = max(random.uniform(0, self._wait), self._asked())
             self._wait = min(2 * self._wait, self._longest_wait)
-            _log.info("Connection %s of the stream ended%s; opening it again in %.1f s.", self.name, self._why(), wait)
+            _log.info("Stream connection %s ended%s. It will be reopened in %.1f s.", self.name, self._why(), wait)
             self._pause(wait)
 
     def stop(self) -> None:
@@ -300,7 +300,7 @@ class Connection(threading.Thread):
         silent = now - self.heard_at
         if not self.is_failing(now) and silent > self._silence and now - others_heard_at < self._silence / 2:
             _log.info(
-                "Connection %s of the stream has been silent for %.0f s while others were not.", self.name, silent
+                "Stream connection %s received no data for %.0f s while others did. It is reopened.", self.name, silent
             )
             self._silence = min(2 * self._silence, _SILENT_LONGEST)
             self._cut()

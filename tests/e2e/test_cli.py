@@ -231,7 +231,7 @@ def test_run_that_starts_too_early_does_not_move_the_beginning(environ, filled, 
     told = call("run", *between(old, old), "--no-reference", environ=environ)
     assert told.code == 1
     assert "1 of 1 hour failed." in told.err
-    assert "it retains an hour for two days" in told.err
+    assert "it retains each hour for two days" in told.err
     assert is_sentence(told.err.split("Error: ")[1])
     # the mirror never had it: no row is left that somebody would take for a loss
     assert lines_of(told, "enwiki") == []

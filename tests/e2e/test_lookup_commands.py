@@ -92,10 +92,13 @@ def test_an_entity(wme):
     told = wme("entity", "Q999999999")
     assert (told.code, "no Q999999999 among Wikidata's items" in told.err) == (1, True)
     for words, sentence in (
-        (("X1",), "'X1' is not an identifier of Wikidata items. Nothing was sent. Write it as Q42."),
-        (("q42",), "'q42' is not an identifier of Wikidata items. Nothing was sent. Write it as Q42."),
-        (("p31",), "'p31' is not an identifier of Wikidata properties. Nothing was sent. Write it as P31."),
-        (("p18", "--labels"), "'p18' is not an identifier of Wikidata labels. Nothing was sent. Write it as P18."),
+        (("X1",), "'X1' is not a valid identifier for Wikidata items. Nothing was sent. Use the form Q42."),
+        (("q42",), "'q42' is not a valid identifier for Wikidata items. Nothing was sent. Use the form Q42."),
+        (("p31",), "'p31' is not a valid identifier for Wikidata properties. Nothing was sent. Use the form P31."),
+        (
+            ("p18", "--labels"),
+            "'p18' is not a valid identifier for Wikidata labels. Nothing was sent. Use the form P18.",
+        ),
     ):
         told = wme("entity", *words)
         assert (told.code, told.err.strip()) == (1, sentence)
@@ -105,10 +108,10 @@ def test_what_is_not_found_or_cannot_be_found(wme, name, service):
     told = wme("article", f"x{name}")
     assert told.code == 1
     assert "case-sensitive" in told.err
-    assert "redirects are not resolved" in told.err
+    assert "Redirects are not resolved" in told.err
     service.requests.clear()
     for words, sentence in (
-        (("article", "C#"), "no unit was spent"),
+        (("article", "C#"), "the lookup cost no unit"),
         (("article", name, "--limit", "11"), "11 is not in the range"),
         (("article", name, "--filter", "name"), "write it as FIELD=VALUE"),
         (("article", name, "--fields", "categories.name"), "categories.#.name"),

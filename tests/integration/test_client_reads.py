@@ -68,5 +68,5 @@ def test_lookups_are_typed_on_request(client, sandbox):
     assert (page.name, page.sections[0]["name"]) == (name, "Abstract")
     [item] = client.lookups.entity("items", page.main_entity.identifier).typed(record_model(ENTITY_CHANGES))
     assert item.name == page.main_entity.identifier
-    with pytest.raises(errors.UnexpectedAnswer, match="records that do not have the form of entity_changes"):
+    with pytest.raises(errors.UnexpectedAnswer, match="records that do not match entity_changes"):
         client.lists.reference("languages").typed(record_model(ENTITY_CHANGES))

@@ -148,7 +148,7 @@ def test_odd_records_of_other_projects_are_told_with_the_archive(bench):
     told = {layer.key: layer.metadata for layer in run.ingest(HOUR, ALL, bench.client)}
     assert list(told) == ALL
     assert told[ARCHIVE]["odd_records"].startswith(
-        "1 record of the list /v2/batches/2026-11-01/05 is not used (dewiki_namespace_0: version: "
+        "1 record in the list /v2/batches/2026-11-01/05 is not used (dewiki_namespace_0: version: "
     )
 
 

@@ -63,7 +63,7 @@ def test_an_hour_that_is_not_there_yet_and_one_that_is_gone_are_two_sentences(cl
     with pytest.raises(errors.NotPublishedYet, match=r"not published the hour 2026-11-01 06:00 UTC yet") as early:
         client.hours.listing(hour + dt.timedelta(hours=1))
     assert early.value.retryable
-    with pytest.raises(errors.RetentionPassed, match="retains an hour for two days") as late:
+    with pytest.raises(errors.RetentionPassed, match="retains each hour for two days") as late:
         client.hours.listing(hour - dt.timedelta(hours=46))
     assert not late.value.retryable
 

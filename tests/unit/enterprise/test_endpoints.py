@@ -57,5 +57,5 @@ def test_paths_are_made_and_recognized():
 
 @pytest.mark.parametrize("identifier", ["", ".", "..", "a\ud800"])
 def test_a_value_that_leads_elsewhere_is_refused(identifier):
-    with pytest.raises(errors.InvalidRequest, match="not a valid identifier of a record"):
+    with pytest.raises(errors.InvalidRequest, match="not a valid record identifier"):
         Endpoint("record", "/v2/codes/{identifier}", endpoints.Kind.RECORD).at(identifier=identifier)

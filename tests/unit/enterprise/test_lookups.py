@@ -59,7 +59,7 @@ def test_no_such_entity(client, fake):
     "name", ["", " ", "_", ".", "..", "C#", "A|B", "[[A]]", "{{x}}", "a\nb", "x" * 513, "é" * 257, "caf\udce9"]
 )
 def test_what_is_no_title_costs_nothing(client, fake, name):
-    with pytest.raises(errors.InvalidRequest, match=r"Nothing was sent, and no unit was spent\."):
+    with pytest.raises(errors.InvalidRequest, match=r"Nothing was sent, and the lookup cost no unit\."):
         client.lookups.articles(name)
     assert fake.api.requests == []
 

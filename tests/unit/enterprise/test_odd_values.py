@@ -151,7 +151,7 @@ def test_odd_records_are_one_line_in_the_log_without_what_they_say(client, fake,
     assert token not in told
     assert len(told) < 600
     assert re.match(
-        r"5,000 records of the list /v2/batches/2026-11-01/05 are not used \(record 2: version: .*4,997 more", told
+        r"5,000 records in the list /v2/batches/2026-11-01/05 are not used \(record 2: version: .*4,997 more", told
     )
 
 
@@ -231,7 +231,7 @@ def test_a_token_file_that_is_damaged_is_ignored_with_a_warning(client, fake, tm
 )
 def test_an_address_that_is_none_is_refused(client, fake, hour, record, tmp_path, location):
     fake.script(f"{LIST}/{NAME}/download", *[Reply(307, b"", {"Location": location})] * 9)
-    with pytest.raises(errors.UnexpectedAnswer, match="not a web address") as caught:
+    with pytest.raises(errors.UnexpectedAnswer, match="redirects to an invalid URL") as caught:
         client.hours.download(hour, models.Batch.model_validate(record), tmp_path / "a" / "x.tar.gz")
     assert "PassInAddress" not in "".join(traceback.format_exception(caught.value))
     assert fake.store.requests == []

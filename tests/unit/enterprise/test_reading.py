@@ -75,7 +75,7 @@ def test_a_truncated_archive_gives_every_record_before_its_end(share):
     assert [one["n"] for one in found] == [*range(len(found))]
     assert len(found) == there.count(b'"}\n') > 0
     assert "the gzip data is damaged or cut off" in problem
-    assert f"The {len(found):,} records that could be read were returned before this error." in problem
+    assert f"{len(found):,} records could be read and were returned before this error." in problem
     assert "Fetch the archive again" in problem
 
 
@@ -89,11 +89,11 @@ def test_an_archive_without_its_last_bytes_is_no_good_archive():
         (tar[: 512 + 60], "the tar ends too early (in member a.ndjson"),
         (tar[:1024], "the tar ends too early"),
         (tar[:1024] + b"x" * 512, "the tar is damaged"),
-        (tar_bytes([("a.txt", b"x")]), "it holds no .ndjson member, only a.txt"),
+        (tar_bytes([("a.txt", b"x")]), "the archive contains no .ndjson member, only a.txt"),
     ):
         assert words in read(gzip.compress(what))[1]
     assert "Not a gzipped file" in read(b"plain text")[1]
-    assert "The 0 records" in read(b"")[1]
+    assert "0 records could be read" in read(b"")[1]
 
 
 def test_a_byte_that_changed_is_noticed():
@@ -109,9 +109,9 @@ def test_lines_that_are_no_records_are_named_after_the_others():
     found, problem = read(pack(("a.ndjson", [*lines(1), *bad, *lines(1, 1)])))
     assert [one["n"] for one in found] == [0, 1]
     assert problem == (
-        "The archive: 7 lines could not be read as records (line 2 of a.ndjson: not JSON; line 3 of a.ndjson: it is "
-        "JSON, but no object; line 4 of a.ndjson: not JSON; and 4 more). The 2 records that could be read were "
-        "returned before this error. Report the lines to the vendor."
+        "The archive: 7 lines could not be read as records (line 2 of a.ndjson: not JSON; line 3 of a.ndjson: "
+        "the line is JSON, but not an object; line 4 of a.ndjson: not JSON; and 4 more). 2 records could be read and "
+        "were returned before this error. Report these lines to the vendor."
     )
 
 
@@ -124,7 +124,7 @@ def test_a_line_that_is_too_long_is_passed_over_in_bounded_memory():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert [one["n"] for one in found] == [0, 1]
-    assert "line 2 of a.ndjson: it has 31,457,291 bytes, more than the maximum of 1,048,576" in problem
+    assert "line 2 of a.ndjson: the record has 31,457,291 bytes, which exceeds the maximum of 1,048,576" in problem
     assert peak < 8 << 20
 
 

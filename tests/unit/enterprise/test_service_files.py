@@ -111,7 +111,7 @@ def test_a_target_that_cannot_be_written_ends_the_download(client, fake, content
 )
 def test_a_path_without_a_file_is_not_sent(client, fake, path):
     for call in (client.files.head, lambda path: client.files.download(path, io.BytesIO())):
-        with pytest.raises(errors.InvalidRequest, match="is not the path of a file's record"):
+        with pytest.raises(errors.InvalidRequest, match="is not the path of a file record"):
             call(path)
     assert not fake.api.requests
 

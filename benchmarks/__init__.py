@@ -1,4 +1,5 @@
-"""Benchmarks of conversion, warehouse, stream and growth, compared with alternatives: `python -m benchmarks --help`.
+"""Benchmarks that compare conversion, warehouse, stream and growth with alternatives (`python -m benchmarks --help`).
 
-This package contains workloads, contenders, a common harness and a common report. The pipeline must not depend on it.
+This package contains workloads, contenders, a shared harness and a shared report. The pipeline must not depend on
+benchmarks.
 """

@@ -1,4 +1,4 @@
-"""Command line of the benchmarks. Each command imports only its benchmark, so that child processes load no other."""
+"""Command line for the benchmarks. Each command imports only one benchmark, so child processes load nothing else."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from resources.formatting import size_text
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print a JSON object instead of a table.")
 _FOLDER = click.option(
     "--folder",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
@@ -28,7 +28,7 @@ _FOLDER = click.option(
 
 @contextmanager
 def _working(folder: Path | None = None) -> Iterator[tuple[Path, Callable[[str], None]]]:
-    """Yield a temporary folder and a function that displays progress."""
+    """Yield a temporary working folder and a function that displays progress."""
     console = Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="benchmark-", dir=folder) as place, console.status("") as status:
         yield Path(place), status.update
@@ -38,7 +38,7 @@ def _numbers(_context: click.Context, _parameter: click.Parameter, text: str) ->
     try:
         return tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError:
-        raise click.BadParameter(f"{text!r} is not a list of numbers, separated by commas.") from None
+        raise click.BadParameter(f"{text!r} is not a comma-separated list of numbers.") from None
 
 
 def _cases(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def _cases(_context: click.Context, _parameter: click.Parameter, text: str) -> t
 
     names = {"all": tuple(HARDER), "none": ()}.get(text, tuple(text.split(",")))
     if unknown := [name for name in names if name not in HARDER]:
-        raise click.BadParameter(f"{', '.join(unknown)}: known are all, none, {', '.join(HARDER)}.")
+        raise click.BadParameter(f"{', '.join(unknown)} is not a case; use all, none or some of {', '.join(HARDER)}.")
     return names
 
 
@@ -56,18 +56,18 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--megabytes", default=600.0, show_default=True, help="Size of the NDJSON in the generated archive.")
-@click.option("--archive", type=click.Path(path_type=Path, exists=True), help="Convert this archive instead.")
-@click.option("--cores", default=len(os.sched_getaffinity(0)), show_default="all", help="Cores of each contender.")
+@click.option("--megabytes", default=600.0, show_default=True, help="NDJSON size of the generated archive in MB.")
+@click.option("--archive", type=click.Path(path_type=Path, exists=True), help="Convert this existing archive.")
+@click.option("--cores", default=len(os.sched_getaffinity(0)), show_default="all", help="Cores for each contender.")
 @click.option("--level", default=3, show_default=True, help="zstd level.")
-@click.option("--rounds", default=2, show_default=True, help="Number of rounds; the fastest counts.")
-@click.option("--only", help="Run only peers whose name contains this text.")
+@click.option("--rounds", default=2, show_default=True, help="Number of rounds. The fastest round is reported.")
+@click.option("--only", help="Run only peers whose name contains this string.")
 @click.option(
     "--cases",
     callback=_cases,
     default="none",
     show_default=True,
-    help="More difficult archives for this package: all, none, or names separated by commas.",
+    help="Difficult archives to convert with this package: all, none or comma-separated names.",
 )
 @_JSON
 def convert(
@@ -81,7 +81,7 @@ def convert(
     *,
     as_json: bool,
 ) -> None:
-    """Convert one tar.gz of NDJSON to Parquet with this package and its peers, using the same columns and codec."""
+    """Convert an NDJSON tar.gz to Parquet with this package and its peers, using the same columns and codec."""
     from benchmarks import convert as benchmark  # noqa: PLC0415
     from benchmarks.contenders import Job  # noqa: PLC0415
     from benchmarks.workload import build, unpack  # noqa: PLC0415
@@ -98,14 +98,14 @@ def convert(
 @main.command()
 @click.option("--pages", callback=_numbers, default="500000,2000000,10000000", show_default=True, help="Sizes.")
 @click.option("--changes", default=20_000, show_default=True, help="Changes per hour.")
-@click.option("--plain/--no-plain", default=True, show_default=True, help="Measure the alternatives too.")
-@click.option("--rounds", default=3, show_default=True, help="Number of hours and of publications; the median counts.")
+@click.option("--plain/--no-plain", default=True, show_default=True, help="Also measure the alternatives.")
+@click.option("--rounds", default=3, show_default=True, help="Measured hours and publications (reports the median).")
 @_FOLDER
 @_JSON
 def warehouse(
     pages: tuple[int, ...], changes: int, rounds: int, folder: Path | None, *, plain: bool, as_json: bool
 ) -> None:
-    """Load an hour, publish, query and rebuild in warehouses of growing size (20 GB of disk for all sizes)."""
+    """Load an hour, publish, query and rebuild in warehouses of several sizes. This benchmark needs 20 GB of disk."""
     from benchmarks import warehouse as benchmark  # noqa: PLC0415
 
     with _working(folder) as (place, say):
@@ -115,14 +115,14 @@ def warehouse(
 
 @main.command()
 @click.option("--events", type=click.IntRange(100), default=100_000, show_default=True, help="Number of events.")
-@click.option("--event-bytes", default=20_000, show_default=True, help="Approximate size of an event.")
+@click.option("--event-bytes", default=20_000, show_default=True, help="Approximate size of an event in bytes.")
 @click.option(
-    "--rate", default=0.0, help="Events per second; at 100, 360,000 events take an hour.  [default: no limit]"
+    "--rate", default=0.0, help="Events per second. At 100, 360,000 events take an hour.  [default: no limit]"
 )
-@click.option("--throttled", default=20.0, show_default=True, help="Seconds of the lag measurement.")
+@click.option("--throttled", default=20.0, show_default=True, help="Duration of the lag measurement in seconds.")
 @_JSON
 def stream(events: int, event_bytes: int, rate: float, throttled: float, *, as_json: bool) -> None:
-    """Read a stream with this package, which stores all events, and with loops that store nothing or insert rows."""
+    """Read a stream with this package, which stores all events, and with simple loops for comparison."""
     from benchmarks import streams as benchmark  # noqa: PLC0415
 
     with _working() as (folder, say):
@@ -131,11 +131,11 @@ def stream(events: int, event_bytes: int, rate: float, throttled: float, *, as_j
 
 
 @main.command()
-@click.option("--days", callback=_numbers, default="7,30,90", show_default=True, help="Lengths of the history in days.")
-@click.option("--projects", default=40, show_default=True, help="Number of projects, each with one file per hour.")
-@click.option("--rounds", default=3, show_default=True, help="Number of hours, and runs per query; the median counts.")
-@click.option("--before/--no-before", default=True, show_default=True, help="Also query before the compaction.")
-@click.option("--limit", default=60.0, show_default=True, help="Seconds after which a query is interrupted.")
+@click.option("--days", callback=_numbers, default="7,30,90", show_default=True, help="History lengths in days.")
+@click.option("--projects", default=40, show_default=True, help="Number of projects, each with a file per hour.")
+@click.option("--rounds", default=3, show_default=True, help="Measured hours and runs per query (reports the median).")
+@click.option("--before/--no-before", default=True, show_default=True, help="Also run queries before the compaction.")
+@click.option("--limit", default=60.0, show_default=True, help="Time limit for a query in seconds.")
 @_FOLDER
 @_JSON
 def growth(
@@ -148,7 +148,7 @@ def growth(
     before: bool,
     as_json: bool,
 ) -> None:
-    """Measure loading, publication, compaction, queries and startup of mirrors of growing age."""
+    """Measure how loading, publication, compaction, queries and startup depend on a mirror's age."""
     from benchmarks import growth as benchmark  # noqa: PLC0415
     from resources.datasets import last_complete_hour  # noqa: PLC0415
 

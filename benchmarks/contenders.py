@@ -1,6 +1,7 @@
-"""Methods to convert an archive to Parquet with the columns of `article_changes`, each written as its users would.
+"""Contenders that convert an archive to Parquet with the columns of `article_changes`.
 
-There is one function per contender. Each uses all cores and the options that its documentation recommends.
+There is one function per contender, written in the way that its users would write it. Each contender uses all cores and
+the options that its documentation recommends.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
 
     from benchmarks.workload import Workload
 
-#: Schema of records for the peers: nested, without undeclared fields.
+#: Record schema for the peers, which is nested and omits undeclared fields.
 RECORD_SCHEMA = pa.schema(record_schema_of(ARTICLE_CHANGES).type)
-#: Maximum length of a line for the peers. This is DuckDB's default; larger buffers would cost DuckDB memory and, with
-#: small archives, parallelism.
+#: Maximum line length in bytes for the peers, which is DuckDB's default. With larger buffers, DuckDB would need more
+#: memory and use fewer threads for small archives.
 _LONGEST_LINE = 16 << 20
-#: Smaller row groups than the defaults (122,880 rows in DuckDB, 250,000 in polars), which would buffer gigabytes of
-#: page text. Both are faster with smaller row groups.
+#: Rows per row group. The defaults (122,880 rows in DuckDB, 250,000 in polars) would buffer gigabytes of page text.
+#: Both libraries are faster with smaller row groups.
 _GROUP_BYTES = 32 << 20
 _GROUP_ROWS = 512
 _MOMENTS = ("event_published_at", "event_created_at", "modified_at")
@@ -43,7 +44,7 @@ _MOMENTS = ("event_published_at", "event_created_at", "modified_at")
 
 @dataclass(frozen=True)
 class Job:
-    """A workload, an empty folder for the output, and the settings of the run."""
+    """Workload, empty output folder, and settings of a run."""
 
     workload: Workload
     folder: Path
@@ -53,7 +54,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Output:
-    """Parquet files of a contender, and the number of rejected records."""
+    """Parquet files that a contender wrote, and the number of rejected records."""
 
     paths: tuple[Path, ...]
     reject_count: int = 0
@@ -61,7 +62,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Contender:
-    """One method and its input: `tar.gz`, or `ndjson` unpacked in advance. `library` is imported outside the clock."""
+    """Conversion method with its input (`tar.gz` or unpacked `ndjson`). The import of `library` is not measured."""
 
     name: str
     starts_from: str
@@ -70,7 +71,7 @@ class Contender:
 
 
 def count(output: Output) -> dict[str, float]:
-    """Return rows, rejects, bytes and the sum of all revisions. Equal sums indicate that the rows are the same."""
+    """Return the numbers of rows, rejects and bytes, and the sum of all revisions. Equal rows have equal sums."""
     rows = versions = 0
     for path in output.paths:
         with pq.ParquetFile(path) as file:
@@ -81,7 +82,7 @@ def count(output: Output) -> dict[str, float]:
 
 
 def ours(job: Job) -> Output:
-    """Convert all archives as the pipeline does, with its default settings."""
+    """Convert all archives with the pipeline's converter and default settings."""
     layout = Layout(job.folder)
     with Converter(level=job.level) as converter:
         outcomes = Engine().map(
@@ -92,32 +93,32 @@ def ours(job: Job) -> Output:
 
 
 def duckdb_gz(job: Job) -> Output:
-    """DuckDB on gzip. DuckDB cannot read a tar, so the input is the plain gzip file."""
+    """Convert a gzip file with DuckDB. DuckDB cannot read a tar, so the input contains only the lines."""
     return _duckdb(job, job.workload.ndjson_gz)
 
 
 def untar_duckdb(job: Job) -> Output:
-    """Unpack with tar, then DuckDB."""
+    """Unpack the archive with tar, then convert the lines with DuckDB."""
     return _duckdb(job, _untar(job))
 
 
 def plain_duckdb(job: Job) -> Output:
-    """DuckDB on uncompressed lines."""
+    """Convert uncompressed lines with DuckDB."""
     return _duckdb(job, job.workload.ndjson)
 
 
 def untar_polars(job: Job) -> Output:
-    """Unpack with tar, then polars."""
+    """Unpack the archive with tar, then convert the lines with polars."""
     return _polars(job, _untar(job))
 
 
 def plain_polars(job: Job) -> Output:
-    """polars on uncompressed lines."""
+    """Convert uncompressed lines with polars."""
     return _polars(job, job.workload.ndjson)
 
 
 def standard_library(job: Job) -> Output:
-    """`tarfile`, `json` and `from_pylist`: the first solution that most people write."""
+    """Convert with `tarfile`, `json` and `from_pylist`, which is the first solution that most people write."""
     target = job.folder / "out.parquet"
     with _writer(job, target) as writer, tarfile.open(job.workload.archives[0], "r|gz") as tar:
         for member in tar:
@@ -145,7 +146,7 @@ PEERS = (
 
 
 def _archives(workload: Workload) -> list[Archive]:
-    """Return the archives of a workload with the descriptions that the pipeline requires."""
+    """Return a workload's archives with the descriptions that the pipeline requires."""
     if (dataset := named(workload.dataset)).family is Family.SNAPSHOT:
         snapshot = f"{workload.project_id}_namespace_0"
         return [
@@ -187,7 +188,7 @@ def _writer(job: Job, target: Path) -> pq.ParquetWriter:
 
 
 def _row(record: dict[str, Any]) -> dict[str, Any]:
-    """Convert a record to a row: times are parsed, missing fields become null."""
+    """Convert a record to a row. Times are parsed, and missing fields become null."""
     row: dict[str, Any] = {"batch_hour": HOUR}
     for column in ARTICLE_CHANGES:
         if column.path is not None:
@@ -252,7 +253,7 @@ def _polars(job: Job, source: Path) -> Output:
         if pa.types.is_list(declared):
             return pl.List(kind(declared.value_type))
         names = {pa.int64(): pl.Int64, pa.float64(): pl.Float64, pa.bool_(): pl.Boolean}
-        return names.get(declared, pl.String)  # times are texts, which are parsed below
+        return names.get(declared, pl.String)  # times are strings, which are parsed below
 
     schema = {item.name: kind(item.type) for item in RECORD_SCHEMA}
 

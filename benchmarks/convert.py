@@ -1,4 +1,4 @@
-"""Benchmark of conversion: one archive with this package and its peers, and difficult archives with this package."""
+"""Conversion benchmark that compares this package with its peers, and this package's speed on difficult archives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ARCHIVE, CLEAN = OURS.starts_from, "clean"
 
 
 def compare(job: Job, only: str | None, rounds: int, say: Callable[[str], None]) -> Report:
-    """Convert the job's archive with ours and with all peers whose name contains `only`; report the fastest rounds."""
+    """Convert the job's archive with this package and with all peers named like `only`. Report the fastest rounds."""
     workload = job.workload
     title = (
         f"{workload.megabytes:,.0f} MB of NDJSON, {workload.line_count:,} records, {job.cores} cores, zstd {job.level}"
@@ -39,7 +39,7 @@ def compare(job: Job, only: str | None, rounds: int, say: Callable[[str], None])
 
 
 def add_cases(report: Report, job: Job, names: Iterable[str], rounds: int, say: Callable[[str], None]) -> None:
-    """Measure difficult archives of the same lines, compared with an archive of the unmodified lines."""
+    """Measure difficult archives of the same lines, and compare them with an archive of the unmodified lines."""
     say("Building the difficult archives")
     workloads = variants(job.workload, names, job.cores)
     works = {name: _measured(OURS, replace(job, workload=workload)) for name, workload in workloads.items()}
@@ -59,13 +59,13 @@ def _measured(contender: Contender, job: Job) -> Callable[[int], Cost]:
 
 
 def _require_complete(cost: Cost | str, workload: Workload) -> Cost:
-    """Raise MeasurementError if our conversion lost a row or rejected a valid record."""
+    """Raise MeasurementError if this package lost a row or rejected a valid record."""
     if isinstance(cost, str):
-        raise MeasurementError(f"Our own conversion failed: {cost}")
+        raise MeasurementError(f"This package's conversion failed: {cost}")
     found, expected = (cost.facts["rows"], cost.facts["rejects"]), workload.line_count - workload.bad_count
     if found != (expected, workload.bad_count):
         raise MeasurementError(
-            f"Our own conversion wrote {found[0]:,.0f} rows and {found[1]:,.0f} rejects; expected were {expected:,} "
+            f"This package wrote {found[0]:,.0f} rows and {found[1]:,.0f} rejects instead of {expected:,} "
             f"rows and {workload.bad_count:,} rejects."
         )
     return cost

@@ -1,8 +1,8 @@
-"""Benchmark of growth: queries and hourly work with a week, a month and three months of the same projects.
+"""Growth benchmark for queries and hourly work with a week, a month and three months of the same projects' history.
 
-`wme compact` compacts the complete history at once; a real mirror compacts hour by hour. Each query has a separate
-connection, like an analyst's, and its files are in the page cache. A query that exceeds the limit is interrupted, and
-the time until then counts.
+`wme compact` compacts the complete history in one run, whereas a real mirror compacts hour by hour. Each query has a
+separate connection, and its files are in the page cache. A query that exceeds the time limit is interrupted, and the
+elapsed time is reported.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     _Say = Callable[[str], None]
 
 _WME = ("-m", "pipelines")
-#: Disk space of a lake file including its rows in all DuckDB files (measured, rounded up), and of everything else.
+#: Disk space for a lake file and its rows in all DuckDB files (measured and rounded up), and for all other files.
 FILE_BYTES = 75_000
 _OTHER_BYTES = 100_000_000
-#: Hours that are loaded between two publications while a history is built.
+#: Number of hours that are loaded between two publications while a history is built.
 _LOADED_AT_ONCE = 240
-#: A query that takes longer is not repeated.
+#: Maximum duration of a query that is repeated, in seconds.
 _LONG_SECONDS = 10.0
-#: Changes per hour and number of pages of a project. Nearly all pages change within a week, so longer histories add no
-#: pages.
+#: Changes per hour and number of pages in a project. Nearly all pages change within a week, so longer histories have
+#: the same number of pages.
 _CHANGES, _PAGES_OF_PROJECT = 16, 960
-#: Number of pages whose text one query reads.
+#: Number of pages whose text is read by one query.
 _PAGES = 100
 _KEY = "project_id, article_id, version_id, source_at"
 _START = "from pipelines.definitions import defs; defs()"
@@ -49,12 +49,12 @@ _START = "from pipelines.definitions import defs; defs()"
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings of the measurements.
+    """Settings for the measurements.
 
     Attributes:
-        rounds: Number of hours that are loaded one by one, and of runs of a query; the median counts.
-        limit: Seconds after which a query is interrupted.
-        before: True to measure queries also before the compaction.
+        rounds: Number of hours that are loaded one by one, and of runs per query. The median is reported.
+        limit: Time limit for a query in seconds.
+        before: True to also measure queries before the compaction.
     """
 
     rounds: int = 3
@@ -63,12 +63,12 @@ class Plan:
 
 
 def disk_bytes(days: int, project_count: int) -> int:
-    """Return the maximum disk space (bytes) that the measurement of so many days needs."""
+    """Return the maximum disk space in bytes that the measurement of these history lengths needs."""
     return 24 * days * project_count * FILE_BYTES + _OTHER_BYTES
 
 
 def compare(folder: Path, days: Sequence[int], project_count: int, last: datetime, plan: Plan, say: _Say) -> Report:
-    """Measure a mirror for each length of history, ending at `last`. The shortest is the base of all ratios."""
+    """Measure a mirror for each history length, ending at `last`. All ratios are relative to the shortest history."""
     report = Report(f"Mirrors of growing age, {project_count} projects")
     for length in days:
         data, shares = (
@@ -84,18 +84,18 @@ def compare(folder: Path, days: Sequence[int], project_count: int, last: datetim
 
 
 class _Age:
-    """Measurement of one length of history."""
+    """Measurement of one history length."""
 
     def __init__(self, report: Report, pages: Pages, days: int, plan: Plan, say: _Say) -> None:
         self.name, self.report, self.pages, self.data = f"{days} days", report, pages, pages.data
         self.hours, self.changes, self.plan, self._say = 24 * days, _CHANGES * len(pages.projects), plan, say
 
     def say(self, what: str) -> None:
-        """Display the current step."""
+        """Display the current measurement step."""
         self._say(f"{self.name}: {what}")
 
     def measure(self) -> None:
-        """Build the mirror, compact it, load more hours, and measure each step."""
+        """Build and compact the mirror, load more hours, and measure each step."""
         self._fill()
         if self.plan.before:
             self.say("queries before the compaction")
@@ -104,7 +104,7 @@ class _Age:
         self._compact()
         self.say("hours")
         self._load_more()
-        # as the schedule does after each hour; files of the newest hours stay uncompacted
+        # compact as the schedule does after each hour; files of the newest hours stay uncompacted
         self._command(*_WME, "compact")
         measure(Work(operations.publish, (self.data,)))
         self.say("queries")
@@ -119,14 +119,14 @@ class _Age:
         self.report.add(self.name, title, cost, base=(base, title))
 
     def _command(self, *arguments: str) -> Cost:
-        """Run a Python command with the settings of the mirror."""
+        """Measure a Python command that runs with the mirror's settings."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("WME_", "DAGSTER"))}
         names = ",".join(self.pages.projects)
         settings = {"WME_DATA": str(self.data), "WME_PROJECTS": names, "WME_SANDBOX": "1"}
         return measure_command(arguments, clean | settings | {"WME_MIN_FREE_GB": "0", "WME_GRACE_HOURS": "0"})
 
     def _fill(self) -> None:
-        """Load the history hour by hour, but apply and publish only from time to time."""
+        """Load the history hour by hour, but apply and publish changes only occasionally."""
         for start in range(0, self.hours, _LOADED_AT_ONCE):
             self.say(f"{start:,} of {self.hours:,} hours loaded")
             some = range(start, min(self.hours, start + _LOADED_AT_ONCE))
@@ -135,7 +135,7 @@ class _Age:
             measure(Work(operations.publish, (self.data,)))
 
     def _load_more(self) -> None:
-        """Load, apply and publish each of the next hours."""
+        """Load, apply and publish each of the next hours separately."""
         loads, publications = [], []
         for number in range(self.hours, self.hours + self.plan.rounds):
             files = self.pages.hour(number, self.changes)
@@ -145,7 +145,7 @@ class _Age:
         self._add("publication", median(publications))
 
     def _compact(self) -> None:
-        """Compact the complete history, delete its old files, and verify that no page text changed."""
+        """Compact the complete history, delete the replaced files, and verify that page text is unchanged."""
         before, files = self._text_digest(), self._lake_bytes()
         self._add("compaction", self._command(*_WME, "compact"))
         self.report.notes[f"{self.name}: lake before compaction, GB"] = sum(files) / 1e9
@@ -155,7 +155,7 @@ class _Age:
             raise RuntimeError(f"The compaction changed page text (count, digest): {before} before, {after} after.")
 
     def _text_digest(self) -> tuple[Any, ...]:
-        """Return the number of rows of `article_bodies`, and a digest of their content."""
+        """Return the number of rows in `article_bodies` and a digest of their content."""
         columns = "project_id, article_id, version_id, source_at, batch_hour, html, wikitext"
         query = f"SELECT count(*), bit_xor(hash({columns})) FROM article_bodies"
         return tuple(Warehouse(self.data).sql(query).rows[0])
@@ -176,7 +176,7 @@ class _Age:
         }
 
     def _queries(self, suffix: str = "") -> None:
-        """Measure queries for page text by keys from the middle of the mirror. Each must return (True, True)."""
+        """Measure queries for page text by keys from the middle of the mirror. Each query must return (True, True)."""
         for title, query in self._page_text_queries().items():
             work = Work(operations.ask, (self.data, query, self.plan.limit, [(True, True)]))
             costs = [measure(work)]  # the first run loads the files into the page cache

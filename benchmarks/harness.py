@@ -1,7 +1,7 @@
-"""Harness of all benchmarks: repeated measurements in child processes, alternating with the alternatives.
+"""Benchmark harness for repeated measurements in child processes, in which contenders take turns.
 
-A child imports the module of its work before the clock starts. A measurement has the wall time, the processor time
-(including child processes) and the peak resident memory of the child.
+A child process imports the measured module before the measurement starts. A measurement contains the child's wall time,
+its processor time (including its own children) and its peak resident memory.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _FORKS = multiprocessing.get_context("forkserver")
 
 
 class MeasurementError(RuntimeError):
-    """A measured process failed, or its result is wrong."""
+    """A measured process failed or returned a wrong result."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Wall seconds, processor seconds, peak memory (MiB) and counts of one measurement."""
+    """Result of a measurement, with wall seconds, processor seconds, peak memory (MiB) and counts."""
 
     seconds: float
     cpu_seconds: float
@@ -44,10 +44,10 @@ class Cost:
 
 @dataclass(frozen=True)
 class Work:
-    """A module-level function with arguments, to be called in a child process.
+    """Module-level function and arguments for a call in a child process.
 
-    `count` converts the result to named counts after the clock has stopped. `cores` is the maximum number of cores of
-    the child. `libraries` are imported before the clock starts.
+    `count` converts the result to named counts after the measurement. `cores` is the maximum number of cores that the
+    child can use. `libraries` are imported before the measurement.
     """
 
     function: Callable[..., Any]
@@ -58,12 +58,12 @@ class Work:
 
 
 def measure(work: Work) -> Cost:
-    """Return the cost of one call in a child process.
+    """Measure the cost of one call in a child process.
 
     Raises:
-        MeasurementError: The child failed; the message has the error.
+        MeasurementError: The child failed. The message contains the error.
     """
-    # children are forked from a process that has already imported the module, because the import takes almost a second
+    # fork children from a process that has imported the module, because the import takes almost a second
     _FORKS.set_forkserver_preload([work.function.__module__])
     with ProcessPoolExecutor(1, _FORKS) as child:
         try:
@@ -73,17 +73,17 @@ def measure(work: Work) -> Cost:
 
 
 def measure_command(arguments: Sequence[str], environment: Mapping[str, str]) -> Cost:
-    """Return the cost of a Python command in a child process, including its start.
+    """Measure the cost of a Python command in a child process, including the process start.
 
     Raises:
-        MeasurementError: The command failed; the message has the end of its output.
+        MeasurementError: The command failed. The message contains the end of the output.
     """
     command = [sys.executable, *arguments]
     started, busy = time.perf_counter(), cpu_seconds()
     with subprocess.Popen(
         command, cwd=ROOT, env=dict(environment), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
-        # poll the peak, because the final value of the system includes the memory of this process before the exec
+        # poll the peak, because the system's final value includes this process's memory before the exec
         peak, output = 0.0, b""
         while True:
             try:
@@ -93,16 +93,16 @@ def measure_command(arguments: Sequence[str], environment: Mapping[str, str]) ->
                 peak = max(peak, peak_mib(Path(f"/proc/{process.pid}/status")))
     if process.returncode:
         end = output[-2000:].decode(errors="replace")
-        raise MeasurementError(f"{' '.join(command)} ended with {process.returncode}: {end}")
+        raise MeasurementError(f"{' '.join(command)} exited with {process.returncode}: {end}")
     return Cost(time.perf_counter() - started, cpu_seconds() - busy, peak)
 
 
 def in_turn(
     works: Mapping[str, Callable[[int], Cost]], rounds: int, say: Callable[[str], None]
 ) -> dict[str, list[Cost] | str]:
-    """Run each measurement once per round, so that other load on the machine affects all measurements equally.
+    """Run each measurement once per round, so other load on the machine affects all measurements equally.
 
-    Return, by name, the costs of all rounds or the reason of the first failure.
+    The result maps each name to the costs of all rounds, or to the reason for the first failure.
     """
     found: dict[str, list[Cost] | str] = {name: [] for name in works}
     for number in range(rounds):
@@ -119,7 +119,7 @@ def in_turn(
 
 
 def least(costs: Sequence[Cost]) -> Cost:
-    """Return the fastest round (other load only adds time) with the lowest processor time and the highest peak."""
+    """Return the fastest round's cost, with the lowest processor time and the highest memory peak of all rounds."""
     fastest = min(costs, key=lambda cost: cost.seconds)
     return Cost(
         fastest.seconds,
@@ -130,7 +130,7 @@ def least(costs: Sequence[Cost]) -> Cost:
 
 
 def median(costs: Sequence[Cost]) -> Cost:
-    """Return the medians of wall time, processor time and each count, and the highest memory peak."""
+    """Return the median wall time, processor time and counts, and the highest memory peak."""
     return Cost(
         statistics.median(cost.seconds for cost in costs),
         statistics.median(cost.cpu_seconds for cost in costs),
@@ -140,13 +140,13 @@ def median(costs: Sequence[Cost]) -> Cost:
 
 
 def cpu_seconds() -> float:
-    """Return the processor time of this process and of its children that have ended."""
+    """Return the processor time of this process and its ended children."""
     used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(times.ru_utime + times.ru_stime for times in used)
 
 
 def peak_mib(status: Path = _STATUS) -> float:
-    """Return the peak resident memory of a process in MiB; 0 if the process has ended."""
+    """Return a process's peak resident memory in MiB, or 0 if the process has ended."""
     try:
         for line in status.read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -158,7 +158,7 @@ def peak_mib(status: Path = _STATUS) -> float:
 
 
 def _measured(work: Work) -> Cost:
-    os.dup2(2, 1)  # standard output is reserved for the report
+    os.dup2(2, 1)  # standard output contains only the report
     for library in work.libraries:
         importlib.import_module(library)
     if work.cores is not None and hasattr(os, "sched_setaffinity"):

@@ -1,4 +1,4 @@
-"""Operations on a data folder for the benchmarks of warehouse and growth; each runs in a child process."""
+"""Data folder operations for the warehouse and growth benchmarks. Each operation runs in a child process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def load_snapshots(data: Path, snapshots: Sequence[Snapshot]) -> None:
 
 
 def load_hours(data: Path, hours: Sequence[list[ConvertedFile]]) -> None:
-    """Load the files of each hour into `article_changes` and the ledger, then apply all changes to `articles`."""
+    """Load each hour's files into `article_changes` and the ledger, then apply all changes to `articles`."""
     warehouse = Warehouse(data)
     for files in hours:
         hour = files[0].batch_hour
@@ -46,12 +46,12 @@ def rebuild(data: Path) -> None:
 
 
 def publish(data: Path) -> Path:
-    """Publish, and return the path of the published file."""
+    """Publish the warehouse and return the path of the published file."""
     return Warehouse(data).publish().path
 
 
 def published_sizes(path: Path) -> dict[str, float]:
-    """Return the size of the published file and the disk writes of this process, both in GB."""
+    """Return the size of the published file and the amount that this process wrote to disk, both in GB."""
     found = {"GB published": path.stat().st_size / 1e9}
     if _COUNTS.exists():
         words = dict(line.split(": ") for line in _COUNTS.read_text().splitlines())
@@ -60,7 +60,7 @@ def published_sizes(path: Path) -> dict[str, float]:
 
 
 def ask(data: Path, query: str, limit: float, expected: list[tuple[Any, ...]] | None = None) -> None:
-    """Run a query in a new connection to the published file; interrupt it after `limit` seconds."""
+    """Run a query in a new connection to the published file, and interrupt the query after `limit` seconds."""
     with Warehouse(data).connect_published() as connection:
         timer = threading.Timer(limit, connection.interrupt)
         timer.start()

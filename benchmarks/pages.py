@@ -1,6 +1,6 @@
-"""Generator of any number of pages and changes as lake files with realistic values, written by DuckDB.
+"""Generator of lake files with any number of pages and changes. DuckDB writes the files with realistic values.
 
-All values are functions of the numbers of the page and the hour, so the rows are reproducible.
+All values are functions of the page number and the hour number, so the rows are reproducible.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from resources.tables import Table
 
 FIRST_HOUR = datetime(2026, 11, 1, tzinfo=UTC)
-#: Projects and their shares of the pages in percent.
+#: Projects and their percentages of all pages.
 PROJECTS = {"enwiki": 50, "dewiki": 20, "frwiki": 15, "eswiki": 10, "simplewiki": 5}
 _ROWS_PER_FILE = 500_000
 
-#: Columns as functions of the page number `i` and the revision number `r`; other columns are null.
+#: Columns as functions of the page number `i` and the revision number `r`. All other columns are null.
 _VALUES = {
     "namespace_id": "0",
     "article_id": "i * 7 + 1",
@@ -57,7 +57,7 @@ _VALUES = {
     "redirects": "CASE WHEN i % 5 = 0 THEN [{'name': concat('Also ', i), 'url': NULL}] END",
 }
 _NAME = "concat('Page ', hash(i) % 1000000007, ' of ', i)"
-#: Page text: the revision, then incompressible words that all revisions of a page share.
+#: Page text, which consists of the revision and of incompressible words that all revisions of a page share.
 _TEXT = (
     "CASE WHEN change_type <> 'delete' THEN concat('<!-- ', 1000000000 + r, ' --> ', "
     "array_to_string(list_transform(range(75), lambda x: md5(concat(i, x))), ' ')) END"
@@ -67,13 +67,13 @@ _FILE = "FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE 20480"
 
 @dataclass(frozen=True)
 class Pages:
-    """`count` pages of several projects below a data folder.
+    """Generator of `count` pages from several projects in a data folder.
 
     Attributes:
-        projects: Projects and their shares of the pages in percent.
+        projects: Projects and their percentages of all pages.
         first_hour: Start of hour number 0.
-        has_text: True if changes have page text (5 kB each).
-        has_creations: True if some changes create pages; otherwise changes only edit existing pages.
+        has_text: True if each change has 5 kB of page text.
+        has_creations: True if some changes create pages. False if changes only edit existing pages.
     """
 
     data: Path
@@ -84,7 +84,7 @@ class Pages:
     has_creations: bool = True
 
     def bounds(self) -> Iterator[tuple[str, int, int]]:
-        """Yield each project with the number of its first page and the number after its last page."""
+        """Yield each project with its first page number and the number after its last page number."""
         share, start = 0.0, 0
         for name, more in self.projects.items():
             share += more
@@ -93,7 +93,7 @@ class Pages:
             start = end
 
     def snapshots(self) -> list[Snapshot]:
-        """Write a snapshot of each project, whose newest event is an hour before the first hour."""
+        """Write a snapshot of each project. The newest event is an hour before the first hour."""
         return [self._snapshot(*bounds) for bounds in self.bounds()]
 
     def _snapshot(self, project: str, start: int, end: int) -> Snapshot:
@@ -119,7 +119,7 @@ class Pages:
         return Snapshot(name, version, project, 0, tuple(files), len(files))
 
     def hour(self, number: int, changes: int) -> list[ConvertedFile]:
-        """Write the files of an hour. Of 100 rows, 88 are edits, 5 creations, 3 deletions and 4 belong to 2 moves."""
+        """Write an hour's files. 88% of the rows are edits, 5% creations, 3% deletions, and 4% belong to moves."""
         hour = self.first_hour + timedelta(hours=number)
         folder = self.data / "lake" / ARTICLE_CHANGES.name / f"date={hour:%Y-%m-%d}" / f"hour={hour:%H}"
         folder.mkdir(parents=True)
@@ -166,7 +166,7 @@ class Pages:
         )
 
     def _values(self, rows: str, table: Table) -> str:
-        """Return a query for the declared columns: columns of `rows`, and computed values."""
+        """Return a query for the declared columns, which come from `rows` or are computed."""
         named = {"snapshot_id", "snapshot_version", "batch_hour", "project_id", "name", "change_type", "event_at"}
         values = _VALUES | (dict.fromkeys(table.bodies, _TEXT) if self.has_text else {})
         columns = (
@@ -192,6 +192,6 @@ def _counts(path: Path, updates: int, deletes: int) -> dict[str, Any]:
 
 
 def _connected() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(config={"threads": 1})  # a single thread writes rows in order
+    connection = duckdb.connect(config={"threads": 1})  # a single thread writes the rows in order
     connection.execute("SET TimeZone = 'UTC'")
     return connection

@@ -1,4 +1,4 @@
-"""Report of all benchmarks: one row per measurement, as a text table or as JSON."""
+"""Benchmark report with one row per measurement, printed as a text table or as JSON."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from benchmarks.harness import Cost
 
 _LIBRARIES = ("pyarrow", "isal", "duckdb", "polars")
-#: Larger numbers are printed without decimals.
+#: Threshold above which numbers are printed without decimals.
 _WHOLE = 100
 
 
 @dataclass(frozen=True)
 class Row:
-    """Cost of an operation or contender in one case (an archive, a number of pages, a length of history).
+    """Cost of an operation or contender in one case. A case is an archive, a number of pages or a history length.
 
-    `work` is the amount of work in the report's unit. Costs are compared per unit. `error` replaces the cost after a
-    failure.
+    `work` is the amount of work in the report's unit. Costs are compared per unit of work. After a failure, `error`
+    replaces the cost.
     """
 
     case: str
@@ -40,9 +40,9 @@ class Row:
 
 @dataclass
 class Report:
-    """Rows of one run. `bases` maps the case and name of a row to the row that it is compared with.
+    """Rows of one run. `bases` maps a row's case and name to the base row for comparison.
 
-    `unit` is the unit of `work`, for example MB of NDJSON; None if there is no unit.
+    `unit` is the unit of `work`, for example MB of NDJSON, or None if there is no unit.
     """
 
     title: str
@@ -54,18 +54,18 @@ class Report:
     def add(
         self, case: str, name: str, cost: Cost | str, work: float = 1.0, base: tuple[str, str] | None = None
     ) -> None:
-        """Add a measurement, or the reason of its failure. `base` is the row that it is compared with."""
+        """Add a measurement or the reason for its failure. `base` is the row for comparison."""
         row = Row(case, name, None, work, cost) if isinstance(cost, str) else Row(case, name, cost, work)
         self.rows.append(row)
         if base is not None:
             self.bases[case, name] = base
 
     def row(self, case: str, name: str) -> Row:
-        """Return a row by its case and name."""
+        """Return the row with this case and name."""
         return next(row for row in self.rows if (row.case, row.name) == (case, name))
 
     def ratios(self, row: Row) -> dict[str, float]:
-        """Return wall time and processor time (per unit of work) and memory as multiples of the base row's values."""
+        """Return wall time per unit, processor time per unit, and memory as multiples of the base row's values."""
         base = self.bases.get((row.case, row.name))
         if base is None or row.cost is None or (other := self.row(*base)).cost is None:
             return {}
@@ -76,7 +76,7 @@ class Report:
         }
 
     def facts(self) -> dict[str, Any]:
-        """Return the report as values for JSON."""
+        """Return the report as JSON-compatible values."""
         rows = []
         for row in self.rows:
             found: dict[str, Any] = {"case": row.case, "name": row.name, "work": row.work}
@@ -92,8 +92,8 @@ class Report:
         return {"title": self.title, "unit": self.unit, "rows": rows, "notes": self.notes, "provenance": provenance()}
 
     def table(self) -> Table:
-        """Return the report as a table for the terminal."""
-        table = Table(title=self.title, caption="Columns x: multiples of the base row.")
+        """Return the report as a text table."""
+        table = Table(title=self.title, caption="Columns marked x are multiples of the base row.")
         counts = list(dict.fromkeys(name for row in self.rows if row.cost for name in row.cost.facts))
         table.add_column("case")
         table.add_column("measured")
@@ -128,7 +128,7 @@ class Report:
 
 
 def provenance() -> str:
-    """Return time, machine, versions and command of this run."""
+    """Return the run's time, machine, versions and command."""
     versions = ", ".join(f"{name} {version(name)}" for name in _LIBRARIES)
     command = shlex.join(["python", "-m", "benchmarks", *sys.argv[1:]])
     when = datetime.now(UTC)

@@ -1,9 +1,9 @@
-"""Stream source that is fast enough not to be the bottleneck: records are prepared in advance and sent as chunks.
+"""Stream source that sends prepared records in chunks, so the source is not the bottleneck.
 
 Each event occurs once and has a separate page, which is the most expensive case for a mirror. `python -m
-benchmarks.stream_source LINES RATE` prints its port, and exits when its standard input is closed. Each connection
-receives its `parts` from their `offsets` (or from 0) without end. RATE is the total of all ten parts in events per
-second (0: no limit).
+benchmarks.stream_source LINES RATE` prints its port and exits when its standard input is closed. Each connection
+receives its `parts` endlessly, starting at their `offsets` or at 0. RATE is the number of events per second of all ten
+parts together, or 0 for no limit.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _OWN = (
 
 
 def render(folder: Path, event_bytes: int, megabytes: float) -> tuple[Path, float]:
-    """Write updates of about `event_bytes` from an archive of `megabytes`; return their path and mean length."""
+    """Write updates of about `event_bytes` from an archive of `megabytes`. Return the path and the mean length."""
     workload = unpack(build(folder, megabytes), folder)
     lines = []
     with workload.ndjson.open("rb") as plain:
@@ -45,7 +45,7 @@ def render(folder: Path, event_bytes: int, megabytes: float) -> tuple[Path, floa
                 if record["event"]["type"] == "update":
                     lines.append(line.rstrip())
     if not lines:
-        raise RuntimeError(f"No page of the archive has about {event_bytes:,} bytes; choose another size.")
+        raise RuntimeError(f"No page in the archive has about {event_bytes:,} bytes. Choose another event size.")
     path = folder / "events.ndjson"
     path.write_bytes(b"\n".join(lines))
     return path, sum(map(len, lines)) / len(lines)
@@ -53,7 +53,7 @@ def render(folder: Path, event_bytes: int, megabytes: float) -> tuple[Path, floa
 
 @contextmanager
 def serving(lines: Path, rate: float = 0) -> Iterator[str]:
-    """Run the source in a child process, and yield its URL."""
+    """Run the stream source in a child process and yield its URL."""
     command = [sys.executable, "-m", "benchmarks.stream_source", str(lines), str(rate)]
     root = Path(__file__).resolve().parents[1]
     with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -66,7 +66,7 @@ def serving(lines: Path, rate: float = 0) -> Iterator[str]:
 
 
 def _split(line: bytes) -> tuple[bytes, bytes]:
-    """Return the constant parts of a record, before and after its page identifier and event."""
+    """Return the constant parts of a record before and after its page identifier and event."""
     record = json.loads(line)
     name, *_ = (record.pop(key) for key in ("name", "identifier", "event"))
     before, after = (json.dumps(one, ensure_ascii=False, separators=(",", ":")).encode() for one in (name, record))
@@ -105,7 +105,7 @@ def _send(connection: socket.socket, pieces: list[bytes]) -> None:
 
 
 def _request(connection: socket.socket) -> dict[str, Any]:
-    """Return the body of a request."""
+    """Read and return the request body."""
     with connection.makefile("rb") as file:
         size = 0
         for line in iter(file.readline, b"\r\n"):

@@ -1,4 +1,4 @@
-"""Benchmark of the stream: this package, which stores every event with its offset in Parquet, and simple loops."""
+"""Stream benchmark that compares simple loops with this package, which stores every event and its offset in Parquet."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 OURS, LOOP, INSERTING = "ours", "requests + json, stores nothing", "requests + json, row by row into DuckDB"
-#: Events per second for a connection that reads all partitions, by the service's defaults.
+#: Default rate of the service in events per second for a connection that reads all partitions.
 THROTTLE = 50
 _TAKE_SECONDS = 0.05
 _CHUNK_BYTES = 1 << 16
-#: Megabytes of generated pages, from which pages of the requested size are selected.
+#: Megabytes of generated pages. The benchmark selects pages of the requested size.
 _SAMPLE_MB = 60.0
 
 
 class _Memory:
-    """Peak resident memory during the second quarter and during the last quarter of the events."""
+    """Peak resident memory during the second and the last quarter of the events."""
 
     def __init__(self, events: int) -> None:
         self.events = events
@@ -50,7 +50,7 @@ class _Memory:
             self._highest[quarter] = max(self._highest[quarter], _resident_mib())
 
     def facts(self, bytes_out: int) -> dict[str, float]:
-        """Return the counts of a run. Without events in the second quarter, its memory is that of the last quarter."""
+        """Return the counts of a run. If the second quarter has no events, the last quarter's memory is used."""
         early, late = self._highest.values()
         return {"events": self._count, "early MiB": early or late, "late MiB": late, "MB out": bytes_out / 1e6}
 
@@ -63,7 +63,7 @@ def _resident_mib() -> float:
 def compare(
     folder: Path, events: int, event_bytes: int, rate: float, throttled_seconds: float, say: Callable[[str], None]
 ) -> Report:
-    """Read the same stream with all contenders at `rate` events per second (0: no limit); the last reads 1 in 20."""
+    """Read the same stream with all contenders at `rate` events per second. The last contender reads fewer events."""
     say("Making the events")
     lines, mean = render(folder, event_bytes, min(_SAMPLE_MB, events * event_bytes / 1e6))
     report = Report(f"Events of {mean / 1000:,.1f} kB from another process", "events")
@@ -90,7 +90,7 @@ def compare(
 
 
 def read_ours(url: str, events: int, folder: Path) -> dict[str, float]:
-    """Read and store events as `wme stream` does, with default settings."""
+    """Read and store events as `wme stream` does with default settings."""
     lake, memory, count = LiveLake(Layout(folder), LIVE_CHANGES, ARTICLE_CHANGES), _Memory(events), 0
 
     def say(kept: Kept) -> None:
@@ -114,7 +114,7 @@ def read_ours(url: str, events: int, folder: Path) -> dict[str, float]:
 
 
 def read_loop(url: str, events: int, _folder: Path) -> dict[str, float]:
-    """Read and parse events, and store nothing."""
+    """Read and parse events without storing them."""
     memory = _Memory(events)
     for _ in zip(range(events), _records(url), strict=False):
         memory.add(1)
@@ -122,7 +122,7 @@ def read_loop(url: str, events: int, _folder: Path) -> dict[str, float]:
 
 
 def read_inserting(url: str, events: int, folder: Path) -> dict[str, float]:
-    """Insert each event into DuckDB."""
+    """Read events and insert each event into DuckDB."""
     memory, path = _Memory(events), folder / "events.duckdb"
     folder.mkdir()
     with duckdb.connect(str(path)) as connection:
@@ -152,9 +152,9 @@ def _records(url: str) -> Iterator[dict[str, Any]]:
 
 
 def _throttled(url: str, folder: Path, seconds: float) -> tuple[float, list[float]]:
-    """Return events per second and the lag of each event (ms) in our client, with a source at the service's rate."""
+    """Return events per second and each event's lag (ms) in this package's client at the service's rate."""
     lags: list[float] = []
-    until = time.monotonic() + seconds  # starts before the source sends the first event
+    until = time.monotonic() + seconds  # the client starts before the source sends the first event
     with _client(url, folder) as client, client.stream() as stream:
         while time.monotonic() < until or len(lags) < 2:
             for block in stream.take(_TAKE_SECONDS):

@@ -1,8 +1,9 @@
-"""Benchmark of warehouses of growing size: the cost of an hour and of a publication, compared with common alternatives.
+"""Warehouse benchmark that compares the cost of hours and publications with common alternatives at several sizes.
 
-The alternatives store the same columns and load the same files. `window` appends the rows of the hour to all rows, and
-recreates the pages with a window function over all rows. `replace` gives the pages a primary key, and writes the rows
-of the hour with INSERT OR REPLACE. Both do less: they do not track titles and handle deletions of moved titles wrongly.
+The alternatives store the same columns and load the same files. `window` appends the hour's rows to all rows and
+recreates the pages with a window function over all rows. `replace` gives the pages a primary key and writes the hour's
+rows with INSERT OR REPLACE. The alternatives do less work, because they do not track titles. They also handle deletions
+of moved titles incorrectly.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
     from resources.warehouse import ConvertedFile
 
 ALTERNATIVES = ("window", "replace")
-#: Current pages, with columns named as in the changes.
+#: Query for the current pages, with the column names of the changes.
 _PAGES = "(SELECT * RENAME (source_at AS batch_hour) FROM build.articles)"
 _LIMIT_SECONDS = 600.0
 
 
 @dataclass(frozen=True)
 class _Mirror:
-    """Data folder of one size, and the files of its hours."""
+    """Data folder of one size, and the files for its hours."""
 
     name: str
     data: Path
@@ -47,9 +48,10 @@ class _Mirror:
 def compare(
     folder: Path, pages: Sequence[int], changes: int, rounds: int, *, plain: bool, say: Callable[[str], None]
 ) -> Report:
-    """Measure each number of pages in a separate data folder. The first is the base of all ratios.
+    """Measure each number of pages in a separate data folder. All ratios are relative to the first number.
 
-    `rounds` hours are loaded one by one, and as many more are loaded and published one by one; the medians count.
+    `rounds` hours are loaded one by one. Then, `rounds` more hours are loaded and published one by one. The medians are
+    reported.
     """
     report = Report(f"Warehouses of growing size, hours of {changes:,} changes")
     mirrors = [_made(report, folder / f"{number}", number, changes, rounds, say) for number in pages]
@@ -61,7 +63,7 @@ def compare(
         report.add(mirror.name, "publication", _median(publications[mirror.name]), base=(first, "publication"))
         for title, query in _queries(mirror.data).items():
             work = Work(operations.ask, (mirror.data, query, _LIMIT_SECONDS))
-            measure(work)  # loads the files into the page cache
+            measure(work)  # load the files into the page cache
             report.add(mirror.name, title, measure(work), base=(first, title))
         for method in ALTERNATIVES if plain else ():
             say(f"{mirror.name}: the alternative, {method}")
@@ -76,7 +78,7 @@ def compare(
 
 
 def _made(report: Report, data: Path, pages: int, changes: int, rounds: int, say: Callable[[str], None]) -> _Mirror:
-    """Write the files of a mirror, and load its snapshots and its first hour."""
+    """Write a mirror's files, and load its snapshots and its first hour."""
     made, name = Pages(data, pages), f"{pages:,} pages"
     say(f"{name}: snapshots")
     snapshots = made.snapshots()
@@ -95,7 +97,7 @@ def _hour_of(mirror: _Mirror, first: int) -> Callable[[int], Cost]:
 
 
 def _publication_of(mirror: _Mirror, rounds: int) -> Callable[[int], Cost]:
-    """Return a measurement that loads the next hour and publishes; only the publication is measured."""
+    """Return a measurement that loads and publishes the next hour. Only the publication is measured."""
     load = _hour_of(mirror, 1 + rounds)
 
     def publication(number: int) -> Cost:
@@ -112,7 +114,7 @@ def _median(costs: list[Cost] | str) -> Cost:
 
 
 def _queries(data: Path) -> dict[str, str]:
-    """Return typical queries of analysts by title."""
+    """Return typical analyst queries by title."""
     hour, project = FIRST_HOUR.isoformat(), list(PROJECTS)[2]
     middle = "SELECT name FROM articles LIMIT 1 OFFSET (SELECT count(*) // 2 FROM articles)"
     name = Warehouse(data).sql(middle).rows[0][0]
@@ -126,7 +128,7 @@ def _queries(data: Path) -> dict[str, str]:
 
 
 def _alternative(method: str, data: Path, hours: list[list[ConvertedFile]]) -> Cost:
-    """Return the median cost of loading an hour with an alternative, in a DuckDB file with the current pages."""
+    """Return the median cost of loading an hour with an alternative into a DuckDB file with the current pages."""
     path = data / f"{method}.duckdb"
     columns = column_list(ARTICLE_CHANGES.narrow)
     with _opened(path, data) as connection:
@@ -146,7 +148,7 @@ def _alternative(method: str, data: Path, hours: list[list[ConvertedFile]]) -> C
 
 
 def load_alternative(method: str, path: Path, data: Path, files: list[ConvertedFile]) -> None:
-    """Load an hour with an alternative method."""
+    """Load an hour's files with an alternative method."""
     columns = column_list(ARTICLE_CHANGES.narrow)
     names = ", ".join(quoted(str(file.path)) for file in files)
     newest = (

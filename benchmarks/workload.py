@@ -1,6 +1,6 @@
-"""Archives for the conversion: a realistic one, and more difficult ones built from its lines.
+"""Archives for the conversion benchmark. Difficult archives are built from the lines of a realistic archive.
 
-This module builds the archives, and unpacks them for contenders that start from uncompressed lines.
+This module builds the archives and unpacks them for contenders that read uncompressed lines.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ HOUR = datetime(2026, 11, 19, 5, tzinfo=UTC)
 _COPY_BYTES = 1 << 20
 _GZIP_LEVEL = 6
 _MEMBER_BYTES = 100_000_000
-#: Bytes of a synthetic change.
+#: Size of a synthetic change in bytes.
 _CHANGE_BYTES = 10_000
-#: Maximum size of the sample from which the cases are built: the first lines of the archive.
+#: Maximum size of the sample for the cases. The sample contains the first lines of the archive.
 SAMPLE_BYTES = 300_000_000
 SMALL_BYTES = 2_000_000
 BAD_EVERY = 100
 HUGE_LINE_BYTES = 20_000_000
-#: Distance between two huge lines in bytes.
+#: Number of bytes between two huge lines.
 _HUGE_EVERY_BYTES = 40_000_000
 SHORT_BYTES = 100_000_000
 MEMBER_COUNT = 4_000
 LONG_BYTES = 3_000_000_000
-#: Size of the cases `structured` and `entities`, and its limit as a multiple of the archive's size.
+#: Size of the cases `structured` and `entities`, and the size limit as a multiple of the archive's size.
 STRUCTURED_BYTES = 1_000_000_000
 _STRUCTURED_TIMES = 4
-#: Number of different Wikidata items (20 MB); for small archives, one item per so many bytes of articles.
+#: Number of different Wikidata items (20 MB), and bytes of articles per item in small archives.
 ENTITY_COUNT = 2_000
 _BYTES_PER_ENTITY = 50_000
 _BLOCK = 512
@@ -52,7 +52,7 @@ _BLOCK = 512
 
 @dataclass(frozen=True)
 class Workload:
-    """Archives of one project, and their counts. `folder` contains their lines without the tar."""
+    """Archives of one project with their counts. `folder` contains the archives' lines without the tar."""
 
     archives: tuple[Path, ...]
     folder: Path
@@ -64,17 +64,17 @@ class Workload:
 
     @property
     def megabytes(self) -> float:
-        """Size of the NDJSON in MB (10^6 bytes)."""
+        """NDJSON size in MB (10^6 bytes)."""
         return self.ndjson_bytes / 1e6
 
     @property
     def ndjson(self) -> Path:
-        """The lines, uncompressed."""
+        """File with the uncompressed lines."""
         return self.folder / "lines.ndjson"
 
     @property
     def ndjson_gz(self) -> Path:
-        """The lines in one gzip file without a tar."""
+        """Gzip file with the lines but without a tar."""
         return self.folder / "lines.ndjson.gz"
 
 
@@ -93,7 +93,7 @@ def build(folder: Path, megabytes: float) -> Path:
 
 
 def unpack(archive: Path, folder: Path) -> Workload:
-    """Return the workload of an archive; write its lines to an uncompressed file and to a gzip file."""
+    """Return an archive's workload. Write the archive's lines to an uncompressed file and to a gzip file."""
     found = Workload((archive,), folder, "", 0, 0)
     with tarfile.open(archive, "r|gz", bufsize=_COPY_BYTES) as tar, found.ndjson.open("wb") as plain:
         for member in tar:
@@ -110,7 +110,7 @@ def unpack(archive: Path, folder: Path) -> Workload:
 
 
 def variants(workload: Workload, names: Iterable[str], threads: int) -> dict[str, Workload]:
-    """Build the named cases (see CASES) from the lines of the workload, and `clean` with unmodified lines."""
+    """Build the named cases (see CASES) from the workload's lines, and the case `clean` with unmodified lines."""
     lines = _sample(workload.ndjson)
     wanted = dict.fromkeys(("clean", *names))
     with ThreadPoolExecutor(threads) as pool:
@@ -135,7 +135,7 @@ def _clean(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _small(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """Build many archives of 2 MB, as in an hour."""
+    """Build many archives of 2 MB each, like an hour's archives."""
     archives = []
     for number, part in enumerate(_parts(lines, SMALL_BYTES)):
         archives.append(workload.folder / f"{name}-{number}.tar.gz")
@@ -144,7 +144,7 @@ def _small(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _bad(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """Damage one line in a hundred; the kinds of damage alternate."""
+    """Damage one line in a hundred. The types of damage alternate."""
     spoilt = list(lines)
     for turn, place in enumerate(range(BAD_EVERY // 2, len(lines), BAD_EVERY)):
         spoilt[place] = _SPOILERS[turn % len(_SPOILERS)](lines[place])
@@ -158,13 +158,13 @@ def _drift(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _huge(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """Insert lines of 20 MB between the others."""
+    """Insert lines of 20 MB between the other lines."""
     some = _parts(lines, _HUGE_EVERY_BYTES)
     return _single(workload, name, [line for part in some for line in (_inflated(part, HUGE_LINE_BYTES), *part)])
 
 
 def _short(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """Write only deletions, the shortest records of the service (199 bytes), 100 MB at most."""
+    """Write at most 100 MB of deletions, which are the service's shortest records (199 bytes)."""
     wanted = min(SHORT_BYTES, sum(map(len, lines)))
     found = [
         _deletion(workload.project_id, number) for number in range(wanted // len(_deletion(workload.project_id, 0)))
@@ -173,7 +173,7 @@ def _short(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _members(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """Split the lines into 4,000 members (or one per line) instead of a few."""
+    """Split the lines into 4,000 members instead of a few members. With fewer lines, write one member per line."""
     count = min(MEMBER_COUNT, len(lines))
     parts = [lines[len(lines) * n // count : len(lines) * (n + 1) // count] for n in range(count)]
     archive = workload.folder / f"{name}.tar.gz"
@@ -182,12 +182,12 @@ def _members(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _long(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """Repeat the members to an archive of 3 GB."""
+    """Repeat the members until the archive has 3 GB."""
     return _repeated(workload, lines, name, LONG_BYTES)
 
 
 def _structured(workload: Workload, lines: list[bytes], name: str) -> Workload:
-    """Convert the pages to structured contents, repeated up to 1 GB."""
+    """Convert the pages to structured contents, and repeat them up to a size of 1 GB."""
     pages = ((structured(decode(line)), line) for line in lines)
     parsed = [line if page is None else encode(page) + b"\n" for page, line in pages]
     wanted = min(STRUCTURED_BYTES, _STRUCTURED_TIMES * workload.ndjson_bytes)
@@ -195,7 +195,7 @@ def _structured(workload: Workload, lines: list[bytes], name: str) -> Workload:
 
 
 def _entities(workload: Workload, _lines: list[bytes], name: str) -> Workload:
-    """Write Wikidata items, some with megabytes of statements or 400 languages, repeated up to 1 GB."""
+    """Write up to 1 GB of repeated Wikidata items. Some items have megabytes of statements or 400 languages."""
     count = min(ENTITY_COUNT, workload.ndjson_bytes // _BYTES_PER_ENTITY)
     settings = Settings(state=workload.folder / name, projects=("enwiki",), entities=count, body_bytes=6_000)
     world = ArchivedWorld(settings)
@@ -219,7 +219,7 @@ def _repeated(workload: Workload, lines: list[bytes], name: str, size: int) -> W
     )
 
 
-#: Builders of the cases by name. Only `long`, `structured` and `entities` can exceed the size of the sample.
+#: Case builders by name. Only `long`, `structured` and `entities` can exceed the sample size.
 CASES: dict[str, Callable[[Workload, list[bytes], str], Workload]] = {
     "clean": _clean,
     "small": _small,
@@ -253,7 +253,7 @@ def _single(workload: Workload, name: str, lines: list[bytes]) -> Workload:
 
 
 def _parts(lines: list[bytes], size: int) -> Iterator[list[bytes]]:
-    """Yield the lines in parts of about `size` bytes."""
+    """Group the lines into parts of about `size` bytes."""
     part: list[bytes] = []
     filled = 0
     for line in lines:
@@ -267,7 +267,7 @@ def _parts(lines: list[bytes], size: int) -> Iterator[list[bytes]]:
 
 
 def _deletion(project: str, number: int) -> bytes:
-    """Return a deletion of 199 bytes (with a project name of usual length)."""
+    """Return a deletion record, which has 199 bytes if the project name has a typical length."""
     event = {"type": "delete", "date_created": "2026-11-19T05:10:11Z"}
     facts = {
         "name": f"P{number:08}",
@@ -280,20 +280,20 @@ def _deletion(project: str, number: int) -> bytes:
 
 
 def _inflated(lines: list[bytes], size: int) -> bytes:
-    """Return a record with its HTML repeated up to `size` bytes."""
+    """Return a copy of the record whose HTML is repeated up to `size` bytes."""
     for line in lines:
         start = line.find(b'"html":"') + len(b'"html":"')
         end = line.find(b'","wikitext"', start)
         if start < end:
             return line[:start] + line[start:end] * (size // (end - start)) + line[start:]
-    raise ValueError("No record has HTML, so no huge record can be built.")
+    raise ValueError("A huge record cannot be built, because no record has HTML.")
 
 
 _END = bytes(2 * _BLOCK)
 
 
 def _pack(archive: Path, lines: list[bytes]) -> None:
-    """Write a tar.gz of lines with members of at most 100 MB, as the service does."""
+    """Write a tar.gz file with members of at most 100 MB, as the service does."""
     archive.write_bytes(_zipped((*_tar(_parts(lines, _MEMBER_BYTES)), _END)))
 
 

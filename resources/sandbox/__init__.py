@@ -1,4 +1,4 @@
-"""Sandbox: a local content service with deterministic wikis.
+"""Local content service with deterministic wikis, called the sandbox.
 
     with running(Settings(state=folder)) as sandbox:   # in this process, for tests
         ...

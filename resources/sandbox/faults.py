@@ -130,7 +130,7 @@ class Faults:
             raise ValueError(f"Invalid fault: {error}.") from None
 
     def clear(self) -> None:
-        """Remove all faults. Archives with listed damage are served undamaged again."""
+        """Remove all faults. All archives are served undamaged again."""
         with self._lock:
             self._faults.clear()
 

@@ -29,7 +29,7 @@ _METAVARS = {
     "quota": "NAME:KIND=LIMIT",
     "admit": "NETWORK[:GROUP]",
 }
-#: Settings of the process rather than of the world or the accounts.
+#: Names of the settings that belong to the process and not to the world or the accounts.
 _PROCESS = ("state", "port", "object_port", "realtime_port", "idle", "owner", "prepare")
 #: Command line defaults that differ from the defaults in `Settings`.
 _DEFAULTS = {"prepare": KEPT_HOURS}
@@ -57,7 +57,7 @@ def parse(words: Sequence[str] | None, *, called: str, state: Path | None = None
         SystemExit: Help was requested (status 0) or an argument is invalid (status 2). A message was printed.
     """
     parser = _Parser(
-        prog=called, description="Serve a local content service in the foreground until it is stopped (Ctrl-C)."
+        prog=called, description="Run a local content service in the foreground. Press Ctrl-C to stop the service."
     )
     add_arguments(parser, state=state)
     given = list(sys.argv[1:] if words is None else words)

@@ -1,4 +1,4 @@
-"""State folder locks, and functions that attach to a sandbox in another process or start one.
+"""State folder locks, and functions that attach to a running sandbox or start a new sandbox process.
 
 A running sandbox holds a lock. A file next to the lock contains the sandbox's progress and then its URLs.
 """
@@ -50,7 +50,7 @@ class SandboxStartError(Exception):
 
 
 class Record(NamedTuple):
-    """Content of `sandbox.json`: the URLs of a ready sandbox, or the archive counts of a starting one."""
+    """Content of `sandbox.json`, with the URLs of a ready sandbox or the archive counts of a starting sandbox."""
 
     identity: str
     pid: int
@@ -127,7 +127,7 @@ def find(state: str | Path) -> Record | None:
 
 
 def _is_answering(record: Record) -> bool:
-    """Return whether the recorded sandbox still responds with the same process and identity."""
+    """Return whether the recorded sandbox still responds with the same process ID and identity."""
     address = urlsplit(record.url)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=_ANSWER_SECONDS)
     try:
@@ -207,7 +207,7 @@ def _stalled(state: Path) -> SandboxStartError:
     """Return the error for a sandbox that holds the lock but makes no progress."""
     holder = _read(state)
     process = "A process" if holder is None else f"Process {holder.pid}"
-    end = "End it" if holder is None else f"End it with `kill {holder.pid}`"
+    end = "End that process" if holder is None else f"End that process with `kill {holder.pid}`"
     return SandboxStartError(
         f"{process} serves {state} but has neither responded nor prepared an archive for {_STALLED_SECONDS:.0f} "
         f"seconds. No sandbox was started. {end}, then run this command again. Prepared archives are kept."

@@ -84,7 +84,7 @@ class Sandbox(Service):
         while not all(server.started for server in self._servers):
             if time.monotonic() > deadline or not self._thread.is_alive():
                 self.close()
-                raise RuntimeError(f"The sandbox did not start within {_START_SECONDS} seconds. Start it again.")
+                raise RuntimeError(f"The sandbox did not start within {_START_SECONDS} seconds. Try again.")
             time.sleep(_POLL_SECONDS)
 
     def close(self) -> None:
@@ -205,7 +205,7 @@ def _bound(family: socket.AddressFamily, port: int) -> socket.socket:
 def _server(app: ASGIApp) -> uvicorn.Server:
     config = uvicorn.Config(
         app,
-        # httptools drops the body of upgrade requests, and Java's HttpClient sends one for each new connection
+        # httptools drops the body of upgrade requests, and Java's HttpClient sends such a request per connection
         http="h11",
         h11_max_incomplete_event_size=_LONGEST_HEAD,
         lifespan="off",

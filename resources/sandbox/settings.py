@@ -26,14 +26,14 @@ PAID_GROUPS = ("group_2", "group_3")
 TOP_GROUP = EVERY_GROUP[-1]
 QuotaKind = Literal["ondemand", "snapshot", "chunk", "batch"]
 
-#: Bytes read at both ends of a corpus file for the digest. Names, sizes and ends identify a corpus without reading
-#: gigabytes at every start.
+#: Number of bytes read at each end of a corpus file for the digest. Names, sizes and ends identify a corpus without
+#: reading gigabytes at every start.
 _PROBE_BYTES = 65_536
-#: The numbers of additional pages would collide with the numbers of new pages.
+#: Maximum number of pages. The numbers of further pages would collide with the numbers of newly created pages.
 _MOST_ARTICLES = 400_000
-#: The events of an hour are held in memory while its archives are built.
+#: Maximum number of changes per hour. An hour's events are in memory while its archives are built.
 _MOST_CHANGES = 100_000
-#: One day takes four minutes. At a higher speed, an hour's archives would not be ready in time.
+#: Maximum clock speed, at which a day takes four minutes. At a higher speed, archives would not be ready in time.
 _MOST_SPEED = 360
 
 #: Number of hours that the service retains.

@@ -3,7 +3,7 @@
 Accounts are stored in a database in the state folder and survive restarts.
 
 Source: the service's authentication documentation. Tokens are valid for 24 hours, refresh tokens for 90 days and 90
-uses. Error messages and the lifetimes of codes and sessions are not documented. They follow the user pool in the
+uses. Error messages and the lifetimes of codes and sessions are not documented, so they follow the user pool in the
 service's public source code.
 """
 
@@ -169,7 +169,7 @@ class Accounts:
         return self._grant(row)
 
     def answer_challenge(self, username: str, session: str, new_password: str) -> Tokens:
-        """Set the first permanent password and log in. Each session is valid once."""
+        """Set the first permanent password and log in. A session can be used only once."""
         row = self._row(username)
         with self._database.transaction() as database:
             found = database.execute(

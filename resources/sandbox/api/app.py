@@ -4,7 +4,7 @@ The interface description (`data/interface.yaml`) is served as JSON or YAML. `/d
 package, so the page needs no network.
 
 Source: the service's documentation of its hosts. Unknown paths and unsupported methods get the same 404 response. The
-service publishes its description at `/spec/spec.yaml` and a page at `/docs/`. Neither requires a token.
+service publishes its description at `/spec/spec.yaml` and a page at `/docs/`. Neither path requires a token.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Control requests under `/sandbox/`, with which other processes change a running sandbox.
 
 `docs/sandbox.md` lists the requests and their bodies. Control requests need no token, because the sandbox listens only
-on loopback. Requests from browser pages are refused, because any website could send such requests. The start options
-for accounts use the same functions.
+on loopback addresses. Requests from browser pages are refused, because any website could send such requests. The start
+options for accounts use the same functions.
 """
 
 from __future__ import annotations

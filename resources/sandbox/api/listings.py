@@ -168,7 +168,7 @@ def _structured_records(call: Call, _: Parameters) -> list[Record]:
 
 
 def _day_before(record: Record) -> Record:
-    """Return the previous day's export record. Its download path returns the current archive."""
+    """Return the previous day's export record. The record's download path returns the current archive."""
     moment = record["date_modified"]
     day = (date.fromisoformat(moment[:10]) - timedelta(days=1)).isoformat()
     version = hashlib.md5(f"{record['identifier']} {day}".encode(), usedforsecurity=False).hexdigest()

@@ -4,8 +4,8 @@ Unlike the other data endpoints, lookups do not query lists in SQL. A lookup rea
 project by path. Dots separate keys, `#` selects every member of an array, and a number selects one member.
 
 Source: the service's documentation of on-demand articles and structured contents. The selection of projects and the
-paths follow the service's public source code. Entity lookups follow the service's interface description of 2026. They
-support only `fields` and return an array.
+paths follow the service's public source code. Entity lookups follow the service's interface description of 2026. Entity
+lookups support only `fields` and return an array.
 """
 
 from __future__ import annotations

@@ -49,8 +49,8 @@ async def read_parameters(request: Request) -> Parameters:
     """Parse the parameters of a request.
 
     A GET request uses only the query, in which `fields` and `filters` can be repeated. Each of the `filters` is a JSON
-    object. A POST request uses a JSON body. For any other content type, it uses a form (urlencoded or multipart) and
-    the query.
+    object. A POST request uses a JSON body. With any other content type, a POST request uses the query and a urlencoded
+    or multipart form.
     """
     if request.method == "GET":
         parameters = from_form(request.query_params.multi_items())

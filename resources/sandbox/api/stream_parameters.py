@@ -210,7 +210,7 @@ class Field:
 
 
 def selector(record: str, parameters: Parameters) -> Callable[[Record], Record | None]:
-    """Return a function that selects a message's fields, or returns None if the filters drop the message."""
+    """Return a function that maps a message to its selected fields, or to None if the filters drop the message."""
     schema = _schema(record)
     conditions = [_condition(schema, condition) for condition in parameters.filters]
     chosen: dict[str, Any] = {}

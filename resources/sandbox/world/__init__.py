@@ -1,4 +1,4 @@
-"""Deterministic wikis derived from a seed: pages and their history, records, texts, reference lists, snapshot contents.
+"""Deterministic wikis that are derived from a seed, with page histories, records, page text and reference lists.
 
-Archives and the clock belong to `store`, HTTP to `api`. This package imports neither.
+Archives belong to `store`, and HTTP belongs to `api`. This package imports neither.
 """

@@ -1,7 +1,7 @@
-"""Article records in the service's wire form.
+"""Article records in the service's wire format.
 
-Source: the service's data dictionary (articles, versions, editors, scores, events). Keys are in the order of the
-service's structures; a key is omitted if its value is empty, zero or false.
+Source: the service's data dictionary for articles, versions, editors, scores and events. Keys are in the order of the
+service's structures. A key is omitted if its value is empty, zero or false.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ _ENTITY = "https://www.wikidata.org/entity/"
 _COMMONS = "https://upload.wikimedia.org/wikipedia/commons"
 _ASPECTS, _TAGS, _COMMENTS = (_WORDS[name] for name in ("aspects", "tags", "comments"))
 _EDITORS = 6_000
-#: Number of pages whose revision-independent parts are cached in each process, about 30 kB each.
+#: Number of pages whose revision-independent parts are cached in each process. Each page takes about 30 kB.
 _PAGES_IN_MEMORY = 512
 _GROUPS = ("extendedconfirmed", "*", "user", "autoconfirmed")
 
 
 class _Around(NamedTuple):
-    """Parts of a page other than its text, shared by all its revisions."""
+    """Parts of a page that all its revisions share, except the text."""
 
-    fields: dict[str, Fragment]  # by key, encoded
-    redirects: list[dict[str, str]]  # without redirects left by moves
+    fields: dict[str, Fragment]  # encoded fields by key
+    redirects: list[dict[str, str]]  # redirects that were not left by moves
     categories: tuple[str, ...]  # full titles
 
 
 class Writer(MessageWriter):
-    """Writer of one project's records."""
+    """Writer for one project's records."""
 
     def __init__(
         self, seed: int, project: Project, direction: str, lexicon: Lexicon, texts: Library | Corpus, items: int = 0
     ) -> None:
-        """Use texts from `texts`; `items` is the number of Wikidata items available to articles."""
+        """Use page text from `texts`. `items` is the number of Wikidata items that articles can refer to."""
         super().__init__(salt("records", seed, project.identifier))
         self._items = items
         self._project = project
@@ -59,19 +59,19 @@ class Writer(MessageWriter):
         self._is_part_of = fragment({"identifier": project.identifier, "url": project.url})
         self._host = project.url.removeprefix("https://")
         self._editor_base = lru_cache(maxsize=None)(self._editor_of)
-        #: Link to a category or template, by namespace and number.
+        #: Function that returns a link to a category or template by namespace and number.
         self._subject = lru_cache(maxsize=None)(
             lambda of, number: self._link(self.name(Title(of, self._phrase(number))))
         )
         self._around = lru_cache(maxsize=_PAGES_IN_MEMORY)(self._around_of)
 
     def name(self, title: Title) -> str:
-        """Return a title with the local prefix of its namespace."""
+        """Return a title with the namespace's local prefix."""
         prefix = self._project.prefixes.get(title.namespace)
         return title.text if prefix is None else f"{prefix}:{title.text}"
 
     def title(self, name: str) -> Title:
-        """Parse a prefixed name; `_` is a space."""
+        """Parse a prefixed name, in which `_` means a space."""
         text = name.replace("_", " ")
         prefix, colon, rest = text.partition(":")
         namespace = {known: number for number, known in self._project.prefixes.items()}.get(prefix) if colon else None
@@ -119,7 +119,7 @@ class Writer(MessageWriter):
         return record
 
     def _slim(self, event: Event) -> dict[str, Any]:
-        """Return the record of a deletion, of a move's old title or of a visibility change."""
+        """Return the record for a deletion, a move's old title or a visibility change."""
         state = event.state
         revision, parent = state.revision, state.revision.parent
         around = self._around(state.identifier, state.created, state.title.namespace == 0)
@@ -168,7 +168,7 @@ class Writer(MessageWriter):
     def _around_of(self, page: int, created: int, article: bool) -> _Around:
         invented = self._invented(page, created, article=article)
         redirects = invented.pop("redirects", [])
-        # a page with borrowed fields keeps only its own redirects
+        # a page with borrowed fields has only its own redirects
         fields = self._texts.lent(self._project.language, self._host, page) or invented
         categories = tuple(category["name"] for category in fields.get("categories", ()))
         return _Around({key: fragment(value) for key, value in fields.items()}, redirects, categories)
@@ -249,7 +249,7 @@ class Writer(MessageWriter):
         return version
 
     def _editor(self, number: int, moment: int) -> dict[str, Any]:
-        """Return the editor of a revision or change, with their edit count at `moment`."""
+        """Return the editor of a revision or change, including the edit count at `moment`."""
         lot = mix(number ^ self._salt)
         if lot % 7 == 0:
             return {
@@ -257,7 +257,7 @@ class Writer(MessageWriter):
                 "groups": ["*"],
                 "is_anonymous": True,
             }
-        # with the product of two draws, a few editors make most of the edits
+        # the product of two draws gives a few editors most of the edits
         which = (lot >> 16) % _EDITORS * ((lot >> 40) % _EDITORS) // _EDITORS
         base, pace = self._editor_base(which)
         editor = dict(base)

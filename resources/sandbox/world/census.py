@@ -1,11 +1,11 @@
-"""Contents of a snapshot: the pages that exist at the start of its export, and the extra lines of an export.
+"""Snapshot contents, which are the pages that exist when an export starts, plus a few extra lines.
 
-Source: the service's documentation of snapshots. An export reads the topics up to the time of its start. Topics are
-compacted during the export, so a few pages appear twice, the second time in the same or the previous version. A page
-that was deleted or renamed shortly before may still appear under its old title. Partitions are read in parallel, so
-lines are not ordered by title, page or time.
+Source: the service's snapshot documentation. An export reads the topics up to its start time. Topics are compacted
+during the export, so a few pages appear twice, either in the same version or also in the previous version. A page that
+was deleted or renamed shortly before the export might still appear under its old title. Partitions are read in
+parallel, so lines are not ordered by title, page or time.
 
-The pages are read from the page table (`Timetable.play`), one family at a time.
+The pages are read from the page table (`Timetable.play`), one page family at a time.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from resources.sandbox.world.pages import Event
     from resources.sandbox.world.schedule import Cast, Timetable
 
-#: One in this many pages appears twice.
+#: Number of pages for each page that appears twice.
 _REPEATED = 140
 _FIRST_REPEATED = 110
-#: Maximum distance, in families, between a page and its second copy.
+#: Maximum number of page families between a page and its second copy.
 _LONGEST_WAIT = 40
-#: Titles deleted or renamed this long before the export may still appear.
+#: Maximum time between a title's deletion and an export that still contains the title.
 _LINGERING = HOUR // 3
-#: Overlap that a mirror expects between a snapshot and the hourly batches after it.
+#: Overlap that a mirror expects between a snapshot and the subsequent hourly batches.
 _ALLOWANCE = HOUR // 6
 _MOST_LINGERING = 5
 
 
 class Standing(enum.StrEnum):
-    """Reason for the presence of an article in a snapshot."""
+    """Reason why an article appears in a snapshot."""
 
     LIVE = "live"
     REPEATED = "repeated"
@@ -48,17 +48,17 @@ class Standing(enum.StrEnum):
 
 
 class Entry(NamedTuple):
-    """Article in a snapshot: its `update`, and the reason for its presence."""
+    """Article in a snapshot, with its `update` event and the reason why the article appears."""
 
     event: Event
     standing: Standing
 
 
 class Census:
-    """Contents of one snapshot. Every iteration yields the same entries in the same order."""
+    """Entries of one snapshot. Every iteration yields the same entries in the same order."""
 
     def __init__(self, timetable: Timetable, namespace: int, moment: int, serial: int) -> None:
-        """Select the articles of a namespace at `moment` (microseconds since 1970)."""
+        """Select a namespace's articles at `moment` (microseconds since 1970)."""
         self._timetable = timetable
         self._namespace = namespace
         self._moment = moment
@@ -67,7 +67,7 @@ class Census:
         self._ends = list(accumulate(cast.families for cast in self._casts))
 
     def __iter__(self) -> Iterator[Entry]:
-        """Yield the entries in the order of the snapshot."""
+        """Yield the entries in snapshot order."""
         count = self._ends[-1] if self._ends else 0
         waiting: list[tuple[int, int, Entry]] = []
         for number, entry in enumerate(self._lingering()):
@@ -85,7 +85,7 @@ class Census:
                     later = turn + 1 + (lot >> 20) % _LONGEST_WAIT
                     older = self._older(cast, family, event) if lot >> 40 & 1 else None
                     again = Entry(event, Standing.REPEATED) if older is None else Entry(older, Standing.OLDER)
-                    # either copy may come first, with equal probability
+                    # either copy comes first with equal probability
                     entry, again = (again, entry) if lot >> 41 & 1 else (entry, again)
                     heapq.heappush(waiting, (later, event.ordinal, again))
                 yield entry
@@ -93,7 +93,7 @@ class Census:
             yield heapq.heappop(waiting)[2]
 
     def _families(self, count: int) -> Iterator[tuple[Cast, int]]:
-        """Yield each family once, in scattered order."""
+        """Yield each page family once in a scattered order."""
         step = max(1, int(count * 0.618_034))
         while math.gcd(step, count) > 1:
             step += 1
@@ -107,7 +107,7 @@ class Census:
             number = (number + step) % count
 
     def _older(self, cast: Cast, family: int, newer: Event) -> Event | None:
-        """Return the page's previous `update` with the same title and a lower revision, or None."""
+        """Return the page's previous `update` event with the same title and a lower revision, or None."""
         table = self._timetable.play(cast, family, newer.published)[0]
         for event in table.live(self._namespace):
             if (
@@ -119,8 +119,8 @@ class Census:
         return None
 
     def _lingering(self) -> list[Entry]:
-        """Return the last version of articles deleted or renamed shortly before the export."""
-        # not before the first hour that a mirror applies to the snapshot: its batch contains the deletion
+        """Return the last versions of articles that were deleted or renamed shortly before the export."""
+        # start no earlier than the first hour that a mirror applies to the snapshot, whose batch contains the deletion
         first = max(self._moment - _LINGERING, (self._moment - _ALLOWANCE) // HOUR * HOUR)
         found: list[tuple[int, Entry]] = []
         for cast in self._casts:
@@ -139,8 +139,8 @@ class Census:
         return [entry for _, entry in found[:_MOST_LINGERING]]
 
     def _before(self, cast: Cast, family: int, end: Event, events: list[Event]) -> Event | None:
-        """Return the page that had a title just before its deletion or move."""
-        # the halves of a move are published one after the other, but the first already moves the page
+        """Return the page that had the title just before the deletion or move `end`."""
+        # the two events of a move are published one after the other, but the first event already moves the page
         moment = min(event.published for event in events if event.ordinal == end.ordinal)
         table = self._timetable.play(cast, family, moment)[0]
         return next((event for event in table.live(self._namespace) if event.title == end.title), None)

@@ -1,14 +1,14 @@
-"""Wikidata entities: their timetable and their records in the service's wire form.
+"""Timetable of Wikidata entities, and entity records in the service's wire format.
 
-Items are created, edited, deleted, restored (also partially), merged into another item, which leaves a redirect, and
-split again. Properties are only edited. The first items, by number, are the main entities of each project's first
-articles.
+Items are created, edited, deleted, fully or partially restored, merged into another item and split again. A merge
+leaves a redirect. Properties are only edited. The items with the lowest numbers are the main entities of each project's
+first articles.
 
 Source: the service's interface description of 2026 (`wikidata_article` and `entity`). `statements` maps a property to
-an array of statements, `sitelinks` maps a site to a sitelink. The record has no revision. The description does not
-define values; they follow Wikibase's REST interface. `value.type` is `value`, `somevalue` or `novalue`. Texts, URLs
-and identifiers are in `content`, objects in `content_data`. Some objects have capitalized keys, like the description's
-own example.
+an array of statements, and `sitelinks` maps a site to a sitelink. Records have no revision. The description does not
+define values, so values follow Wikibase's REST interface. `value.type` is `value`, `somevalue` or `novalue`. Strings,
+URLs and identifiers are in `content`, and objects are in `content_data`. Some objects have capitalized keys, as in the
+description's example.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ if TYPE_CHECKING:
 PROJECT = "wikidatawiki"
 ITEMS, PROPERTIES = 0, 120
 NAMESPACES = (ITEMS, PROPERTIES)
-#: Maximum number of items: higher numbers would collide with those of created items.
+#: Maximum number of items. Higher numbers would collide with the numbers of newly created items.
 MOST_ITEMS = 400_000
-#: Properties of every world; those edited twice a day come first.
+#: Number of properties in every world. Properties that are edited twice a day come first.
 PROPERTY_COUNT = 36
 _IDENTIFIER = re.compile(r"[QP][1-9]\d{0,9}")
 _FIRST_ITEM, _ITEM_STEP, _FIRST_NEW_ITEM = 31, 13, 100_000_000
-#: Hours between edits of a property, and of an item without a special script.
+#: Hours between edits of a property, and maximum hours between edits of an item without a special script.
 _QUIET_HOURS, _STILLEST_HOURS = 24, 8_760
 
-#: Scripts that make the order of states hard to reconstruct. Two families of each begin every hour.
+#: Scripts that make the order of states hard to reconstruct. Two page families start each script every hour.
 _SPECIAL = tuple(scripts.NAMED[name] for name in ("lazarus", "partial", "hidden", "made", "merged"))
 _SPECIAL_FAMILIES = 2
-#: Items of the special scripts.
+#: Number of items in the special scripts.
 SPECIAL_ITEMS = _SPECIAL_FAMILIES * sum(script.period * script.pages for script in _SPECIAL)
 
 
 class EntityTimetable(Timetable):
-    """Timetable of Wikidata, with about `items` items."""
+    """Timetable of Wikidata with about `items` items."""
 
     def __init__(self, seed: int, items: int) -> None:
         self._items = items
@@ -71,14 +71,14 @@ class EntityTimetable(Timetable):
         place = page = 0
         for namespace, script, count in plan:
             if namespace == PROPERTIES and page < MOST_ITEMS:
-                page = MOST_ITEMS  # keeps the properties independent of the number of items
+                page = MOST_ITEMS  # properties must not depend on the number of items
             yield Cast(namespace, script, count, False, place, page)
             place += count * len(script.acts)
             page += count * script.period * script.pages
 
 
 class Numbers:
-    """Titles of entities, which are their identifiers."""
+    """Entity titles. The title of an entity is its identifier."""
 
     def settled(self, number: int) -> str:
         return f"P{number - MOST_ITEMS + 1}" if number >= MOST_ITEMS else f"Q{_FIRST_ITEM + _ITEM_STEP * number}"
@@ -97,13 +97,13 @@ class Numbers:
 
 
 def item_of(page: int, items: int) -> int | None:
-    """Return the number of the item about this article, or None if it is not among the first `items` items."""
+    """Return the number of the article's item, or None if the article has none of the first `items` items."""
     index = settled_index(page)
     return _FIRST_ITEM + _ITEM_STEP * index if index is not None and index < items else None
 
 
 def index_of(item: str) -> int | None:
-    """Return the number, within each project, of the item's article; None if there is none."""
+    """Return the item's article number, which is the same in each project, or None if the item has no article."""
     index, rest = divmod(int(item[1:]) - _FIRST_ITEM, _ITEM_STEP)
     return index if not rest and 0 <= index < MOST_ITEMS else None
 
@@ -112,13 +112,13 @@ URL = "https://www.wikidata.org"
 _WORDS = read_yaml("records.yaml")["entities"]
 _LICENSE = fragment([_WORDS["license"]])
 _IS_PART_OF = fragment({"identifier": PROJECT, "url": URL})
-#: Languages of terms: those of the wikis, and variants used only in terms. Wikidata has more than 400.
+#: Languages of labels, descriptions and aliases: wiki languages and variants. Wikidata has more than 400 languages.
 LANGUAGE_CODES = (*_WORDS["variants"], *LANGUAGES, *(f"{code}-latn" for code in LANGUAGES if len(code) == 2))[:400]
-#: Indexes of the item with very many statements and of the item with terms in all languages.
+#: Indexes of the item with the most statements and of the item with labels in all languages.
 _VAST, _POLYGLOT = SPECIAL_ITEMS, SPECIAL_ITEMS + 1
 _STATEMENT_BYTES, _VAST_BODIES = 850, 800
 _PHRASES_IN_MEMORY = 8_192
-#: Number of entities whose revision-independent parts are cached in each process.
+#: Number of entities whose shared parts are cached in each process.
 _ENTITIES_IN_MEMORY = 256
 _WIKIDATA = "http://www.wikidata.org/entity/"
 _GREGORIAN, _JULIAN = f"{_WIKIDATA}Q1985727", f"{_WIKIDATA}Q1985786"
@@ -128,7 +128,7 @@ _RANKS = ("normal", "normal", "normal", "normal", "preferred", "deprecated")
 
 
 class _Base(NamedTuple):
-    """Parts of an entity that all its revisions share."""
+    """Parts of an entity that are the same in all its revisions."""
 
     labels: dict[str, str]
     descriptions: dict[str, str]
@@ -139,12 +139,12 @@ class _Base(NamedTuple):
 
 
 class EntityWriter(MessageWriter):
-    """Writer of Wikidata's records."""
+    """Writer for Wikidata records."""
 
     def __init__(
         self, seed: int, titles: Titles, body_bytes: int, sitelinks: Callable[[int], dict[str, tuple[str, str]]]
     ) -> None:
-        """Use words from `titles`; `sitelinks` returns title and URL, by site, of an item's articles."""
+        """Use words from `titles`. `sitelinks` returns the titles and URLs of an item's articles by site."""
         super().__init__(salt("entities", seed))
         self._phrase = lru_cache(maxsize=_PHRASES_IN_MEMORY)(titles.settled)
         self._statements = _Statements(self._salt, self._phrase)
@@ -153,11 +153,11 @@ class EntityWriter(MessageWriter):
         self._base = lru_cache(maxsize=_ENTITIES_IN_MEMORY)(self._base_of)
 
     def name(self, title: Title) -> str:
-        """Return the name of an entity's record, which is its identifier."""
+        """Return the name in an entity's record, which is the entity's identifier."""
         return title.text
 
     def title(self, name: str) -> Title:
-        """Return the title of the entity called `name`."""
+        """Return the title of the entity named `name`."""
         return Title(PROPERTIES if name.startswith("P") else ITEMS, name)
 
     def _whole(self, event: Event) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class EntityWriter(MessageWriter):
         }
         if parent is not None:
             record["date_previously_modified"] = day(parent.moment)
-        # these two fields are present even if empty
+        # these two fields are present even if they are empty
         protected = {"type": "edit", "level": "autoconfirmed", "expiry": "infinity"}
         record["protection"] = [protected] if base.is_protected else []
         record["redirects"] = [{"name": self.name(title), "url": self._url(title)} for title in state.redirects]
@@ -185,7 +185,7 @@ class EntityWriter(MessageWriter):
         return record
 
     def _slim(self, event: Event) -> dict[str, Any]:
-        """Return the record of a deletion, a merge into another entity or a visibility change."""
+        """Return the record for a deletion, a merge into another entity or a visibility change."""
         record: dict[str, Any] = {
             "name": self.name(event.title),
             "identifier": event.state.identifier,
@@ -200,7 +200,7 @@ class EntityWriter(MessageWriter):
         return record
 
     def _entity(self, title: Title, revision: int, base: _Base) -> dict[str, Any]:
-        """Return the entity at a revision; revisions differ in one description and in the last statements."""
+        """Return the entity at a revision. Revisions differ in one description and in the last statements."""
         name, draw = self.name(title), Chance("content", self._salt, revision)
         entity: dict[str, Any] = {"identifier": name, "type": "item" if title.namespace == ITEMS else "property"}
         languages = list(base.labels)
@@ -262,12 +262,12 @@ def _own(code: str) -> str:
 
 
 def _data_type(number: int) -> str:
-    """Return the type of a property's values."""
+    """Return the data type of a property's values."""
     return _DATA_TYPES[(number - 1) % len(_DATA_TYPES)]
 
 
 class _Statements:
-    """Generator of statements; `phrase` returns words by number."""
+    """Generator of statements. `phrase` returns words for a number."""
 
     def __init__(self, salt: int, phrase: Callable[[int], str]) -> None:
         self._salt = salt
@@ -275,9 +275,9 @@ class _Statements:
         self._property = cache(self._property_of)
 
     def statement(self, entity: str, number: int) -> tuple[str, dict[str, Any]]:
-        """Return the property of an entity's statement `number`, and the statement."""
+        """Return an entity's statement with this number, preceded by the statement's property."""
         draw = Chance("statement", self._salt, entity, number)
-        # half of all statements use the same six properties
+        # half of the statements use the same six properties
         of = 1 + draw.below(PROPERTY_COUNT if draw.below(2) else 6)
         bits = draw.below(1 << 64) << 64 | draw.below(1 << 64)
         made: dict[str, Any] = {
@@ -331,7 +331,7 @@ class _Statements:
 
 
 def _time(draw: Chance) -> dict[str, Any]:
-    """Return a time in Wikibase's format: years may be BCE or have five digits, month and day may be zero."""
+    """Return a time in Wikibase's format. Years can be BCE or have five digits, and month and day can be zero."""
     precision = (11, 11, 10, 9, 7)[draw.below(5)]
     year = (1500 + draw.below(526), 1500 + draw.below(526), -1 - draw.below(12_000))[draw.below(3)]
     month, day = 1 + draw.below(12), 1 + draw.below(28)

@@ -1,10 +1,10 @@
-"""Page table of a small wiki: the effect of operations on pages, and the events that the service publishes.
+"""Page table of a small wiki, which applies operations to pages and derives the events that the service publishes.
 
-Events are derived from the table after each operation, never the table from events.
+Events are derived from the page table after each operation. The page table is never derived from events.
 
-Source of the events: the service's documentation of its realtime stream and batches. A move is an `update` under the
-new title and a `delete` under the old one. Turning a page into a redirect is a `delete` with the new revision. A
-restore is an `update`. Pages in unserved namespaces have no events.
+Source: the service's documentation of the realtime stream and batches. A move is an `update` under the new title and a
+`delete` under the old title. Turning a page into a redirect is a `delete` with the new revision. A restore is an
+`update`. Pages in namespaces that the service does not support have no events.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Verb(enum.Enum):
-    """Kind of operation on a page."""
+    """Type of operation on a page."""
 
     CREATE = enum.auto()
     EDIT = enum.auto()
@@ -31,7 +31,7 @@ class Verb(enum.Enum):
 
 
 class Kind(enum.StrEnum):
-    """Reason for an event, more specific than the service's event type."""
+    """Reason for an event. A reason is more specific than the service's event type."""
 
     EDIT = "edit"
     CREATION = "creation"
@@ -50,22 +50,22 @@ class Kind(enum.StrEnum):
 
 
 class Operation(NamedTuple):
-    """Operation on one page of a family."""
+    """Operation on one page in a page family."""
 
     verb: Verb
     kind: Kind
     page: int = 0  # number of the page in the family
-    #: For MOVE: target title as (page, variant); variant 0 is that page's home title.
+    #: Target title of a MOVE as (page, variant). Variant 0 is the page's original title.
     to: tuple[int, int] = (0, 0)
-    namespace: int | None = None  # for MOVE: target namespace; None means the family's own
-    leaves: int | None = None  # for MOVE: page number, in the family, of the redirect left behind
-    back: int = 0  # for RESTORE: number of newest revisions that stay deleted
-    fresh: bool = False  # for CREATE: use a new title
-    quiet: bool = False  # for MOVE: leave no redirect behind
+    namespace: int | None = None  # target namespace of a MOVE, or None for the family's namespace
+    leaves: int | None = None  # number of the redirect page that a MOVE leaves behind
+    back: int = 0  # number of newest revisions that stay deleted after a RESTORE
+    fresh: bool = False  # true if a CREATE uses a new title
+    quiet: bool = False  # true if a MOVE leaves no redirect behind
 
 
 class Revision(NamedTuple):
-    """Revision of a page: number, time (microseconds since 1970) and previous revision."""
+    """Revision of a page, with its number, time (microseconds since 1970) and previous revision."""
 
     identifier: int
     moment: int
@@ -73,7 +73,7 @@ class Revision(NamedTuple):
 
 
 class Title(NamedTuple):
-    """Namespace, and title without prefix."""
+    """Page title without prefix, and its namespace."""
 
     namespace: int
     text: str
@@ -82,7 +82,7 @@ class Title(NamedTuple):
 class State(NamedTuple):
     """State of a page after an operation.
 
-    `home` is its original title, `created` the time of its first revision (microseconds since 1970).
+    `home` is the original title. `created` is the time of the first revision in microseconds since 1970.
     """
 
     identifier: int
@@ -94,25 +94,25 @@ class State(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Message on one of the service's topics."""
+    """Message on one of the service's stream topics."""
 
     project: str  # database name
     type: str  # `update`, `delete` or `visibility-change`
     kind: Kind
-    title: Title  # title in the message: the old one in the `delete` of a move
-    state: State  # the page after the operation
-    ordinal: int  # number of the operation, increasing with time, unique per project; shared by both halves of a move
-    #: Time of the deletion, or else of the revision. All times are in microseconds since 1970.
+    title: Title  # title in the message, which is the old title in a move's `delete` event
+    state: State  # state of the page after the operation
+    ordinal: int  # operation number, which increases with time and is unique per project; a move's two events share it
+    #: Time of the deletion or, for other events, of the revision. All times are in microseconds since 1970.
     happened: int
     created: int  # time at which the change reached the service
     published: int  # time at which the message was published
-    partition: int | None = None  # partition of the stream's topic
-    offset: int | None = None  # offset in the partition
+    partition: int | None = None  # partition of the stream topic
+    offset: int | None = None  # offset within the partition
 
 
 @dataclass(slots=True)
 class Page:
-    """Row of the page table. `event` is its last published `update`."""
+    """Row in the page table. `event` is the last published `update`."""
 
     identifier: int
     home: Title
@@ -126,17 +126,17 @@ class Page:
 
     @property
     def state(self) -> State:
-        """Return the current state as an immutable value."""
+        """Return the page's current state as an immutable value."""
         return State(self.identifier, self.home, self.title, self.created, self.revision, self.redirects)
 
 
 class Moment(NamedTuple):
-    """Times of an operation, and the numbers that it assigns."""
+    """Times of an operation, and the numbers that the operation assigns."""
 
-    at: int  # publication, microseconds since 1970
-    gap: int  # microseconds between the two halves of a move within a namespace
-    created: int  # time at which the change reached the service, microseconds since 1970
-    edited: int  # time of the edit in the wiki, microseconds since 1970
+    at: int  # publication time in microseconds since 1970
+    gap: int  # microseconds between the two events of a move within a namespace
+    created: int  # time at which the change reached the service, in microseconds since 1970
+    edited: int  # time of the edit in the wiki, in microseconds since 1970
     ordinal: int  # number of the operation
     revision: int  # number of a new revision
     page: int  # number of a new page
@@ -144,14 +144,14 @@ class Moment(NamedTuple):
 
 
 class Family:
-    """Pages used by one run of a script, and their titles."""
+    """Pages that one run of a script uses, and their titles."""
 
     __slots__ = ("_homes", "_namespace", "_project", "_served", "_variants", "pages")
 
     def __init__(
         self, project: str, namespace: int, served: frozenset[int], variants: tuple[str, ...], pages: dict[int, Page]
     ) -> None:
-        """Start with `pages`, by number; `variants` are formats of a title, with `{}` for the home title."""
+        """Start with `pages`, keyed by number. `variants` are title formats in which `{}` is the original title."""
         self._project = project
         self._namespace = namespace
         self._served = served
@@ -160,15 +160,15 @@ class Family:
         self.pages = pages
 
     def live(self, namespace: int) -> Iterator[Event]:
-        """Yield the articles of the namespace: the last `update` of each, with its current state and title."""
+        """Yield the last `update` event of each article in the namespace, with the current state and title."""
         for page in self.pages.values():
             if page.present and not page.redirect and page.title.namespace == namespace:
-                # scripts guarantee that every live page has an update in the last cycles
+                # scripts guarantee that every live page was updated in the last two cycles
                 assert page.event is not None
                 yield page.event._replace(state=page.state, title=page.title)
 
     def apply(self, operation: Operation, moment: Moment) -> list[Event]:
-        """Apply `operation` and return the published events: none, one, or the two halves of a move."""
+        """Apply `operation` and return the published events. A move can publish two events."""
         verb = operation.verb
         if verb is Verb.CREATE:
             return self._create(operation, moment)
@@ -204,7 +204,7 @@ class Family:
         text = self._variants[variant].format(self._homes[owner].text)
         page.title = Title(self._namespace if operation.namespace is None else operation.namespace, text)
         page.revision = Revision(moment.revision, moment.edited, page.revision)
-        # a move overwrites a redirect at its target
+        # a move overwrites a redirect at its target title
         for number, other in list(self.pages.items()):
             if other is not page and other.redirect and other.title == page.title:
                 del self.pages[number]
@@ -216,7 +216,7 @@ class Family:
             self._homes[operation.leaves] = old
         events = self._publish(page, "update", operation, moment)
         if old.namespace in self._served:
-            # publish both halves of a namespace move together: a mirror of one namespace must not see half a move
+            # publish both events of a namespace move together; a mirror of one namespace must not see half a move
             apart = moment.gap if events and old.namespace == page.title.namespace else 0
             events.append(self._event(page, "delete", operation, moment, old, moment.at + apart))
         return events

@@ -1,8 +1,8 @@
-"""Reference lists in the service's wire form: codes, languages, projects and namespaces.
+"""Reference lists of codes, languages, projects and namespaces in the service's wire format.
 
-They are facts about wikis (`data/reference.yaml`, `data/wikis.txt`) and do not depend on a seed.
+The lists contain facts about wikis (`data/reference.yaml`, `data/wikis.txt`) and do not depend on a seed.
 
-Source of the shapes: the service's documentation of `/v2/codes`, `/v2/languages`, `/v2/projects`, `/v2/namespaces`.
+Source: the service's documentation of `/v2/codes`, `/v2/languages`, `/v2/projects` and `/v2/namespaces`.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Project:
-    """Project of the service: one wiki."""
+    """Project of the service, which is one wiki."""
 
     identifier: str  # database name, for example `frwiki`
-    name: str  # site name in its own language
+    name: str  # site name in the local language
     code: str  # kind of wiki, for example `wiki` or `wiktionary`
     language: str  # language code
-    url: str  # address without a trailing slash
-    prefixes: dict[int, str]  # local names of namespaces with a prefix
+    url: str  # URL without a trailing slash
+    prefixes: dict[int, str]  # local names of the namespaces that have a prefix
 
     @property
     def record(self) -> dict[str, Any]:
-        """Return the project as in `/v2/projects`."""
+        """Return the project in the format of `/v2/projects`."""
         return {
             "name": self.name,
             "identifier": self.identifier,
@@ -42,7 +42,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Language:
-    """Language: code, English name, native name and writing direction (`ltr` or `rtl`)."""
+    """Language with its code, English name, native name and writing direction (`ltr` or `rtl`)."""
 
     identifier: str
     name: str
@@ -50,7 +50,7 @@ class Language:
     direction: str
 
 
-#: Parts of host names that differ from the code of the family or language.
+#: Parts of host names that differ from the project family code or language code.
 _DOMAINS = {"wiki": "wikipedia"}
 _HOSTS = {"be-x-old": "be-tarask"}
 _PREFIXED = (2, 6, 10, 14)
@@ -88,38 +88,38 @@ def _read() -> tuple[dict[str, Language], dict[str, Project]]:
 
 #: Languages and projects by code, in the service's order.
 LANGUAGES, PROJECTS = _read()
-#: Numbers of the namespaces that the service has.
+#: Numbers of the namespaces that the service supports.
 NAMESPACES: tuple[int, ...] = tuple(one["identifier"] for one in _TABLES["namespaces"])
 
 
 def project(identifier: str) -> Project:
-    """Return the project with this database name; raises ValueError for an unknown one."""
+    """Return the project with this database name. An unknown name raises ValueError."""
     if identifier not in PROJECTS:
         raise ValueError(f"The sandbox has no project {identifier!r}; {nearest(identifier, list(PROJECTS))}")
     return PROJECTS[identifier]
 
 
 def nearest(wanted: str, known: Sequence[str]) -> str:
-    """Return the end of an error message that suggests similar known names."""
+    """Return an ending for an error message that suggests similar known names."""
     found = get_close_matches(wanted, known, n=3, cutoff=0.5)
-    return f"did you mean {' or '.join(found)}?" if found else f"known ones include {', '.join(known[:8])}."
+    return f"did you mean {' or '.join(found)}?" if found else f"valid names include {', '.join(known[:8])}."
 
 
 def codes() -> list[dict[str, Any]]:
-    """Return the eight kinds of wiki, as in `/v2/codes`."""
+    """Return the eight project families in the format of `/v2/codes`."""
     return [{key: code[key] for key in ("identifier", "name", "description")} for code in _TABLES["codes"]]
 
 
 def languages() -> list[dict[str, Any]]:
-    """Return the languages, as in `/v2/languages`."""
+    """Return the languages in the format of `/v2/languages`."""
     return [asdict(language) for language in LANGUAGES.values()]
 
 
 def projects() -> list[dict[str, Any]]:
-    """Return the projects, as in `/v2/projects`."""
+    """Return the projects in the format of `/v2/projects`."""
     return [known.record for known in PROJECTS.values()]
 
 
 def namespaces() -> list[dict[str, Any]]:
-    """Return the four namespaces, as in `/v2/namespaces`."""
+    """Return the four namespaces in the format of `/v2/namespaces`."""
     return [{key: one[key] for key in ("name", "identifier", "description")} for one in _TABLES["namespaces"]]

@@ -1,10 +1,10 @@
 """Timetable of a project's acts, computed for any hour without replaying earlier hours.
 
-Each hour of a project has a fixed number of time slots ("places"), and each act due in that hour occupies one. The
-families of a script are spread over the hours of its period, so every hour has the same number of acts. A permutation
-that depends on the hour assigns the places. Time and revision numbers of an act are functions of hour and place, so
-numbers increase with time and never repeat. A place is long enough for all operations of its act: no act continues
-into the next hour.
+An act is a group of page operations in quick succession. Each hour has a fixed number of time slots ("places"), and
+each act in the hour occupies one place. The page families of a script are spread over the hours of the script's period,
+so every hour has the same number of acts. A permutation that depends on the hour assigns the places. An act's time and
+revision numbers are functions of its hour and place, so numbers increase with time and never repeat. A place is long
+enough for all operations of an act, so no act continues into the next hour.
 """
 
 from __future__ import annotations
@@ -25,74 +25,74 @@ if TYPE_CHECKING:
     from resources.sandbox.world.scripts import Script
 
 
-#: Hours are counted from 2020-01-01T00 UTC, so that revision numbers fit into 32 bits like the service's.
+#: First hour (2020-01-01T00 UTC) for revision numbers. With this epoch, the numbers fit into 32 bits.
 EPOCH_HOUR = 438_288
 HOUR = 3_600_000_000
 _SECOND = 1_000_000
-#: Maximum number of operations per act: each gets a quarter of the act's place.
+#: Maximum number of operations per act. Each operation gets a quarter of the act's place.
 _OPERATIONS = 4
-#: Number of revisions in a record: the current and the previous one.
+#: Number of revisions that a record refers to (current and previous).
 _MENTIONED = 2
 _FIRST_REVISION = 100_000_000
 _FIRST_NEW_PAGE = 20_000_000
 _FIRST_PAGE = 5_000
 _PAGE_STEP = 37
-#: Minimum number of places per hour: keeps the operations of one act within seconds even in small worlds.
+#: Minimum number of places per hour. Even in small worlds, an act's operations happen within seconds.
 _PLACES = 600
-#: Shares of the ordinary scripts in the edits of namespace 0, from the fewest pages per edit to the most.
+#: Shares of the ordinary scripts in the edits of namespace 0, ordered by the number of pages per edit.
 _BUSIEST, _BUSY, _USUAL = (1.0, 0.0, 0.0), (0.3, 0.7, 0.0), (0.3, 0.4, 0.3)
-#: Preferred and maximum interval, in hours, between edits of a page of the `still` script.
+#: Preferred and maximum interval in hours between edits of a page in the `still` script.
 _STILL_HOURS, _STILLEST_HOURS = 720, 8_760
 _STILL_SHARE = 0.1
-#: Changes in the other namespaces as a fraction of those in namespace 0.
+#: Ratio of the changes in other namespaces to the changes in namespace 0.
 _SHARES = {6: 0.02, 10: 0.03, 14: 0.04}
-#: Number of special scripts played in the other namespaces: wander, lazarus, born.
+#: Number of special scripts in other namespaces (wander, lazarus and born).
 _LIVELY = 3
-#: Families per hour of each special script: at least two, or one per 1,000 changes per hour.
+#: Number of page families that start each special script every hour: one per 1,000 changes, but at least two.
 _SPECIAL_FAMILIES = 2
 _SPECIAL_RATE = 1000
-#: An hour may have up to 1/16 fewer ordinary edits than the maximum.
+#: Divisor of the maximum number of ordinary edits. An hour can have up to 1/16 fewer edits than the maximum.
 _VARIATION = 16
 _OVERFILL = 1.03
-#: A namespace with at most this many changes per hour has some hours without changes.
+#: Maximum number of changes per hour in a namespace that has some hours without changes.
 _FEW = 2
 
 
 @dataclass(frozen=True)
 class Cast:
-    """Families that play one script in one namespace."""
+    """Page families that follow one script in one namespace."""
 
-    namespace: int  # home namespace of their pages
+    namespace: int  # original namespace of the pages
     script: Script
-    count: int  # families that begin their cycle in the same hour
-    varies: bool  # true if some hours have fewer than `count`
-    first_place: int  # number of the first place of its acts
-    first_page: int  # number of its first page
+    count: int  # number of families that start their cycle in the same hour
+    varies: bool  # true if fewer than `count` families start in some hours
+    first_place: int  # number of the first place for the cast's acts
+    first_page: int  # number of the cast's first page
 
     @property
     def families(self) -> int:
-        """Return the maximum number of families."""
+        """Return the maximum number of page families."""
         return self.count * self.script.period
 
 
 class Names(Protocol):
-    """Unique page titles: "settled" pages have always existed, "fresh" ones are created by an act."""
+    """Source of unique page titles. "Settled" pages have always existed, and "fresh" pages are created by an act."""
 
     def settled(self, number: int) -> str:
-        """Return the title of settled page `number`."""
+        """Return the title of the settled (initially existing) page with this number."""
 
     def fresh(self, number: int) -> str:
-        """Return the title of the page created as number `number`."""
+        """Return the title of the fresh (newly created) page with this number."""
 
     def settled_number(self, title: str) -> int | None:
-        """Return the number of the settled page with this title, or None."""
+        """Return the number of the settled (initially existing) page with this title, or None."""
 
     def fresh_number(self, title: str) -> int | None:
-        """Return the number of the fresh page with this title, or None."""
+        """Return the number of the fresh (newly created) page with this title, or None."""
 
 
 class Timetable:
-    """Timetable of one project."""
+    """Timetable of page changes in one project."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Timetable:
         titles: Names,
         articles: int | None = None,
     ) -> None:
-        """Lay out the casts for `rate` changes per hour and about `articles` pages in namespace 0."""
+        """Plan page changes for `rate` changes per hour and about `articles` pages in namespace 0."""
         self.project = project
         self._titles = titles
         self._served = frozenset(namespaces)
@@ -120,7 +120,7 @@ class Timetable:
 
     def _lay_out(self, rate: int, namespaces: tuple[int, ...], articles: int | None) -> Iterator[Cast]:
         place = page = 0
-        # lay out unserved namespaces too: the choice of namespaces must not change the history
+        # also plan unserved namespaces, because the selected namespaces must not affect the history
         for namespace in sorted({0, *_SHARES, *namespaces}):
             for script, count, varies in _shares(namespace, rate, articles):
                 if not count:
@@ -130,7 +130,7 @@ class Timetable:
                 page += count * script.period * script.pages
 
     def _begins(self, cast: Cast, hour: int, index: int, within: int) -> tuple[int, int]:
-        """Return start (microseconds since 1970) and number of act `index`, which falls into `hour`."""
+        """Return the start (microseconds since 1970) and number of the act `index`, which takes place in `hour`."""
         number = cast.first_place + index * cast.count + within
         place = (number * self._step + self._offset(hour)) % self.places
         ordinal = ((hour - EPOCH_HOUR) * self.places + place) * _OPERATIONS
@@ -154,26 +154,26 @@ class Timetable:
         )
 
     def _count(self, cast: Cast, slot: int) -> int:
-        """Count the families whose cycle begins in hours equal to `slot` modulo the period."""
+        """Count the page families whose cycle starts in hours that equal `slot` modulo the period."""
         if not cast.varies:
             return cast.count
-        # namespaces with few changes have quiet hours
+        # namespaces with few changes have hours without changes
         spread = cast.count if cast.count <= _FEW else cast.count // _VARIATION
         return cast.count - mix(self._salt + cast.first_place * 1009 + slot) % (spread + 1)
 
     def plays(self, cast: Cast, family: int) -> bool:
-        """Return whether the cast has a family with this number, in [0, `cast.families`)."""
+        """Return whether the cast has a page family with this number, which is in [0, `cast.families`)."""
         within, slot = divmod(family, cast.script.period)
         return within < self._count(cast, slot)
 
     def families(self, cast: Cast) -> Iterator[int]:
-        """Yield the numbers of the cast's families."""
+        """Yield the numbers of the cast's page families."""
         for slot in range(cast.script.period):
             for within in range(self._count(cast, slot)):
                 yield within * cast.script.period + slot
 
     def with_title(self, text: str) -> Iterator[tuple[Cast, int]]:
-        """Yield the families with a page that may have this title, in any namespace, at some time."""
+        """Yield the page families in which a page might have this title at some time in any namespace."""
         for variant in scripts.VARIANTS:
             ending = variant.removeprefix("{}")
             if not text.endswith(ending):
@@ -187,7 +187,7 @@ class Timetable:
                 yield found
 
     def _at_home(self, page: int) -> tuple[Cast, int] | None:
-        """Return the family of a settled page."""
+        """Return the page family that contains a settled page, or None if the family does not exist."""
         for cast in self.casts:
             pages = cast.script.pages
             if cast.first_page <= page < cast.first_page + cast.families * pages:
@@ -196,7 +196,7 @@ class Timetable:
         return None
 
     def _maker(self, number: int) -> tuple[Cast, int] | None:
-        """Return the family whose act occupies place `number`, counted from the epoch."""
+        """Return the page family whose act occupies a place, or None. Places are counted from the epoch."""
         hour, place = number // self.places + EPOCH_HOUR, number % self.places
         act = (place - self._offset(hour)) * pow(self._step, -1, self.places) % self.places
         for cast in self.casts:
@@ -208,7 +208,7 @@ class Timetable:
         return None
 
     def busy(self, cast: Cast, first: int, last: int) -> Iterator[int]:
-        """Yield each family with an act in the hours `first` to `last`, inclusive."""
+        """Yield each page family with an act between the hours `first` and `last`, inclusive."""
         period = cast.script.period
         slots = {
             (hour - act.hour) % period
@@ -220,7 +220,7 @@ class Timetable:
                 yield within * period + slot
 
     def play(self, cast: Cast, family: int, end: int, since: int | None = None) -> tuple[Family, list[Event]]:
-        """Return a family's state after all events published before `end`, and its events since `since`."""
+        """Return a page family's state before `end` and the family's events from `since` to `end`."""
         script = cast.script
         within, slot = divmod(family, script.period)
         table = Family(self.project, cast.namespace, self._served, scripts.VARIANTS, self._at_first(cast, family))
@@ -234,7 +234,7 @@ class Timetable:
         ]
         due.sort()
         if script.only_edits:
-            # records mention only the last two revisions
+            # records refer only to the last two revisions
             earlier = bisect_left(due, (end if since is None else since,))
             del due[: max(0, earlier - _MENTIONED)]
         for begin, ordinal, operations in due:
@@ -248,7 +248,7 @@ class Timetable:
         return table, events
 
     def _at_first(self, cast: Cast, family: int) -> dict[int, Page]:
-        """Return the pages as they are at the start of a cycle, without effects of earlier cycles."""
+        """Return the pages at the start of a cycle, without the effects of earlier cycles."""
         pages = {}
         for number in range(cast.script.pages):
             index = cast.first_page + family * cast.script.pages + number
@@ -264,9 +264,9 @@ class Timetable:
         return pages
 
     def hour(self, hour: int, until: int) -> list[Event]:
-        """Return the events published in the hour (counted from 1970), in order of publication.
+        """Return the events published in an hour (counted from 1970) in publication order.
 
-        Acts at or after `until` (microseconds since 1970) are excluded.
+        Events at or after `until` (microseconds since 1970) are excluded.
         """
         end = min(until, (hour + 1) * HOUR)
         events: list[Event] = []
@@ -278,7 +278,7 @@ class Timetable:
         return events
 
     def _acts(self, cast: Cast, family: int, hour: int, end: int) -> bool:
-        """Return whether the family has an act that begins in the hour and before `end`."""
+        """Return whether the page family has an act that starts in the hour and before `end`."""
         within, slot = divmod(family, cast.script.period)
         return any(
             (hour - act.hour - slot) % cast.script.period == 0 and self._begins(cast, hour, index, within)[0] < end
@@ -287,19 +287,19 @@ class Timetable:
 
 
 def settled_index(page: int) -> int | None:
-    """Return the number of a settled page, which determines its title; None for a fresh page."""
+    """Convert a page id to a settled page's number, which determines its title. Return None for other pages."""
     index, rest = divmod(page - _FIRST_PAGE, _PAGE_STEP)
     return index if not rest and index >= 0 and page < _FIRST_NEW_PAGE else None
 
 
 def usual_articles(rate: int) -> int:
-    """Return the approximate default number of pages in namespace 0 at `rate` changes per hour."""
+    """Return the approximate default number of pages in namespace 0 for `rate` changes per hour."""
     settled, ordinary = _settled(rate)
     return settled + round(ordinary * _pages_per_edit(_USUAL))
 
 
 def _shares(namespace: int, rate: int, articles: int | None) -> Iterator[tuple[Script, int, bool]]:
-    """Yield the scripts of a namespace: script, families that begin in one hour, whether that number varies."""
+    """Yield a namespace's scripts, with the number of page families that start per hour and whether it varies."""
     if namespace == 0:
         for script in scripts.SPECIAL:
             yield script, _special_families(rate), False
@@ -330,7 +330,7 @@ def _special_families(rate: int) -> int:
 
 
 def _settled(rate: int) -> tuple[int, float]:
-    """Return the pages of the special scripts in namespace 0 and the ordinary edits per hour."""
+    """Return the number of pages in special scripts and the number of ordinary edits per hour in namespace 0."""
     families = _special_families(rate)
     pages = sum(families * script.period * script.pages for script in scripts.SPECIAL)
     special = families * sum(_told(script) for script in scripts.SPECIAL)
@@ -338,7 +338,7 @@ def _settled(rate: int) -> tuple[int, float]:
 
 
 def _pages_per_edit(mixture: tuple[float, ...]) -> float:
-    """Return the number of pages that together get one edit per hour."""
+    """Return the number of pages that together receive one edit per hour."""
     return sum(
         share * script.period * script.pages / len(script.acts)
         for script, share in zip(scripts.ORDINARY, mixture, strict=True)
@@ -346,7 +346,7 @@ def _pages_per_edit(mixture: tuple[float, ...]) -> float:
 
 
 def _mixture(pages: float) -> tuple[float, ...]:
-    """Return the shares of the ordinary scripts that need `pages` pages for one edit per hour."""
+    """Return the shares of the ordinary scripts with which `pages` pages together receive one edit per hour."""
     for fewer, more in ((_BUSIEST, _BUSY), (_BUSY, _USUAL)):
         low, high = _pages_per_edit(fewer), _pages_per_edit(more)
         if pages <= high:
@@ -356,5 +356,5 @@ def _mixture(pages: float) -> tuple[float, ...]:
 
 
 def _told(script: Script) -> int:
-    """Return the approximate number of events per cycle: two for a move, one for any other operation."""
+    """Return the approximate number of events per cycle. A move has two events; other operations have one event."""
     return sum(2 if operation.verb is Verb.MOVE else 1 for act in script.acts for operation in act.operations)

@@ -1,9 +1,9 @@
-"""Scripts for families of pages (`data/scripts.yaml`): operations, and their hours in the cycle.
+"""Scripts for page families (`data/scripts.yaml`), which define operations and their hours in a repeating cycle.
 
-Every script ends in its initial state: the same pages exist under the same titles. The state in a cycle therefore
-depends on at most the two previous cycles, and no hour needs a replay from the beginning. Each page is edited or
-created at least once per cycle, so two cycles determine its current and its previous revision. Acts of one script in
-the same hour must not depend on each other's order.
+Every script ends in its initial state, in which the same pages exist under the same titles. The state in a cycle
+therefore depends on at most the two previous cycles, and no hour requires a replay from the start. Each page is edited
+or created at least once per cycle, so two cycles determine its current and previous revision. Acts of a script that
+take place in the same hour must not depend on the order in which they run.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 from resources.sandbox.files import read_yaml
 from resources.sandbox.world.pages import Kind, Operation, Verb
 
-#: Formats of a title: home title, moved, parked while two pages swap titles.
+#: Title formats for the original title, a moved page, and a page that is parked while two pages swap titles.
 VARIANTS = ("{}", "{}, 2", "{}/parked")
 
 
 @dataclass(frozen=True)
 class Act:
-    """Operations in quick succession, in one hour of the cycle."""
+    """Operations in quick succession in one hour of the cycle."""
 
     hour: int
     operations: tuple[Operation, ...]
@@ -32,8 +32,8 @@ class Script:
     """Repeating cycle of acts."""
 
     name: str
-    period: int  # length of the cycle, hours
-    pages: int  # number of pages at the start of the cycle; they are numbered from 0
+    period: int  # length of the cycle in hours
+    pages: int  # number of pages at the start of the cycle, numbered starting at 0
     acts: tuple[Act, ...]
 
     @cached_property
@@ -43,7 +43,7 @@ class Script:
 
     @cached_property
     def namespaces(self) -> frozenset[int]:
-        """Return the other namespaces to which its pages are moved."""
+        """Return the other namespaces to which the script moves pages."""
         return frozenset(o.namespace for act in self.acts for o in act.operations if o.namespace is not None)
 
 
@@ -66,7 +66,7 @@ def _scripts(group: str) -> tuple[Script, ...]:
 
 
 _TABLE = read_yaml("scripts.yaml")
-#: Ordered from a few busy pages to many quiet ones.
+#: Ordinary scripts, ordered from few pages with many edits to many pages with few edits.
 ORDINARY = _scripts("ordinary")
 SPECIAL = _scripts("special")
 ENTITIES = _scripts("entities")

@@ -1,8 +1,8 @@
-"""Structured contents: an article's record with its text split into parts, like the service's parser does.
+"""Structured contents, which are article records whose text is split into parts.
 
-Source: the service's data dictionary for structured contents, and recorded responses. The parts are parsed from the
-record's wikitext: infobox, sections (the first is named `Abstract`), paragraphs, lists, tables, links and footnotes.
-Other wikitext syntax is dropped or kept as text. The service's own parser reads HTML and supports more of it.
+Source: the service's data dictionary for structured contents, and recorded responses. Parts are parsed from wikitext.
+The parts are infoboxes, sections (the first section is named `Abstract`), paragraphs, lists, tables, links and
+footnotes. Other wikitext syntax is dropped or kept as text. The service's parser reads HTML and supports more syntax.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 _WORDS = read_yaml("records.yaml")["structured"]
-#: Projects with snapshots; fields copied from the article, in order; computed fields.
+#: Projects with snapshots, fields that are copied from the article, and computed fields.
 PROJECTS, BASIC, COMPUTED = (_WORDS[name] for name in ("projects", "basic", "computed"))
 _EVENT = "event"
 _INFOBOX = re.compile(r"\{\{Infobox ([^|\n}]+)\n(.*?)^\}\}\n", re.DOTALL | re.MULTILINE)
@@ -33,9 +33,9 @@ _UNPARSED = 29
 
 
 def structured(article: Record) -> Record | None:
-    """Return the structured record of an article with its event, or None if the parser fails.
+    """Return an article's structured record with its event, or None if the parser fails.
 
-    The parser fails on pages outside namespace 0, and on a few pages without an apparent reason.
+    The parser fails on pages outside namespace 0 and on a few other pages without an apparent reason.
     """
     if (
         article["namespace"]["identifier"] != 0
@@ -58,9 +58,9 @@ def structured(article: Record) -> Record | None:
 
 
 def pick(article: Record, fields: tuple[str, ...]) -> Record:
-    """Return the response to a lookup: the requested fields that exist; by default, all fields except the event.
+    """Return the requested fields of an article's structured record, or by default all fields except the event.
 
-    Tables are returned with the sections and cannot be requested separately. An article that cannot be structured is
+    Tables are returned with the sections and cannot be requested separately. If the parser fails, the article is
     returned unchanged.
     """
     whole = structured(article)
@@ -74,7 +74,7 @@ def pick(article: Record, fields: tuple[str, ...]) -> Record:
 
 
 class _Page:
-    """Parsed wikitext of a page."""
+    """Parser of a page's wikitext."""
 
     def __init__(self, article: Record) -> None:
         self._article = article
@@ -87,7 +87,7 @@ class _Page:
         self.sections = self._sections(_INFOBOX.sub("", text))
 
     def description(self) -> str:
-        """Return a short description, empty for some pages."""
+        """Return a short description, which is empty for some pages."""
         words = self._article.get("abstract", "").split()
         return " ".join(words[:5]) if len(words) > 5 and self._chance.below(6) else ""
 
@@ -109,7 +109,7 @@ class _Page:
         if image := self._article.get("image"):
             caption = {"alternative_text": self._article["name"], "caption": f"{self._article['name']} (2026)"}
             parts = [{"type": "image", "images": [image | caption]}, *fields]
-        for field in fields[:1]:  # the first field also has a list of values
+        for field in fields[:1]:  # the first field also contains a list of values
             field["values"] = field.get("value", "").split(", ")
         box = {"name": self._article["name"], "type": "section", "has_parts": parts}
         return {"name": f"Infobox {found[1]}", "type": "infobox", "has_parts": [box]}
@@ -156,7 +156,7 @@ class _Page:
         )
 
     def _text(self, markup: str) -> Record:
-        """Return the members of a part with this text: `value`, `links`, `citations`."""
+        """Return the `value`, `links` and `citations` members of a part that contains this text."""
         links: list[Record] = []
         citations: list[Record] = []
 
@@ -202,7 +202,7 @@ def _cells(line: str, between: str) -> list[Record]:
 
 
 def _blocks(text: str) -> Iterator[tuple[str, Any]]:
-    """Yield headings (level, name), tables (lines), lists (items) and paragraphs of a wikitext, in order."""
+    """Yield the headings (level, name), tables (lines), lists (items) and paragraphs in a page's wikitext, in order."""
     waiting: dict[str, list[str]] = {"paragraph": [], "list": []}
 
     def rest() -> Iterator[tuple[str, Any]]:

@@ -1,8 +1,8 @@
 """Deterministic random numbers, and JSON in the format of the service's encoder.
 
-The same seed parts give the same numbers in every process and on every machine: nothing depends on Python's salted
-`hash` or on the clock. `<`, `>`, `&` and the line separators are escaped, like Go's encoder does. Parts shared by many
-lines are encoded once and included as fragments.
+The same seed parts give the same numbers in every process and on every machine. Random numbers do not depend on
+Python's salted `hash` or on the clock. As in Go's encoder, `<`, `>`, `&` and line separators are escaped. Parts that
+many lines share are encoded once and included as fragments.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 
 _MASK = (1 << 64) - 1
-#: A smaller pool has too few bits left for uniform draws.
+#: Minimum pool size. A smaller pool has too few bits for uniform draws.
 _DRY = 1 << 96
 
 
 def mix(number: int) -> int:
-    """Hash an integer to 64 bits: close numbers give unrelated results. Cheap enough for every event."""
+    """Hash an integer to 64 bits. Adjacent integers give unrelated hashes. The hash is cheap enough for every event."""
     number = (number + 0x9E3779B97F4A7C15) & _MASK
     number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -35,17 +35,17 @@ def mix(number: int) -> int:
 
 
 def salt(*parts: object) -> int:
-    """Return a 64-bit hash of the parts."""
+    """Hash the parts to 64 bits."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
 
 
 class Chance:
-    """Random number generator seeded by its parts."""
+    """Random number generator whose seed consists of several parts."""
 
     __slots__ = ("_parts", "_pool", "_round")
 
     def __init__(self, *parts: object) -> None:
-        """Seed with `parts` (integers and text)."""
+        """Seed the generator with `parts`, which are integers and strings."""
         self._parts = repr(parts)
         self._round = 0
         self._refill()
@@ -75,73 +75,73 @@ SECOND = 1_000_000
 
 
 def encode(value: Any) -> bytes:
-    """Encode a value as JSON; fragments are included unchanged."""
+    """Encode a value as JSON. Fragments are included unchanged."""
     line = orjson.dumps(value)
     line = line.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
-    # the test for one byte is much faster, and most lines do not contain it
+    # a test for one byte is much faster, and most lines do not contain this byte
     if b"\xe2" in line and (b"\xe2\x80\xa8" in line or b"\xe2\x80\xa9" in line):
         line = line.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
     return line
 
 
 def fragment(value: Any) -> orjson.Fragment:
-    """Encode a value once, for use in many lines."""
+    """Encode a value once for use in many lines."""
     return orjson.Fragment(encode(value))
 
 
 def inside(text: str) -> bytes:
-    """Encode a text as the inside of a JSON string, without the quotation marks."""
+    """Encode a string as the inside of a JSON string without the quotation marks."""
     return encode(text)[1:-1]
 
 
 def joined(parts: Iterable[bytes]) -> orjson.Fragment:
-    """Join parts encoded by `inside` into one JSON string."""
+    """Join parts that `inside` encoded into one JSON string."""
     return orjson.Fragment(b'"' + b"".join(parts) + b'"')
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """Decode a line of an archive."""
+    """Decode one line from an archive."""
     record: dict[str, Any] = orjson.loads(line)
     return record
 
 
 def day(microseconds: int) -> str:
-    """Format a date for a record: RFC 3339 with seconds."""
+    """Format a time for a record as RFC 3339 with seconds."""
     return datetime.fromtimestamp(microseconds // SECOND, UTC).isoformat()[:19] + "Z"
 
 
 def instant(microseconds: int) -> str:
-    """Format a date for an event: RFC 3339 with microseconds, trailing zeros dropped."""
+    """Format a time for an event as RFC 3339 with microseconds and without trailing zeros."""
     seconds, rest = divmod(microseconds, SECOND)
     fraction = f".{rest:06d}".rstrip("0") if rest else ""
     return datetime.fromtimestamp(seconds, UTC).isoformat()[:19] + fraction + "Z"
 
 
 class MessageWriter(ABC):
-    """Writer of the records of events."""
+    """Writer for event records."""
 
     def __init__(self, salt: int) -> None:
         """Derive all random choices from `salt`."""
         self._salt = salt
 
     def record(self, event: Event) -> dict[str, Any]:
-        """Return the record in the event's message."""
+        """Return the record in an event's message."""
         return decode(self.line(event))
 
     def line(self, event: Event) -> bytes:
-        """Return the record as a line of an archive, without the line end."""
+        """Return an event's record as an archive line without the line end."""
         return encode(self._whole(event) if event.type == "update" else self._slim(event))
 
     @abstractmethod
     def _whole(self, event: Event) -> dict[str, Any]:
-        """Return the complete record of an update."""
+        """Return the complete record for an update."""
 
     @abstractmethod
     def _slim(self, event: Event) -> dict[str, Any]:
-        """Return the short record of any other event."""
+        """Return the short record for any other event."""
 
     def _event(self, event: Event) -> dict[str, Any]:
-        # both halves of a move have the same ordinal and therefore the same identifier
+        # both events of a move have the same ordinal and therefore the same identifier
         bits = mix(event.ordinal ^ self._salt) << 64 | mix(event.ordinal * 5 + self._salt)
         record = {
             "identifier": str(uuid.UUID(int=bits, version=4)),
@@ -150,5 +150,5 @@ class MessageWriter(ABC):
             "date_published": instant(event.published),
         }
         place = {"partition": event.partition, "offset": event.offset}
-        # only events of the stream have them; unlike other numbers, they are written even if 0
+        # only stream events have a partition and an offset; unlike other numbers, both are written even if they are 0
         return record | {name: number for name, number in place.items() if number is not None}

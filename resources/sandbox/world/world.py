@@ -1,9 +1,9 @@
-"""Contents and events of all wikis of a sandbox, at any time, derived from a seed.
+"""Contents and events of all the sandbox's wikis at any point in time, derived from a seed.
 
-The world has no current time: every query names a time, and results do not depend on earlier queries.
+The world has no current time. Every query specifies a time, and results do not depend on earlier queries.
 
-`truth` reads the page table (`pages`); the hourly batches contain the events that changed it. Neither is derived from
-the other.
+`truth` reads the page table (`pages`), and hourly batches contain the events that changed the page table. `truth` is
+not derived from the batches.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-#: Default maximum of articles per project: a first run should take seconds.
+#: Default maximum number of articles per project. A first run should take seconds.
 _ARTICLES = 5_000
-#: Minutes from the end of an hour to the earliest start of a project's export, and the range of the start.
+#: Minutes from the end of an hour to the earliest start of a project's export, and length of the start window.
 _EXPORT_FROM, _EXPORT_SPAN = 2, 5
 _MINUTE = 60_000_000
 _EXPORT_SECONDS = 55
-#: Minimum delay of the batch listing after the end of the hour, and after the start of the last export.
+#: Minimum delays of the batch listing after the end of the hour and after the start of the last export.
 _LISTED_AT_LEAST = timedelta(minutes=4)
 _LISTED_AFTER = timedelta(seconds=80)
-#: Minutes from the full hour to the earliest start of a project's snapshot export, and the range of the start.
+#: Minutes from the full hour to the earliest start of a snapshot export, and length of the start window.
 _SNAPSHOT_FROM, _SNAPSHOT_SPAN = 20, 20
 _SNAPSHOT_SECONDS = 5_400
 
@@ -58,10 +58,10 @@ class _Wiki:
 
 
 class World:
-    """All wikis of a sandbox. Thread-safe; wikis are created on first use."""
+    """Thread-safe collection of all wikis in a sandbox. Wikis are created on first use."""
 
     def __init__(self, settings: Settings) -> None:
-        """Check the projects and namespaces in `settings`; raises ValueError for unknown ones."""
+        """Check the projects and namespaces in `settings`. Unknown projects or namespaces raise ValueError."""
         self._settings = settings
         self._known = {name: reference.project(name) for name in settings.projects}
         unknown = set(settings.namespaces) - set(reference.NAMESPACES)
@@ -81,13 +81,13 @@ class World:
 
     @property
     def wikis(self) -> tuple[str, ...]:
-        """Return the projects with pages in this world, including Wikidata."""
+        """Return the names of all projects with pages in this world, including Wikidata."""
         return tuple(self._namespaces)
 
     def events(self, project: str, start: datetime, end: datetime) -> Iterator[Event]:
-        """Yield the project's events published in [start, end), in order of publication.
+        """Yield the project's events that were published in [start, end), in publication order.
 
-        Includes all event types, also visibility changes, of the served namespaces.
+        The events include all event types, even visibility changes, in the served namespaces.
         """
         first, last = micros(start), micros(end)
         timetable, served = self._wiki(project).timetable, self._namespaces[project]
@@ -97,16 +97,16 @@ class World:
                     yield event
 
     def record(self, event: Event) -> dict[str, Any]:
-        """Return the record in an event's message, in wire form."""
+        """Return the record in an event's message in wire format."""
         return self._wiki(event.project).writer.record(event)
 
     def pages_at(
         self, project: str, namespace: int, moment: datetime, since: datetime | None = None
     ) -> Iterator[Event]:
-        """Yield the articles of a namespace that are live after all events published before `moment`.
+        """Yield a namespace's articles that are live after all events published before `moment`.
 
-        Each is represented by its last `update`, with the page's state and title at `moment`. With `since`, only
-        articles whose last `update` was published at or after `since`.
+        Each article is represented by its last `update` event, with the page's state and title at `moment`. If `since`
+        is given, only articles whose last `update` was published at or after `since` are included.
         """
         timetable = self._wiki(project).timetable
         if namespace not in self._namespaces[project]:
@@ -129,13 +129,13 @@ class World:
     def truth(
         self, project: str, namespace: int, moment: datetime, since: datetime | None = None
     ) -> Iterator[dict[str, Any]]:
-        """Yield the complete records of live articles, from the page table. Arguments as in `pages_at`."""
+        """Yield the complete records of live articles from the page table. The arguments are those of `pages_at`."""
         writer = self._wiki(project).writer
         for event in self.pages_at(project, namespace, moment, since):
             yield writer.record(event)
 
     def article(self, project: str, name: str, hour: datetime) -> dict[str, Any] | None:
-        """Return the article's record at the start of the hour's export, or None."""
+        """Return the article's record when the hour's export starts, or None if the article does not exist then."""
         wiki = self._wiki(project)
         title = wiki.writer.title(name)
         if title.namespace not in self._namespaces[project]:
@@ -148,45 +148,46 @@ class World:
         return None
 
     def entity(self, identifier: str, hour: datetime) -> dict[str, Any] | None:
-        """Return an entity's record at the start of the hour's export; None if missing or merged."""
+        """Return an entity's record when the hour's export starts, or None if the entity is missing or merged."""
         return self.article(entities.PROJECT, identifier, hour) if self.entity_identifiers() else None
 
     def export_started_at(self, project: str, hour: datetime) -> datetime:
-        """Return the start of the project's export of an hour; its batches hold events published before it.
+        """Return the time when the project's export of an hour starts. Its batches contain all earlier events.
 
-        Some minutes after the end of the hour, the same for all namespaces; without overlap, the end of the hour.
+        The export starts a few minutes after the end of the hour, at the same time for all namespaces. If batches do
+        not overlap, the export starts at the end of the hour.
         """
         if not self._settings.overlap:
             return hour + timedelta(hours=1)
         return moment_of(self._export(project, hour))
 
     def hour_ready_at(self, hour: datetime) -> datetime:
-        """Return the time at which the batch listing of the hour appears, after all exports."""
+        """Return the time when the hour's batch listing appears, which is after all exports."""
         last = max(moment_of(self._export(project, hour)) for project in self._namespaces)
         return max(hour + timedelta(hours=1) + _LISTED_AT_LEAST, last + _LISTED_AFTER).replace(microsecond=0)
 
     def hour_events(self, project: str, hour: datetime) -> Iterator[Event]:
-        """Yield the events in the project's batches of an hour: all except visibility changes."""
+        """Yield the events in the project's batches for an hour, which exclude visibility changes."""
         for event in self.events(project, hour, self.export_started_at(project, hour)):
             if event.type != "visibility-change":
                 yield event
 
     def line(self, event: Event) -> bytes:
-        """Return an event's record as a line of an archive, without the line end."""
+        """Return an event's record as an archive line without the line end."""
         return self._wiki(event.project).writer.line(event)
 
     def key(self, event: Event) -> str:
-        """Return the key of an event's message in its topic."""
+        """Return the message key of an event."""
         return f"/{event.project}/{self._wiki(event.project).writer.name(event.title)}"
 
     def export_ended_at(self, identifier: str, hour: datetime) -> int:
-        """Return the end of a batch's export, in nanoseconds since 1970."""
+        """Return the time when a batch export ends, in nanoseconds since 1970."""
         project, _ = self.parts(identifier)
         took = salt("export", self._settings.seed, identifier, micros(hour)) % (_EXPORT_SECONDS * 10**9)
         return self._export(project, hour) * 1_000 + 5 * 10**9 + took
 
     def _export(self, project: str, hour: datetime) -> int:
-        """Return the start of a project's export of an hour, in microseconds since 1970."""
+        """Return the time when a project's export of an hour starts, in microseconds since 1970."""
         span = salt("export", self._settings.seed, project, micros(hour)) % (_EXPORT_SPAN * _MINUTE)
         return micros(hour) + HOUR + _EXPORT_FROM * _MINUTE + span
 
@@ -195,11 +196,11 @@ class World:
         return [f"{p}_namespace_{n}" for p in self._settings.projects for n in self._settings.namespaces]
 
     def entity_identifiers(self) -> list[str]:
-        """Return the identifiers of the entity snapshots: items and properties."""
+        """Return the identifiers of the item and property snapshots."""
         return [f"{entities.PROJECT}_namespace_{n}" for n in self._namespaces.get(entities.PROJECT, ())]
 
     def snapshot_times(self, identifier: str, day: datetime) -> tuple[datetime, datetime]:
-        """Return start and end of a day's export; the start is the same for all namespaces of a project."""
+        """Return the start and end of a day's snapshot export. All namespaces of a project have the same start."""
         midnight = micros(day.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0))
         project, _ = self.parts(identifier)
         draw = salt("snapshot", self._settings.seed, project, midnight)
@@ -213,12 +214,12 @@ class World:
         return moment_of(started), moment_of(started + 5 * _MINUTE + took)
 
     def snapshot_entries(self, identifier: str, started: datetime, serial: int = 0) -> Iterable[Entry]:
-        """Return the entries of an export; the `live` ones are the pages of `pages_at`."""
+        """Return the entries of a snapshot export. The `live` entries are the pages that `pages_at` yields."""
         project, namespace = self.parts(identifier)
         return Census(self._wiki(project).timetable, namespace, micros(started), serial)
 
     def parts(self, identifier: str) -> tuple[str, int]:
-        """Split a snapshot's identifier into project and namespace; raises ValueError for an unknown one."""
+        """Split a snapshot identifier into project and namespace. An unknown identifier raises ValueError."""
         there = [*self.snapshot_identifiers(), *self.entity_identifiers()]
         if identifier not in there:
             raise ValueError(f"This sandbox has no snapshot {identifier!r}; it has {', '.join(there)}.")
@@ -226,7 +227,7 @@ class World:
         return project, int(namespace)
 
     def language(self, project: str) -> str:
-        """Return the language code of a project."""
+        """Return a project's language code."""
         return "en" if project == entities.PROJECT else self._known[project].language
 
     def _wiki(self, project: str) -> _Wiki:
@@ -255,7 +256,7 @@ class World:
         return _Wiki(timetable, Writer(settings.seed, known, direction, lexicon, texts, settings.entities))
 
     def _sitelinks(self, index: int) -> dict[str, tuple[str, str]]:
-        """Return title and URL, by project, of the articles with this number."""
+        """Return the title and URL of the article with this number in each project."""
         found = {}
         for name, known in self._known.items():
             if index < self._articles_of(name):
@@ -264,18 +265,18 @@ class World:
         return found
 
     def _articles_of(self, project: str) -> int:
-        """Return the number of settled articles of a project in namespace 0."""
+        """Return the number of a project's settled articles in namespace 0."""
         casts = self._wiki(project).timetable.casts
         return max((c.first_page + c.families * c.script.pages for c in casts if c.namespace == 0), default=0)
 
 
 def micros(moment: datetime) -> int:
-    """Convert to microseconds since 1970; raises ValueError for a naive datetime."""
+    """Convert a time to microseconds since 1970. A naive datetime raises ValueError."""
     if moment.tzinfo is None:
         raise ValueError("The world requires timezone-aware datetimes; add tzinfo.")
     return (moment - _START) // _MICROSECOND
 
 
 def moment_of(micros: int) -> datetime:
-    """Convert from microseconds since 1970."""
+    """Convert microseconds since 1970 to a time."""
     return _START + timedelta(microseconds=micros)

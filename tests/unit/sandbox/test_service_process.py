@@ -161,7 +161,7 @@ def test_a_sandbox_that_prepares_is_waited_for_and_joined_and_named_if_it_does_n
             attach(one_project(state, seed=2))
         with monkeypatch.context() as patch:
             patch.setattr(process, "_STALLED_SECONDS", 0.1)
-            with pytest.raises(SandboxStartError, match=f"End it with `kill {os.getpid()}`, then run"):
+            with pytest.raises(SandboxStartError, match=f"End that process with `kill {os.getpid()}`, then run"):
                 attach(one_project(state))
         caplog.clear()
         attached = pool.submit(attach, one_project(state))

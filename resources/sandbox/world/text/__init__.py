@@ -1,1 +1,1 @@
-"""Texts of pages: synthetic languages, titles and Parsoid-like markup, or records of a corpus."""
+"""Page text from synthetic languages with Parsoid-like markup, or from real records in a corpus."""

@@ -1,12 +1,12 @@
-"""Texts of pages: Parsoid-like HTML and wikitext for every revision of every page, synthetic or borrowed.
+"""Page text as Parsoid-like HTML and wikitext for every revision of every page, either synthetic or borrowed.
 
-A synthetic text is a sequence of blocks chosen by the page; each revision replaces one block and adds one reference.
-Texts are therefore cheap and unique, and consecutive revisions differ only slightly. The length of a wikitext is
-computed without building it, because a record also contains the length of the previous revision.
+Synthetic page text is a sequence of blocks that depends on the page. Each revision replaces one block and adds one
+reference. Page text is therefore cheap and unique, and consecutive revisions differ only slightly. The wikitext length
+is computed without building the wikitext, because a record also contains the length of the previous revision.
 
-A corpus is a folder of real records (`*.ndjson`, `*.jsonl`, `*.json`, optionally with `.gz`): one record per line, or
-one JSON document with a record or a list of records. Every page borrows text, categories and other fields from a record
-with a body, in the same language if possible. Its revisions differ only in a comment at the end.
+A corpus is a folder of real records (`*.ndjson`, `*.jsonl`, `*.json`, optionally with `.gz`). Each file has one record
+per line, or one JSON document with a record or a list of records. Every page borrows text, categories and other fields
+from a record with a body, in the same language if possible. A page's revisions differ only in a comment at the end.
 """
 
 from __future__ import annotations
@@ -31,56 +31,56 @@ if TYPE_CHECKING:
     from orjson import Fragment
 
 
-#: Spread of the log-normal distribution of sizes.
+#: Standard deviation of the log-normal size distribution.
 _SIGMA = 0.75
-#: Relative length of texts in namespaces other than 0.
+#: Relative text length in namespaces other than 0.
 _SHORTER = {6: 0.25, 10: 0.5, 14: 0.15}
-#: Minimum size of a page with an infobox, in bytes.
+#: Minimum size in bytes of a page with an infobox.
 _BOXED_BYTES = 4_000
 #: Number of pages whose revision-independent parts are cached in each process.
 _PAGES_IN_MEMORY = 512
 
 
 class Text(NamedTuple):
-    """Text of a revision."""
+    """Text of one revision."""
 
-    html: Fragment  # Parsoid HTML, encoded
+    html: Fragment  # encoded Parsoid HTML
     wikitext: Fragment  # wikitext, encoded
-    characters: int  # length of the wikitext
-    size: int  # bytes of the wikitext in UTF-8
-    abstract: str  # the beginning as plain text; empty outside namespace 0
+    characters: int  # length of the wikitext in characters
+    size: int  # size of the wikitext in UTF-8 bytes
+    abstract: str  # start of the text as plain text, which is empty outside namespace 0
     needs_citation: int  # number of sentences marked as lacking a citation
 
 
 class Setting(NamedTuple):
-    """Facts about page and revision that appear in the text."""
+    """Facts about a page and a revision that appear in the text."""
 
     page: int
-    home: str  # original title: the text does not follow a move
+    home: str  # original title, because a move does not change the text
     title: str  # current full title, with prefix
     namespace: int  # current namespace
-    native: int  # original namespace, which determines the size of the text
+    native: int  # original namespace, which determines the text size
     language: str  # language code
     direction: str  # `ltr` or `rtl`
     host: str
     revision: int
-    previous: int  # id of the previous revision; 0 means none
-    modified: str  # time of the revision, in the format of the document's head
+    previous: int  # id of the previous revision, or 0 if there is no previous revision
+    modified: str  # time of the revision in the format of the HTML head
     categories: tuple[str, ...]  # full titles of the categories
 
 
 _HEAD = "<!DOCTYPE html>\n" + (DATA / "head.html").read_text(encoding="utf-8").replace("\n", "")
-#: Placeholder that appears in no title.
+#: Placeholder that does not appear in titles.
 _GAP = "\0"
 _TAIL = "</section></body></html>"
 _ARCHIVED = "https://archive.example.org/web/"
 
 
 class Library:
-    """Synthetic texts of one language."""
+    """Synthetic page text in one language."""
 
     def __init__(self, language: str, seed: int, body_bytes: int) -> None:
-        """Build texts from the blocks of a language. `body_bytes` is the mean total size of HTML and wikitext."""
+        """Build page text from a language's blocks. `body_bytes` is the mean combined size of HTML and wikitext."""
         self._seed = seed
         self._body_bytes = body_bytes
         stock = stock_of(language)
@@ -88,11 +88,11 @@ class Library:
         self._block_bytes = sum(block.total for block in self._blocks) / BLOCKS
         self._box_bytes = sum(block.total for block in self._boxes) / INFOBOXES
         self._frame_bytes = len(_HEAD) + sum(lead.total for lead in self._leads) / LEADS + 700
-        #: A record needs the text of one revision and the length of the previous one, both of the same page.
+        #: Cached, because a record needs one revision's text and the previous revision's length for the same page.
         self._shape = lru_cache(maxsize=64)(self._shape_of)
         self._head = lru_cache(maxsize=_PAGES_IN_MEMORY)(_head)
         self._footer = lru_cache(maxsize=_PAGES_IN_MEMORY)(_footer)
-        # the list is doubled so that a sequence may wrap around
+        # the list is doubled, so a sequence can wrap around
         run = self._blocks + self._blocks
         self._html = [block.html for block in run]
         self._wikitext = [block.wikitext for block in run]
@@ -101,7 +101,7 @@ class Library:
         self._citations = [0, *accumulate(block.needs_citation for block in run)]
 
     def characters(self, setting: Setting) -> int:
-        """Return the length of a revision's wikitext in characters, without building the text."""
+        """Return the length of a revision's wikitext in characters without building the text."""
         plan = _Plan(self, setting)
         length = self._characters[plan.end] - self._characters[plan.start]
         length += self._blocks[plan.replacement].characters - self._blocks[plan.replaced].characters
@@ -111,7 +111,7 @@ class Library:
         return length + len(_reference(setting)) + self._footer(setting.categories).characters
 
     def text(self, setting: Setting) -> Text:
-        """Return a revision's text in both markups."""
+        """Return a revision's text as HTML and wikitext."""
         plan = _Plan(self, setting)
         lead, footer = self._leads[plan.lead], self._footer(setting.categories)
         head, replaces, changed, rest = self._head(
@@ -158,18 +158,18 @@ class Library:
         )
 
     def _size(self, chance: Chance, namespace: int) -> float:
-        """Draw the total size of a page's HTML and wikitext, in bytes, from a log-normal distribution."""
+        """Draw the combined size of a page's HTML and wikitext in bytes from a log-normal distribution."""
         radius = math.sqrt(-2 * math.log(1 - chance.unit()))
         normal = radius * math.cos(2 * math.pi * chance.unit())
         mean = self._body_bytes * _SHORTER.get(namespace, 1.0)
         return mean * math.exp(_SIGMA * normal - _SIGMA**2 / 2)
 
     def lent(self, _language: str, _host: str, _page: int) -> dict[str, Any]:
-        """Return the fields borrowed from a real record: none, because the text is synthetic."""
+        """Return no borrowed fields, because the text is synthetic."""
         return {}
 
     def shape(self, page: Setting) -> tuple[int, int, int, int | None]:
-        """Return lead, first block, number of blocks and infobox (or None) of a page."""
+        """Return a page's lead, first block, number of blocks, and infobox or None."""
         return self._shape(page.host, page.page, page.native)
 
     def _shape_of(self, host: str, page: int, namespace: int) -> tuple[int, int, int, int | None]:
@@ -182,7 +182,7 @@ class Library:
 
 
 class _Plan:
-    """Choice of blocks for a revision's text."""
+    """Blocks that are selected for a revision's text."""
 
     __slots__ = ("at", "box", "end", "lead", "replaced", "replacement", "start")
 
@@ -207,7 +207,7 @@ def _reference_html(setting: Setting) -> str:
 
 
 def _head(host: str, page: int, namespace: int, title: str, language: str, direction: str) -> list[bytes]:
-    """Return the head of a document in four parts: revision, previous revision and date go between them."""
+    """Return the HTML head in four parts, between which the revision, previous revision and date are inserted."""
     head = _HEAD.format(
         host=host,
         revision=_GAP,
@@ -224,7 +224,7 @@ def _head(host: str, page: int, namespace: int, title: str, language: str, direc
 
 
 def _footer(categories: tuple[str, ...]) -> Block:
-    """Return the end of a page, with its categories."""
+    """Return the end of a page, which contains its categories."""
     document = "".join(
         f'\n<link rel="mw:PageProp/Category" href="./{html.escape(name.replace(" ", "_"))}" id="mwC{number}"/>'
         for number, name in enumerate(categories)
@@ -233,9 +233,9 @@ def _footer(categories: tuple[str, ...]) -> Block:
 
 
 _ENDINGS = (".ndjson", ".jsonl", ".json")
-#: Records are held in memory; further files are not read above this total size.
+#: Maximum total size of the records in memory. Above this size, further files are not read.
 _MOST_BYTES = 512 * 1024 * 1024
-#: Fields that a page borrows in addition to the text.
+#: Fields that a page borrows from a record in addition to the text.
 _BORROWED = ("protection", "watchers_count", "main_entity", "additional_entities", "categories", "templates", "image")
 
 
@@ -243,7 +243,7 @@ class Corpus:
     """Real records from a folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Read the folder; raises ValueError if it has no usable record."""
+        """Read the records in `folder`. A folder without usable records raises ValueError."""
         self._records: list[dict[str, Any]] = []
         self._by_language: dict[str, list[dict[str, Any]]] = {}
         held = 0
@@ -263,7 +263,7 @@ class Corpus:
             )
 
     def lent(self, language: str, host: str, page: int, /) -> dict[str, Any]:
-        """Return the fields borrowed from a real record."""
+        """Return the fields that a page borrows from a real record."""
         record = self._record(language, host, page)
         return {key: record[key] for key in _BORROWED if record.get(key)}
 
@@ -278,7 +278,7 @@ class Corpus:
         ) + len(_mark(setting))
 
     def text(self, setting: Setting) -> Text:
-        """Return a revision's text in both markups, marked with its revision."""
+        """Return a revision's text as HTML and wikitext, each with a comment that contains the revision."""
         record = self._record(setting.language, setting.host, setting.page)
         document: str = record["article_body"]["html"]
         cut = document.rfind("</body>")

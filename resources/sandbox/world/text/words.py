@@ -1,9 +1,9 @@
-"""Words, titles and text blocks of synthetic languages.
+"""Words, titles and text blocks in synthetic languages.
 
 Synthetic text must compress like real text. Words therefore follow a Zipf-like distribution over a few thousand words,
-shorter words being more frequent, and use the letters of the language (`data/letters.yaml`). Titles are unique and have
-no namespace prefix. Blocks (paragraphs, lists, tables and infoboxes, in both markups) are built and encoded once per
-language.
+in which shorter words are more frequent. Words use the letters of the language (`data/letters.yaml`). Titles are unique
+and have no namespace prefix. Blocks (paragraphs, lists, tables and infoboxes) are built and encoded as HTML and
+wikitext once per language.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _LETTERS = read_yaml("letters.yaml")
 _SCRIPT_OF = {code: name for name, one in _LETTERS["scripts"].items() for code in one["languages"].split()}
 
 _WORDS = 7_000
-#: Number of rare words used in titles; two of them give more than two million titles.
+#: Number of rare words in titles. Two rare words give more than two million titles.
 _TITLE_WORDS = 1_500
-#: Exponent and shift of the distribution, similar to those of encyclopaedia texts.
+#: Exponent and shift of the word distribution, which resembles the distribution in encyclopaedia articles.
 _ZIPF = 1.03
 _SHIFT = 2.2
-#: Factor that gives consecutive numbers different first words: a prime larger than the number of words.
+#: Prime factor that gives consecutive numbers different first words. It is larger than the number of words.
 _SCATTER = 1_000_003
-#: Two words and the optional number of a title; words contain no blank, digit or colon.
+#: Pattern for the two words and the optional number in a title. Words do not contain blanks, digits or colons.
 _SETTLED = re.compile(r"""(\S+) ([^\s:]+)(?: (\d{1,9}))?(?: \(\D*\)| & .*|: ".*"| d'.*)?""", re.DOTALL)
 _FRESH = re.compile(r"(\S+) (\S+) \((\d{1,9})\)")
 
 
 class Lexicon:
-    """Words of one language."""
+    """Words in one synthetic language."""
 
     def __init__(self, language: str) -> None:
-        """Generate the words of `language` (a language code)."""
-        # seeded by the code alone: a language is the same in every world
+        """Generate the words for the language code `language`."""
+        # the seed is only the language code, so a language is the same in every world
         self._random = random.Random(f"lexicon of {language}")
         script, latin = _SCRIPT_OF.get(language), _LETTERS["latin"]
         if script is None:
@@ -68,35 +68,35 @@ class Lexicon:
         words: dict[str, None] = {}
         length = 1
         while len(words) < _WORDS:
-            # one syllable for the most frequent words, more once the short ones are used up
+            # the most frequent words have one syllable; other words have more syllables
             length = 1 if len(words) < 60 else 2 if len(words) < 1_500 else 3 if len(words) < 5_000 else 4
             syllables = [draw.choice(self._onsets) + draw.choice(self._vowels) for _ in range(draw.randint(1, length))]
             words["".join(syllables) + draw.choice(self._codas)] = None
         return list(words)
 
     def some(self, count: int) -> list[str]:
-        """Draw `count` words with the frequencies of a text."""
+        """Draw `count` words with the word frequencies of running text."""
         return self._random.choices(self.words, cum_weights=self._weights, k=count)
 
     def sentence(self, words: list[str]) -> str:
-        """Join the words into a sentence."""
+        """Join words into a sentence."""
         text = self.space.join(words)
         return text[0].upper() + text[1:] + "."
 
     def below(self, limit: int) -> int:
-        """Draw an integer in [0, limit) from the lexicon's own generator, which makes its texts reproducible."""
+        """Draw an integer in [0, limit) from the lexicon's own random generator, which makes text reproducible."""
         return self._random.randrange(limit)
 
 
-#: Cached lexicon of a language.
+#: Cached function that returns a language's lexicon.
 lexicon_of = cache(Lexicon)
 
 
 class Titles:
-    """Titles in one language, unique among all settled and fresh titles."""
+    """Titles in one language, which are unique among all settled and fresh pages."""
 
     def __init__(self, lexicon: Lexicon) -> None:
-        """Build titles from the words of `lexicon`."""
+        """Build titles from the words in `lexicon`."""
         self._words = lexicon.title_words
         self._places = {word: place for place, word in enumerate(self._words)}
         self._capitals: dict[str, list[int]] = defaultdict(list)
@@ -129,7 +129,7 @@ class Titles:
         return next((number for number in self._numbers(_FRESH, title, 0) if self.fresh(number) == title), None)
 
     def _numbers(self, form: re.Pattern[str], title: str, counted_from: int) -> Iterator[int]:
-        """Yield the numbers that a title may have: the inverse of `_words_of`."""
+        """Yield the numbers that a title could have. This is the inverse of `_words_of`."""
         found = form.fullmatch(title)
         if found is None or found[2] not in self._places:
             return
@@ -140,7 +140,7 @@ class Titles:
             yield (rest * size + high) * size + low
 
     def _words_of(self, number: int) -> tuple[str, str, int]:
-        """Return two words and a rest, which together identify the number."""
+        """Return two words and a remainder that together identify the number."""
         size = len(self._words)
         rest, second = divmod(number // size, size)
         return self._word(number), self._words[(second + number % size * 7) % size], rest
@@ -150,7 +150,7 @@ class Titles:
 
 
 def _capital(word: str) -> str:
-    """Capitalize the first letter only, like wikis do in titles."""
+    """Capitalize only the first letter, as wikis do in titles."""
     raised = word[0].upper()
     return (raised if len(raised) == 1 else word[0]) + word[1:]
 
@@ -161,15 +161,15 @@ INFOBOXES = 40
 
 
 class Block(NamedTuple):
-    """Block of a page in both markups, encoded as the inside of a JSON string."""
+    """Text block as HTML and wikitext, both encoded as the inside of a JSON string."""
 
     html: bytes  # Parsoid HTML
     wikitext: bytes  # wikitext
-    characters: int  # length of the wikitext
-    size: int  # bytes of the wikitext in UTF-8, unescaped
-    total: int  # bytes of both markups in UTF-8, unescaped
+    characters: int  # length of the wikitext in characters
+    size: int  # size of the unescaped wikitext in UTF-8 bytes
+    total: int  # combined size of the unescaped HTML and wikitext in UTF-8 bytes
     needs_citation: int = 0  # number of sentences marked as lacking a citation
-    plain: str = ""  # plain text, only for leads
+    plain: str = ""  # plain text, which only leads have
 
 
 def made(document: str, wikitext: str, lacking: int = 0) -> Block:
@@ -182,16 +182,16 @@ NO_BLOCK = Block(b"", b"", 0, 0, 0)
 
 @cache
 def stock_of(language: str) -> Stock:
-    """Return the blocks of a language, the same in every world."""
-    # other users of the lexicon must not advance its generator
+    """Return a language's blocks, which are the same in every world."""
+    # other users of the lexicon must not advance its random generator
     return Stock(deepcopy(lexicon_of(language)))
 
 
 class Stock:
-    """Text blocks of one language."""
+    """Text blocks in one language."""
 
     def __init__(self, lexicon: Lexicon) -> None:
-        """Generate blocks from the words of `lexicon`."""
+        """Generate blocks from the words in `lexicon`."""
         self._lexicon = lexicon
         self.leads = [self._lead() for _ in range(LEADS)]
         self.boxes = [self._infobox(number) for number in range(INFOBOXES)]
@@ -202,7 +202,7 @@ class Stock:
         return draw.sentence(draw.some(least + draw.below(most - least)))
 
     def _sentence(self, number: int) -> tuple[str, str, int]:
-        """Return a sentence with up to two links as HTML and wikitext, and 1 if it lacks a citation."""
+        """Return a sentence with up to two links as HTML and wikitext, and 1 if a citation is missing."""
         draw = self._lexicon
         words = draw.some(7 + draw.below(14))
         text = list(words)

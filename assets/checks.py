@@ -1,8 +1,9 @@
-"""Checks of archives, of Parquet files and of rows in DuckDB, and their results as the Dagster UI shows them.
+"""Asset checks of archives, Parquet files and DuckDB rows.
 
-A result lists the first findings, the number of further ones, and the action to take. A run checks the hours or the
-snapshot that it processed. Checks started alone examine everything in the archive, but only the last two days of hours.
-A snapshot costs 1.5 s of processor time for each GB of archive; its rows cost less than loading them.
+A check result lists the first findings, counts the remaining findings and states the action to take. A run checks the
+hours or the snapshot that the run processed. Checks that run without materialization examine all archived snapshots
+and the last two days of hours. Checking a snapshot takes 1.5 s of CPU time per GB of archive. Checking its rows takes
+less time than loading them.
 """
 
 from __future__ import annotations
@@ -26,28 +27,28 @@ from resources.formatting import counted, hour_text, markdown_text
 from resources.lake import Archive, ConvertedFile, drift_of
 from resources.warehouse import Comparison, HourAudit, SnapshotAudit, Warehouse
 
-#: Maximum number of findings in a message; the others are only counted.
+#: Maximum number of findings that a message lists.
 NAMED = 20
-#: Advice for the build file: materializing again does not reload loaded data.
+#: Advice for a damaged build file. Materializing an asset again does not reload its rows.
 REBUILD = (
-    "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file "
+    "Stop the runs, remove warehouse/build.duckdb from the data folder and run `wme rebuild`. The published file "
     "remains available."
 )
 #: Fraction of rejected records above which the check fails.
 REJECTS_SHARE = 0.001
-#: Maximum number of hours, projects and namespaces shown of the comparison with the stream, largest differences first.
+#: Maximum number of rows in the stream comparison, which lists the largest differences first.
 _COMPARED = 50
 
 _Made = TypeVar("_Made")
 
 
 def format_findings(found: Sequence[str], what_to_do: str, count: int | None = None) -> str | None:
-    """Format a check's message; None without findings. `count`: total number of findings, if `found` has only some."""
+    """Format a check's message, or return None if nothing was found. `count`: total findings, if `found` is partial."""
     if not found:
         return None
     count = len(found) if count is None else count
     more = [f"and {count - NAMED:,} more"] if count > NAMED else []
-    # a finding may end with a full stop
+    # a finding can end with a full stop
     return f"{'; '.join([*map(markdown_text, found[:NAMED]), *more]).removesuffix('.')}. {what_to_do}"
 
 
@@ -55,7 +56,8 @@ def format_findings(found: Sequence[str], what_to_do: str, count: int | None = N
 class Found:
     """Findings of a check as sentences, and the number of checked items.
 
-    `count` is the number of wrong items; None: one for each sentence. `metadata` is shown with the result.
+    `count` is the number of wrong items, or None if each sentence describes one item. The UI shows `metadata` with the
+    check result.
     """
 
     wrong: Sequence[str]
@@ -66,7 +68,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Check(Generic[_Made]):
-    """A check of an asset; `find` examines the results of a step, and `what_to_do` is the advice."""
+    """An asset check. `find` examines the results of a step, and `what_to_do` advises the operator."""
 
     name: str
     asset: dg.AssetKey
@@ -80,7 +82,7 @@ class Check(Generic[_Made]):
         return dg.AssetCheckSpec(self.name, asset=self.asset, description=self.description)
 
     def result(self, made: _Made, asset_key: dg.AssetKey) -> dg.AssetCheckResult:
-        """Return the result for the given data; the asset key has the prefix of the project."""
+        """Return the check result for the given data. The asset key includes the project's prefix."""
         found = self.find(made)
         wrong = len(found.wrong) if found.count is None else found.count
         return dg.AssetCheckResult(
@@ -96,7 +98,7 @@ class Check(Generic[_Made]):
 def results(
     checks: Iterable[Check[_Made]], made: _Made, selected: Collection[dg.AssetCheckKey]
 ) -> Iterator[dg.AssetCheckResult]:
-    """Evaluate the selected checks for the given data."""
+    """Run the selected checks on the given data."""
     wanted = {(layers.unprefixed(key.asset_key), key.name): key.asset_key for key in selected}
     for check in checks:
         if (asset_key := wanted.get((check.asset, check.name))) is not None:
@@ -105,7 +107,7 @@ def results(
 
 @dataclass(frozen=True)
 class Made:
-    """Archives, Parquet files and loaded rows of hours or snapshots; `audit` is called when all are loaded."""
+    """Archives, Parquet files and loaded rows of hours or snapshots. Call `audit` after all rows are loaded."""
 
     archives: Mapping[str, Sequence[Archive]]
     conversions: Mapping[str, Sequence[ConvertedFile]]
@@ -118,7 +120,7 @@ class Made:
 
 
 def of_files(dataset: Dataset) -> list[Check[Made]]:
-    """Return the checks of a dataset of hours or snapshots that its columns allow."""
+    """Return the checks that an hourly or snapshot dataset supports with its columns."""
     archive, lake, warehouse = layers.keys(dataset)
     is_hourly, columns = dataset.family is Family.HOURLY, dataset.table.schema.names
     partition, row = ("hour", "event") if is_hourly else ("snapshot", "row")
@@ -126,65 +128,65 @@ def of_files(dataset: Dataset) -> list[Check[Made]]:
         Check(
             "archives_verified",
             archive,
-            f"Every archive of the {partition} still has the MD5 reported by the service.",
+            f"Every archive of the {partition} has the MD5 reported by the service.",
             _verified,
-            f"Remove the file and materialize {archive.to_user_string()} of the {partition} while the service retains "
-            "it; after that, restore it from a backup.",
+            f"Remove the file and materialize {archive.to_user_string()} for this {partition}. If the service has "
+            "deleted the file, restore it from a backup.",
         ),
         Check(
             "rows_accounted",
             lake,
-            "The Parquet files have as many rows as their conversion counted.",
+            "The Parquet files contain as many rows as the conversion counted.",
             _accounted,
-            f"Remove the Parquet file, then materialize {lake.to_user_string()} and {warehouse.to_user_string()} of "
-            f"the {partition}; the archive is intact.",
+            f"The archive is intact. Remove the Parquet file, then materialize {lake.to_user_string()} and "
+            f"{warehouse.to_user_string()} for this {partition}.",
         ),
         Check(
             "rejects_share",
             lake,
-            f"At most {REJECTS_SHARE:.1%} of the lines were rejected.",
+            f"At most {REJECTS_SHARE:.1%} of the records were rejected.",
             _rejects,
-            "`wme rejects` counts them by reason; after an update that can read them, run `wme rejects --retry` and "
-            "this check again.",
+            "`wme rejects` counts rejected records by reason. After an update that can read these records, run "
+            "`wme rejects --retry` and this check again.",
             is_warning=True,
         ),
         Check(
             "fields_known",
             lake,
-            "Every field of the records has a column. A field without one is kept in `extra`: it is new, not an error.",
+            "Every field of the records has a column. Unknown fields are new, not errors: `extra` stores them.",
             _known,
-            "No data is lost; a newer version may have a column for it.",
+            "No data is lost. A newer version might have a column for the field.",
             is_warning=True,
         ),
         Check(
             "loaded_whole",
             warehouse,
-            f"DuckDB has all rows of the {partition}, except exact duplicates.",
+            f"DuckDB contains every row of the {partition}, except exact duplicates.",
             partial(_audited, _incomplete),
             REBUILD,
         ),
         Check(
             "unique_key",
             warehouse,
-            f"No {row} appears twice in one {partition}.",
+            f"No {row} appears twice in the same {partition}.",
             partial(_audited, lambda one: one.repeated_count and counted(one.repeated_count, f"repeated {row}")),
             REBUILD,
         ),
         Check(
             "no_event_before_its_hour",
             warehouse,
-            "No file of an hour has events from before the hour.",
+            "Hourly files contain no events from before their hour.",
             partial(_audited, _early),
-            "The events are stored and count by their own time, so no action is needed.",
+            "No action is needed: the events are stored with their own timestamps.",
         ),
         Check(
             "agrees_with_stream",
             warehouse,
-            "The files of the hour and the realtime stream have the same events, for the part of the hour that the "
+            "The hourly files and the realtime stream contain the same events, for the part of the hour that the "
             "stream covers.",
             _agreeing,
-            "The files are authoritative. Events found only in the stream are missing from the mirror: see `wme "
-            "rejects`, or materialize the hour again.",
+            "The files are authoritative. Events that only the stream contains are missing from the mirror. See "
+            "`wme rejects`, or materialize the hour again.",
             is_warning=True,
         ),
     ]
@@ -198,7 +200,7 @@ def of_files(dataset: Dataset) -> list[Check[Made]]:
 
 
 def of_run(run: HourlyRun, selected: Collection[dg.AssetCheckKey]) -> Iterator[dg.AssetCheckResult]:
-    """Evaluate the selected checks for the hours of a run."""
+    """Run the selected checks on a run's hours."""
     warehouse = run.warehouse.warehouse
     made = Made(
         {hour_text(hour): archived.archives for hour, archived in run.archived.items()},
@@ -215,7 +217,7 @@ def of_snapshots(
     warehouse: Warehouse,
     selected: Collection[dg.AssetCheckKey],
 ) -> Iterator[dg.AssetCheckResult]:
-    """Evaluate the selected checks for snapshots, by identifier, each with its conversions."""
+    """Run the selected checks on snapshots. `made` maps identifiers to archived snapshots and their conversions."""
 
     def audit() -> dict[str, SnapshotAudit]:
         with warehouse.auditing() as auditor:
@@ -229,7 +231,7 @@ def of_snapshots(
 def _verified(made: Made) -> Found:
     archives = [(name, archive) for name, archives in made.archives.items() for archive in archives]
     wrong = [
-        f"{archive.identifier} of {name} is damaged: {archive.path} has the MD5 {digest}, the service reported "
+        f"{archive.identifier} of {name} is damaged: {archive.path} has the MD5 {digest}, but the service reported "
         f"{archive.version}"
         for name, archive in archives
         if (digest := files.md5_of(archive.path)) != archive.version
@@ -240,7 +242,8 @@ def _verified(made: Made) -> Found:
 def _accounted(made: Made) -> Found:
     rows = [(name, c, pq.read_metadata(c.path).num_rows) for name, some in made.conversions.items() for c in some]
     wrong = [
-        f"{c.identifier} of {name}: {counted(count, 'row')} in {c.path}, {c.row_count:,} counted"
+        f"{c.identifier} of {name}: {c.path} contains {counted(count, 'row')}, but the conversion counted "
+        f"{c.row_count:,}"
         for name, c, count in rows
         if count != c.row_count
     ]
@@ -253,7 +256,7 @@ def _rejects(made: Made) -> Found:
         rows, rejects = sum(c.row_count for c in some), sum(c.reject_count for c in some)
         looked_at += rows + rejects
         if rejects > REJECTS_SHARE * (rows + rejects):
-            wrong.append(f"{name}: {rejects:,} of {counted(rows + rejects, 'line')} rejected")
+            wrong.append(f"{name}: {rejects:,} of {counted(rows + rejects, 'record')} were rejected")
     return Found(wrong, looked_at)
 
 
@@ -264,7 +267,8 @@ def _known(made: Made) -> Found:
         for seen in drift_of(some):
             seen_in.setdefault(seen.path, []).append(name)
     wrong = [
-        f"{seen.path} in {counted(seen.count, 'place')}, first in {min(seen_in[seen.path])}, for example {seen.example}"
+        f"{seen.path} appears {counted(seen.count, 'time')}, first in {min(seen_in[seen.path])}, with the value "
+        f"{seen.example}"
         for seen in drift_of(conversions)
     ]
     return Found(wrong, len(conversions))
@@ -276,16 +280,16 @@ def _audited(wrong: Callable[[HourAudit | SnapshotAudit], str | bool | int], mad
 
 
 def _incomplete(one: HourAudit | SnapshotAudit) -> str | bool:
-    return one.row_count != one.expected_count and f"{counted(one.row_count, 'row')}, {one.expected_count:,} expected"
+    return one.row_count != one.expected_count and f"{counted(one.row_count, 'row')} instead of {one.expected_count:,}"
 
 
 def _early(one: HourAudit | SnapshotAudit) -> str | bool:
     count = one.early_count if isinstance(one, HourAudit) else 0
-    return count > 0 and f"{counted(count, 'event')} before the hour"
+    return count > 0 and f"{counted(count, 'event')} from before the hour"
 
 
 def _agreeing(made: Made) -> Found:
-    """Compare the hours with the stream; the metadata has the counts and the range of each hour that was compared."""
+    """Compare hourly files with the stream. The metadata contains the counts and the compared range of each hour."""
     try:
         compared = made.compare()
     except MirrorError as error:
@@ -295,7 +299,7 @@ def _agreeing(made: Made) -> Found:
             "hour": hour_text(one.batch_hour),
             "project": one.project_id,
             "namespace": one.namespace_id,
-            "compared": "a part of the hour" if one.is_partial else "the whole hour",
+            "compared": "part of the hour" if one.is_partial else "the complete hour",
             "stream": one.stream_count,
             "file": one.file_count,
             "only in the stream": one.only_in_stream_count,

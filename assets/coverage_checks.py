@@ -1,7 +1,7 @@
 """Checks that must pass at any time: no gap in the last two days, no failed hour, snapshots of all projects.
 
-A blocking check only stops assets of its own run, so no check is needed to keep bad data out: the loader refuses
-unverified input. The checks inform people.
+The checks inform operators. They do not block bad data, because a blocking check stops only the assets of its own run.
+The loader refuses unverified input instead.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ _PUBLISHED = dg.AssetKey(["published", "warehouse"])
 
 
 def health_of(enterprise: EnterpriseResource, warehouse: WarehouseResource, now: datetime) -> Health:
-    """Return the health of the mirror, read from the build file: the published file may be older or absent."""
+    """Return the mirror's health from the build file, because the published file can be outdated or absent."""
     scopes = {dataset: enterprise.scope_of(dataset) for dataset in _mirrored(enterprise)}
     return health(warehouse.warehouse, scopes, now, published=False)
 
@@ -41,9 +41,9 @@ def _warning(description: str | None, *, is_wrong: bool, **metadata: Any) -> dg.
 @dg.asset_check(
     asset=_PUBLISHED,
     name="last_48_hours_covered",
-    description="Each of the last 48 hours, since the mirror began, is loaded, empty or absent, for every mirrored "
-    "dataset, project and namespace; `wme status` reports the same. The service retains two days; after "
-    "that, a missing hour is lost.",
+    description="Each of the last 48 hours since the mirror began is loaded, empty or absent, for every mirrored "
+    "dataset, project and namespace. `wme status` reports the same hours. The service retains files for "
+    "two days. After two days, a missing hour is lost.",
 )
 def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
     """List the missing hours of the last two days."""
@@ -63,8 +63,8 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
 @dg.asset_check(
     asset=_PUBLISHED,
     name="snapshots_loaded",
-    description="Each mirrored project and namespace has a snapshot that its hours follow. Without a snapshot, "
-    "`articles` only has changed pages, and no past state is exact.",
+    description="Each mirrored project and namespace has a loaded snapshot. Without a snapshot, `articles` contains "
+    "only changed pages, and past states are incomplete.",
 )
 def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
     """List the projects and namespaces without a loaded snapshot."""
@@ -77,17 +77,17 @@ def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResourc
 
 
 @dg.asset_check(
-    # on the published file: a check of the hours would be skipped with them after a failure
+    # attached to the published file, because Dagster skips checks of the hourly assets after a failure
     asset=_PUBLISHED,
     name="no_failed_hours",
-    description="None of the hours in `last_48_hours_covered` has failed; hours not yet published do not count. To "
-    "repair one, read its message in the asset's partitions, remove the cause, and materialize the hour "
-    "again; downloaded files are kept.",
+    description="No hour of `last_48_hours_covered` has failed. Hours that the service has not published are ignored. "
+    "To repair a failed hour, read its message in the asset's partitions, remove the cause, and "
+    "materialize the hour again. Downloaded files are kept.",
 )
 def no_failed_hours(
     context: dg.AssetCheckExecutionContext, enterprise: EnterpriseResource, warehouse: WarehouseResource
 ) -> dg.AssetCheckResult:
-    """List the hours whose last attempt failed, because a silent failure is the dangerous one."""
+    """List the hours whose last attempt failed."""
     now, key = datetime.now(UTC), next(iter(context.selected_asset_check_keys)).asset_key
     found, job = health_of(enterprise, warehouse, now), context.op_execution_context.job_def
     wrong, count = [], 0
@@ -106,10 +106,10 @@ def no_failed_hours(
 def failed_hours(
     instance: dg.DagsterInstance, job: dg.JobDefinition, dataset: Dataset, now: datetime, ours: dg.AssetKey
 ) -> set[datetime]:
-    """Return recent hours whose last attempt failed in Dagster; `ours`: asset keys of this package in the project."""
+    """Return recent hours whose last attempt failed in Dagster. `ours`: an asset key with the project's prefix."""
     graph = job.asset_layer.asset_graph
     key, hours = layers.sibling(ours, layers.warehouse_key(dataset)), {key_of(hour): hour for hour in recent_hours(now)}
-    # partitions of the code location, not of the module: Dagster stores partition states by their definition
+    # use the code location's partitions, because Dagster stores partition states by partitions definition
     definition = graph.get(key).partitions_def if graph.has(key) else None
     found = instance.get_status_by_partition(key, list(hours), definition or HOURS) or {}
     return {hours[name] for name, status in found.items() if status is not None and status.value == "FAILED"}
@@ -122,22 +122,22 @@ def _mirrored(enterprise: EnterpriseResource) -> list[Dataset]:
 @dg.asset_check(
     asset=_PUBLISHED,
     name="lake_files_whole",
-    description="Every loaded lake file exists, has the size in the ledger, and has an intact footer. Data pages are "
-    "not read.",
+    description="Every loaded lake file exists, has the recorded size, and has an intact footer. The check does not "
+    "read data pages.",
 )
 def lake_files_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
-    """List the lake files that are missing or damaged after the publication tried to repair them."""
+    """List the lake files that the last publication could not repair."""
     wrong = [str(file) for file in warehouse.warehouse.faulty_lake_files()]
-    what_to_do = "The log of the publication explains why they could not be restored from the archive."
+    what_to_do = "The publication's log explains why these files could not be restored from the archive."
     return _warning(format_findings(wrong, what_to_do), is_wrong=bool(wrong), wrong=len(wrong))
 
 
 @dg.asset_check(
-    # on lookups, which spend units anyway: publishing sends no requests to the service
+    # attached to lookups, which spend quota anyway, because publishing must not contact the service
     asset=layers.warehouse_key(datasets.LOOKUPS),
     name="articles_as_looked_up",
-    description="Once a day, a random sample of `articles` (WME_CHECK_PAGES) agrees with the service. Each page "
-    "costs a unit of the account's quota; pages changed since the last loaded hour are not compared.",
+    description="Once a day, a random sample of `articles` (WME_CHECK_PAGES) is compared with the service. Each page "
+    "costs one unit of the account's quota. Pages that changed after the last loaded hour are not compared.",
 )
 def articles_as_looked_up(
     context: dg.AssetCheckExecutionContext,
@@ -146,7 +146,7 @@ def articles_as_looked_up(
     warehouse: WarehouseResource,
     engine: EngineResource,
 ) -> dg.AssetCheckResult:
-    """Look up a sample, and list the pages that differ. An unavailable service is not a difference."""
+    """Look up a sample and list the pages that differ. The check passes if the service is unavailable."""
     try:
         found = lookups.reconcile(enterprise, lake, warehouse.warehouse, engine, context.log.info)
     except MirrorError as error:
@@ -161,22 +161,21 @@ def articles_as_looked_up(
 
 
 def nothing_needs_attention(sentences: Callable[[], Sequence[str]]) -> dg.AssetChecksDefinition:
-    """Run `wme status --check` as an asset check; its sentences are collected in a layer above the assets."""
+    """Return an asset check that runs `wme status --check`. The caller provides the function `sentences`."""
 
     @dg.asset_check(
         asset=_PUBLISHED,
         name="nothing_needs_attention",
-        description="Passes if `wme status --check` passes: no gap, no project behind or without a snapshot, and no "
-        "problem with the disk, the account, the stream, the lake files or the engine. Each of the other "
-        "checks covers one of these conditions.",
+        description="Passes if `wme status --check` passes. That command reports gaps, projects that lag or have no "
+        "snapshot, and problems with the disk, the account, the stream, the lake files or the engine.",
     )
     def check() -> dg.AssetCheckResult:
         found = list(sentences())
-        what_to_do = "`wme status` shows the rest of the state."
+        what_to_do = "Run `wme status` for the complete state."
         return _warning(format_findings(found, what_to_do), is_wrong=bool(found), attention_count=len(found))
 
     return check
 
 
-#: Checks that need nothing from the layers above the assets.
+#: Checks that are independent of the layers above the assets.
 CHECKS = (last_48_hours_covered, snapshots_loaded, no_failed_hours, lake_files_whole, articles_as_looked_up)

@@ -1,11 +1,11 @@
 """Current states, derived from loaded snapshots and changes.
 
-Each table of `STATES` is an asset: current articles and current entities. Their rules are SQL in `resources.warehouse`:
-`state` for articles and `entities` for entities.
+Each table in `STATES` is an asset. SQL in `resources.warehouse` derives the rows: `state` for articles, `entities` for
+entities.
 
-The cost of the checks is bounded. After each run, they compare a part of the keys, which changes every hour. Deletions
-and changes are compared for the newest hours that the run has applied, at most `CHECKED_HOURS`. Checks started alone
-compare all keys.
+The checks have a bounded cost. After each run, the checks compare a subset of the keys. The subset changes every hour.
+Deletions and changes are compared for the newest `CHECKED_HOURS` hours that the run applied. Checks that run without
+materialization compare all keys.
 """
 
 import time
@@ -33,13 +33,14 @@ CHECKED_HOURS = 24
 
 @dataclass(frozen=True)
 class State:
-    """One table of the current state. Its upstream datasets declare it as their state, or are in `also`.
+    """One table of the current state.
 
     Attributes:
-        pending: Explains where to see pending work; follows the table's own description.
-        apply: Applies all pending changes in one transaction; returns an object that prints as a sentence.
-        metadata: Metadata of the materialization, from the result of `apply`.
+        pending: Sentence about pending work, appended to the table's description.
+        apply: Function that applies all pending changes in one transaction and returns a printable result.
+        metadata: Function that converts the result of `apply` to materialization metadata.
         noun: Word for a row.
+        also: Upstream datasets in addition to those that declare this table as their state.
     """
 
     table: Table
@@ -80,7 +81,7 @@ def _of_entities(applied: Applied) -> dict[str, Any]:
 STATES = (
     State(
         ARTICLES,
-        "A run reads the pending snapshots and hours from the ledger and applies all of them.",
+        "Each run applies all pending snapshots and hours in the ledger.",
         lambda warehouse: warehouse.apply_changes(),
         _of_articles,
         "page",
@@ -88,7 +89,7 @@ STATES = (
     ),
     State(
         ENTITIES,
-        "The ledger shows which snapshots and hours are pending; a run applies all of them.",
+        "Each run applies all pending snapshots and hours in the ledger.",
         lambda warehouse: warehouse.apply_entity_changes(),
         _of_entities,
         "entity",
@@ -98,7 +99,7 @@ KEYS = tuple(state.key for state in STATES)
 
 
 def current_state(state: State) -> dg.AssetsDefinition:
-    """Return the asset of a table of the current state, downstream of its input tables."""
+    """Return the asset for a current-state table, downstream of its input tables."""
 
     @dg.multi_asset(
         name="__".join(state.key.path),
@@ -120,14 +121,14 @@ def current_state(state: State) -> dg.AssetsDefinition:
     def advance(
         context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource
     ) -> Iterator[Any]:
-        """Apply all snapshots and hours loaded since the last time, in one transaction."""
+        """Apply all pending snapshots and hours in one transaction."""
         turn, store, selected = None, warehouse.warehouse, context.selected_asset_check_keys
         if context.selected_asset_keys:
             with as_failure():
                 try:
                     applied = state.apply(store)
                 except LakeFileError as error:
-                    # the update reads rows of older files: all other work can continue without them
+                    # only this update reads rows of older lake files
                     context.log.warning("%s", error)
                     if not rebuilding.repaired(lake, warehouse, engine, context.log.info, most=None).load_count:
                         raise
@@ -136,7 +137,7 @@ def current_state(state: State) -> dg.AssetsDefinition:
             yield dg.MaterializeResult(metadata=state.metadata(applied) | {"seconds": round(applied.seconds, 3)})
             turn = int(time.time() // 3600)
         if selected:
-            # evaluate all checks before reporting the first: the file is not open while Dagster stores results
+            # run all checks before yielding, so that the build file is closed while Dagster stores the results
             with as_failure(), store.auditing() as auditor:
                 answers = list(results(_checks(state), _Audited(auditor, state.table, turn), selected))
             yield from answers
@@ -146,7 +147,7 @@ def current_state(state: State) -> dg.AssetsDefinition:
 
 @dataclass(frozen=True)
 class _Audited:
-    """A current state to check; `turn`: the part of its keys to compare (None: all)."""
+    """A current-state table to check. `turn` selects the subset of keys to compare, or all keys if None."""
 
     auditor: Auditor
     table: Table
@@ -154,22 +155,20 @@ class _Audited:
 
     @cached_property
     def overlooked(self) -> tuple[Findings[Overlooked], Findings[Overlooked]]:
-        """Return deleted rows that are still present, and rows that differ from their last change; queried once."""
+        """Return deleted rows that are still present, and rows that differ from their last change."""
         return self.auditor.overlooked(self.table, CHECKED_HOURS, name=NAMED)
 
 
 def _checks(state: State) -> list[Check[_Audited]]:
     key, noun = state.key, state.noun
     return [
-        Check("unique_key", key, f"No {noun} and no title appears twice.", _repeated, REBUILD),
-        Check(
-            "deleted_absent", state.key, f"No {noun} is present whose last known event is a delete.", _deleted, REBUILD
-        ),
+        Check("unique_key", key, f"Every {noun} and every title is unique.", _repeated, REBUILD),
+        Check("deleted_absent", key, f"No {noun} is present if its last known event is a delete.", _deleted, REBUILD),
         Check(
             "changes_taken_in",
             key,
-            f"Each {noun} changed in the hours applied last is present in its last known version, or recorded as "
-            "ended.",
+            f"For each {noun} that changed in the newest applied hours, the table contains the last known version or "
+            "records the deletion.",
             _missed,
             REBUILD,
         ),
@@ -194,7 +193,7 @@ def _missed(made: _Audited) -> Found:
     found = made.overlooked[1]
     wrong = [
         f"{one.project_id} {one.name} {'was deleted' if one.is_deleted else 'changed'} at {_text(one.known_at)}, "
-        + ("and nothing of it is there" if one.held_at is None else f"and is there as of {_text(one.held_at)}")
+        + ("but has no row" if one.held_at is None else f"but its row is from {_text(one.held_at)}")
         for one in found.named
     ]
     return Found(wrong, found.looked_at, found.count)

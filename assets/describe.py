@@ -1,7 +1,7 @@
-"""Results and errors of the library in Dagster's form: column schemas, tables, metadata, failures.
+"""Conversion of library results and errors to Dagster schemas, metadata and failures.
 
-There are no retries here: the client retries a request, the download a broken body, and Dagster a run; each cause has
-exactly one retry.
+This module does not retry. The client retries requests, the downloader retries interrupted responses, and Dagster
+retries runs.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from resources.tables import Table
 
 OWNERS = ("team:data-platform",)
 
-#: Columns of a preview of changes or articles: the most useful ones that fit the width of the UI.
+#: Columns in previews of changes and articles. Their total width fits the Dagster UI.
 PREVIEW = ("project_id", "name", "version_id", "event_at", "editor_name")
 PREVIEW_ROWS = 5
 
 
 @functools.lru_cache(maxsize=64)
 def column_schema(table: Table) -> dg.TableSchema:
-    """Convert a declaration to Dagster's column schema: names, types, descriptions, nullability."""
+    """Convert a table declaration to Dagster's column schema, with types, descriptions and nullability."""
     return dg.TableSchema(
         columns=[
             dg.TableColumn(
@@ -49,7 +49,7 @@ def column_schema(table: Table) -> dg.TableSchema:
 
 
 def _type(type_: pa.DataType) -> str:
-    """Format a type briefly: the UI leaves no room for descriptions next to the full type of a struct."""
+    """Format a type briefly, because a full struct type leaves no room for descriptions in the UI."""
     if pa.types.is_list(type_):
         return f"list<{_type(type_.value_type)}>"
     return "struct" if pa.types.is_struct(type_) else str(type_)
@@ -68,12 +68,12 @@ def lake_metadata(table: Table) -> dict[str, Any]:
 
 
 def table_metadata(table: Table) -> dict[str, Any]:
-    """Return schema and full name of a DuckDB table as metadata; Dagster identifies tables by this name."""
+    """Return metadata with a DuckDB table's schema and full name, by which Dagster identifies the table."""
     return lake_metadata(table) | {"dagster/table_name": f"warehouse.main.{table.name}"}
 
 
 def preview(paths: Sequence[Path], columns: Sequence[str]) -> dg.MarkdownMetadataValue:
-    """Format the first rows of each Parquet file as a markdown table, with few rows and only the named columns."""
+    """Format the named columns of each Parquet file's first rows as a markdown table."""
     declared = pq.read_schema(paths[0]).names
     columns = [name for name in columns if name in declared] or declared[:PREVIEW_ROWS]
     each = -(-PREVIEW_ROWS // len(paths))
@@ -86,19 +86,19 @@ def preview(paths: Sequence[Path], columns: Sequence[str]) -> dg.MarkdownMetadat
 
 
 def remarks_of(conversions: Iterable[ConvertedFile]) -> str:
-    """Return remarks on the archives of conversions, as sentences; empty if there are none."""
+    """Return the remarks on the converted archives, one per line."""
     return "\n".join(f"{made.identifier}: {remark}" for made in conversions for remark in made.remarks)
 
 
 def markdown(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> dg.MarkdownMetadataValue:
-    """Format rows as a markdown table of the named columns, with thousands separators in quantities only."""
+    """Format the named columns as a markdown table, with thousands separators in quantities but not in identifiers."""
     lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
     lines += ["| " + " | ".join(_cell(column, row.get(column)) for column in columns) + " |" for row in rows]
     return dg.MetadataValue.md("\n".join(lines))
 
 
 def sized(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Add a readable copy of each byte count to the metadata: the Dagster UI shows numbers without a unit."""
+    """Add a readable size for each byte count to the metadata, because the Dagster UI shows numbers without units."""
     return metadata | {
         name.replace("bytes", "size"): size_text(value)
         for name, value in metadata.items()
@@ -106,21 +106,21 @@ def sized(metadata: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-#: Metadata about the work of a run, as opposed to the current state.
+#: Names of metadata entries that describe a run's work, not the current state.
 _WORK = frozenset(
     {
         *("files_fetched", "bytes_fetched", "size_fetched", "requests", "quota_units", "form", "because"),
         *("files_converted", "seconds", "seconds_by_archive", "dropped_versions"),
     }
 )
-#: Time of the work that the metadata describe, if an earlier run did it.
+#: Name of the metadata entry with the time of the work, if an earlier run did the work.
 WORKED_AT = "unchanged_since"
 
 
 def earlier_materialization(
     instance: dg.DagsterInstance, key: dg.AssetKey, partition: str, data_version: str
 ) -> dg.EventLogRecord | None:
-    """Return the newest materialization of a partition if it has this version."""
+    """Return a partition's newest materialization if its data version matches."""
     known = instance.fetch_materializations(dg.AssetRecordsFilter(asset_key=key, asset_partitions=[partition]), limit=1)
     for record in known.records:
         before = record.asset_materialization
@@ -130,7 +130,7 @@ def earlier_materialization(
 
 
 def work_of(record: dg.EventLogRecord | None) -> dict[str, Any]:
-    """Return metadata about the work that created a partition, for the plots of a run that skipped it; else empty."""
+    """Return metadata about the work that created a partition, for the plots of runs that skipped the partition."""
     if record is None or (before := record.asset_materialization) is None:
         return {}
     work = {name: value for name, value in before.metadata.items() if name in _WORK}
@@ -171,7 +171,7 @@ def lake_metadata_of(conversions: Sequence[ConvertedFile]) -> dict[str, Any]:
 
 
 def sentence(error: Exception) -> str:
-    """Return the message of an error; for an error without a message, its kind and text."""
+    """Return an error's message, prefixed with the class name for errors from other libraries."""
     text = str(error).strip()
     if isinstance(error, MirrorError):
         return text
@@ -187,13 +187,13 @@ def failure(error: Exception) -> dg.Failure:
 
 
 def _unavailable(errors: Iterable[Exception]) -> dict[str, Any]:
-    """Return the unavailable component (`service`, `warehouse`), for readers that see only the events of this run."""
+    """Return metadata that names the unavailable component: `service` or `warehouse`."""
     ending = next((error for error in errors if unavailable(error)), None)
     return {} if ending is None else {"unavailable": unavailable(ending), "retryable": retryable(ending)}
 
 
 class RunConfig(BaseModel):
-    """Configuration of a step in the launchpad. An invalid value fails the step with a message."""
+    """Configuration of a step in Dagster's launchpad. An invalid value fails the step with a message."""
 
     @classmethod
     def config_schema(cls) -> dict[str, dg.Field]:
@@ -201,12 +201,12 @@ class RunConfig(BaseModel):
 
     @classmethod
     def read(cls, context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Self:
-        """Return the values of a run; raises dg.Failure for an invalid value."""
+        """Return the configuration of a run. Raises dg.Failure if a value is invalid."""
         of_step = context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
         return cls(**of_step.op_config)
 
     def __init__(self, **values: Any) -> None:
-        """Read the values of the run's configuration; raises dg.Failure for an invalid value."""
+        """Validate the values. Raises dg.Failure if a value is invalid."""
         try:
             super().__init__(**values)
         except ValidationError as error:
@@ -217,7 +217,7 @@ class RunConfig(BaseModel):
 def as_failure(context: dg.AssetExecutionContext | None = None, keys: Iterable[dg.AssetKey] = ()) -> Iterator[None]:
     """Convert any error in the block to a Dagster failure with a message.
 
-    With a context, the message is also shown with the partition of the assets `keys`, where Dagster only shows the run.
+    With a context, the message is also attached to the current partition of the assets `keys`.
     """
     try:
         yield
@@ -230,16 +230,16 @@ def as_failure(context: dg.AssetExecutionContext | None = None, keys: Iterable[d
 
 
 def tell(context: dg.AssetExecutionContext, keys: Iterable[dg.AssetKey], partition: str, error: Exception) -> None:
-    """Attach the message of an error to a partition of some assets."""
+    """Attach an error's message to a partition of the given assets."""
     for key in keys:
         context.log_event(dg.AssetObservation(key, partition=partition, description=markdown_text(sentence(error))))
 
 
 def failed_hours(failed: Mapping[datetime, Exception], total: int, what: str = "") -> dg.Failure:
-    """Return the failure of a run over several hours, with the failed hours and their reasons.
+    """Return the Dagster failure of a run, with the failed hours and their reasons.
 
-    A reason shared by several hours appears once. All other hours have been committed: running again repeats only the
-    failed ones. `what`: the dataset, if it must be named.
+    Hours that share a reason are listed together. The other hours of the run are committed. `what`: prefix with the
+    dataset's name, or empty.
     """
     alike: dict[str, list[datetime]] = {}
     for hour, error in sorted(failed.items()):
@@ -247,8 +247,8 @@ def failed_hours(failed: Mapping[datetime, Exception], total: int, what: str = "
     listed = "\n".join(f"- {_span(hours)}: {text}" for text, hours in alike.items())
     bullets = "\n".join(f"- {_span(hours)}: {markdown_text(text)}" for text, hours in alike.items())
     good = total - len(failed)
-    rest = {0: " What was loaded before stays.", 1: " The other one is loaded and stays."}.get(
-        good, f" The other {good} are loaded and stay."
+    rest = {0: " Data loaded earlier is kept.", 1: " The other hour is loaded."}.get(
+        good, f" The other {good} hours are loaded."
     )
     return dg.Failure(
         description=f"{what}{len(failed)} of {counted(total, 'hour')} failed.{rest}\n{listed}",

@@ -1,9 +1,9 @@
-"""Hourly files as assets: archive, lake and warehouse of a dataset, an hour at a time.
+"""Hourly assets: archive, lake and warehouse of a dataset, processed one hour at a time.
 
-A single multi-asset covers the three layers, for two reasons. A separate run or step for each layer costs seconds. In a
-range run over separate assets, one bad hour would fail every hour and load nothing. Each hour logs its own
-materialization in every layer as it commits; a failed hour is red, and the other hours continue into the warehouse. The
-steps of an hour are in `hour`.
+A single multi-asset covers the three layers, for two reasons. A separate run or step for each layer would take seconds.
+In a range run over separate assets, one bad hour would fail every hour and load nothing. Each hour logs its own
+materialization of each committed layer. Dagster shows failed hours in red, and the run continues with the other hours.
+The module `hour` contains the steps.
 """
 
 from collections.abc import Iterator
@@ -27,17 +27,17 @@ from resources.tables import HourState
 
 
 class HourlyConfig(RunConfig):
-    """Extra work of a run over hours, besides the missing files."""
+    """Options of a run over hours, in addition to fetching and converting missing files."""
 
     convert_again: bool = Field(
         default=False,
-        description="Verify existing lake files by their checksums. A damaged file is converted again, and its hour "
-        "is reloaded. The warehouse must be selected, too.",
+        description="Verify existing lake files with their checksums. Damaged files are converted again, and their "
+        "hours are reloaded. The warehouse asset must be selected, too.",
     )
 
 
 def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.AssetsDefinition:
-    """Return the assets of a dataset of hourly files, with these partitions."""
+    """Return the assets of an hourly dataset, with these partitions."""
 
     @dg.multi_asset(
         name=f"hourly_{dataset.archive}",
@@ -45,7 +45,7 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
         check_specs=[check.spec for check in checks.of_files(dataset)],
         partitions_def=hours,
         can_subset=True,
-        # a day per run: a separate run for each hour would cost more than the hour
+        # one run per day, because a run takes longer to start than an hour to process
         backfill_policy=dg.BackfillPolicy.multi_run(max_partitions_per_run=24),
         pool=HOURS_POOL,
         config_schema=HourlyConfig.config_schema(),
@@ -57,12 +57,12 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
         warehouse: WarehouseResource,
         engine: EngineResource,
     ) -> Iterator[Any]:
-        """Archive, convert and load the run's hours; fail at the end with a list of the failed hours."""
+        """Archive, convert and load the run's hours. Fail at the end with a list of the failed hours."""
         config, selected = HourlyConfig.read(context), layers.own(context.selected_asset_keys)
         if config.convert_again and layers.warehouse_key(dataset) not in selected:
             raise dg.Failure(
-                "convert_again replaces damaged files, so their rows must be loaded again. Nothing was done. Select "
-                f"warehouse/{dataset.name}, too.",
+                f"convert_again requires the asset warehouse/{dataset.name}, because rows of damaged files must be "
+                "loaded again. Nothing was done. Select this asset, too.",
                 allow_retries=False,
             )
         try:
@@ -80,26 +80,26 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
 
 def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.AssetKey, dg.AssetKey]) -> Iterator[Any]:
     if not selected:
-        # checks started alone have no hours: examine all hours that could still be fetched again
+        # runs with only checks have no partition: check all hours that the service still retains
         run.recall(recent_hours(datetime.now(UTC)))
         yield from checks.of_run(run, context.selected_asset_check_keys)
         return
     if not context.has_partition_key and not context.has_partition_key_range:
         raise dg.Failure(
-            "The run names no hour. Nothing was done. Launch it with a partition or a range of partitions, from the "
-            "assets or from the partitions page of the job: an hour in UTC, for example 2026-11-20-05:00. The sensor "
-            "discover_hours requests hours that are missing.",
+            "The run has no partition. Nothing was done. Launch the run from the asset or from the job's partitions "
+            "page, with one or more hours in UTC, for example 2026-11-20-05:00. The sensor discover_hours requests "
+            "missing hours.",
             allow_retries=False,
         )
     if not (hours := [hour_of(key) for key in context.partition_keys]):
-        # Dagster treats a range that ends before its start as no hours, and the run would be green
+        # Dagster treats a range that ends before its start as empty, and the run would succeed
         raise dg.Failure(
-            "The run names no hour, because its range ends before it begins. Nothing was done; name the earlier hour "
+            "The run's partition range ends before it begins. Nothing was done. Launch the run with the earlier hour "
             "first.",
             allow_retries=False,
         )
     for path in sweep(run.lake.layout):
-        context.log.info("Removed %s, left unfinished by a killed run.", path.name)
+        context.log.info("Removed %s, an unfinished file from a killed run.", path.name)
     made: set[tuple[dg.AssetKey, datetime]] = set()
     requested_at = _requested_at(context)
     with ExitStack() as stack:
@@ -119,10 +119,10 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
             try:
                 for layer in run.ingest(hour, selected, client):
                     made.add((selected[layer.key], hour))
-                    # a run that converts again verified the file even if it was not damaged
+                    # with `again`, the run verified the file even if the file was not damaged
                     told = layer._replace(key=selected[layer.key], is_new=layer.is_new or run.again)
                     yield from _materialize(context, told, hour, requested_at, alone=len(hours) == 1)
-            except Exception as error:  # an hour fails separately, and the end of the run lists all failures
+            except Exception as error:  # each hour fails separately, and the run lists all failures at the end
                 run.fail(hour, error)
                 if error in (run.lost, run.stopped):
                     continue  # reported once at the end; archived hours continue
@@ -144,9 +144,9 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
 
 
 def _requested_at(context: dg.AssetExecutionContext) -> float | None:
-    """Return the time at which a sensor requested the run; None: no sensor requested it.
+    """Return the time at which a sensor requested the run, or None if no sensor requested the run.
 
-    While the run is queued, a backfill may load the same hours. Its results are not reported again.
+    While the run is queued, a backfill can load the same hours. This run does not report the backfill's results again.
     """
     if RunTag.SENSOR not in context.run.tags:
         return None
@@ -159,8 +159,8 @@ def _materialize(
 ) -> Iterator[Any]:
     """Report one layer of one hour to Dagster.
 
-    A result of the asset would apply to every partition of the run at its end, including failed ones. So only the
-    single hour of a run is reported as a result (which lets downstream assets follow in the same run).
+    An asset result would apply to every partition of the run at its end, including failed partitions. Therefore, only
+    runs over a single hour yield a result, which lets downstream assets follow in the same run.
     """
     metadata = layer.metadata
     if not layer.is_new:
@@ -190,8 +190,8 @@ def _log(
 def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
     """Report the hours that the service has deleted.
 
-    An hour from before the mirror began cannot be loaded by any backfill: it is materialized without files and rows,
-    since Dagster has no partition state for it. Any other deleted hour is a loss, and red.
+    A backfill cannot load hours from before the mirror began. These hours are materialized without files and rows,
+    because Dagster has no other partition state for them. All other deleted hours are lost and fail.
     """
     began = oldest_hour(run.lake.layout.archive / run.dataset.archive)
     state = HourState.PAST_RETENTION.value
@@ -200,12 +200,12 @@ def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
         if RunTag.BACKFILL not in context.run.tags or (began is not None and began < hour):
             run.failed[hour] = cause
             continue
-        context.log.warning("%s is left out: %s", hour_text(hour), sentence(cause))
+        context.log.warning("The hour %s was skipped. %s", hour_text(hour), sentence(cause))
         for key in context.selected_asset_keys:
             _log(context, key, hour, metadata, state, markdown_text(sentence(cause)))
 
 
 def _tell_failures(context: dg.AssetExecutionContext, run: HourlyRun, made: set[tuple[dg.AssetKey, datetime]]) -> None:
-    """Attach the message of each failed hour to its red partitions, where Dagster would only show the run."""
+    """Attach each failed hour's message to its partitions, where Dagster would show only the run."""
     for hour, cause in run.failed.items():
         tell(context, [key for key in context.selected_asset_keys if (key, hour) not in made], key_of(hour), cause)

@@ -1,16 +1,16 @@
-"""Layers and partitions of a dataset in Dagster: archive, lake and warehouse, one asset each.
+"""Layers and partitions of a dataset in Dagster. Archive, lake and warehouse are one asset each.
 
-Hours are partitions of all hourly files, and identifiers are partitions of snapshots. Projects and namespaces are
-configuration, because hour x project would exceed Dagster's limit of 100,000 partitions within a year, and its range
-backfills of two dimensions are unreliable.
+Hourly datasets are partitioned by hour, and snapshots are partitioned by identifier. Projects and namespaces are
+configuration. Partitions by hour and project would exceed Dagster's limit of 100,000 partitions within a year, and
+Dagster's range backfills over two dimensions are unreliable.
 
 Dagster's daemon evaluates automation conditions and freshness. The pipeline's own runs process an hour through all
-layers and trigger no automation. `FOLLOW_UPSTREAM` is for assets that a user materialized manually, for example the
-archive of some hours: their lake and then their tables follow. Only the automation sensors evaluate it, and they are
-off by default. The sensor `publish_pending` updates the current states and the published file.
+layers and trigger no automation. `FOLLOW_UPSTREAM` applies to assets that a user materialized manually. For example,
+lake and tables follow after a user fetches the archives of some hours. Only the automation sensors, which are off by
+default, evaluate this condition. The sensor `publish_pending` updates the current states and the published file.
 
-Freshness applies to assets, not to hours: materializing an old hour again makes its assets fresh as well. The check
-`last_48_hours_covered` reports each missing hour; freshness reports that the pipeline does not run at all.
+Freshness applies to assets, not to hours. Materializing an old hour therefore makes its assets fresh. The check
+`last_48_hours_covered` reports each missing hour. Freshness reports that the pipeline does not run at all.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from resources.tables import Table
 
 
 class RunTag:
-    """Run tags of Dagster, used to find and distinguish runs. The UI shows and stores them."""
+    """Dagster run tags that identify and classify runs. The UI shows these tags."""
 
     BACKFILL: Final = "dagster/backfill"
     FAILURE_REASON: Final = "dagster/failure_reason"
@@ -52,14 +52,14 @@ class RunTag:
     HIDDEN: Final = ".dagster/"
 
 
-#: Each change triggers one run; failures trigger none. Changes from before a sensor was turned on do not count.
+#: Each change triggers one run. Failures trigger none. Changes made before a sensor was turned on are ignored.
 FOLLOW_UPSTREAM: Final = (
     dg.AutomationCondition.any_deps_updated().since_last_handled()
     & ~dg.AutomationCondition.any_deps_missing()
     & ~dg.AutomationCondition.any_deps_in_progress()
     & ~dg.AutomationCondition.in_progress()
-).with_label("the layer before it has changed")
-#: For assets that change every hour. The policy fails long before the service deletes an hour.
+).with_label("the upstream layer has changed")
+#: Freshness policy for assets that change every hour. The policy fails long before the service deletes an hour.
 HOURLY: Final = dg.FreshnessPolicy.time_window(warn_window=LATE, fail_window=RETENTION / 4)
 #: Lists change rarely and are fetched once a day. Snapshots and lookups are fetched on demand, so they have no
 #: deadline.
@@ -68,27 +68,27 @@ _FRESHNESS: Final = {
     Family.LIST: dg.FreshnessPolicy.time_window(warn_window=timedelta(days=1.5), fail_window=timedelta(days=3)),
 }
 
-#: Source of all data: an external asset that is never materialized, shown as the root of the graph.
+#: External asset that represents the service, the source of all data, as the root of the asset graph.
 SERVICE: Final = dg.AssetSpec(
     "service",
     group_name="service",
     kinds={"http"},
     owners=list(OWNERS),
-    description="The Enterprise Content Service, or the sandbox in its place: lists, snapshots, hourly files, "
-    "lookups and streams. The resource `enterprise` shows which one is used.",
+    description="The Enterprise Content Service or its sandbox, which provides lists, snapshots, hourly files, "
+    "lookups and streams. The resource `enterprise` shows the configured service.",
 )
 
-#: Families whose layers can be materialized one after the other. A lookup passes through all layers at once.
+#: Families whose layers can be materialized separately. A lookup passes through all layers in one step.
 _STEPWISE: Final = frozenset({Family.LIST, Family.SNAPSHOT, Family.HOURLY})
 
 
-#: Assets without partitions have a code version, so that the Dagster UI marks results of another declaration. Hours and
-#: snapshots have none: each partition would have to be materialized again at once, or appear outdated forever.
+#: Unpartitioned assets have a code version, so that the Dagster UI marks results of an older table declaration. Hours
+#: and snapshots have no code version, because every partition would appear outdated until materialized again.
 _VERSIONS: Final[dict[Family, Callable[[Table], str]]] = {Family.LIST: list_version, Family.LOOKUP: conversion_version}
 
 
 def archive_key(dataset: Dataset) -> dg.AssetKey:
-    """Return the key of the asset with the bytes as the service sent them. All lists share one asset."""
+    """Return the key of the asset that stores the service's unmodified files. All lists share one asset."""
     return dg.AssetKey(["archive", dataset.archive])
 
 
@@ -101,30 +101,30 @@ def warehouse_key(dataset: Dataset) -> dg.AssetKey:
 
 
 def keys(dataset: Dataset) -> tuple[dg.AssetKey, dg.AssetKey, dg.AssetKey]:
-    """Return the keys of all three layers, in the order of the data."""
+    """Return the keys of all three layers, archive first."""
     return archive_key(dataset), lake_key(dataset), warehouse_key(dataset)
 
 
 def own(keys: Iterable[dg.AssetKey]) -> dict[dg.AssetKey, dg.AssetKey]:
-    """Map keys of this module to the project's keys, which may have a prefix (`pipelines.embedding`)."""
+    """Map unprefixed keys to a project's keys, which can have a prefix (see `pipelines.embedding`)."""
     return {unprefixed(key): key for key in keys}
 
 
 def unprefixed(key: dg.AssetKey) -> dg.AssetKey:
-    """Return the key of an asset of this package without the prefix of a project; such keys have two parts."""
+    """Return the last two parts of an asset key, without a project's prefix."""
     return dg.AssetKey(key.path[-2:])
 
 
 def sibling(other: dg.AssetKey, key: dg.AssetKey) -> dg.AssetKey:
-    """Return a key of this module with the same prefix as another asset in the project."""
+    """Return `key` with the project prefix of the key `other`."""
     return dg.AssetKey([*other.path[:-2], *key.path])
 
 
-#: Help for the partition of a snapshot, where Dagster asks for it.
+#: Help text about snapshot partitions, shown in descriptions and messages.
 SNAPSHOT_KEYS: Final = (
-    "A partition is one snapshot, by the service's identifier: the project, `_namespace_` and the number of the "
-    "namespace, for example `enwiki_namespace_0`. The discover_… sensors, `wme run --snapshots` and `wme snapshots "
-    "download` add those of the mirrored projects."
+    "A partition is one snapshot, named by the service's identifier: the project, `_namespace_` and the namespace "
+    "number, for example `enwiki_namespace_0`. The discover_… sensors, `wme run --snapshots` and `wme snapshots "
+    "download` add partitions for the mirrored projects."
 )
 
 
@@ -169,7 +169,7 @@ def specs(dataset: Dataset, *, skippable: bool = False) -> tuple[dg.AssetSpec, d
 
 
 def without_steps(dataset: Dataset, partitions: dg.PartitionsDefinition[str]) -> list[dg.AssetSpec]:
-    """Return the assets of a dataset that is not mirrored: shown in the graph, but not materializable."""
+    """Return specs of a dataset that is not mirrored. Dagster shows these assets but cannot materialize them."""
     return [
         spec.replace_attributes(partitions_def=partitions, automation_condition=None, freshness_policy=None)
         for spec in specs(dataset)
@@ -181,17 +181,17 @@ _NOTE = TypeAdapter(AwareDatetime)
 _log = logging.getLogger(__name__)
 _FORMAT = "%Y-%m-%d-%H:%M"
 
-#: Oldest partition unless configured otherwise: no older hour can be in an archive.
+#: Default first partition. No archive can contain an older hour.
 EARLIEST = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def hours_since(first: datetime) -> dg.HourlyPartitionsDefinition:
-    """Return the hours from `first` on. In UTC, so that no hour is repeated or missing when clocks change."""
+    """Return hourly partitions that begin at `first`, in UTC to avoid daylight saving changes."""
     return dg.HourlyPartitionsDefinition(start_date=key_of(first), timezone="UTC", fmt=_FORMAT)
 
 
 def snapshots_of(dataset: Dataset) -> dg.DynamicPartitionsDefinition:
-    """Return the snapshot partitions of a dataset, which sensors and commands add."""
+    """Return a dataset's snapshot partitions, which sensors and commands add."""
     return dg.DynamicPartitionsDefinition(name=dataset.archive)
 
 
@@ -203,12 +203,12 @@ def key_of(hour: datetime) -> str:
     return hour.astimezone(UTC).strftime("%Y-%m-%d-%H:00")
 
 
-#: Default partitions of the assets; the code location may begin later (see `pipelines.definitions`).
+#: Default partitions of the assets. The code location can begin later (see `pipelines.definitions`).
 HOURS = hours_since(EARLIEST)
 
 
 def oldest_hour(folder: Path) -> datetime | None:
-    """Return the oldest hour that has a subfolder `date=…/hour=…` in a folder; None: there is none."""
+    """Return the oldest hour that has a subfolder `date=…/hour=…` in the folder, or None if no hour has one."""
     return next((hour for hour, _ in hour_folders(folder)), None)
 
 
@@ -220,18 +220,17 @@ def recent_hours(now: datetime) -> list[datetime]:
 
 
 def first_of_mirror(data: Path, now: datetime) -> datetime:
-    """Return the oldest hour that the service still had when the data folder was first used.
+    """Return the oldest hour that the service retained when the data folder was first used.
 
-    Processes of one mirror load the definitions at different times, and a run over hours fails in a process whose
-    partitions begin later. So the hour is recorded once, in `state/first_hour.json`, for all later processes. An absent
-    or empty folder is not changed: the hour is then computed from `now`. The same applies if the folder cannot be
-    written.
+    A mirror's processes load the definitions at different times, and a run fails in a process whose partitions begin
+    later than the requested hours. Therefore, the first process records the hour in `state/first_hour.json`. If the
+    folder is absent, empty or not writable, the hour is computed from `now` and not recorded.
     """
     path, hour = data / "state" / "first_hour.json", recent_hours(now)[0]
 
     def noted() -> datetime | None:
         found = files.read_cache(path, _NOTE)
-        # any other hour was recorded with a wrong clock
+        # hours outside this range were recorded with a wrong clock
         return found.astimezone(UTC) if found is not None and EARLIEST <= found <= hour else None
 
     try:
@@ -241,12 +240,12 @@ def first_of_mirror(data: Path, now: datetime) -> datetime:
             return hour
         path.parent.mkdir(exist_ok=True)
         with files.held(path.with_name(f"{path.name}.lock"), wait_seconds=10):
-            if (known := noted()) is not None:  # another process recorded it in the meantime
+            if (known := noted()) is not None:  # another process has recorded the hour since
                 return known
             files.write(path, json.dumps(hour.isoformat()).encode() + b"\n")
     except (OSError, MirrorError) as error:
         _log.info(
-            "The first hour could not be recorded; the oldest hour that the service still has is used (%s): %s",
+            "The first hour could not be recorded in %s. The oldest hour that the service retains is used. %s",
             path,
             error,
         )

@@ -1,6 +1,6 @@
-"""Reference lists, from the service to DuckDB.
+"""Assets of the reference lists, from the service to DuckDB.
 
-One asset fetches them all (small requests, no quota); each list has its own Parquet file and table.
+One asset fetches all lists with small requests that use no quota. Each list has its own Parquet file and table.
 
 Source: the service's metadata endpoints, /v2/codes, /v2/languages, /v2/projects, /v2/namespaces.
 """
@@ -26,7 +26,7 @@ from resources.enterprise import endpoints
 from resources.formatting import counted
 from resources.lake import ListConversion, convert_list
 
-#: Lists that must contain the values of a setting, with the setting.
+#: Settings whose values must appear in a reference list, by list.
 _MIRRORED = {named("projects"): "WME_PROJECTS", named("namespaces"): "WME_NAMESPACES"}
 
 _Converted = tuple[bytes, ListConversion]
@@ -34,7 +34,7 @@ _Loaded = tuple[list[tuple[Any, ...]], EnterpriseResource]
 
 
 def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
-    """Return the assets of all lists: one archive asset for all, and one lake and one warehouse asset for each."""
+    """Return one archive asset for all lists, and one lake and one warehouse asset for each list."""
 
     @dg.multi_asset(name="archive_reference", specs=layers.specs(lists[0])[:1])
     def archive(
@@ -75,7 +75,7 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
                 if conversion.odd:
                     metadata["odd_records"] = "; ".join(conversion.odd)
                     context.log.warning(
-                        "Records of the list of %s are left out: %s", dataset.name, metadata["odd_records"]
+                        "Some records in the list of %s were skipped: %s", dataset.name, metadata["odd_records"]
                     )
                 yield dg.MaterializeResult(
                     asset_key=selected[key],
@@ -113,12 +113,12 @@ def list_assets(lists: Sequence[Dataset]) -> list[dg.AssetsDefinition]:
 
 
 def _converted(dataset: Dataset, lake: LakeResource) -> _Converted:
-    """Return an archived list and its Parquet file, which is converted if missing."""
+    """Return an archived list and its Parquet file. Create the Parquet file if it is missing."""
     try:
         raw = files.read(lake.layout.list_archive(dataset))
     except FileNotFoundError as error:
         raise NotArchivedError(
-            f"The list of {dataset.name} is not archived; materialize archive/reference first."
+            f"The list of {dataset.name} is not archived. Materialize archive/reference first."
         ) from error
     return raw, convert_list(dataset, raw, lake.layout)
 
@@ -128,10 +128,10 @@ def _check_of_file(dataset: Dataset) -> Check[_Converted]:
     return Check(
         "rows_accounted",
         key,
-        "The Parquet file holds a row for each record of the archived list.",
+        "The Parquet file contains one row for each record of the archived list.",
         _accounted,
-        f"Remove the Parquet file and materialize {key.to_user_string()}; the archived list is intact. The service "
-        "sent the records listed here in this form: report them to the vendor.",
+        f"The archived list is intact. Remove the Parquet file and materialize {key.to_user_string()}. Report the "
+        "records listed here to the vendor, because the service sent them in this form.",
     )
 
 
@@ -140,14 +140,14 @@ def _checks_of_table(dataset: Dataset) -> list[Check[_Loaded]]:
     again = f"Materialize {layers.archive_key(dataset).to_user_string()} and its downstream assets."
     empty = f"The service sent an empty list. {again}"
     found = [
-        Check("not_empty", key, "The list has rows.", partial(_empty, dataset), empty),
+        Check("not_empty", key, "The list is not empty.", partial(_empty, dataset), empty),
         Check("unique_key", key, "No entry appears twice in the list.", _repeated, again),
         Check(
             "mirrored_known",
             key,
-            f"The service's list has all names of {setting}.",
+            f"The service's list contains every value of {setting}.",
             partial(_unknown, dataset),
-            f"It will get no new data; loaded data is kept. Correct {setting}, or ask the vendor why it was removed.",
+            f"Missing names get no new data. Loaded data is kept. Correct {setting}, or ask the vendor about them.",
             is_warning=True,
         ),
     ]
@@ -157,12 +157,12 @@ def _checks_of_table(dataset: Dataset) -> list[Check[_Loaded]]:
 def _accounted(made: _Converted) -> Found:
     raw, conversion = made
     expected, count = len(json.loads(raw)), pq.read_metadata(conversion.path).num_rows
-    wrong = f"{counted(count, 'row')} in {conversion.path}, {counted(expected, 'record')} archived"
+    wrong = f"{conversion.path} contains {counted(count, 'row')}, but the list has {counted(expected, 'record')}"
     return Found([wrong, *conversion.odd] if count != expected else [], expected)
 
 
 def _empty(dataset: Dataset, made: _Loaded) -> Found:
-    return Found([] if made[0] else [f"{dataset.name} has no row"], len(made[0]))
+    return Found([] if made[0] else [f"{dataset.name} has no rows"], len(made[0]))
 
 
 def _repeated(made: _Loaded) -> Found:
@@ -175,4 +175,4 @@ def _unknown(dataset: Dataset, made: _Loaded) -> Found:
     keys, enterprise = made
     wanted = enterprise.settings.projects if dataset.name == "projects" else enterprise.settings.namespaces
     known = {key for (key,) in keys}
-    return Found([f"the list of {dataset.name} lacks {one}" for one in wanted if one not in known], len(wanted))
+    return Found([f"{one} is not in the list of {dataset.name}" for one in wanted if one not in known], len(wanted))

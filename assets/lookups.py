@@ -1,6 +1,6 @@
-"""Lookups as assets.
+"""Assets of page lookups.
 
-Archive, lake and warehouse of single pages are one step without partitions. The steps are in `lookup`.
+One step without partitions covers archive, lake and warehouse. The module `lookup` contains the parts of the step.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,9 @@ from resources.settings.types import LARGEST
 from resources.tables import Purpose
 from resources.warehouse import Warehouse
 
-#: Time limit of a response in seconds. There are no retries, since each may cost another unit.
+#: Response timeout in seconds. Lookups are not retried, because each retry can cost another unit of quota.
 ANSWER_SECONDS = 60.0
-#: Group of free accounts, and the daily number of pages that a check looks up with any other account.
+#: Group of free accounts, and the number of pages that the check looks up each day with a paid account.
 FREE_GROUP, PAID_SAMPLE = "group_1", 10
 
 
@@ -33,14 +33,14 @@ def _now() -> datetime:
 
 
 class LookupsConfig(RunConfig):
-    """Budget of a run."""
+    """Lookup budget of a run."""
 
     most_lookups: int | None = Field(
         default=None,
         ge=0,
         le=LARGEST,
-        description="Maximum number of lookups of this run. Default: the rest of the day's budget (lookups_per_day "
-        "of the resource enterprise).",
+        description="Maximum number of lookups in this run. The default is the day's remaining budget "
+        "(lookups_per_day of the resource enterprise).",
     )
 
 
@@ -85,15 +85,15 @@ def lookups(
     if looked.failures:
         raise failure(
             ServiceUnavailable(
-                "Some pages could not be looked up. The responses so far are kept, and the next run requests the "
-                f"rest. {looked.failures[0]}"
+                "Some pages could not be looked up. Received responses are kept. The next run requests the remaining "
+                f"pages. {looked.failures[0]}"
             )
         )
 
 
 @dataclass(frozen=True)
 class Reconciled:
-    """A sample of `articles` compared with the service: compared pages, titles not found, and differences."""
+    """Result of comparing sampled `articles` with the service: compared pages, missing titles, and differences."""
 
     compared_count: int = 0
     missing_count: int = 0
@@ -107,9 +107,10 @@ def reconcile(
     engine: EngineResource,
     say: Callable[[str], None],
 ) -> Reconciled:
-    """Look up random pages of `articles` and compare them; skipped if the last sample is from today.
+    """Look up random pages of `articles` and compare them with the service, at most once in 24 hours.
 
-    A missing page may have been deleted or moved since, and a page that changed after the last loaded hour is newer.
+    Missing pages are not reported, because they can have been deleted or moved. Pages that changed after the last
+    loaded hour are not compared.
 
     Raises:
         MirrorError: The service could not be queried, or the responses could not be loaded.

@@ -1,6 +1,6 @@
 """Assets downstream of all tables: the published file, its report, and the compacted lake.
 
-Analysts open the published file; it is replaced atomically by a rename and never locked.
+Analysts open the published file. A rename replaces this file atomically, and no process locks it.
 """
 
 from collections.abc import Callable
@@ -27,11 +27,11 @@ from resources.warehouse import HourStatus, Moved, QueryResult, Warehouse, Wareh
 
 KEY = dg.AssetKey(["published", "warehouse"])
 
-#: Tag of runs that publish only when due: runs of schedules, of sensors and of `wme run`. Materializing the asset
-#: manually always publishes.
+#: Tag of runs that publish only when due: runs from schedules, sensors and `wme run`. Materializing the asset manually
+#: always publishes.
 WHEN_DUE = {"wme/publish": "when due"}
 
-#: Metadata of a publication that found missing or damaged lake files: the result of their repair.
+#: Metadata entry with the repair results of missing or damaged lake files.
 REPAIRED = "repaired"
 
 _TABLES = """
@@ -44,11 +44,11 @@ _NEWEST = f"SELECT {', '.join(PREVIEW)} FROM articles ORDER BY event_at DESC, na
 
 
 def published_warehouse() -> dg.AssetsDefinition:
-    """Return the asset of the published file, downstream of the tables of all datasets."""
+    """Return the asset of the published file, downstream of every dataset's table."""
 
     @dg.asset(
         key=KEY,
-        # inputs of a current state are upstream through it
+        # tables that feed a current state are indirect dependencies
         deps=[
             *current.KEYS,
             *(layers.warehouse_key(one) for one in datasets.datasets() if one.state is None),
@@ -57,9 +57,9 @@ def published_warehouse() -> dg.AssetsDefinition:
         kinds={"duckdb"},
         owners=list(OWNERS),
         freshness_policy=layers.HOURLY,
-        description="The DuckDB file for analysts: native tables, and views over page text in the lake. Each "
-        "publication writes a new file and renames it over the old one, so that readers never wait and "
-        "never see a partial load. Replaced files of the lake and the archive are removed after a grace "
+        description="The DuckDB file for analysts, with native tables and with views over page text in the lake. Each "
+        "publication writes a new file and renames it to replace the old file. Readers therefore never "
+        "wait and never see a partial load. Replaced lake and archive files are removed after a grace "
         "period.",
     )
     def publish(
@@ -69,10 +69,10 @@ def published_warehouse() -> dg.AssetsDefinition:
         warehouse: WarehouseResource,
         engine: EngineResource,
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        """Record the missing hours in the coverage, then publish, unless the run publishes only when due."""
+        """Record missing hours in the coverage, then publish. Runs tagged `WHEN_DUE` publish only when due."""
         store, every = warehouse.warehouse, warehouse.publish_every
         with as_failure():
-            # always, since the checks search the coverage for gaps
+            # run this even if nothing is published, because the checks read gaps from the coverage
             fill_coverage(enterprise, store)
             _note_failed(context, enterprise, store)
         if WHEN_DUE.items() <= context.run.tags.items() and not store.publish_is_due(every):
@@ -107,7 +107,7 @@ def published_warehouse() -> dg.AssetsDefinition:
 
 
 def fill_coverage(enterprise: EnterpriseResource, store: Warehouse) -> None:
-    """Record every hour of the mirrored scope as loaded, missing or past the service's retention."""
+    """Record a state for every mirrored hour: loaded, missing or past the service's retention."""
     for dataset in datasets.datasets(Family.HOURLY):
         if scope := enterprise.scope_of(dataset):
             projects, namespaces = ([*dict.fromkeys(names)] for names in zip(*scope, strict=True))
@@ -115,7 +115,7 @@ def fill_coverage(enterprise: EnterpriseResource, store: Warehouse) -> None:
 
 
 def _note_failed(context: dg.AssetExecutionContext, enterprise: EnterpriseResource, store: Warehouse) -> None:
-    """Record the hours of runs that failed before they could record a status: they are missing as well."""
+    """Record hours as missing if their run failed before recording a state."""
     now = datetime.now(UTC)
     for dataset in datasets.datasets(Family.HOURLY):
         scope = enterprise.scope_of(dataset)
@@ -134,10 +134,10 @@ def _note_failed(context: dg.AssetExecutionContext, enterprise: EnterpriseResour
 
 
 def _kept(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehouse) -> dict[str, Any]:
-    """Maintain the mirror once a day after publishing, when no other work waits for this run.
+    """Maintain the mirror once a day after publishing, and return metadata about the work.
 
-    DuckDB merges the small row groups that hours have left, and replaced files past their grace period are removed. A
-    failure here does not fail the run.
+    DuckDB merges small row groups, and replaced files are removed after the grace period. Failures are logged and do
+    not fail the run.
     """
     metadata: dict[str, Any] = {}
     try:
@@ -174,7 +174,7 @@ REPORT_KEY = dg.AssetKey(["published", "report"])
 
 
 def report(write: Callable[[], Any]) -> dg.AssetsDefinition:
-    """Return the asset of the report, after the published file; `write` is `pipelines.report.page.write`."""
+    """Return the report's asset, downstream of the published file. `write` is `pipelines.report.page.write`."""
 
     @dg.asset(
         key=REPORT_KEY,
@@ -182,17 +182,17 @@ def report(write: Callable[[], Any]) -> dg.AssetsDefinition:
         group_name="published",
         kinds={"html"},
         owners=list(OWNERS),
-        description="One self-contained HTML page about the published file: problems, coverage, lag, changes by "
+        description="Self-contained HTML page about the published file: problems, coverage, lag, changes by "
         "project, most edited pages, deletions and moves, rejects, throughput, quota and storage. The "
-        "web server of `wme ui` shows it at [/report](/report); `wme report` writes the same file.",
+        "web server of `wme ui` shows the page at [/report](/report). `wme report` writes the same file.",
     )
     def page(context: dg.AssetExecutionContext) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        """Write the page; an open browser shows it after a reload."""
+        """Write the report page."""
         with as_failure():
             made = write()
-        context.log.info("%s, %s, is written.", made.path, size_text(made.size_bytes))
+        context.log.info("Wrote %s (%s).", made.path, size_text(made.size_bytes))
         attention = "\n".join(f"- {markdown_text(text)}" for text in made.attention) or "Nothing needs attention."
-        # a path on the web server of `wme ui`, whatever its name behind a proxy: browsers do not open files from a page
+        # a relative URL also works behind a proxy, and browsers do not open local files from a web page
         link = {"page": dg.MetadataValue.url(REPORT_PATH)} if context.asset_key == REPORT_KEY else {}
         metadata = {
             "attention": dg.MetadataValue.md(attention),
@@ -219,15 +219,15 @@ COMPACTED_KEY = dg.AssetKey(["lake", "compacted"])
     owners=list(OWNERS),
     pool=COMPACTION_POOL,
     metadata=lake_metadata(COMPACTED["article_changes"]),
-    description="Lake files merged into a few files sorted by page: hours into quarters of a day, days, ten days and "
-    "months, and the chunks of each snapshot version. Reading a page's text then opens about one file, "
-    "however long the history is. The merged files are removed after the grace period. Changes of "
-    "compacted months are then removed from the DuckDB files and read from compacted files.",
+    description="Lake files merged into a few files sorted by page. Hours are merged into windows of six hours, a day, "
+    "ten days and a month. The chunks of each snapshot version are merged, too. Reading a page's text then "
+    "opens about one file. The original files are removed after the grace period. Changes in compacted "
+    "months are then removed from the DuckDB files and read from compacted files.",
 )
 def compacted(
     context: dg.AssetExecutionContext, lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource
 ) -> dg.MaterializeResult:  # type: ignore[type-arg]
-    """Compact all pending windows and versions, one after another, without blocking loads, publications or readers."""
+    """Compact all pending windows and snapshot versions without blocking loads, publications or readers."""
     with as_failure(), engine.compactor(lake) as compactor:
         done = compact_lake(
             lake.layout,
@@ -255,11 +255,11 @@ def compacted(
 
 
 def format_merged(one: Compacted | Moved) -> str:
-    """Describe one compaction, or one move out of the DuckDB files, in a sentence."""
+    """Describe one compaction, or one removal of changes from the DuckDB files, in a sentence."""
     if isinstance(one, Moved):
         return (
-            f"{counted(one.row_count, 'change')} of the hours from {hour_text(one.first_hour)} until "
-            f"{hour_text(one.end_hour)} UTC left the DuckDB files; they are read from compacted files."
+            f"{counted(one.row_count, 'change')} from {hour_text(one.first_hour)} until {hour_text(one.end_hour)} UTC "
+            "moved from the DuckDB files to compacted files."
         )
     text = (
         f"The {one.merge.label} was compacted: {counted(one.read_files, 'file')} ({size_text(one.read_bytes)}) into "
@@ -267,6 +267,6 @@ def format_merged(one: Compacted | Moved) -> str:
     )
     if one.given_up_count:
         text += (
-            f" {one.given_up_count:,} of its parts were reloaded or dropped in the meantime and keep their own files."
+            f" {one.given_up_count:,} of its parts were reloaded or dropped during compaction and keep separate files."
         )
     return text

@@ -1,8 +1,8 @@
-"""Snapshots as assets: complete projects at one time.
+"""Assets of snapshots, which are complete projects at one time.
 
-Fetching and converting, which may take hours, are one step; loading, which locks the warehouse, is another. The
-partitions are the service's identifiers, which a sensor adds (`discover_snapshots`); a new version is another run of
-the same partition. The steps are in `snapshot`.
+One step fetches and converts, which can take hours. Another step loads, which locks the warehouse. The sensor
+`discover_snapshots` adds the partitions, which are the service's identifiers. A new version is another run of the same
+partition. The module `snapshot` contains the parts of the steps.
 """
 
 import re
@@ -24,16 +24,16 @@ from resources.enterprise import SnapshotOptions
 from resources.enterprise.errors import NotFound
 from resources.formatting import listed
 
-#: Form of all identifiers so far. If the service can be queried, only its response decides.
+#: Pattern of all known identifiers, used only if the service cannot be queried.
 _IDENTIFIER = re.compile(r".+_namespace_\d+")
 
 
 class SnapshotConfig(RunConfig, SnapshotOptions):
-    """Options for fetching the snapshot; by default, its form depends on the quota, the disk and the machine."""
+    """Options for fetching the snapshot. By default, its form depends on the quota, the disk and the machine."""
 
 
 def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
-    """Return the assets of a dataset of snapshots: archive and lake in one step, the warehouse in another."""
+    """Return a snapshot dataset's assets: archive and lake in one step, the warehouse in another."""
     archive, in_lake, in_warehouse = layers.keys(dataset)
     made_of = layers.specs(dataset)
     partitions = snapshots_of(dataset)
@@ -55,7 +55,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
         warehouse: WarehouseResource,
         engine: EngineResource,
     ) -> Iterator[Any]:
-        """Archive and convert one snapshot in its current version; one at a time, so that hours do not wait."""
+        """Archive and convert the current version of one snapshot."""
         config, selected = SnapshotConfig.read(context), layers.own(context.selected_asset_keys)
         if not selected:
             yield from _recalled(context, dataset, lake, warehouse)
@@ -155,11 +155,11 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
 
 
 def _identifier(context: dg.AssetExecutionContext) -> str:
-    """Return the partition of a run, which is the service's identifier of a snapshot."""
+    """Return the run's partition, which is the snapshot's identifier at the service."""
     if not context.has_partition_key:
         raise dg.Failure(
-            "The run names no snapshot. Nothing was done. Launch it with a partition, from the assets or from the "
-            f"partitions page of the job. {layers.SNAPSHOT_KEYS}",
+            "The run has no partition. Nothing was done. Launch the run with a partition, from the asset or from the "
+            f"job's partitions page. {layers.SNAPSHOT_KEYS}",
             allow_retries=False,
         )
     try:
@@ -183,15 +183,15 @@ def _archived(
 
 
 def _refused(context: dg.AssetExecutionContext, known: Iterable[str] = ()) -> dg.Failure:
-    """Return the failure for a partition that the service does not have, and remove the partition."""
+    """Remove a partition that is unknown to the service, and return the failure of its run."""
     identifier, known = context.partition_key, sorted(known)
     near = [name for name in known if name.startswith(f"{identifier}_")] or get_close_matches(identifier, known, 3)
     hint = f"Did you mean {listed(near, 3)}? " if near else ""
     partitions: Any = context.assets_def.partitions_def
     context.instance.delete_dynamic_partition(partitions.name, identifier)
     return dg.Failure(
-        f"There is no snapshot {identifier!r}. {hint}Nothing was fetched, and the partition was removed. Add the right "
-        f"one and materialize it. {layers.SNAPSHOT_KEYS}",
+        f"There is no snapshot {identifier!r}. {hint}Nothing was fetched, and the partition was removed. Add the "
+        f"correct partition and materialize it. {layers.SNAPSHOT_KEYS}",
         allow_retries=False,
     )
 
@@ -199,7 +199,7 @@ def _refused(context: dg.AssetExecutionContext, known: Iterable[str] = ()) -> dg
 def _recalled(
     context: dg.AssetExecutionContext, dataset: Dataset, lake: LakeResource, warehouse: WarehouseResource
 ) -> Iterator[Any]:
-    """Return the results of checks that were started alone, without a partition: for every archived snapshot."""
+    """Return check results of every archived snapshot, for runs that have no partition."""
     made, layout = {}, lake.layout
     with as_failure():
         for folder in sorted((layout.archive / dataset.archive).glob("*/")):

@@ -1,7 +1,8 @@
-"""A realtime stream: a job reads it for a limited time, and a sensor requests the next run. The steps are in `stream`.
+"""Job and asset of the realtime stream. The module `stream` contains the steps.
 
-Dagster cannot materialize the asset of the events: the job reports them. A materializable asset would be part of
-"Materialize all", whose other assets would wait an hour for its run.
+Each run of the job reads the stream for a limited time, and a sensor requests the next run. The job reports the stored
+events as an external asset. A materializable asset would be part of "Materialize all" and delay the other assets by an
+hour.
 """
 
 import time
@@ -26,19 +27,19 @@ from resources.lake.live import LiveLake
 _FOLDER = str(_STREAMED.stream)
 KEY = dg.AssetKey(["lake", _FOLDER])
 _STEP = "__".join(KEY.path)
-#: Interval of progress reports of a run in seconds: short enough for a plot, too long to fill Dagster's history.
+#: Interval between a run's progress reports, in seconds. Shorter intervals would fill Dagster's history.
 OBSERVED_SECONDS = 300.0
 _COUNTS = ("events", "events_of_other_projects", "duplicates_dropped", "rejected_lines", "offset_resets", "files")
 
 
 class StreamConfig(RunConfig):
-    """Duration and options of a run."""
+    """Duration and options of a stream run."""
 
     minutes: float = Field(
         default=60.0,
         gt=0,
         le=1440,
-        description="Minutes after which the run ends. The sensor keep_streaming requests the next run.",
+        description="Duration of the run in minutes. The sensor keep_streaming requests the next run.",
     )
     since_hours: float = Field(
         default=0.0,
@@ -50,7 +51,7 @@ class StreamConfig(RunConfig):
 
 
 class _Counters:
-    """Counts of the steps since the last report."""
+    """Event counts since the last report."""
 
     def __init__(self) -> None:
         self.began, self.counts = time.monotonic(), Counter(dict.fromkeys(_COUNTS, 0))
@@ -73,7 +74,7 @@ class _Counters:
         return {**self.counts, "events_per_second": round(pace, 1), **lag}
 
 
-#: Stream events in the lake: an asset in the graph without a step.
+#: External asset of the stream events in the lake.
 LIVE = dg.AssetSpec(
     KEY,
     deps=[layers.SERVICE],
@@ -81,9 +82,9 @@ LIVE = dg.AssetSpec(
     kinds={"http", "parquet"},
     owners=list(OWNERS),
     metadata=lake_metadata(_STREAMED.table),
-    description="Every event of the mirrored projects, seconds after it happened. Analysts query events of hours "
-    "without a file in live_changes, and current pages in articles_live. A run of the job `stream` reads "
-    "for an hour and the next one resumes at its last offset: turn the sensor keep_streaming on, or run "
+    description="Every event of the mirrored projects, seconds after it happened. live_changes contains events of "
+    "hours that have no file yet, and articles_live contains current pages. A run of the job `stream` reads "
+    "for an hour, and the next run resumes at the last offset. Turn on the sensor keep_streaming, or run "
     "`wme stream`.",
 )
 
@@ -98,9 +99,9 @@ LIVE = dg.AssetSpec(
 def read_stream(
     context: dg.OpExecutionContext, enterprise: EnterpriseResource, lake: LakeResource, warehouse: WarehouseResource
 ) -> None:
-    """Store the stream's events until the time is over. A terminated or killed run loses no stored event."""
+    """Store the stream's events until the duration has elapsed. A killed run loses no stored event."""
     config, now = StreamConfig.read(context), datetime.now(UTC)
-    prefix = context.op_def.name.removesuffix(_STEP).removesuffix("_")  # from another project
+    prefix = context.op_def.name.removesuffix(_STEP).removesuffix("_")  # set by an embedding project
     key = KEY.with_prefix(prefix) if prefix else KEY
     until = time.monotonic() + config.minutes * 60
     live = LiveLake(lake.layout, _FOLDER, _STREAMED.table, lake.bodies_of(_STREAMED), enterprise.scope)
@@ -128,6 +129,6 @@ def read_stream(
             loaded=partial(stream.loaded_hours, warehouse.glance, enterprise.scope),
         )
     context.log.info(
-        "%s", f"{counted(whole.counts['events'], 'event')} kept in {live.folder}. The next run resumes from there."
+        "%s", f"Stored {counted(whole.counts['events'], 'event')} in {live.folder}. The next run resumes there."
     )
     context.log_event(dg.AssetMaterialization(key, metadata=whole.metadata()))

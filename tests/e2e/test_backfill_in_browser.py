@@ -332,7 +332,7 @@ def test_a_damaged_hour_is_red_with_its_sentence_and_the_others_are_loaded(backf
         page.get_by_role("row").filter(has_text="Observation").get_by_text(key_of(DAMAGED)).click()
         expect(page.get_by_text(reason)).to_be_visible()
     page.goto(f"{mirror.url}/runs/{run['runId']}")
-    expect(page.get_by_text("1 of 5 hours failed. The other 4 are loaded and stay.").first).to_be_visible()
+    expect(page.get_by_text("1 of 5 hours failed. The other 4 hours are loaded.").first).to_be_visible()
     expect(page.get_by_text(reason).first).to_be_visible()
 
 

@@ -107,5 +107,5 @@ def test_unknown_fields_are_kept_counted_and_told(
     assert evaluation.severity is dg.AssetCheckSeverity.WARN
     assert evaluation.description is not None
     assert evaluation.description.startswith(
-        f"`categories[].rank` in {2 * count:,} places, first in {hour_text(hours[1])}, for example 2; "
+        f"`categories[].rank` appears {2 * count:,} times, first in {hour_text(hours[1])}, with the value 2; "
     )

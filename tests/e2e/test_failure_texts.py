@@ -27,7 +27,7 @@ def test_failures_agree_with_the_table_and_name_their_dataset(account, call, ser
     assert (rows.count("loaded"), rows.count("missing")) == (4, 4), told.out
     said = told.err.partition("Error: ")[2].splitlines()
     for dataset, line in zip(("article_changes", "entity_changes"), said[::2], strict=True):
-        assert line == f"{dataset}: 1 of 2 hours failed. The other one is loaded and stays."
+        assert line == f"{dataset}: 1 of 2 hours failed. The other hour is loaded."
     assert all(line.startswith(f"- {hours[2]:%Y-%m-%d %H:00}: ") for line in said[1::2])
     assert not any(question in told.out for question in EXAMPLES)
 

@@ -351,7 +351,7 @@ def test_a_ui_in_the_background_of_a_script_serves_alone_and_leaves_nothing(ui):
     with pytest.raises(urllib.error.HTTPError, match="403"), urllib.request.urlopen(evil, timeout=60):
         pass
 
-    assert ui.failure("snapshots").startswith("The run names no snapshot. Nothing was done.")
+    assert ui.failure("snapshots").startswith("The run has no partition. Nothing was done.")
     added = ui.ask(
         f"mutation {{ addDynamicPartition(repositorySelector: {{{SELECTOR}}}, partitionsDefName: "
         '"snapshots", partitionKey: "enwiki") { __typename } }'

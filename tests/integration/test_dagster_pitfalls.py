@@ -157,7 +157,7 @@ def test_a_range_without_an_hour_fails_and_says_why(mirror):
     early, late = mirror.newest(2)
     made = mirror.materialize([late, early])
     assert not made.success
-    assert "names no hour" in made.sentence
+    assert "ends before it begins" in made.sentence
     assert not mirror.archives()
 
 

@@ -379,7 +379,7 @@ def test_outages_cost_an_hour_each_and_the_next_run_heals_them(mirror: Any, retr
 
     assert not made.success
     first, *told = made.sentence.split("\n")
-    assert first == f"{len(bad)} of {len(hours)} hours failed. The other one is loaded and stays."
+    assert first == f"{len(bad)} of {len(hours)} hours failed. The other hour is loaded."
     assert made.allow_retries is retry
     # a file that cannot be had costs its own project alone
     partial = [hour for hour, one in zip(bad, outages.values(), strict=True) if one.faults["path"] == DOWNLOAD]

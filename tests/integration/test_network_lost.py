@@ -51,7 +51,7 @@ def test_the_run_says_so_once_and_loads_what_is_archived(
     made = mirror.materialize(hours)
     assert made.sentence.count("the connection was refused (") == 1
     first, *lines = made.sentence.split("\n")
-    assert first == "3 of 4 hours failed. The other one is loaded and stays."
+    assert first == "3 of 4 hours failed. The other hour is loaded."
     assert len(lines) == 1
     assert lines[0].startswith(f"- 3 hours from {hours[0]:%Y-%m-%d %H:00} to {hours[3]:%Y-%m-%d %H:00}: Could not ")
     assert made.allow_retries

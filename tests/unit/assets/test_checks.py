@@ -25,7 +25,7 @@ WAREHOUSE = layers.warehouse_key(datasets.ARTICLE_CHANGES)
 
 KEYS = {check.spec.name: check.spec.key for check in checks.of_files(datasets.ARTICLE_CHANGES)}
 REBUILD = (
-    "Stop the runs, remove warehouse/build.duckdb of the data folder and run `wme rebuild`; the published file "
+    "Stop the runs, remove warehouse/build.duckdb from the data folder and run `wme rebuild`. The published file "
     "remains available."
 )
 LINES = round(1 / checks.REJECTS_SHARE)
@@ -106,8 +106,9 @@ def test_rows_of_a_file_that_was_exchanged_are_noticed(bench):
     told = answers(run, "rows_accounted")["rows_accounted"]
     assert not told.passed
     assert told.description == (
-        f"enwiki_namespace_0 of 2026-11-01 05:00: 1 row in {files['enwiki']}, 2 counted. Remove the Parquet file, "
-        "then materialize lake/article_changes and warehouse/article_changes of the hour; the archive is intact."
+        f"enwiki_namespace_0 of 2026-11-01 05:00: {files['enwiki']} contains 1 row, but the conversion counted 2. The "
+        "archive is intact. Remove the Parquet file, then materialize lake/article_changes and "
+        "warehouse/article_changes for this hour."
     )
 
 
@@ -119,7 +120,7 @@ def test_a_share_of_the_lines_may_be_rejected_and_no_more(bench, good, passes):
     assert told.severity is dg.AssetCheckSeverity.WARN
     assert told.metadata["looked_at"].value == good + 1
     if not passes:
-        assert told.description.startswith(f"2026-11-01 05:00: 1 of {good + 1:,} lines rejected. `wme rejects` ")
+        assert told.description.startswith(f"2026-11-01 05:00: 1 of {good + 1:,} records were rejected. `wme rejects` ")
 
 
 def test_an_hour_without_a_line_has_no_share_of_rejects(bench):
@@ -133,7 +134,7 @@ def test_a_field_without_a_column_is_told_once_with_its_count(bench):
     told = answers(take(bench, "enwiki", "frwiki"), "fields_known")["fields_known"]
     assert not told.passed
     assert told.severity is dg.AssetCheckSeverity.WARN
-    assert told.description.startswith("news in 3 places, first in 2026-11-01 05:00, for example ")
+    assert told.description.startswith("news appears 3 times, first in 2026-11-01 05:00, with the value ")
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_a_field_without_a_column_is_told_once_with_its_count(bench):
         (
             "DELETE FROM article_changes WHERE article_id = 1",
             "loaded_whole",
-            f"1 row, 2 expected. {REBUILD}",
+            f"1 row instead of 2. {REBUILD}",
         ),
         (
             "UPDATE article_changes SET event_id = 'enwiki-1', name = 'Page 1'",
@@ -152,7 +153,7 @@ def test_a_field_without_a_column_is_told_once_with_its_count(bench):
         (
             "UPDATE article_changes SET event_at = batch_hour - INTERVAL 1 MICROSECOND WHERE article_id = 1",
             "no_event_before_its_hour",
-            "1 event before the hour. The events are stored and count by their own time, so no action is needed.",
+            "1 event from before the hour. No action is needed: the events are stored with their own timestamps.",
         ),
     ],
 )
@@ -283,7 +284,7 @@ def test_what_the_stream_and_the_files_differ_in_is_a_warning_with_the_counts(be
     answer = answers(run, "agrees_with_stream")["agrees_with_stream"]
     assert (answer.passed, answer.severity) == (False, dg.AssetCheckSeverity.WARN)
     assert "1 event of the stream and the file differ (1 only in the stream), for example 'A'" in answer.description
-    assert "a part of the hour" in answer.metadata["comparison"].value
+    assert "part of the hour" in answer.metadata["comparison"].value
 
     def fail(*_arguments):
         raise LakeFileError("A file cannot be read.")

@@ -84,13 +84,13 @@ def test_hours_that_fail_for_the_same_cause_are_named_together():
     hours = [HOUR + timedelta(hours=number) for number in range(6)]
     failed = failed_hours({hours[5]: lost, **dict.fromkeys(hours[:2], lost), hours[3]: odd}, total=6)
     assert failed.description == (
-        "4 of 6 hours failed. The other 2 are loaded and stay.\n"
+        "4 of 6 hours failed. The other 2 hours are loaded.\n"
         "- 3 hours from 2026-11-19 05:00 to 2026-11-19 10:00: No connection.\n- 2026-11-19 08:00: Wrong MD5."
     )
     whole = failed_hours(dict.fromkeys(hours, lost), total=6)
     assert (
         whole.description
-        == "6 of 6 hours failed. What was loaded before stays.\n- 2026-11-19 05:00 to 2026-11-19 10:00: No connection."
+        == "6 of 6 hours failed. Data loaded earlier is kept.\n- 2026-11-19 05:00 to 2026-11-19 10:00: No connection."
     )
 
 
@@ -100,7 +100,7 @@ def test_every_failed_hour_is_named_with_its_reason():
         total=24,
     )
     assert failed.description == (
-        "2 of 24 hours failed. The other 22 are loaded and stay.\n"
+        "2 of 24 hours failed. The other 22 hours are loaded.\n"
         "- 2026-11-19 05:00: Not yet.\n- 2026-11-19 06:00: Wrong MD5."
     )
     assert failed.allow_retries  # one of them can heal
@@ -108,7 +108,7 @@ def test_every_failed_hour_is_named_with_its_reason():
 
 def test_when_all_hours_fail_nothing_is_claimed_to_be_loaded():
     failed = failed_hours({HOUR: errors.RetentionPassed("Gone.")}, total=1)
-    assert failed.description == "1 of 1 hour failed. What was loaded before stays.\n- 2026-11-19 05:00: Gone."
+    assert failed.description == "1 of 1 hour failed. Data loaded earlier is kept.\n- 2026-11-19 05:00: Gone."
     assert not failed.allow_retries
 
 
@@ -119,7 +119,7 @@ def test_the_same_failure_of_two_datasets_is_told_apart():
 
 def test_one_hour_that_is_left_is_one():
     failed = failed_hours({HOUR: errors.RetentionPassed("Gone.")}, total=2)
-    assert failed.description == ("1 of 2 hours failed. The other one is loaded and stays.\n- 2026-11-19 05:00: Gone.")
+    assert failed.description == ("1 of 2 hours failed. The other hour is loaded.\n- 2026-11-19 05:00: Gone.")
 
 
 def test_whatever_goes_wrong_within_becomes_a_failure_once():

@@ -151,7 +151,7 @@ def test_a_damaged_archive_fails_its_own_project_alone(bench, materialize):
     }
     (path,) = bench.layout.archive_hour(datasets.ARTICLE_CHANGES, HOUR).glob("frwiki*.tar.gz")
     assert told.failure.startswith(
-        "1 of 2 hours failed. The other one is loaded and stays.\n- 2026-11-01 05:00: Nothing was loaded for frwiki "
+        "1 of 2 hours failed. The other hour is loaded.\n- 2026-11-01 05:00: Nothing was loaded for frwiki "
         f"namespace 0. The other projects of the hour are loaded. frwiki namespace 0: {path}: "
     )
     assert told.failure.endswith("Remove the archive and fetch it again, if the service still offers it.")
@@ -213,7 +213,7 @@ def test_an_hour_that_is_loaded_is_not_counted_as_failed_by_an_error_that_ends_t
     monkeypatch.setattr(Hours, "download", refused)
     monkeypatch.setattr(Lists, "land", refused)
     told = materialize([BEFORE, HOUR])
-    assert told.failure == "1 of 2 hours failed. The other one is loaded and stays.\n- 2026-11-01 04:00: Refused."
+    assert told.failure == "1 of 2 hours failed. The other hour is loaded.\n- 2026-11-01 04:00: Refused."
     assert told.made == {key: [HOUR] for key in ALL}
     assert bench.states() == {(BEFORE, "enwiki", 0): "missing", (HOUR, "enwiki", 0): "loaded"}
 
@@ -244,7 +244,7 @@ def test_a_disk_that_fills_up_while_an_hour_is_converted_ends_the_run(bench, mat
     assert set(told.noted) == {(LAKE, HOUR), (WAREHOUSE, HOUR), *((key, NEXT) for key in ALL)}
     assert {str(text).split(":")[0] for text in told.noted.values()} == {"The disk is full"}
     assert told.failure is not None
-    assert told.failure.startswith("2 of 2 hours failed. What was loaded before stays.\n")
+    assert told.failure.startswith("2 of 2 hours failed. Data loaded earlier is kept.\n")
     assert set(bench.states().values()) == {"missing"}
 
     bench.serve_next()

@@ -1,4 +1,1 @@
-"""Operations on the archive, the lake and the warehouse as plain functions, without Dagster.
-
-They plan, fetch, convert, load, repair, compact and remove.
-"""
+"""Operations on the archive, the lake and the warehouse as plain functions, without Dagster."""

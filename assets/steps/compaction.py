@@ -1,7 +1,7 @@
-"""Compaction of the lake: hourly files and chunks merged into a few sorted files.
+"""Lake compaction, which merges hourly files and snapshot chunks into a few sorted files.
 
-Reading page text then opens one file, however long the history is. Each compaction window, and each version of a
-snapshot, is a separate step: it is rewritten without a lock, then committed by one short transaction. After a kill,
+After compaction, reading a page's text opens one file. Each compaction window and each snapshot version is a separate
+step. A step rewrites files without a lock and commits them in one short transaction. If the process is killed,
 committed steps remain, and the next run removes unfinished files.
 """
 
@@ -19,27 +19,25 @@ from resources import datasets
 from resources.datasets import Dataset
 from resources.engine import Engine, Outcome
 from resources.engine.mapping import EngineError
-from resources.formatting import size_text
+from resources.formatting import counted, size_text
 from resources.lake import Compaction, CompactionJob, DamagedFileError, DiskFull, LakeError, Layout, compact, sweep
 from resources.lake_files import COMPACTED
 from resources.remote import RemoteCompactor
 from resources.warehouse import LakeFileError, Merge, Moved, Prepared, Warehouse
 from resources.warehouse.compaction.plan import FILE_BYTES, VersionMerge
 
-#: Memory limit for the rows of a step, on every machine, because an hour may be converted at the same time. Larger
-#: steps are sorted in parts.
+#: Memory limit for the rows of one step. Larger steps are sorted in parts. The limit is fixed, because a conversion can
+#: run at the same time.
 MEMORY_BYTES = 512 << 20
-#: Disk space that compaction may need for each byte of lake files: rows that exceed the memory are spilled with light
-#: compression, twice while parts are merged, and the new file is written next to them.
+#: Maximum disk space that compaction needs per byte of lake files. Rows that exceed the memory limit are written to
+#: disk up to twice with light compression, in addition to the new file.
 _DISK_FACTOR = 6.0
-#: Transactions of a run that move hours out of the DuckDB files; the remaining hours wait for the next run.
+#: Maximum number of transactions per run that remove compacted changes from the DuckDB files.
 _STEPS = 200
-#: zstd levels: files of an hour live for hours, files of a day or longer for years, and files of a snapshot until the
-#: next versions.
+#: zstd levels of files that exist for hours, or until the next snapshot version. All other files use `_LASTING_LEVEL`.
 _LEVELS = {"hour": 3, "quarter": 3, VersionMerge.span: 3}
 _LASTING_LEVEL = 9
-#: Uncompressed bytes of a row group. Reading a page's text decompresses its row group and skips all others by the
-#: footer; longer windows have more row groups.
+#: Uncompressed size of a row group in bytes. Reading a page's text decompresses one row group.
 _GROUP_BYTES = {"month": 32 << 20}
 _SMALL_GROUP_BYTES = 16 << 20
 _LAST = datetime.min.replace(tzinfo=UTC)
@@ -47,7 +45,7 @@ _LAST = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Compacted:
-    """Result of one step: files read and written, and the number of parts that were reloaded in the meantime."""
+    """Result of one step. `given_up_count` counts parts that were reloaded or dropped during the step."""
 
     merge: Merge | VersionMerge
     read_files: int
@@ -60,7 +58,7 @@ class Compacted:
 
 
 def planned(warehouse: Warehouse) -> list[tuple[Dataset, Merge | VersionMerge]]:
-    """Return the pending steps: newest hours first, then versions of snapshots, which take longer."""
+    """Return the pending steps: newest hours first, then snapshot versions, which take longer."""
     found = warehouse.compactions(*(one for one in datasets.datasets() if one.name in COMPACTED))
     return sorted(found, key=lambda one: one[1].first_hour or _LAST, reverse=True)
 
@@ -76,17 +74,17 @@ def compact_lake(
     min_free_gb: float = 0.0,
     say: Callable[[Compacted | Moved], None] = lambda _: None,
 ) -> list[Compacted | Moved]:
-    """Compact every pending window and snapshot; readers see each step after the next publication.
+    """Compact every pending window and snapshot. Readers see the result after the next publication.
 
-    At least `min_free_gb` of disk stays free. Without `compactor`, steps run one after another within `memory_bytes`.
-    With `compactor`, each worker rewrites one step at a time, and all steps in progress together fit on the disk; their
-    results are committed here. Afterwards, the changes of compacted months are moved out of the DuckDB files.
+    At least `min_free_gb` GB of disk space remain free. Without `compactor`, steps run sequentially within
+    `memory_bytes`. With `compactor`, each remote worker rewrites one step at a time, and this process commits the
+    results. Then, changes in compacted months are removed from the DuckDB files.
 
     Raises:
-        WarehouseBusyError: Another process is compacting; nothing was done.
-        LakeError: Files cannot be read or written. Their steps are unchanged; all other steps are compacted.
-        LakeFileError: Files differ from the ledger. Their steps are unchanged; all other steps are compacted.
-        EngineError: The workers cannot be used or were lost; steps that were committed remain.
+        WarehouseBusyError: Another process is compacting. Nothing was done.
+        LakeError: Files cannot be read or written. Their steps were skipped. All other steps are compacted.
+        LakeFileError: Files differ from the ledger. Their steps were skipped. All other steps are compacted.
+        EngineError: The workers are unavailable or were lost. Committed steps remain.
     """
     with warehouse.compacting():
         sweep(layout)
@@ -103,7 +101,7 @@ def compact_lake(
         run.move_window()
     if run.failed:
         if len(run.failed) > 1:
-            run.failed[0].add_note(f"{len(run.failed) - 1} further steps failed as well.")
+            run.failed[0].add_note(f"{counted(len(run.failed) - 1, 'other step')} failed as well.")
         raise run.failed[0]
     return run.done
 
@@ -124,7 +122,7 @@ class _Run:
     def prepared(
         self, plan: deque[tuple[Dataset, Merge | VersionMerge]], most: int, min_free_gb: float
     ) -> list[CompactionJob]:
-        """Take the next steps from `plan` that fit on the disk together; a step that never fits has failed."""
+        """Remove the next steps that fit on the disk together from `plan`. A step that never fits fails."""
         jobs: list[CompactionJob] = []
         room = shutil.disk_usage(self.layout.root).free - int(min_free_gb * 1e9)
         while plan and len(jobs) < most:
@@ -155,7 +153,7 @@ class _Run:
         return jobs
 
     def move_window(self) -> None:
-        """Move changes of compacted months out of the DuckDB files, a bounded number of rows in each transaction."""
+        """Remove changes in compacted months from the DuckDB files, with a limited number of rows per transaction."""
         try:
             for _ in range(_STEPS):
                 if (step := self.warehouse.move_window()) is None:
@@ -166,7 +164,7 @@ class _Run:
             self.failed.append(error)
 
     def take_in(self, outcome: Outcome[CompactionJob, Compaction]) -> int:
-        """Commit the rewritten files in place of the old ones; return the bytes of the old files."""
+        """Commit the rewritten files in place of the old files, and return the size of the old files in bytes."""
         dataset, prepared = self.under_way.pop(outcome.item.digest)
         merge = prepared.merge
         try:
@@ -196,7 +194,7 @@ class _Run:
 def _too_large(layout: Layout, merge: Merge | VersionMerge, needed: int, min_free_gb: float) -> DiskFull:
     free = shutil.disk_usage(layout.root).free
     return DiskFull(
-        f"Compacting the {merge.label} may temporarily need {size_text(needed)} of disk and must leave "
-        f"{size_text(int(min_free_gb * 1e9))} free (WME_MIN_FREE_GB); {layout.root} has {size_text(free)} free. Its "
-        "files are unchanged. Free some space, or lower WME_MIN_FREE_GB."
+        f"Compacting the {merge.label} can temporarily need {size_text(needed)} of disk space and must leave "
+        f"{size_text(int(min_free_gb * 1e9))} free (WME_MIN_FREE_GB), but only {size_text(free)} are free in "
+        f"{layout.root}. The files are unchanged. Free some space, or lower WME_MIN_FREE_GB."
     )

@@ -1,4 +1,4 @@
-"""Conversion of archives to Parquet, for hours and snapshots: several at once, with progress."""
+"""Parallel conversion of archives to Parquet files, for hours and snapshots."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class NotArchivedError(MirrorError):
-    """The input of a conversion or a load is missing from the archive."""
+    """The archive does not contain the input of a conversion or a load."""
 
 
 def convert_archives(
@@ -38,10 +38,10 @@ def convert_archives(
     converter: Converter | RemoteConverter,
     engine: Engine,
 ) -> list[ConvertedFile]:
-    """Convert the archives and return the Parquet files in the same order; see `attempts`.
+    """Convert the archives and return the Parquet files in the same order. See `attempts`.
 
     Raises:
-        ArchiveError: An archive is damaged; none of its rows are in the lake. The other archives were converted.
+        ArchiveError: An archive is damaged. Its rows are not in the lake. The other archives were converted.
         EngineError: The remote workers cannot be used.
     """
     outcomes = attempts(name, archives, layout, bodies=bodies, converter=converter, engine=engine)
@@ -58,20 +58,20 @@ def attempts(
     engine: Engine,
     again: bool = False,
 ) -> list[Outcome[Archive, ConvertedFile]]:
-    """Return the result of each archive, in order: a Parquet file, or the error that stopped the conversion.
+    """Convert the archives and return the results in order: a Parquet file, or the error that stopped the conversion.
 
-    Finished conversions are retained. `name` labels the work in progress reports. With `again`, each existing file is
-    compared with its checksums; a damaged file is replaced and counts as `converted`.
+    Existing conversions are reused. Progress reports show `name`. With `again`, existing files are compared with their
+    checksums. Damaged files are replaced and marked as `converted`.
 
     Raises:
         EngineError: The remote workers cannot be used.
-        ConversionError: `again` is set and the workers are remote; nothing was done.
+        ConversionError: `again` is set, but the workers are remote. Nothing was done.
     """
     kept, longest = frozenset(bodies), converter.record_bytes_max
     if again and isinstance(converter, RemoteConverter):
         raise ConversionError(
-            "Files can only be verified by threads of the run itself, but WME_ENGINE names remote workers. Nothing "
-            "was done. Set resources: {engine: {config: {address: threads}}} for this run."
+            "Only threads of the run itself can verify files, but WME_ENGINE specifies remote workers. Nothing was "
+            "done. Set resources: {engine: {config: {address: threads}}} for this run."
         )
     total = sum(a.path.stat().st_size for a in archives if again or find_conversion(a, layout, kept, longest) is None)
     with engine.task(f"convert {name}{' again' if again else ''}", total, "B") as advance:
@@ -86,7 +86,7 @@ def attempts(
                     return threads.convert(archive, layout, bodies=kept, progress=progress)
                 made, is_replaced = threads.convert_again(archive, layout, bodies=kept, progress=progress)
                 if is_replaced:
-                    _log.warning("%s was damaged and was replaced.", made.path)
+                    _log.warning("%s was damaged and has been replaced.", made.path)
                 return made
 
             outcomes = engine.map(one, archives, workers=threads.readers)
@@ -108,7 +108,7 @@ def known_conversions(
             known.append(conversion)
         elif os.path.lexists(path := targets(archive, layout, digest_of(archive, kept, record_bytes_max))[0]):
             raise LakeError(
-                f"The lake file {path} or its file of rejects cannot be read. Nothing was changed. Convert its "
-                "archive again: the next publication does so if the file is loaded."
+                f"The lake file {path} or its rejects file cannot be read. Nothing was changed. Convert the archive "
+                "again. If the file is loaded, the next publication converts the archive."
             )
     return known

@@ -1,9 +1,9 @@
-"""Steps of an hour of a dataset, from the service to DuckDB.
+"""Processing steps of a dataset's hour, from the service to DuckDB.
 
-    plan     the batch listing of the hour, compared with the archive
-    fetch    the missing archives, verified, and the listing as it was served
-    convert  the archives to Parquet, with rejects in a separate file
-    load     the rows of the hour into DuckDB, replaced in one transaction
+    plan     compares the hour's batch listing with the archive
+    fetch    downloads and verifies missing archives, then stores the unmodified listing
+    convert  converts the archives to Parquet, with rejects in a separate file
+    load     replaces the hour's rows in DuckDB in one transaction
 
 Source: the service's endpoints of hourly files, for articles /v2/batches/{date}/{hour} and below.
 """
@@ -31,17 +31,21 @@ from resources.warehouse import HourLoad, HourStatus, Warehouse
 Place = tuple[str, int]
 Scope = Sequence[Place]
 
-#: Total disk space for each byte of archive, the archive included: the Parquet file is about as large as the archive;
-#: the warehouse and its published copy hold the narrow columns, a fraction of that size.
+#: Disk space per archive byte for the archive, the Parquet file, the warehouse and the published file. The Parquet file
+#: is about as large as the archive, and the DuckDB files are smaller.
 DISK_FACTOR = 3.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan for fetching an hour: the listing, its `wanted` records, and the records `missing` from the archive.
+    """Plan for fetching an hour.
 
-    `absent` lists mirrored (project, namespace) pairs that the listing does not name; `odd` lists pairs with an
-    unusable record, each with the reason.
+    Attributes:
+        listing: The hour's batch listing.
+        wanted: Records of the mirrored scope.
+        absent: Mirrored (project, namespace) pairs that the listing does not contain.
+        missing: Wanted records whose file is not archived.
+        odd: Reason for each mirrored pair whose record is unusable.
     """
 
     dataset: Dataset
@@ -58,7 +62,7 @@ class Plan:
 
 
 class PartialHourError(MirrorError):
-    """Some projects of an hour failed because of their own files or records; the other projects were loaded."""
+    """Some projects of an hour have damaged files or unusable records. The other projects were loaded."""
 
     retryable = True
 
@@ -68,30 +72,30 @@ class PartialHourError(MirrorError):
 
     @classmethod
     def of(cls, odd: Mapping[Place, str], damaged: Mapping[Place, Exception]) -> PartialHourError:
-        """Create the error of an hour; its message does not name the hour, so that equal failures are grouped."""
+        """Create the error for an hour. The message omits the hour, so that equal failures can be grouped."""
         names = listed([f"{project} namespace {namespace}" for project, namespace in (*odd, *damaged)], 3)
         words = [f"Nothing was loaded for {names}. The other projects of the hour are loaded."]
         if odd:
             whose = listed([f"{project} namespace {number} ({why})" for (project, number), why in odd.items()], 3)
             words.append(
-                f"The batch listing has unusable records: {whose}. Run this hour again while the service retains it "
-                "(two days); if the record remains unusable, report it to the vendor."
+                f"The batch listing contains unusable records: {whose}. Run this hour again within two days, while the "
+                "service retains the files. If the records remain unusable, report them to the vendor."
             )
         shown = [f"{project} namespace {number}: {why!s}" for (project, number), why in damaged.items()]
         words += shown[:3] + ([f"And {len(shown) - 3:,} more."] if len(shown) > 3 else [])
         reasons = {place: f"Its record in the batch listing cannot be used ({why})." for place, why in odd.items()}
         error = cls(" ".join(words), reasons=reasons | {place: str(why) for place, why in damaged.items()})
         if not odd and not any(map(retryable, damaged.values())):
-            error.retryable = False  # type: ignore[misc]  # it follows from the errors of the files
+            error.retryable = False  # type: ignore[misc]  # class attribute
         return error
 
 
 @dataclass(frozen=True)
 class ArchivedHour:
-    """An hour whose wanted archives are all in the archive, verified; `odd` is copied from its plan.
+    """An hour whose wanted archives are stored and verified. `absent` and `odd` are copied from the hour's plan.
 
-    `damaged` lists pairs whose archive could not be fetched or converted, each with the error; `archives` has no entry
-    for them. `listed_at` is the time of the request for the listing; None: now.
+    `damaged` maps pairs whose archive could not be fetched or converted to the error. `archives` omits these pairs.
+    `listed_at` is the time at which the listing was requested, or None for the current time.
     """
 
     dataset: Dataset
@@ -100,7 +104,7 @@ class ArchivedHour:
     absent: tuple[Place, ...]
     fetched: tuple[Download, ...] = ()
     request_count: int = 0
-    seconds: Mapping[str, float] = field(default_factory=dict)  # time of fetching, by identifier
+    seconds: Mapping[str, float] = field(default_factory=dict)  # download seconds by identifier
     odd: Mapping[Place, str] = field(default_factory=dict)
     remark: str | None = None
     damaged: Mapping[Place, Exception] = field(default_factory=dict)
@@ -108,7 +112,7 @@ class ArchivedHour:
 
     @property
     def partial(self) -> PartialHourError | None:
-        """Return the error for the projects that are left out; None: no project is left out."""
+        """Return the error for projects that could not be processed, or None if all projects succeeded."""
         return PartialHourError.of(self.odd, self.damaged) if self.odd or self.damaged else None
 
     def check(self) -> None:
@@ -118,11 +122,10 @@ class ArchivedHour:
     def converted(
         self, outcomes: Sequence[Outcome[Archive, ConvertedFile]]
     ) -> tuple[ArchivedHour, list[ConvertedFile]]:
-        """Return the hour without the archives that could not be converted, and the conversions of the others.
+        """Return the hour without archives that could not be converted, and the successful conversions.
 
         Raises:
-            Exception: The first error, if no archive could be converted or if the error would affect all other archives
-                as well.
+            Exception: No archive could be converted, or the error would affect all other archives as well.
         """
         failed = {(one.item.project_id, one.item.namespace_id): one.error for one in outcomes if one.error is not None}
         check_alone(failed.values(), len(outcomes))
@@ -132,7 +135,7 @@ class ArchivedHour:
 
 
 def check_alone(errors: Iterable[Exception], total: int) -> None:
-    """Raise the first error unless it affects only single files of an hour, which has `total` files."""
+    """Raise the first error that affects the complete hour. `total`: number of files in the hour."""
     found = list(errors)
     for error in found:
         if len(found) == total or not isinstance(error, MirrorError) or ends_run(error):
@@ -140,11 +143,11 @@ def check_alone(errors: Iterable[Exception], total: int) -> None:
 
 
 def plan_hour(hour: datetime, client: EnterpriseClient, layout: Layout, scope: Scope, dataset: Dataset) -> Plan:
-    """Request the batch listing of an hour and compare it with the archive. One request, no quota.
+    """Compare an hour's batch listing with the archive. Sends one request that uses no quota.
 
     Raises:
-        NotPublishedYet: The hour is not published yet; a later run will find it.
-        RetentionPassed: The service has deleted the hour; permanent.
+        NotPublishedYet: The service has not published the hour yet.
+        RetentionPassed: The service has deleted the hour.
     """
     listing = client.hours.listing(hour, dataset)
     wanted, absent, odd = _within(listing, scope)
@@ -155,7 +158,7 @@ def plan_hour(hour: datetime, client: EnterpriseClient, layout: Layout, scope: S
 
 
 def _within(listing: Listing[Batch], scope: Scope) -> tuple[tuple[Batch, ...], tuple[Place, ...], dict[Place, str]]:
-    """Return the records of the mirrored scope, the pairs without a record, and the pairs with an unusable record."""
+    """Return the records in the mirrored scope, the pairs without a record, and the pairs with an unusable record."""
     odd = listing.left_out(scope)
     sure = {place for place in scope if place not in odd}
     wanted = tuple(record for record in listing.records if (record.project_id, record.namespace_id) in sure)
@@ -164,27 +167,27 @@ def _within(listing: Listing[Batch], scope: Scope) -> tuple[tuple[Batch, ...], t
 
 
 def check_disk(plans: Collection[Plan], folder: Path, min_free_gb: float) -> None:
-    """Check that the disk has room for the plans and the reserve. Raises DiskFull before anything is fetched."""
+    """Check that the disk has enough free space for the plans and the reserve. Raises DiskFull otherwise."""
     needed = int(sum(plan.missing_bytes for plan in plans) * DISK_FACTOR)
     folder.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(folder).free
     floor = int(min_free_gb * 1e9)
     if needed + floor > free:
-        needs = f"needs about {size_text(needed)} for {counted(len(plans), 'hour')}, and " if needed else ""
+        needs = f"needs about {size_text(needed)} for {counted(len(plans), 'hour')} and " if needed else ""
         raise errors.DiskFull(
-            f"The run {needs}must leave {size_text(floor)} of disk free (WME_MIN_FREE_GB); {folder} has "
-            f"{size_text(free)} free. Nothing was fetched. Free some space, choose fewer hours or projects, or lower "
-            "WME_MIN_FREE_GB."
+            f"The run {needs}must leave {size_text(floor)} of disk space free (WME_MIN_FREE_GB), but only "
+            f"{size_text(free)} are free in {folder}. Nothing was fetched. Free some space, choose fewer hours or "
+            "projects, or lower WME_MIN_FREE_GB."
         )
 
 
 def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedHour:
-    """Fetch the missing archives of an hour, then store the listing.
+    """Fetch an hour's missing archives, then store the batch listing.
 
-    If an archive cannot be fetched, only its own project is left out.
+    If an archive cannot be fetched, only the archive's project is skipped.
 
     Raises:
-        EnterpriseError: No archive could be fetched, or the service itself fails. Fetched archives and partial files
+        EnterpriseError: No archive could be fetched, or the service is unavailable. Fetched archives and partial files
             are retained.
     """
     hour, dataset = plan.hour, plan.dataset
@@ -205,8 +208,7 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
     downloads = [landed for _, landed in pairs]
     listing = plan.listing
     if any(landed.version != record.version for record, landed in pairs):
-        # the service exported a file again between listing and download: store the listing that matches the fetched
-        # archives
+        # the service replaced a file after the listing was requested: store the listing that matches the new file
         listing = client.hours.listing(hour, dataset)
     client.lists.land(listing, layout.batch_list(dataset, hour))
     return ArchivedHour(
@@ -238,10 +240,10 @@ def _archive(dataset: Dataset, hour: datetime, record: Batch, path: Path, versio
 def archived_hour(
     hour: datetime, layout: Layout, scope: Scope, dataset: Dataset, *, partial: bool = False
 ) -> ArchivedHour:
-    """Return the hour from the archive. No network: conversion and load can be repeated at any time.
+    """Read an hour from the archive, without the network.
 
     Raises:
-        NotArchivedError: The hour or one of its archives is missing; with `partial`, all of its archives are missing.
+        NotArchivedError: The hour or one of its archives is missing. With `partial`, all of its archives are missing.
     """
     list_path = layout.batch_list(dataset, hour)
     try:
@@ -249,8 +251,8 @@ def archived_hour(
         listed_at = datetime.fromtimestamp(list_path.stat().st_mtime, UTC)
     except FileNotFoundError as error:
         raise NotArchivedError(
-            f"Nothing of {hour_text(hour)} UTC is archived, so there is nothing to convert. Materialize "
-            f"archive/{dataset.archive} of this hour first; the service retains an hour for two days."
+            f"The hour {hour_text(hour)} UTC is not archived. Nothing was converted. Materialize "
+            f"archive/{dataset.archive} for this hour first. The service retains each hour for two days."
         ) from error
     wanted, absent, odd = _within(listing, scope)
     archives: list[Archive] = []
@@ -259,9 +261,9 @@ def archived_hour(
         path = layout.batch_archive(dataset, hour, record.identifier, record.version)
         if not path.exists():
             gone[record.project_id, record.namespace_id] = NotArchivedError(
-                f"The archive of {record.identifier} for {hour_text(hour)} UTC is not in the archive (the project was "
-                f"not mirrored then, or the file was removed). Materialize archive/{dataset.archive} of this hour to "
-                "fetch it."
+                f"The file of {record.identifier} for {hour_text(hour)} UTC is not archived. The project was not "
+                f"mirrored at that time, or the file was removed. Materialize archive/{dataset.archive} for this hour "
+                "to fetch the file."
             )
             continue
         archives.append(_archive(dataset, hour, record, path, record.version))
@@ -274,7 +276,7 @@ def archived_hour(
 def load_hour(
     archived: ArchivedHour, conversions: Sequence[ConvertedFile], warehouse: Warehouse, *, reload: bool = False
 ) -> HourLoad:
-    """Load the rows, ledger and coverage of an hour in one transaction; `reload` also replaces files already loaded."""
+    """Load an hour's rows, ledger and coverage in one transaction. `reload` also replaces files already loaded."""
     reason = "Not in the batch listing: no changes, or its export failed."
     statuses = [
         HourStatus(archived.hour, project, ns, HourState.ABSENT, reason, archived.listed_at)
@@ -289,7 +291,7 @@ def load_hour(
 
 
 def state_of(error: Exception) -> HourState:
-    """Return the state of a failed hour."""
+    """Return the coverage state that an error implies for its hour."""
     if isinstance(error, errors.NotPublishedYet):
         return HourState.NOT_YET
     return HourState.PAST_RETENTION if isinstance(error, errors.RetentionPassed) else HourState.MISSING

@@ -1,4 +1,4 @@
-"""A run over several hours of a dataset; each hour passes through all steps and fails separately."""
+"""Runs over several hours of a dataset. Each hour passes through all steps and fails separately."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 
 
 class Layer(NamedTuple):
-    """One materialized layer of one hour: asset, metadata and data version; `is_new` if this run changed the layer."""
+    """One materialized layer of one hour, with metadata. `is_new` is true if this run changed the layer."""
 
     key: dg.AssetKey
     metadata: dict[str, Any]
@@ -52,13 +52,13 @@ class Layer(NamedTuple):
 
 @dataclass
 class HourlyRun:
-    """State of one run over several hours: its resources and its results so far.
+    """Resources and results of one run over several hours.
 
     Attributes:
-        lost: Error of a host that could not be reached: no more requests are sent. Archived hours are still loaded.
-        again: Convert existing files again and replace damaged ones.
-        stopped: Any other error that ends all fetching. Archived hours are still loaded.
-        gone: Hours that cannot be fetched any more: the service retains two days, and they are not archived.
+        again: True if existing files are verified and damaged files are replaced.
+        gone: Hours that are not archived and that the service has deleted.
+        lost: Error after which the service is unreachable. No more requests are sent. Archived hours are still loaded.
+        stopped: Other error that ended all fetching. Archived hours are still loaded.
     """
 
     enterprise: EnterpriseResource
@@ -80,21 +80,21 @@ class HourlyRun:
 
     @property
     def scope(self) -> Scope:
-        """Return the mirrored scope; for a dataset that is not mirrored but was started manually, its full scope."""
+        """Return the mirrored scope, or the dataset's full scope if the dataset is not mirrored."""
         return self.enterprise.scope_of(self.dataset) or self.dataset.places
 
     def plan(self, hours: Collection[datetime], client: EnterpriseClient) -> None:
-        """List every hour before anything is fetched, and check that the disk has room for all of them.
+        """Request the batch listings of all hours, and check that the disk has enough free space.
 
-        An archived hour past the service's retention needs no plan: it is read from the archive.
+        Archived hours that the service has deleted need no plan, because they are read from the archive.
 
         Raises:
-            EnterpriseError: No hour of the run can succeed; nothing was fetched.
-            UnknownNameError: The service does not have a project or namespace; nothing was fetched.
+            EnterpriseError: No hour of the run can succeed. Nothing was fetched.
+            UnknownNameError: A project or namespace is unknown to the service. Nothing was fetched.
         """
         layout = self.lake.layout
         failed: dict[datetime, errors.EnterpriseError] = {}
-        # show progress, because a service may need seconds for each listing: the sandbox creates its archives on demand
+        # show progress, because each listing can take seconds: the sandbox creates archives on demand
         with self.engine.task("list", len(hours), "hour") as advance:
             for hour in hours:
                 try:
@@ -118,11 +118,11 @@ class HourlyRun:
             check_disk(self.plans.values(), layout.root, self.lake.settings.min_free_gb)
 
     def _check_names(self, client: EnterpriseClient) -> None:
-        """Check that the service has the projects and namespaces that no listing names: quiet or misspelt."""
+        """Check that projects and namespaces without any record are quiet, not misspelt."""
         if not self.plans:
             return
         absent = [place for place in self.scope if all(place in plan.absent for plan in self.plans.values())]
-        # an outage of the reference lists must not fail an hour: the next run checks the names again
+        # unavailable reference lists must not fail an hour, because the next run checks the names again
         try:
             connection.check_names(
                 client, self.lake.layout, [project for project, _ in absent], [number for _, number in absent]
@@ -135,16 +135,16 @@ class HourlyRun:
     def ingest(
         self, hour: datetime, selected: Collection[dg.AssetKey], client: EnterpriseClient | None
     ) -> Iterator[Layer]:
-        """Process one hour through the selected layers, and yield each layer as it is committed.
+        """Process one hour through the selected layers, and yield each committed layer.
 
         Raises:
-            PartialHourError: Some projects failed; the others passed through all layers. No layer is complete, so none
-                is yielded.
+            PartialHourError: Some projects failed. The other projects were processed, but no incomplete layer was
+                yielded.
         """
         archived = self.archived[hour] = self._archived(hour, client)
         is_whole = archived.partial is None
         for layer in self._take(hour, archived, selected):
-            # a file of a complete archive may still be damaged
+            # a complete archive can still contain a damaged file
             if is_whole and (layer.key == layers.archive_key(self.dataset) or self.archived[hour].partial is None):
                 yield layer
         self.archived[hour].check()
@@ -155,7 +155,7 @@ class HourlyRun:
             yield _archive_layer(archive, archived)
         if lake not in selected and warehouse not in selected:
             return
-        # converted files are found by their digest, so the warehouse alone does not convert again
+        # existing conversions are found by digest, so a run with only the warehouse asset converts nothing
         outcomes = attempts(
             hour_text(hour),
             archived.archives,
@@ -177,7 +177,7 @@ class HourlyRun:
             yield _warehouse_layer(warehouse, conversions, load)
 
     def _keep_visibility_changes(self) -> None:
-        """Store the visibility changes that only the stream has; after a failure, the next load tries again."""
+        """Store visibility changes, which only the stream contains. After a failure, the next load tries again."""
         if self.dataset.stream is not None:
             try:
                 self.warehouse.warehouse.keep_visibility_changes()
@@ -185,11 +185,11 @@ class HourlyRun:
                 _log.warning("%s", error)
 
     def _archived(self, hour: datetime, client: EnterpriseClient | None) -> ArchivedHour:
-        """Return the hour's archives: fetched if the hour is planned and the service responds, else those on disk."""
+        """Fetch the hour's archives if the hour is planned and the service responds. Otherwise, read them from disk."""
         try:
             if client is not None and hour in self.plans and self.lost is None and self.stopped is None:
                 return fetch_hour(self.plans[hour], client, self.lake.layout, self.engine)
-            # the service may have the missing archives, but it cannot be reached
+            # if the service is unreachable, require complete hours, because the service can have missing archives
             return archived_hour(hour, self.lake.layout, self.scope, self.dataset, partial=self.lost is None)
         except errors.UnreachableError as error:
             self.lost = error
@@ -200,20 +200,20 @@ class HourlyRun:
             raise
 
     def recall(self, hours: Iterable[datetime]) -> None:
-        """Find the results of earlier runs for the hours; nothing is fetched, converted or loaded."""
+        """Find the results of earlier runs for the hours, without fetching, converting or loading."""
         layout = self.lake.layout
         for hour in hours:
             try:
                 self.archived[hour] = archived_hour(hour, layout, self.scope, self.dataset)
             except NotArchivedError:
-                continue  # the coverage shows it
+                continue  # the coverage check reports the hour
             self.conversions[hour] = known_conversions(
                 self.archived[hour].archives, layout, self.lake.bodies_of(self.dataset), self.lake.record_bytes_max
             )
             self.loaded.append(hour)
 
     def stop(self, error: Exception, hours: Iterable[datetime]) -> None:
-        """Stop fetching after an error that every download would meet; hours that still need one fail."""
+        """Stop fetching after an error that affects every download, and fail the hours that still need downloads."""
         self.stopped = error
         for hour in hours:
             plan = self.plans.get(hour)
@@ -225,10 +225,10 @@ class HourlyRun:
         return {*self.failed, *self.gone}
 
     def fail(self, hour: datetime, error: Exception) -> None:
-        """Record the reason for a failed hour in the run and in the coverage that analysts see.
+        """Record the reason for a failed hour in the run and in the coverage.
 
-        Unknown names are not recorded in the coverage: they are not part of the mirror. Nothing is recorded while the
-        warehouse is unavailable, because each hour would wait for it.
+        Unknown names are not recorded in the coverage, because they are not part of the mirror. While the warehouse is
+        unavailable, the coverage is not updated, because each hour would wait for the warehouse.
         """
         self.is_warehouse_unavailable |= unavailable(error) == "warehouse"
         if isinstance(error, errors.RetentionPassed):
@@ -243,7 +243,7 @@ class HourlyRun:
             self.warehouse.warehouse.record_statuses(statuses, self.dataset)
         except Exception as second:  # noqa: BLE001 - the first error is the one to report
             self.is_warehouse_unavailable |= unavailable(second) == "warehouse"
-            error.add_note(f"The coverage could not be recorded either: {sentence(second)}")
+            error.add_note(f"The coverage could not be updated either. {sentence(second)}")
 
 
 def _digest(parts: Iterable[str]) -> str:
@@ -274,7 +274,7 @@ def _archive_layer(key: dg.AssetKey, archived: ArchivedHour) -> Layer:
 
 
 def _lake_layer(key: dg.AssetKey, archived: ArchivedHour, conversions: Sequence[ConvertedFile]) -> Layer:
-    # fetch and convert seconds by archive; loading is one transaction for the whole hour
+    # download and conversion seconds by archive, without loading, which is one transaction for the complete hour
     seconds = {c.identifier: round(archived.seconds.get(c.identifier, 0.0) + c.seconds, 3) for c in conversions}
     metadata = lake_metadata_of(conversions) | {"seconds_by_archive": seconds}
     drift = [
@@ -306,5 +306,5 @@ def _warehouse_layer(key: dg.AssetKey, conversions: Sequence[ConvertedFile], loa
         "projects": markdown(by_project, ("project", "namespace", "rows", "update", "delete", "rejects")),
     }
     if not load.held_row_count:
-        metadata["empty"] = "The service lists no change of the mirrored projects in this hour."
+        metadata["empty"] = "The service lists no changes to the mirrored projects in this hour."
     return Layer(key, metadata, _digest(c.digest for c in conversions), is_new=load.changed)

@@ -34,7 +34,7 @@ def test_failures_agree_with_the_table_and_name_their_dataset(account, call, ser
     told = call(*words, f"{hours[2]:{HOUR}}", environ=environ | {"WME_MIN_FREE_GB": "999999"})
     said = told.err.partition("Error: ")[2].splitlines()
     assert [
-        line.partition(" must leave 999,999.0 GB of disk free (WME_MIN_FREE_GB); ")[0].split(" about ")[0]
+        line.partition(" must leave 999,999.0 GB of disk space free (WME_MIN_FREE_GB), ")[0].split(" about ")[0]
         for line in said
     ] == [
         "article_changes: The run needs",

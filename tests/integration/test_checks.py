@@ -273,7 +273,7 @@ def test_a_record_that_a_list_lost_on_its_way_is_found(mirror):
     victim.write_bytes(good)
     assert failed(told) == {"rows_accounted"}
     assert told[layers.lake_key(dataset), "rows_accounted"].description.startswith(
-        f"{count - 1} rows in {victim}, {count} records archived. Remove the Parquet file "
+        f"{victim} contains {count - 1} rows, but the list has {count} records. The archived list is intact. "
     )
 
 

@@ -123,7 +123,7 @@ def test_a_stream_that_was_refused_the_account_waits_for_a_change(daemon, monkey
         ("lookups", "enterprise", "lookups_per_day", -5, ("lookups_per_day is -5; write a whole number from "
          "0 to 1,000,000, for example 100. Nothing was done.")),
         # it holds for the run, and all else is as the settings say: the account, the projects, the folder
-        ("hours", "lake", "min_free_gb", 900000.0, "must leave 900,000.0 GB of disk free (WME_MIN_FREE_GB)"),
+        ("hours", "lake", "min_free_gb", 900000.0, "must leave 900,000.0 GB of disk space free (WME_MIN_FREE_GB)"),
     ],
 )  # fmt: skip
 def test_a_value_that_is_set_for_a_run_holds_for_it_alone_or_fails_its_step(

@@ -71,14 +71,14 @@ def test_an_hour_is_archived_without_the_files_that_cannot_be_fetched(bench):
     with pytest.raises(errors.IntegrityError):
         bench.fetch(FR)
     assert not bench.layout.batch_list(ARTICLE_CHANGES, HOUR).exists()
-    with pytest.raises(NotArchivedError, match=r"Nothing of 2026-11-01 05:00 UTC is archived"):
+    with pytest.raises(NotArchivedError, match=r"The hour 2026-11-01 05:00 UTC is not archived"):
         batches.archived_hour(HOUR, bench.layout, [EN], ARTICLE_CHANGES)
     fetched = bench.fetch(EN, FR)
     assert [one.project_id for one in fetched.archives] == ["enwiki"]
     assert {place: type(error) for place, error in fetched.damaged.items()} == {FR: errors.IntegrityError}
     # so that it can be loaded from the archive for ever
     assert batches.archived_hour(HOUR, bench.layout, [EN], ARTICLE_CHANGES).archives == fetched.archives
-    with pytest.raises(NotArchivedError, match="The archive of frwiki_namespace_0 "):
+    with pytest.raises(NotArchivedError, match="The file of frwiki_namespace_0 "):
         batches.archived_hour(HOUR, bench.layout, [EN, FR], ARTICLE_CHANGES)
     found = batches.archived_hour(HOUR, bench.layout, [EN, FR], ARTICLE_CHANGES, partial=True)
     assert (found.archives, found.damaged.keys()) == (fetched.archives, {FR})
@@ -109,7 +109,7 @@ def test_an_hour_of_the_archive_holds_the_mirrored_projects_and_says_which_it_la
     assert (found.fetched, found.request_count) == ((), 0)
 
     found.archives[0].path.unlink()
-    with pytest.raises(NotArchivedError, match="The archive of enwiki_namespace_0 for 2026-11-01 05:00 UTC is not in"):
+    with pytest.raises(NotArchivedError, match="The file of enwiki_namespace_0 for 2026-11-01 05:00 UTC is not "):
         batches.archived_hour(HOUR, bench.layout, [EN], ARTICLE_CHANGES)
     # a project that is not mirrored is nobody's loss
     assert len(batches.archived_hour(HOUR, bench.layout, [FR], ARTICLE_CHANGES).archives) == 1
@@ -150,11 +150,11 @@ def test_the_disk_must_hold_what_is_made_of_the_archives_and_the_floor(bench, mo
     check(needed)
     with pytest.raises(
         errors.DiskFull,
-        match=r"for 2 hours, and must leave 2\.0 GB of disk free.*has 2\.0 GB free\. Nothing was fetched",
+        match=r"for 2 hours and must leave 2\.0 GB of disk space free.*only 2\.0 GB are free in .*\. Nothing was ",
     ):
         check(needed - 1)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=floor - 1))
-    with pytest.raises(errors.DiskFull, match=r"^The run must leave 2\.0 GB of disk free .*Nothing was fetched\."):
+    with pytest.raises(errors.DiskFull, match=r"^The run must leave 2\.0 GB of disk space free .*Nothing was "):
         batches.check_disk([], bench.data, 2.0)
     check(needed - floor, gigabytes=0)
     with pytest.raises(errors.DiskFull):

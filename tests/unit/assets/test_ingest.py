@@ -154,7 +154,7 @@ def test_odd_records_of_other_projects_are_told_with_the_archive(bench):
 
 def test_an_hour_without_a_change_says_so(bench):
     told = layers_of(bench, "enwiki")
-    assert "no change" in told[WAREHOUSE].metadata["empty"]
+    assert "no changes" in told[WAREHOUSE].metadata["empty"]
     assert told[WAREHOUSE].metadata["dagster/partition_row_count"] == 0
     assert "dagster/uri" not in told[ARCHIVE].metadata
     assert "preview" not in told[LAKE].metadata
@@ -179,4 +179,4 @@ def test_the_first_error_is_told_though_the_coverage_cannot_be_noted_either(benc
     run.fail(HOUR, error)
     assert run.failed == {HOUR: error}
     assert len(error.__notes__) == 1
-    assert error.__notes__[0].startswith("The coverage could not be recorded either: ")
+    assert error.__notes__[0].startswith("The coverage could not be updated either. ")

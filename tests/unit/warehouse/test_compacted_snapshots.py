@@ -244,7 +244,7 @@ def test_a_kill_at_any_phase_leaves_what_the_next_compaction_finishes(mirror, ki
 def test_what_cannot_be_compacted_is_left_as_it_was(mirror):
     load(mirror, 0, 1)
     with pytest.raises(
-        LakeError, match=r"version .{8} of enwiki_namespace_0 may temporarily need .*Its files are unchanged"
+        LakeError, match=r"version .{8} of enwiki_namespace_0 can temporarily need .*The files are unchanged"
     ):
         compact(mirror, min_free_gb=1e6)
     path = Path(names(mirror.warehouse)[0])

@@ -252,7 +252,7 @@ def test_what_cannot_be_compacted_keeps_nothing_else_from_it_and_the_disk_is_nev
     load(mirror, [0, 24])
     before = content(mirror.warehouse)
     mirror.warehouse._clock.now += timedelta(days=3)
-    with pytest.raises(LakeError, match=r"must leave 1,?000,?000.* free .*Its files are unchanged\. Free some space"):
+    with pytest.raises(LakeError, match=r"must leave 1,?000,?000.* free .*The files are unchanged\. Free some space"):
         compact_lake(Layout(mirror.data), mirror.warehouse, Engine(workers=1), min_free_gb=1e6)
     assert len(names(mirror.warehouse)) == 8
     whole = (damaged := Path(names(mirror.warehouse)[-1])).read_bytes()

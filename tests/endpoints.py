@@ -81,9 +81,9 @@ def _account(client: str, command: str, test: str) -> Reach:
     return Reach(f"account.{client}", f"auth {command}", f"{_SANDBOX}authentication.py::{test}")
 
 
-_LIST_HAS_IT = "- the list has every record"
+_LIST_HAS_IT = "- the list contains every record"
 _ADMINISTRATION = "- for monitoring"
-_STREAM = "- answers without an end"
+_STREAM = "- endless stream"
 _STREAM_READ = f"{_SANDBOX}streams.py::test_everything_that_is_kept_each_event_once"
 _ONLY_METADATA = f"{_SANDBOX}metadata.py::test_lists_and_single_records_by_get_and_post"
 _NOT_MIRRORED = "- not mirrored"
@@ -194,7 +194,7 @@ def _without_asset(operation: Described) -> str:
         return _STREAM
     if operation.tag == "Metadata":
         return _LIST_HAS_IT
-    return "- asked for singly" if operation.quota == "ondemand" else _NOT_MIRRORED
+    return "- requested individually" if operation.quota == "ondemand" else _NOT_MIRRORED
 
 
 def _name(cell: str, before: str = "") -> str:

@@ -45,7 +45,7 @@ class Settings(BaseModel):
 
     # the service's user pool stores names in lower case
     username: Annotated[str, StringConstraints(to_lower=True)] | None = Field(
-        None, description="The account's user name. The sandbox is used if no account is set.", examples=["you"]
+        None, description="The account's user name. The sandbox is used if no account is configured.", examples=["you"]
     )
     password: SecretStr | None = Field(None, description="The account's password.", examples=[""])
     projects: Annotated[
@@ -54,12 +54,14 @@ class Settings(BaseModel):
         Write("database names such as enwiki or zh_yuewiki, separated by commas"),
     ] = Field(
         types.SANDBOX_PROJECTS,
-        description="Projects to mirror, separated by commas. Required with an account. Default: the sandbox's three "
-        "projects.",
+        description="Projects to mirror, separated by commas. Required if an account is configured. Default: the "
+        "sandbox's three projects.",
         examples=["enwiki,frwiki"],
     )
     namespaces: Annotated[
-        tuple[NonNegativeInt, ...], types.of_text(types.split), Write("numbers of 0, 6, 10, 14, separated by commas")
+        tuple[NonNegativeInt, ...],
+        types.of_text(types.split),
+        Write("namespace numbers (0, 6, 10, 14), separated by commas"),
     ] = Field(
         (0,),
         description="Namespaces to mirror: 0 article, 6 file, 10 template, 14 category. Default: `0`.",
@@ -74,7 +76,7 @@ class Settings(BaseModel):
     bodies: Annotated[
         tuple[Literal["html", "wikitext"], ...],
         types.of_text(lambda text: () if text == "none" else types.split(text)),
-        Write("html, wikitext, html,wikitext or none"),
+        Write("one of html / wikitext / html,wikitext / none"),
     ] = Field(
         types.BODIES,
         description="Page text formats to store: `html`, `wikitext`, both, or `none`. Default: `html,wikitext`.",
@@ -98,7 +100,8 @@ class Settings(BaseModel):
     )
     sandbox: types.Flag = Field(
         default_factory=lambda given: given.get("username") is None and not given.get("anonymous"),
-        description="Set to `1` to always use the sandbox, or to `0` to never use it. Default: `1` without an account.",
+        description="Set to `1` to always use the sandbox, or to `0` to never use it. Default: `1` if no account is "
+        "configured.",
         examples=["1"],
     )
     min_free_gb: types.Gigabytes = Field(
@@ -108,8 +111,8 @@ class Settings(BaseModel):
         int,
         Field(ge=16, le=1024),
         Write(
-            "the MiB of the longest record to convert, a whole number from 16 to 1024. A line of that length takes "
-            "twelve times as much memory"
+            "the maximum record length in MiB, a whole number from 16 to 1024. Conversion needs twelve times a "
+            "record's length in memory"
         ),
     ] = Field(
         64,
@@ -120,7 +123,7 @@ class Settings(BaseModel):
     engine: Annotated[
         str,
         StringConstraints(pattern=r"^(threads|dask://([\w.-]+|\[[0-9a-fA-F:]+\]):[0-9]{1,5})$"),
-        Write("threads, or the address of a Dask scheduler: dask://host:8786"),
+        Write("threads, or the URL of a Dask scheduler, for example dask://host:8786"),
     ] = Field(
         "threads",
         description="Engine that converts archives and compacts lake files. Use `threads` for local threads, or the "
@@ -136,7 +139,7 @@ class Settings(BaseModel):
     memory_mb: Annotated[
         int | None,
         Field(ge=256, le=types.LARGEST),
-        Write("the MiB of memory that converting may take, a whole number from 256 (one worker), for example 2048"),
+        Write("the memory limit in MiB, a whole number from 256 (one worker), for example 2048"),
     ] = Field(
         None,
         description="Conversion memory limit (MiB) per process. A low limit also reduces the number of threads. "
@@ -159,7 +162,7 @@ class Settings(BaseModel):
     requests_per_second: Annotated[
         float | None,
         Field(ge=types.SLOWEST, le=types.LARGEST, allow_inf_nan=False),
-        Write(f"a number of requests a second from {types.SLOWEST} to {types.LARGEST:,}, for example 10"),
+        Write(f"a number of requests per second from {types.SLOWEST} to {types.LARGEST:,}, for example 10"),
     ] = Field(
         None,
         description="Maximum requests per second, if the vendor has specified a limit. Each process applies the limit "
@@ -186,7 +189,9 @@ class Settings(BaseModel):
     publish_every: Annotated[
         timedelta | None,
         types.of_text(types.publication),
-        Write(f"run (every run publishes), a number of minutes up to {types.LARGEST:,} (at most that often), or off"),
+        Write(
+            f"run (publish after every run), the number of minutes between publications (up to {types.LARGEST:,}), or off"
+        ),
     ] = Field(
         timedelta(0),
         validation_alias="WME_PUBLISH",
@@ -196,7 +201,7 @@ class Settings(BaseModel):
     )
     storage_version: Annotated[
         Annotated[str, StringConstraints(pattern=r"^v[0-9]+\.[0-9]+\.[0-9]+$")] | None,
-        Write("the version of DuckDB whose file format is wanted: v1.5.0 or v2.0.0"),
+        Write("a DuckDB storage version, either v1.5.0 or v2.0.0"),
     ] = Field(
         None,
         description="Storage version of the DuckDB files: `v1.5.0` for DuckDB 1.5 and later, or `v2.0.0`. The version "
@@ -207,8 +212,8 @@ class Settings(BaseModel):
         tuple[Annotated[str, AfterValidator(types.known_host)], ...],
         types.of_text(types.split),
         Write(
-            "host names as a browser's address bar shows them, without https:// and without a path, separated by "
-            "commas: mirror.example.org or mirror.example.org:8443"
+            "host names without https:// or a path, separated by commas, for example mirror.example.org or "
+            "mirror.example.org:8443"
         ),
     ] = Field(
         (),
@@ -219,7 +224,7 @@ class Settings(BaseModel):
     on_failure: Annotated[
         Annotated[SecretStr, AfterValidator(types.hook)] | None,
         Write(
-            "https://host/path, or a program with its arguments as in a shell: /usr/local/bin/notify --channel mirror",
+            "https://host/path, or a program with arguments, for example /usr/local/bin/notify --channel mirror",
             hidden=True,
         ),
     ] = Field(

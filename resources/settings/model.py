@@ -189,9 +189,7 @@ class Settings(BaseModel):
     publish_every: Annotated[
         timedelta | None,
         types.of_text(types.publication),
-        Write(
-            f"run (publish after every run), the number of minutes between publications (up to {types.LARGEST:,}), or off"
-        ),
+        Write(f"run (after every run), the number of minutes between publications (up to {types.LARGEST:,}), or off"),
     ] = Field(
         timedelta(0),
         validation_alias="WME_PUBLISH",

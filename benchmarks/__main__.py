@@ -22,7 +22,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print a JSON objec
 _FOLDER = click.option(
     "--folder",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Working folder (default: temporary).",
+    help="Working folder (default: a temporary folder).",
 )
 
 
@@ -99,7 +99,7 @@ def convert(
 @click.option("--pages", callback=_numbers, default="500000,2000000,10000000", show_default=True, help="Sizes.")
 @click.option("--changes", default=20_000, show_default=True, help="Changes per hour.")
 @click.option("--plain/--no-plain", default=True, show_default=True, help="Also measure the alternatives.")
-@click.option("--rounds", default=3, show_default=True, help="Measured hours and publications (reports the median).")
+@click.option("--rounds", default=3, show_default=True, help="Hours and publications to measure. Reports the median.")
 @_FOLDER
 @_JSON
 def warehouse(
@@ -133,7 +133,7 @@ def stream(events: int, event_bytes: int, rate: float, throttled: float, *, as_j
 @main.command()
 @click.option("--days", callback=_numbers, default="7,30,90", show_default=True, help="History lengths in days.")
 @click.option("--projects", default=40, show_default=True, help="Number of projects, each with a file per hour.")
-@click.option("--rounds", default=3, show_default=True, help="Measured hours and runs per query (reports the median).")
+@click.option("--rounds", default=3, show_default=True, help="Hours and runs per query. Reports the median.")
 @click.option("--before/--no-before", default=True, show_default=True, help="Also run queries before the compaction.")
 @click.option("--limit", default=60.0, show_default=True, help="Time limit for a query in seconds.")
 @_FOLDER
@@ -159,7 +159,7 @@ def growth(
         free = shutil.disk_usage(place).free
         if needed > free:
             raise click.ClickException(
-                f"This takes up to {size_text(needed)} of disk in {place}, which has {size_text(free)} free. Nothing"
+                f"This benchmark needs up to {size_text(needed)} in {place}, which has {size_text(free)} free. Nothing"
                 " was measured. Choose another folder (--folder) or fewer --days."
             )
         report = benchmark.compare(place, days, projects, last, plan, say)

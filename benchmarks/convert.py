@@ -1,4 +1,4 @@
-"""Conversion benchmark that compares this package with its peers, and this package's speed on difficult archives."""
+"""Conversion benchmark for this package and its peers, and for this package with difficult archives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ARCHIVE, CLEAN = OURS.starts_from, "clean"
 
 
 def compare(job: Job, only: str | None, rounds: int, say: Callable[[str], None]) -> Report:
-    """Convert the job's archive with this package and with all peers named like `only`. Report the fastest rounds."""
+    """Convert the job's archive with this package and its peers (filtered by `only`). Report the fastest rounds."""
     workload = job.workload
     title = (
         f"{workload.megabytes:,.0f} MB of NDJSON, {workload.line_count:,} records, {job.cores} cores, zstd {job.level}"

@@ -36,7 +36,7 @@ FILE_BYTES = 75_000
 _OTHER_BYTES = 100_000_000
 #: Number of hours that are loaded between two publications while a history is built.
 _LOADED_AT_ONCE = 240
-#: Maximum duration of a query that is repeated, in seconds.
+#: Maximum duration in seconds of a query that is repeated.
 _LONG_SECONDS = 10.0
 #: Changes per hour and number of pages in a project. Nearly all pages change within a week, so longer histories have
 #: the same number of pages.

@@ -1,4 +1,4 @@
-"""World with archives, which are built from events and pages on first use.
+"""World whose archives are built from events and pages on first use.
 
 Articles, Wikidata and structured contents are separate areas.
 """
@@ -51,7 +51,7 @@ class ArchivedWorld(World):
         self.structured = StructuredContents(self, settings, store)
 
     def batches(self, hour: datetime, projects: Sequence[str] | None = None) -> list[Piece]:
-        """Return an hour's batches, one for each project and namespace with changes. The default is all projects.
+        """Return an hour's batches, one per project and namespace with changes. `projects` defaults to all projects.
 
         Missing archives are built. The caller checks whether the hour has been published and is still retained.
         """
@@ -74,7 +74,7 @@ class ArchivedWorld(World):
         return self._batches.has(project, hour)
 
     def _messages(self, project: str, hour: datetime) -> dict[str, list[Message]]:
-        """Return each batch's messages for the hour, by batch identifier."""
+        """Return the hour's messages by batch identifier."""
         contents: dict[str, list[Message]] = {}
         for event in self.hour_events(project, hour):
             identifier = f"{project}_namespace_{event.title.namespace}"

@@ -5,8 +5,8 @@ name and then renamed. Therefore, concurrent threads and processes do not interf
 process leaves no incomplete archive behind. Hourly archives are retained for as long as in the real service.
 
 Source: the service's batch documentation and public source code. An archive is a gzipped tar with members named
-`<identifier>_<n>.ndjson`, which are split at line ends. Lines are in the order in which a topic's partitions are read,
-and a few messages appear twice. An archive's version is its MD5.
+`<identifier>_<n>.ndjson`. Members are split at line ends. Lines are in the order in which a topic's partitions are
+read, and a few messages appear twice. An archive's version is its MD5.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class ArchiveStore:
         self._guard = threading.Lock()
 
     def made(self, target: Path, write: Callable[[Path], None]) -> list[Archive]:
-        """Return the archives in `target`. If `target` is missing, rename a temporary folder that `write` fills."""
+        """Return the archives in `target`. A missing `target` is first built with `write`."""
         with self._guard:
             lock = self._locks.setdefault(target, threading.Lock())
         with lock:
@@ -173,7 +173,7 @@ MEMBER_BYTES = 4_000_000
 PARTITIONS = 50
 #: Maximum number of messages that are read consecutively from one partition.
 _LONGEST_RUN = 16
-#: Number of messages for each message that is repeated later.
+#: Ratio of all messages to messages that are repeated later.
 _REPEATED = 160
 _FIRST_REPEATED = 120
 #: Archive retention, which is the service's two days plus a margin.
@@ -196,7 +196,7 @@ def partition(key: str) -> int:
 
 
 def in_reading_order(messages: Iterable[Message], chance: Chance) -> Iterator[Message]:
-    """Yield the messages in the order of a parallel read. Messages are ordered only within a partition."""
+    """Yield the messages as a parallel reader would. Messages are ordered only within a partition."""
     lanes: dict[int, list[Message]] = {}
     for message in messages:
         lanes.setdefault(partition(message.key), []).append(message)

@@ -1,4 +1,4 @@
-"""Object store index, which maps keys to current files, and signed URLs.
+"""Index that maps object keys to current files, and signer of download URLs.
 
 Publication and retention follow the sandbox's clock. Both the API and the object store's port (`objects`) use this
 index.
@@ -85,7 +85,7 @@ class ObjectIndex:
     def __init__(
         self, contents: Contents, clock: Clock, faults: Faults, exports: Exports, folder: Path, area: str = ""
     ) -> None:
-        """Store damaged copies in `folder`. `area` follows the endpoint kind in API paths."""
+        """Store damaged copies in `folder`. `area` is the path segment after the endpoint type (empty for articles)."""
         self.area = area
         self._contents = contents
         self._clock = clock
@@ -210,7 +210,7 @@ def oldest_hour(now: datetime) -> datetime:
     """Return the start of the oldest hour that is still retained."""
     kept = now - RETENTION
     hour = kept.replace(minute=0, second=0, microsecond=0)
-    # the retention period starts at the start of the hour
+    # the retention period begins when the hour begins
     return hour + timedelta(hours=1)
 
 
@@ -321,7 +321,7 @@ def _etag(path: Path) -> str:
 
 @lru_cache(maxsize=1024)
 def _etag_of(path: Path, size: int, changed: int, part_bytes: int) -> str:
-    del size, changed  # these arguments are only part of the cache key
+    del size, changed  # these arguments are used only in the cache key
     parts = []
     with path.open("rb") as file:
         while chunk := file.read(part_bytes):

@@ -35,7 +35,7 @@ RETENTION = 48 * HOUR
 
 
 class Topic:
-    """Thread-safe source of some projects' messages. Times are in microseconds since 1970."""
+    """Thread-safe source of messages from several projects. Times are in microseconds since 1970."""
 
     def __init__(self, world: World, projects: Sequence[str]) -> None:
         self._world = world
@@ -67,7 +67,7 @@ class Topic:
         return placed
 
     def offsets_at(self, at: int) -> list[int]:
-        """Return each partition's first offset that was published at or after the time `at`."""
+        """Return the offset of the first message in each partition that was published at or after `at`."""
         at -= at % _MILLISECOND
         hour = at // HOUR
         found = [first_offset(hour)] * PARTITIONS
@@ -83,7 +83,7 @@ class Topic:
 
 
 class Reader:
-    """Reader of some of a topic's partitions. Messages are ordered only within a partition."""
+    """Reader of selected partitions in a topic. Messages are ordered only within a partition."""
 
     def __init__(self, topic: Topic, positions: Mapping[int, int]) -> None:
         """Start reading at `positions`, which maps partitions to offsets."""
@@ -93,7 +93,7 @@ class Reader:
         self._index = 0
 
     def due(self, now: int) -> Iterator[Event]:
-        """Yield some of the next published and retained messages, or nothing if no such message remains."""
+        """Yield the next few messages that are published and still retained, if there are any."""
         oldest = now - RETENTION
         if self._hour < oldest // HOUR:
             self._hour, self._index = oldest // HOUR, 0

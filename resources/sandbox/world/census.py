@@ -1,7 +1,7 @@
 """Snapshot contents, which are the pages that exist when an export starts, plus a few extra lines.
 
 Source: the service's snapshot documentation. An export reads the topics up to its start time. Topics are compacted
-during the export, so a few pages appear twice, either in the same version or also in the previous version. A page that
+during the export, so a few pages appear twice. The second copy is the same version or the previous version. A page that
 was deleted or renamed shortly before the export might still appear under its old title. Partitions are read in
 parallel, so lines are not ordered by title, page or time.
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from resources.sandbox.world.pages import Event
     from resources.sandbox.world.schedule import Cast, Timetable
 
-#: Number of pages for each page that appears twice.
+#: Ratio of all pages to pages that appear twice.
 _REPEATED = 140
 _FIRST_REPEATED = 110
 #: Maximum number of page families between a page and its second copy.

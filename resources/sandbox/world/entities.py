@@ -275,7 +275,7 @@ class _Statements:
         self._property = cache(self._property_of)
 
     def statement(self, entity: str, number: int) -> tuple[str, dict[str, Any]]:
-        """Return an entity's statement with this number, preceded by the statement's property."""
+        """Return the property and the content of an entity's statement with this number."""
         draw = Chance("statement", self._salt, entity, number)
         # half of the statements use the same six properties
         of = 1 + draw.below(PROPERTY_COUNT if draw.below(2) else 6)

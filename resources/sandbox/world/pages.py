@@ -140,7 +140,7 @@ class Moment(NamedTuple):
     ordinal: int  # number of the operation
     revision: int  # number of a new revision
     page: int  # number of a new page
-    fresh: str  # title of a new page if its script requires a fresh one
+    fresh: str  # title of a new page if the script requires a fresh title
 
 
 class Family:

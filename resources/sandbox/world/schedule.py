@@ -39,7 +39,7 @@ _FIRST_PAGE = 5_000
 _PAGE_STEP = 37
 #: Minimum number of places per hour. Even in small worlds, an act's operations happen within seconds.
 _PLACES = 600
-#: Shares of the ordinary scripts in the edits of namespace 0, ordered by the number of pages per edit.
+#: Each ordinary script's share of the edits in namespace 0, ordered by the number of pages per edit.
 _BUSIEST, _BUSY, _USUAL = (1.0, 0.0, 0.0), (0.3, 0.7, 0.0), (0.3, 0.4, 0.3)
 #: Preferred and maximum interval in hours between edits of a page in the `still` script.
 _STILL_HOURS, _STILLEST_HOURS = 720, 8_760
@@ -248,7 +248,7 @@ class Timetable:
         return table, events
 
     def _at_first(self, cast: Cast, family: int) -> dict[int, Page]:
-        """Return the pages at the start of a cycle, without the effects of earlier cycles."""
+        """Return the page family's pages at the start of a cycle, without the effects of earlier cycles."""
         pages = {}
         for number in range(cast.script.pages):
             index = cast.first_page + family * cast.script.pages + number
@@ -299,7 +299,7 @@ def usual_articles(rate: int) -> int:
 
 
 def _shares(namespace: int, rate: int, articles: int | None) -> Iterator[tuple[Script, int, bool]]:
-    """Yield a namespace's scripts, with the number of page families that start per hour and whether it varies."""
+    """Yield a namespace's scripts, each with its number of page families per hour and whether this number varies."""
     if namespace == 0:
         for script in scripts.SPECIAL:
             yield script, _special_families(rate), False

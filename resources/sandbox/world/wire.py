@@ -90,7 +90,7 @@ def fragment(value: Any) -> orjson.Fragment:
 
 
 def inside(text: str) -> bytes:
-    """Encode a string as the inside of a JSON string without the quotation marks."""
+    """Encode a string as JSON without the quotation marks."""
     return encode(text)[1:-1]
 
 

@@ -135,7 +135,7 @@ class World:
             yield writer.record(event)
 
     def article(self, project: str, name: str, hour: datetime) -> dict[str, Any] | None:
-        """Return the article's record when the hour's export starts, or None if the article does not exist then."""
+        """Return the article's record at the start of the hour's export, or None if the article does not exist."""
         wiki = self._wiki(project)
         title = wiki.writer.title(name)
         if title.namespace not in self._namespaces[project]:
@@ -148,11 +148,11 @@ class World:
         return None
 
     def entity(self, identifier: str, hour: datetime) -> dict[str, Any] | None:
-        """Return an entity's record when the hour's export starts, or None if the entity is missing or merged."""
+        """Return an entity's record at the start of the hour's export, or None if the entity is missing or merged."""
         return self.article(entities.PROJECT, identifier, hour) if self.entity_identifiers() else None
 
     def export_started_at(self, project: str, hour: datetime) -> datetime:
-        """Return the time when the project's export of an hour starts. Its batches contain all earlier events.
+        """Return the start time of the project's export for an hour. The exported batches end at this time.
 
         The export starts a few minutes after the end of the hour, at the same time for all namespaces. If batches do
         not overlap, the export starts at the end of the hour.
@@ -187,7 +187,7 @@ class World:
         return self._export(project, hour) * 1_000 + 5 * 10**9 + took
 
     def _export(self, project: str, hour: datetime) -> int:
-        """Return the time when a project's export of an hour starts, in microseconds since 1970."""
+        """Return the start time of a project's export for an hour, in microseconds since 1970."""
         span = salt("export", self._settings.seed, project, micros(hour)) % (_EXPORT_SPAN * _MINUTE)
         return micros(hour) + HOUR + _EXPORT_FROM * _MINUTE + span
 

@@ -48,8 +48,8 @@ class Text(NamedTuple):
     wikitext: Fragment  # wikitext, encoded
     characters: int  # length of the wikitext in characters
     size: int  # size of the wikitext in UTF-8 bytes
-    abstract: str  # start of the text as plain text, which is empty outside namespace 0
-    needs_citation: int  # number of sentences marked as lacking a citation
+    abstract: str  # plain text of the lead, or empty outside namespace 0
+    needs_citation: int  # number of sentences that are marked as needing a citation
 
 
 class Setting(NamedTuple):
@@ -258,7 +258,7 @@ class Corpus:
                     self._by_language.setdefault(record.get("in_language", {}).get("identifier", ""), []).append(record)
         if not self._records:
             raise ValueError(
-                f"The corpus {folder} contains no article record with a body; it needs NDJSON or JSON files "
+                f"The corpus {folder} contains no article record with a body. Add NDJSON or JSON files "
                 "(.ndjson, .jsonl, .json, optionally with .gz) of records with `article_body`."
             )
 

@@ -33,7 +33,7 @@ _TITLE_WORDS = 1_500
 #: Exponent and shift of the word distribution, which resembles the distribution in encyclopaedia articles.
 _ZIPF = 1.03
 _SHIFT = 2.2
-#: Prime factor that gives consecutive numbers different first words. It is larger than the number of words.
+#: Prime multiplier that gives consecutive numbers different first words. It must exceed the number of words.
 _SCATTER = 1_000_003
 #: Pattern for the two words and the optional number in a title. Words do not contain blanks, digits or colons.
 _SETTLED = re.compile(r"""(\S+) ([^\s:]+)(?: (\d{1,9}))?(?: \(\D*\)| & .*|: ".*"| d'.*)?""", re.DOTALL)
@@ -93,7 +93,7 @@ lexicon_of = cache(Lexicon)
 
 
 class Titles:
-    """Titles in one language, which are unique among all settled and fresh pages."""
+    """Unique titles in one language for settled and fresh pages."""
 
     def __init__(self, lexicon: Lexicon) -> None:
         """Build titles from the words in `lexicon`."""
@@ -129,7 +129,7 @@ class Titles:
         return next((number for number in self._numbers(_FRESH, title, 0) if self.fresh(number) == title), None)
 
     def _numbers(self, form: re.Pattern[str], title: str, counted_from: int) -> Iterator[int]:
-        """Yield the numbers that a title could have. This is the inverse of `_words_of`."""
+        """Yield all numbers that a title could have. This function is the inverse of `_words_of`."""
         found = form.fullmatch(title)
         if found is None or found[2] not in self._places:
             return
@@ -161,15 +161,15 @@ INFOBOXES = 40
 
 
 class Block(NamedTuple):
-    """Text block as HTML and wikitext, both encoded as the inside of a JSON string."""
+    """Text block as HTML and wikitext, both encoded as JSON strings without quotation marks."""
 
     html: bytes  # Parsoid HTML
     wikitext: bytes  # wikitext
     characters: int  # length of the wikitext in characters
     size: int  # size of the unescaped wikitext in UTF-8 bytes
     total: int  # combined size of the unescaped HTML and wikitext in UTF-8 bytes
-    needs_citation: int = 0  # number of sentences marked as lacking a citation
-    plain: str = ""  # plain text, which only leads have
+    needs_citation: int = 0  # number of sentences that are marked as needing a citation
+    plain: str = ""  # plain text of a lead, or empty for other blocks
 
 
 def made(document: str, wikitext: str, lacking: int = 0) -> Block:

@@ -95,7 +95,7 @@ class Settings(BaseModel):
     )
     anonymous: types.Flag = Field(
         False,
-        description="Set to `1` to send no token, if the service allows your IP address without a token. Default: `0`.",
+        description="Set to `1` if the service accepts requests from your IP address without a token. Default: `0`.",
         examples=["1"],
     )
     sandbox: types.Flag = Field(

@@ -57,7 +57,7 @@ def _described(path: str, item: dict[str, Any]) -> Described:
         area=item.get("servers", [{"url": "{data}"}])[0]["url"].strip("{}"),
         tag=one["tags"][0],
         beta=one.get("x-beta", False),
-        paid="Needs a paid account." in one["description"],
+        paid="Requires a paid account." in one["description"],
         token=bool(one["security"]),
         quota=counted and counted[1],
         answer=schema.get("items", schema).get("$ref", "").rpartition("/")[2] or None,

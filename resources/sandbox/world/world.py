@@ -222,7 +222,7 @@ class World:
         """Split a snapshot identifier into project and namespace. An unknown identifier raises ValueError."""
         there = [*self.snapshot_identifiers(), *self.entity_identifiers()]
         if identifier not in there:
-            raise ValueError(f"This sandbox has no snapshot {identifier!r}; it has {', '.join(there)}.")
+            raise ValueError(f"This sandbox has no snapshot {identifier!r}; the snapshots are {', '.join(there)}.")
         project, _, namespace = identifier.rpartition("_namespace_")
         return project, int(namespace)
 
@@ -242,7 +242,7 @@ class World:
             timetable: Timetable = entities.EntityTimetable(settings.seed, settings.entities)
             return _Wiki(timetable, EntityWriter(settings.seed, _titles("en"), settings.body_bytes, self._sitelinks))
         if project not in self._known:
-            raise ValueError(f"This sandbox has no articles of {project!r}, only of {', '.join(self._known)}.")
+            raise ValueError(f"This sandbox has no articles for {project!r}, only for {', '.join(self._known)}.")
         known = self._known[project]
         lexicon = lexicon_of(known.language)
         if settings.corpus is not None and self._corpus is None:

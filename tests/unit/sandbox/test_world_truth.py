@@ -156,7 +156,7 @@ def test_truth_refuses_what_the_sandbox_does_not_have(tmp_path):
     world = ArchivedWorld(small(tmp_path, namespaces=(0,)))
     with pytest.raises(ValueError, match="namespace 10"):
         next(iter(world.truth("frwiki", 10, START)))
-    with pytest.raises(ValueError, match="no articles of 'dewiki'"):
+    with pytest.raises(ValueError, match="no articles for 'dewiki'"):
         next(iter(world.truth("dewiki", 0, START)))
     with pytest.raises(ValueError, match="timezone-aware"):
         next(iter(world.truth("frwiki", 0, START.replace(tzinfo=None))))

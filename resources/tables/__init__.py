@@ -1,7 +1,7 @@
-"""Table declarations: names, Arrow types, descriptions, keys, and the paths of values in the service's records.
+"""Table declarations, with names, Arrow types, descriptions, keys, and paths of values in the service's records.
 
-The Arrow schemas, DuckDB's tables and comments, Dagster's column schemas, the checks and the data dictionary are
-derived from them. This package is a leaf: it imports only pyarrow.
+Arrow schemas, DuckDB tables and comments, Dagster column schemas, checks and the data dictionary are derived from these
+declarations. This package depends only on pyarrow.
 """
 
 from __future__ import annotations

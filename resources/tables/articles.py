@@ -1,7 +1,7 @@
-"""Tables of pages: changes, current state, snapshots and lookups, with the path of each value in the record.
+"""Page tables for changes, current state, snapshots and lookups, with the path of each value in the record.
 
-Sources of the record's fields: the service's data dictionary for articles, versions, events, editors and scores;
-recorded data for the older forms (2022 to 2024).
+Record fields come from the service's data dictionary for articles, versions, events, editors and scores. Older fields
+(2022 to 2024) come from recorded data.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from resources.tables.declaration import (
 
 
 class ChangeType(enum.StrEnum):
-    """Effect of an event on a page (`event.type` of the service)."""
+    """Effect of an event on a page (the service's `event.type`)."""
 
     UPDATE = "update"
     DELETE = "delete"
@@ -37,7 +37,7 @@ class ChangeType(enum.StrEnum):
 
 
 class Purpose(enum.StrEnum):
-    """Reason for the lookup of a page."""
+    """Reason for a page lookup."""
 
     WATCH = "watch"  # on the watch list
     REPAIR = "repair"  # uncertain because of a lost hour or a rejected record
@@ -51,7 +51,7 @@ _DELTA = pa.struct(
 
 
 def _score(name: str, *descriptions: str) -> tuple[Column, ...]:
-    """Return the columns of a score: the prediction, its probability, and the probability of the opposite."""
+    """Return a score's columns: the prediction, its probability, and the probability of the opposite."""
     columns = ("prediction", BOOL, ""), ("probability", DOUBLE, ".true"), ("probability_false", DOUBLE, ".false")
     return tuple(
         Column(f"{name}_{column}", kind, text, f"version.scores.{name}.{column.partition('_')[0]}{place}")
@@ -63,13 +63,13 @@ _COLUMNS = (
     BATCH_HOUR,
     replace(PROJECT_ID, path="is_part_of.identifier"),
     replace(NAMESPACE_ID, path="namespace.identifier"),
-    Column("article_id", INT, "Page id, unique in its project.", "identifier", required=True, lookup=True),
-    Column("version_id", INT, "Revision id; increases within its project.", "version.identifier", required=True),
-    Column("name", TEXT, "Title; titles compare with _ as space.", "name", required=True, lookup=True),
+    Column("article_id", INT, "Page ID, unique within its project.", "identifier", required=True, lookup=True),
+    Column("version_id", INT, "Revision ID, which increases within its project.", "version.identifier", required=True),
+    Column("name", TEXT, "Title. In comparisons, _ equals a space.", "name", required=True, lookup=True),
     Column(
         "change_type",
         TEXT,
-        "Kind of event: update, delete or visibility-change. A record without an event is an update.",
+        "Event type: update, delete or visibility-change. A record without an event is an update.",
         "event.type",
         required=True,
         default=ChangeType.UPDATE,
@@ -78,42 +78,45 @@ _COLUMNS = (
     Column(
         "event_at",
         TIMESTAMP,
-        "Time of the change: event_published_at, else event_created_at, else modified_at. Orders the states of a page.",
+        "Time of the change, which orders the states of a page: event_published_at, event_created_at or modified_at, "
+        "whichever is first non-null.",
         required=True,
         first_of=("event_published_at", "event_created_at", "modified_at"),
     ),
     Column(
         "event_id",
         TEXT,
-        "Event (UUID). Both halves of a move share it; with the name it is unique.",
+        "Event UUID, shared by both rows of a page move. The event and the name together are unique.",
         "event.identifier",
     ),
     Column("event_created_at", TIMESTAMP, "Time when the change reached the service.", "event.date_created"),
     Column("event_published_at", TIMESTAMP, "Time when the service published the change.", "event.date_published"),
-    Column("event_partition", INT, "Partition of the stream (0 to 49); streamed records only.", "event.partition"),
-    Column("event_offset", INT, "Offset in the stream's partition; streamed records only.", "event.offset"),
+    Column("event_partition", INT, "Stream partition (0 to 49), for streamed records only.", "event.partition"),
+    Column("event_offset", INT, "Offset in the stream partition, for streamed records only.", "event.offset"),
     Column("event_fail_count", INT, "Number of times the service failed to process the event.", "event.fail_count"),
     Column("event_fail_reason", TEXT, "Reason why the service failed to process the event.", "event.fail_reason"),
-    Column("modified_at", TIMESTAMP, "Time when this revision was saved.", "date_modified"),
+    Column("modified_at", TIMESTAMP, "Time when the revision was saved.", "date_modified"),
     Column("created_at", TIMESTAMP, "Time when the page's first revision was saved.", "date_created"),
     Column(
         "previously_modified_at", TIMESTAMP, "Time when the previous revision was saved.", "date_previously_modified"
     ),
-    Column("url", TEXT, "Address of the page. In the delete of a move, the new address.", "url"),
-    Column("abstract", TEXT, "Lead section as plain text; namespace 0 only.", "abstract"),
+    Column("url", TEXT, "URL of the page. For the delete event of a page move, the new URL.", "url"),
+    Column("abstract", TEXT, "Lead section as plain text, for namespace 0 only.", "abstract"),
     Column("language_id", TEXT, "Language code of the project.", "in_language.identifier"),
     Column("language_name", TEXT, "English name of the language (old records).", "in_language.name"),
     Column(
         "language_alternate_name",
         TEXT,
-        "Name of the language in that language (old records).",
+        "Native name of the language (old records).",
         "in_language.alternate_name",
     ),
     Column("language_direction", TEXT, "Writing direction, ltr or rtl (old records).", "in_language.direction"),
-    Column("project_url", TEXT, "Address of the project.", "is_part_of.url"),
+    Column("project_url", TEXT, "URL of the project.", "is_part_of.url"),
     Column("project_name", TEXT, "Site name of the project (old records).", "is_part_of.name"),
-    Column("project_alternate_name", TEXT, "Other name of the project (old records).", "is_part_of.alternate_name"),
-    Column("project_code", TEXT, "Kind of project, for example wiki (old records).", "is_part_of.code"),
+    Column(
+        "project_alternate_name", TEXT, "Alternative name of the project (old records).", "is_part_of.alternate_name"
+    ),
+    Column("project_code", TEXT, "Project type, for example wiki (old records).", "is_part_of.code"),
     Column("project_version", TEXT, "Version of the project's export (old records).", "is_part_of.version"),
     Column(
         "project_language_id",
@@ -127,7 +130,7 @@ _COLUMNS = (
     Column(
         "project_size",
         DOUBLE,
-        "Size of the project's export, in project_size_unit (old records).",
+        "Size of the project's export, in units of project_size_unit (old records).",
         "is_part_of.size.value",
     ),
     Column("project_size_unit", TEXT, "Unit of project_size (old records).", "is_part_of.size.unit_text"),
@@ -137,63 +140,95 @@ _COLUMNS = (
     Column(
         "protection",
         pa.list_(pa.struct([("type", TEXT), ("level", TEXT), ("expiry", TEXT)])),
-        "Protections of the page; expiry is `infinity` or a date.",
+        "Page protections. The expiry is `infinity` or a date.",
         "protection",
     ),
     Column("version_comment", TEXT, "Edit summary.", "version.comment"),
     Column("version_tags", pa.list_(TEXT), "Change tags of the revision.", "version.tags"),
-    Column("is_minor_edit", BOOL, "Marked as minor by its editor; null means no.", "version.is_minor_edit"),
     Column(
-        "is_flagged_stable", BOOL, "Revision marked stable by reviewers; null means no.", "version.is_flagged_stable"
+        "is_minor_edit", BOOL, "True if the editor marked the edit as minor; null means no.", "version.is_minor_edit"
     ),
-    Column("has_tag_needs_citation", BOOL, "Text asks for a citation (old records).", "version.has_tag_needs_citation"),
-    Column("is_breaking_news", BOOL, "The service classifies the page as breaking news.", "version.is_breaking_news"),
-    Column("is_noindex", BOOL, "Page asks search engines not to index it.", "version.noindex"),
+    Column(
+        "is_flagged_stable",
+        BOOL,
+        "True if reviewers marked the revision as stable; null means no.",
+        "version.is_flagged_stable",
+    ),
+    Column(
+        "has_tag_needs_citation",
+        BOOL,
+        "True if the text is marked as needing a citation (old records).",
+        "version.has_tag_needs_citation",
+    ),
+    Column(
+        "is_breaking_news",
+        BOOL,
+        "True if the service classifies the page as breaking news.",
+        "version.is_breaking_news",
+    ),
+    Column("is_noindex", BOOL, "True if search engines must not index the page.", "version.noindex"),
     *_score(
         "revertrisk",
-        "Predicted to be reverted; null means no.",
+        "True if the edit is predicted to be reverted; null means no.",
         "Probability that the edit is reverted.",
-        "Probability that the edit stays.",
+        "Probability that the edit is not reverted.",
     ),
     *(
         Column(f"{name}_score", DOUBLE, text, f"version.scores.{name}.{path}")
         for name, path, text in (
-            ("referencerisk", "reference_risk_score", "Share of the page's references that are considered doubtful."),
-            ("referenceneed", "reference_need_score", "Share of the page's sentences that need a reference."),
+            (
+                "referencerisk",
+                "reference_risk_score",
+                "Fraction of the page's references that are considered unreliable.",
+            ),
+            ("referenceneed", "reference_need_score", "Fraction of the page's sentences that need a reference."),
         )
     ),
     *_score(
         "damaging",
-        "Predicted to be damaging (until 2023).",
-        "Probability of damage (until 2023).",
-        "Probability of no damage (until 2023).",
+        "True if the edit is predicted to be damaging (until 2023).",
+        "Probability that the edit is damaging (until 2023).",
+        "Probability that the edit is not damaging (until 2023).",
     ),
     *_score(
         "goodfaith",
-        "Predicted to be in good faith (until 2023).",
-        "Probability of good faith (until 2023).",
-        "Probability of bad faith (until 2023).",
+        "True if the edit is predicted to be in good faith (until 2023).",
+        "Probability that the edit is in good faith (until 2023).",
+        "Probability that the edit is in bad faith (until 2023).",
     ),
-    Column("editor_id", INT, "User id of the editor; null for anonymous editors.", "version.editor.identifier"),
-    Column("editor_name", TEXT, "User name, or the address of an anonymous editor.", "version.editor.name"),
-    Column("editor_edit_count", INT, "Number of edits by the editor so far.", "version.editor.edit_count"),
-    Column("editor_groups", pa.list_(TEXT), "Groups of the editor.", "version.editor.groups"),
-    Column("editor_is_bot", BOOL, "Editor is a bot; null means no.", "version.editor.is_bot"),
-    Column("editor_is_anonymous", BOOL, "Editor has no account; null means no.", "version.editor.is_anonymous"),
-    Column("editor_is_admin", BOOL, "Editor is an administrator; null means no.", "version.editor.is_admin"),
-    Column("editor_is_patroller", BOOL, "Editor is a patroller; null means no.", "version.editor.is_patroller"),
+    Column("editor_id", INT, "User ID of the editor, or null for an anonymous editor.", "version.editor.identifier"),
+    Column("editor_name", TEXT, "User name, or the IP address of an anonymous editor.", "version.editor.name"),
+    Column(
+        "editor_edit_count", INT, "Number of the editor's edits at the time of the change.", "version.editor.edit_count"
+    ),
+    Column("editor_groups", pa.list_(TEXT), "User groups of the editor.", "version.editor.groups"),
+    Column("editor_is_bot", BOOL, "True if the editor is a bot; null means no.", "version.editor.is_bot"),
+    Column(
+        "editor_is_anonymous", BOOL, "True if the editor has no account; null means no.", "version.editor.is_anonymous"
+    ),
+    Column(
+        "editor_is_admin", BOOL, "True if the editor is an administrator; null means no.", "version.editor.is_admin"
+    ),
+    Column(
+        "editor_is_patroller", BOOL, "True if the editor is a patroller; null means no.", "version.editor.is_patroller"
+    ),
     Column(
         "editor_has_advanced_rights",
         BOOL,
-        "Editor has advanced rights; null means no.",
+        "True if the editor has advanced rights; null means no.",
         "version.editor.has_advanced_rights",
     ),
     Column("editor_started_at", TIMESTAMP, "Time when the editor registered.", "version.editor.date_started"),
-    Column("character_count", INT, "Number of characters of the wikitext.", "version.number_of_characters"),
-    Column("size_bytes", INT, "Number of bytes of the wikitext.", "version.size.value", wire=DOUBLE),
-    Column("size_unit", TEXT, "Unit of size_bytes as sent (B).", "version.size.unit_text"),
+    Column("character_count", INT, "Number of characters in the wikitext.", "version.number_of_characters"),
+    Column("size_bytes", INT, "Size of the wikitext in bytes.", "version.size.value", wire=DOUBLE),
+    Column("size_unit", TEXT, "Unit of size_bytes, as sent by the service (B).", "version.size.unit_text"),
     *(
-        Column(f"{name}_count", INT, f"Maintenance tags in the text: {tag}.", f"version.maintenance_tags.{name}_count")
+        Column(
+            f"{name}_count",
+            INT,
+            f"Number of maintenance tags in the text: {tag}.",
+            f"version.maintenance_tags.{name}_count",
+        )
         for name, tag in {
             "citation_needed": "citation needed",
             "pov": "point of view",
@@ -210,30 +245,30 @@ _COLUMNS = (
                 for kind in ("dictionary", "non_dictionary", "non_safe", "informal", "uppercase")
             ]
         ),
-        "Word counts compared with the previous revision (not sent today).",
+        "Differences in word counts from the previous revision (no longer sent).",
         "version.diff",
     ),
     Column(
         "version_event",
         pa.struct([("identifier", TEXT), ("type", TEXT), ("date_created", TIMESTAMP), ("date_published", TIMESTAMP)]),
-        "Event of the revision itself (not sent today).",
+        "Event of the revision itself (no longer sent).",
         "version.event",
     ),
-    Column("previous_version_id", INT, "Previous revision.", "previous_version.identifier"),
+    Column("previous_version_id", INT, "ID of the previous revision.", "previous_version.identifier"),
     Column(
         "previous_character_count",
         INT,
-        "Number of characters of the previous revision.",
+        "Number of characters in the previous revision.",
         "previous_version.number_of_characters",
     ),
-    Column("watchers_count", INT, "Number of users who watch the page; null if hidden.", "watchers_count"),
+    Column("watchers_count", INT, "Number of users who watch the page, or null if hidden.", "watchers_count"),
     Column("main_entity_id", TEXT, "Wikidata item of the page.", "main_entity.identifier"),
-    Column("main_entity_url", TEXT, "Address of main_entity_id.", "main_entity.url"),
+    Column("main_entity_url", TEXT, "URL of main_entity_id.", "main_entity.url"),
     Column("main_entity_aspects", pa.list_(TEXT), "Aspects of the main entity (old records).", "main_entity.aspects"),
     Column(
         "additional_entities",
         pa.list_(pa.struct([("identifier", TEXT), ("url", TEXT), ("aspects", pa.list_(TEXT))])),
-        "Other Wikidata items used by the page, with the used aspects.",
+        "Other Wikidata items used by the page, with the aspects used.",
         "additional_entities",
     ),
     Column("categories", _NAMED_LINKS, "Categories, with the local namespace prefix.", "categories"),
@@ -242,28 +277,38 @@ _COLUMNS = (
     Column(
         "license",
         pa.list_(pa.struct([("name", TEXT), ("identifier", TEXT), ("url", TEXT)])),
-        "Licences of the text. Keep the attribution: project, title, revision.",
+        "Licences of the text. Attribution requires the project, title and revision.",
         "license",
     ),
-    Column("visibility_text", BOOL, "Text of the revision is visible (visibility-change only).", "visibility.text"),
     Column(
-        "visibility_editor", BOOL, "Editor of the revision is visible (visibility-change only).", "visibility.editor"
+        "visibility_text", BOOL, "True if the revision's text is visible (visibility-change only).", "visibility.text"
+    ),
+    Column(
+        "visibility_editor",
+        BOOL,
+        "True if the revision's editor is visible (visibility-change only).",
+        "visibility.editor",
     ),
     Column(
         "visibility_user",
         BOOL,
-        "Same as visibility_editor, under the name in the interface description.",
+        "Same as visibility_editor, with the name from the service's interface description.",
         "visibility.user",
     ),
-    Column("visibility_comment", BOOL, "Edit summary is visible (visibility-change only).", "visibility.comment"),
-    Column("image_url", TEXT, "Lead image.", "image.content_url"),
+    Column(
+        "visibility_comment",
+        BOOL,
+        "True if the edit summary is visible (visibility-change only).",
+        "visibility.comment",
+    ),
+    Column("image_url", TEXT, "URL of the lead image.", "image.content_url"),
     Column("image_width", INT, "Width of the lead image in pixels.", "image.width"),
     Column("image_height", INT, "Height of the lead image in pixels.", "image.height"),
     Column("image_id", TEXT, "Digest of the lead image (2026).", "image.identifier"),
     Column("image_name", TEXT, "File name of the lead image (2026).", "image.name"),
     Column("image_alternative_text", TEXT, "Alternative text of the lead image.", "image.alternative_text"),
     Column("image_caption", TEXT, "Caption of the lead image.", "image.caption"),
-    Column("image_encoding_format", TEXT, "Media type of the lead image (2026).", "image.encoding_format"),
+    Column("image_encoding_format", TEXT, "MIME type of the lead image (2026).", "image.encoding_format"),
     Column("image_media_type", TEXT, "Kind of medium of the lead image (2026).", "image.media_type"),
     Column(
         "image_thumbnail",
@@ -274,8 +319,8 @@ _COLUMNS = (
     Column(
         "extra",
         TEXT,
-        "JSON object of all fields without a column (such as has_parts), under their own paths; also the original "
-        "text of times without a zone, which are read as UTC.",
+        "JSON object with all fields that have no separate column (such as has_parts), under their original paths. "
+        "Times without a time zone are read as UTC, and their original strings are also stored here.",
     ),
     Column("html", TEXT, "Parsoid HTML of the page.", "article_body.html", body=True),
     Column("wikitext", TEXT, "Wikitext of the page.", "article_body.wikitext", body=True),
@@ -283,35 +328,34 @@ _COLUMNS = (
 
 ARTICLE_CHANGES = Table(
     "article_changes",
-    "Every change of the configured projects, hour by hour, as published by the service. Hourly files overlap: "
-    "the same event can be in two of them, so count events by event_at. Older months are read from the lake.",
+    "Every change in the configured projects, by hour, as published by the service. Hourly files overlap, and two "
+    "files can contain the same event, so count events by event_at. Older months are read from the lake.",
     _COLUMNS,
     key=("batch_hour", "event_id", "name"),
 )
 VISIBILITY_CHANGES = Table(
     "visibility_changes",
-    "Changes of visibility in loaded hours. Hourly files lack them; they come from the realtime stream. "
-    "`article_changes` has them as well.",
+    "Visibility changes in loaded hours. They come from the realtime stream, because hourly files omit them. "
+    "`article_changes` also contains these changes.",
     tuple(column for column in _COLUMNS if not column.body),
     key=("batch_hour", "event_id", "name"),
 )
 ARTICLES = Table(
     "articles",
-    "Pages as they are now: one row each, from the change, snapshot or lookup that decides its state.",
+    "Current pages. Each page has one row, from the change, snapshot or lookup that determines its state.",
     (SOURCE_AT, *(column for column in _COLUMNS[1:] if not column.body)),
     key=("project_id", "article_id"),
 )
 SNAPSHOT_ARTICLES = Table(
     "snapshot_articles",
-    "Pages in the stored snapshots. A snapshot can have several versions; `snapshots` shows which is newest.",
+    "Pages in the stored snapshots. A snapshot can have several versions; `snapshots` shows the newest version.",
     (*SNAPSHOT_VERSION, *_COLUMNS[1:]),
     key=("snapshot_id", "snapshot_version", "article_id", "version_id"),
 )
 LOOKUPS = Table(
     "lookups",
-    "The service's responses about single pages: pages of the watch list (watch), pages that a lost hour or a "
-    "rejected record left uncertain (repair), and samples (check). Responses for repairs and checks count in "
-    "`articles` as well.",
+    "The service's responses to page lookups: watched pages (watch), pages that are uncertain because of a lost hour "
+    "or a rejected record (repair), and samples (check). Repair and check responses also affect `articles`.",
     (
         SOURCE_AT,
         Column("asked_name", TEXT, "Requested title.", "lookup.name", required=True),
@@ -327,7 +371,7 @@ LOOKUPS = Table(
         Column(
             "is_found",
             BOOL,
-            "A page with exactly that title exists. If false, the columns of its record are null.",
+            "True if a page with exactly the requested title exists. If false, all record columns are null.",
             "lookup.is_found",
             required=True,
         ),
@@ -339,7 +383,7 @@ LOOKUPS = Table(
                 default=None,
                 values=(),
                 required=False,
-                description="Kind of the page's last event.",
+                description="Type of the page's last event.",
             )
             if column.name == "change_type"
             else replace(column, required=False, lookup=False)
@@ -350,8 +394,8 @@ LOOKUPS = Table(
 )
 ARTICLE_BODIES = Table(
     "article_bodies",
-    "HTML and wikitext of every stored change and snapshot; join `articles` on project_id, article_id, version_id "
-    "and source_at.",
+    "HTML and wikitext for every stored change and snapshot. Join `articles` on project_id, article_id, version_id and "
+    "source_at.",
     (
         *(ARTICLE_CHANGES[name] for name in ("project_id", "article_id", "version_id")),
         SOURCE_AT,
@@ -362,12 +406,12 @@ ARTICLE_BODIES = Table(
 )
 REDIRECTS = Table(
     "redirects",
-    "Redirect titles and their target articles, according to the current articles.",
+    "Redirect titles and their target articles, from the current articles.",
     (
         PROJECT_ID,
         Column("redirect_name", TEXT, "Title that redirects.", required=True),
-        Column("redirect_url", TEXT, "Address of the redirect."),
-        Column("article_id", INT, "Page id of the target article.", required=True),
+        Column("redirect_url", TEXT, "URL of the redirect."),
+        Column("article_id", INT, "Page ID of the target article.", required=True),
         Column("name", TEXT, "Title of the target article.", required=True),
     ),
 )

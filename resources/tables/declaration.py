@@ -1,4 +1,4 @@
-"""Building blocks of declarations: Arrow types, columns, tables, macros, and columns shared by several tables."""
+"""Building blocks for declarations: Arrow types, columns, tables, macros, and columns shared by several tables."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class Column:
 
     Attributes:
         path: Dotted path of the value in the service's JSON record. Without a path, the value comes from `first_of` or
-            from the archive, which determines hour, project, namespace and snapshot; `extra` is the rest of the record.
-            A record that contradicts its archive is rejected.
-        first_of: Columns whose first non-null value is used.
-        default: Value if the record has none.
-        values: Allowed values (empty: any).
-        wire: Type for parsing the JSON value, if it differs from `type`; the cast must be lossless.
-        required: A record without the value is rejected. The text of a `lookup` must not be empty either.
-        json: The value is stored as JSON text, exactly as in the record, whatever its type.
-        body: A large text column: stored last, without statistics, only in the lake.
-        rising: Integers that mostly increase from row to row: files store the differences.
-        lookup: Single rows are queried by this column: lake files exclude absent values without reading the column.
+            from the archive, which determines hour, project, namespace and snapshot. A record that contradicts its
+            archive is rejected. `extra` contains all other fields.
+        first_of: Columns from which the first non-null value is used.
+        default: Default if the record does not contain the value.
+        values: Allowed values. An empty tuple allows any value.
+        wire: Type for parsing the JSON value, if different from `type`. The cast must be lossless.
+        required: If True, a record without the value is rejected. A `lookup` string must not be empty either.
+        json: If True, a value of any type is stored as JSON text, exactly as in the record.
+        body: If True, the column contains long text, which is stored last, without statistics, and only in the lake.
+        rising: If True, integers mostly increase from row to row, so files store the differences.
+        lookup: If True, queries select single rows by this column, so lake files can rule out absent values quickly.
     """
 
     name: str
@@ -52,13 +52,13 @@ class Column:
 
     @property
     def field(self) -> pa.Field:
-        """The column as an Arrow field, with its description in the metadata."""
+        """Arrow field for the column, with its description in the metadata."""
         return pa.field(self.name, self.type, nullable=not self.required, metadata={"description": self.description})
 
 
-@dataclass(frozen=True, eq=False)  # compared and hashed by identity, because each table is declared only once
+@dataclass(frozen=True, eq=False)  # compares and hashes by identity, because each table is declared only once
 class Table:
-    """A table: its columns in order, and the columns that identify a row (`key`, empty if rows may repeat)."""
+    """A table with its ordered columns, and a `key` that identifies a row. The key is empty if rows can repeat."""
 
     name: str
     description: str
@@ -82,7 +82,7 @@ class Table:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Digest (hex) of everything that determines the rows: all but the descriptions and the encoding of files."""
+        """Hexadecimal digest of everything that affects rows, which excludes descriptions and file encodings."""
         columns = [
             {
                 f.name: value
@@ -95,12 +95,12 @@ class Table:
 
     @cached_property
     def bodies(self) -> frozenset[str]:
-        """Names of the body columns."""
+        """Names of the columns with long text (`body`)."""
         return frozenset(column.name for column in self.columns if column.body)
 
     @cached_property
     def narrow(self) -> Table:
-        """The table without its bodies, as stored in DuckDB."""
+        """The table without its body columns, as stored in DuckDB."""
         return Table(self.name, self.description, tuple(c for c in self.columns if not c.body), self.key)
 
 
@@ -113,13 +113,13 @@ class Macro:
     description: str
 
 
-#: Fingerprints of tables from the time when declarations were numbered (number 1), and of later ones whose files load
-#: in the same way. So existing files of that version stay valid.
+#: Fingerprints of tables with the declaration number 1, which preceded fingerprints, and of later tables whose files
+#: load in the same way. Existing files of this version therefore stay valid.
 _FIRST = frozenset({
     "3c20494b584653cb0f541f06564d4994f173f70ad38dfde791c56ec60971527b",  # article_changes
     "5db9eb0e47139e6efc556deb3213cf1cfc48efa7d045c1251f73ceb977f93d64",  # snapshot_articles
     "f6245de24ce81e1691958d92cb4d5d4a8985c4a175756bcd75792239d6d1a544",  # rejects
-    # rejects with a nullable hour: loads take it from the ledger
+    # rejects with a nullable hour, because loads read the hour from the ledger
     "9ceb2cc019c147037d0765271938bd6e50ff4866f45c3dd31cb0e17e1520b91b",
     "e43b89c1820e4c5d305fcb1ca1220dbc460620283f4e3ca56803836dc3a06eda",  # codes
     "1acc9690859a1feed86f4bd425379e9f23385a92475f603e7850cde1108d010d",  # languages
@@ -129,30 +129,41 @@ _FIRST = frozenset({
 
 
 def version_of(*tables: Table) -> int | str:
-    """Return a version of these tables that changes with their declarations, but not with descriptions."""
+    """Return a version that changes with the tables' declarations but not with their descriptions."""
     found = [table.fingerprint for table in tables]
     return 1 if _FIRST.issuperset(found) else ".".join(found)
 
 
 BATCH_HOUR = Column(
-    "batch_hour", TIMESTAMP, "Start (UTC) of the hour of this row's file. Count by event_at.", required=True
+    "batch_hour",
+    TIMESTAMP,
+    "Start (UTC) of the hour that this row's file covers. Count events by event_at.",
+    required=True,
 )
 SOURCE_AT = Column(
     "source_at",
     TIMESTAMP,
-    "Identifies the file of this row: the batch_hour of an hourly batch, the source_at of a snapshot version in "
-    "`snapshots`, or the start of a run of lookups. The latter two are never a full hour. Count by event_at.",
+    "Identifier of the file that contained this row: the batch_hour of an hourly batch, the source_at of a snapshot "
+    "version in `snapshots`, or the start time of a lookup run. The last two are never a full hour. Count events by "
+    "event_at.",
     required=True,
 )
-BATCH_HOUR_OR_NULL = Column("batch_hour", TIMESTAMP, "Start (UTC) of the hour of this row's file; null for a snapshot.")
-PROJECT_ID = Column("project_id", TEXT, "Project (database name of the wiki), for example enwiki.", required=True)
-NAMESPACE_ID = Column("namespace_id", INT, "Namespace: 0 article, 6 file, 10 template, 14 category.", required=True)
+BATCH_HOUR_OR_NULL = Column(
+    "batch_hour", TIMESTAMP, "Start (UTC) of the hour that this row's file covers, or null for a snapshot."
+)
+PROJECT_ID = Column("project_id", TEXT, "Project (the wiki's database name), for example enwiki.", required=True)
+NAMESPACE_ID = Column(
+    "namespace_id", INT, "Namespace, for example 0 (article), 6 (file), 10 (template) or 14 (category).", required=True
+)
 PROJECT_AND_NAMESPACE = (PROJECT_ID, NAMESPACE_ID)
 SNAPSHOT_VERSION = (
     Column(
         "snapshot_id", TEXT, "The service's identifier of the snapshot, for example enwiki_namespace_0.", required=True
     ),
     Column(
-        "snapshot_version", TEXT, "Version of the complete snapshot (MD5); compare with <>, not with <.", required=True
+        "snapshot_version",
+        TEXT,
+        "Version (MD5) of the complete snapshot. Compare versions with <>, not with <.",
+        required=True,
     ),
 )

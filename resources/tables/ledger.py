@@ -1,4 +1,4 @@
-"""Tables about the mirror itself: loaded files, stored snapshots, covered hours, rejected records and exact ranges."""
+"""Tables that describe the mirror: loaded files, stored snapshots, covered hours, rejected records and exact ranges."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from resources.tables.declaration import (
 
 
 class HourState(enum.StrEnum):
-    """State of one hour of one project and namespace."""
+    """State of a project and namespace in one hour."""
 
     LOADED = "loaded"  # its file is in `article_changes`
     EMPTY = "empty"  # its file had no records
-    ABSENT = "absent"  # not named in the service's batch listing: no changes, or a failed export
+    ABSENT = "absent"  # not in the service's batch listing, because of no changes or a failed export
     MISSING = "missing"  # should be loaded but is not
     NOT_YET = "not_yet"  # not published by the service yet
     PAST_RETENTION = "past_retention"  # never fetched, and the service no longer keeps it
@@ -36,64 +36,66 @@ class HourState(enum.StrEnum):
 #: Final states of an hour.
 COVERED = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT})
 #: Delays after the start of an hour at which a project missing from the batch listing is checked again, because a
-#: failed export may have been repeated. There is no check after the last one.
+#: failed export might have been repeated. No further checks follow the last delay.
 RECHECKS = (timedelta(hours=3), timedelta(hours=47))
-#: Message about a project and namespace without a base snapshot.
+#: Message for a project and namespace without a base snapshot.
 NO_SNAPSHOT = "no snapshot: only changed pages are known. `wme run --snapshots` fetches it, if the service has one"
-_TABLE_NAME = Column("table_name", TEXT, "Table of the dataset described by this row.", required=True)
+_TABLE_NAME = Column("table_name", TEXT, "Table of the dataset that this row describes.", required=True)
 _FILE = (BATCH_HOUR_OR_NULL, *PROJECT_AND_NAMESPACE)
 LOADS = Table(
     "loads",
-    "Ledger: one row per file that is in the warehouse now, with its load time and counts.",
+    "Ledger with one row per file that is loaded in the warehouse, including load time and counts.",
     (
         _TABLE_NAME,
         SOURCE_AT,
         *_FILE,
-        Column("identifier", TEXT, "The service's identifier of the archive.", required=True),
-        Column("version", TEXT, "MD5 of the archive, the service's version.", required=True),
-        Column("digest", TEXT, "Digest of archive version, schema version and converter version.", required=True),
+        Column("identifier", TEXT, "The service's identifier for the archive.", required=True),
+        Column("version", TEXT, "MD5 of the archive, which the service uses as the version.", required=True),
+        Column("digest", TEXT, "Digest of the archive version, schema version and converter version.", required=True),
         Column("lake_path", TEXT, "Parquet file, relative to the lake's folder.", required=True),
         Column("row_count", INT, "Number of rows in the Parquet file, including duplicates.", required=True),
-        Column("duplicate_count", INT, "Number of rows that repeat an event and were not loaded.", required=True),
-        Column("reject_count", INT, "Number of records of the archive that could not be converted.", required=True),
+        Column(
+            "duplicate_count", INT, "Number of rows that were not loaded because they repeat an event.", required=True
+        ),
+        Column("reject_count", INT, "Number of archive records that could not be converted.", required=True),
         Column("update_count", INT, "Number of updates.", required=True),
         Column("delete_count", INT, "Number of deletes.", required=True),
-        Column("visibility_change_count", INT, "Number of changes of visibility.", required=True),
-        Column("archive_bytes", INT, "Bytes of the archive.", required=True),
-        Column("ndjson_bytes", INT, "Bytes of the NDJSON in it.", required=True),
+        Column("visibility_change_count", INT, "Number of visibility changes.", required=True),
+        Column("archive_bytes", INT, "Size of the archive in bytes.", required=True),
+        Column("ndjson_bytes", INT, "Size of the NDJSON in the archive, in bytes.", required=True),
         Column("lake_bytes", INT, "Bytes of the Parquet file.", required=True),
         Column("loaded_at", TIMESTAMP, "Time when the load was committed.", required=True),
         Column(
             "applied_at",
             TIMESTAMP,
-            "Time when it was applied to `articles`; null while pending. Files of other datasets: loaded_at.",
+            "Time when the file was applied to `articles`, or null while it is pending. For other datasets, loaded_at.",
         ),
         Column(
             "compaction_id",
             TEXT,
-            "Compaction whose files contain its rows now (`compacted_files`); null: the rows are in lake_path.",
+            "Compaction in `compacted_files` that now contains the rows, or null if the rows are in lake_path.",
         ),
     ),
     key=("table_name", "source_at", "project_id", "namespace_id", "identifier"),
 )
 COMPACTED_FILES = Table(
     "compacted_files",
-    "Merged files of the lake: each has the rows of many hourly files, or of the chunks of a snapshot, sorted by "
-    "page. `loads` names the original files.",
+    "Merged lake files. Each file contains the rows of many hourly files, or of a snapshot's chunks, sorted by page. "
+    "`loads` lists the original files.",
     (
         _TABLE_NAME,
-        Column("compaction_id", TEXT, "Digest of the compacted files; several rows may share it.", required=True),
+        Column("compaction_id", TEXT, "Digest of the compacted files, which several rows can share.", required=True),
         Column(
             "span",
             TEXT,
-            "Compaction window, for example `day`; `snapshot`: a version of a snapshot.",
+            "Compaction window, for example `day`, or `snapshot` for a snapshot version.",
             required=True,
         ),
-        Column("first_hour", TIMESTAMP, "First hour of the window; null for a snapshot."),
-        Column("end_hour", TIMESTAMP, "First hour after the window; null for a snapshot."),
+        Column("first_hour", TIMESTAMP, "First hour of the window, or null for a snapshot."),
+        Column("end_hour", TIMESTAMP, "First hour after the window, or null for a snapshot."),
         Column("lake_path", TEXT, "Parquet file, relative to the lake's folder.", required=True),
-        Column("first_project_id", TEXT, "Project of its first row.", required=True),
-        Column("last_project_id", TEXT, "Project of its last row.", required=True),
+        Column("first_project_id", TEXT, "Project of the file's first row.", required=True),
+        Column("last_project_id", TEXT, "Project of the file's last row.", required=True),
         Column("row_count", INT, "Number of rows in the Parquet file.", required=True),
         Column("lake_bytes", INT, "Bytes of the Parquet file.", required=True),
         Column("compacted_at", TIMESTAMP, "Time when the compaction was committed.", required=True),
@@ -102,9 +104,9 @@ COMPACTED_FILES = Table(
 )
 SNAPSHOTS = Table(
     "snapshots",
-    "The stored versions of each snapshot. `articles` starts from the version with the greatest boundary_at (then "
-    "exported_at). Replaced versions stay for a while, for earlier states of pages. Other datasets store the "
-    "version loaded last.",
+    "Stored versions of each snapshot. `articles` is based on the version with the greatest boundary_at (then "
+    "exported_at). Replaced versions are retained for a while to provide historical page states. Other datasets store "
+    "only the version loaded last.",
     (
         _TABLE_NAME,
         *SNAPSHOT_VERSION,
@@ -112,45 +114,46 @@ SNAPSHOTS = Table(
         Column(
             "boundary_at",
             TIMESTAMP,
-            "newest_event_at minus ten minutes. Older changes are in the snapshot, so their updates no longer "
-            "count. Null if the dataset has no event_at.",
+            "newest_event_at minus ten minutes. The snapshot contains all older changes, so their updates are ignored. "
+            "Null if the dataset has no event_at.",
         ),
         Column(
             "source_at",
             TIMESTAMP,
-            "The source_at of this version's rows: within a second of boundary_at (else of exported_at), never a "
-            "full hour, and unique.",
+            "The source_at of this version's rows. This value is unique, within a second of boundary_at (or of "
+            "exported_at if boundary_at is null), and never a full hour.",
             required=True,
         ),
-        Column("newest_event_at", TIMESTAMP, "Greatest event_at of its rows; null if the dataset has none."),
-        Column("exported_at", TIMESTAMP, "Time when the service exported it (date_modified of the snapshot)."),
-        Column("file_count", INT, "Number of its files.", required=True),
+        Column("newest_event_at", TIMESTAMP, "Greatest event_at of the rows, or null if the dataset has no event_at."),
+        Column("exported_at", TIMESTAMP, "Time when the service exported the snapshot (its date_modified)."),
+        Column("file_count", INT, "Number of files in the snapshot.", required=True),
         Column("row_count", INT, "Number of rows in the files, including duplicates.", required=True),
-        Column("duplicate_count", INT, "Rows that repeat a page and revision and are filtered out.", required=True),
+        Column("duplicate_count", INT, "Number of filtered-out rows that repeat a page and revision.", required=True),
         Column("loaded_at", TIMESTAMP, "Time when the load was committed.", required=True),
-        Column("applied_at", TIMESTAMP, "Time when it was applied to `articles`; null while pending."),
+        Column("applied_at", TIMESTAMP, "Time when it was applied to `articles`, or null while pending."),
     ),
     key=("table_name", "snapshot_id", "snapshot_version"),
 )
-#: Rejected records as a conversion writes them to the lake. The folder of the file identifies their table.
+#: Rejected records, as a conversion writes them to the lake. The file's folder identifies their table.
 REJECTED_LINES = Table(
     "rejects",
-    "Records that could not be converted, unmodified and with the reason. Nothing is dropped.",
+    "Unmodified records that could not be converted, with the reason. No record is dropped.",
     (
         *_FILE,
-        Column("archive", TEXT, "Archive, relative to the archive's folder.", required=True),
-        Column("member", TEXT, "Member of the tar.", required=True),
-        Column("line_number", INT, "Line in the member, from 1.", required=True, rising=True),
-        Column("byte_offset", INT, "Offset of the line in the member, from 0.", required=True, rising=True),
-        Column("reason", TEXT, "Reason why it could not be converted.", required=True),
-        Column("raw", pa.binary(), "Bytes of the line; for a line over 1 MiB the first 4,096.", required=True),
-        Column("raw_bytes", INT, "Number of bytes of the line."),
+        Column("archive", TEXT, "Archive file, relative to the archive folder.", required=True),
+        Column("member", TEXT, "Tar member that contains the line.", required=True),
+        Column("line_number", INT, "Line number in the member, starting at 1.", required=True, rising=True),
+        Column("byte_offset", INT, "Byte offset of the line in the member, starting at 0.", required=True, rising=True),
+        Column("reason", TEXT, "Reason why the record could not be converted.", required=True),
+        Column("raw", pa.binary(), "Bytes of the line, or the first 4,096 if the line is over 1 MiB.", required=True),
+        Column("raw_bytes", INT, "Size of the line in bytes."),
         Column(
             "raw_path",
             TEXT,
-            "File with the complete line if it is over 1 MiB, relative to the lake's folder; null: `raw` is complete.",
+            "File with the complete line if the line is over 1 MiB, relative to the lake's folder. Null if `raw` is "
+            "complete.",
         ),
-        Column("raw_offset", INT, "Offset of the line's gzip member in that file, from 0."),
+        Column("raw_offset", INT, "Byte offset of the line's gzip member in that file, starting at 0."),
     ),
     key=("archive", "member", "line_number"),
 )
@@ -159,7 +162,7 @@ REJECTS = replace(
 )
 HOURS = Table(
     "hours",
-    "Coverage: one row per dataset, hour, project and namespace, so that every gap is visible.",
+    "Coverage, with one row per dataset, hour, project and namespace, which makes every gap visible.",
     (
         _TABLE_NAME,
         BATCH_HOUR,
@@ -167,60 +170,60 @@ HOURS = Table(
         Column("state", TEXT, "One of " + ", ".join(HourState) + ".", required=True),
         Column("row_count", INT, "Number of loaded rows."),
         Column("reject_count", INT, "Number of rejected records."),
-        Column("load_count", INT, "Number of loads with different content; over 1: loaded again."),
+        Column("load_count", INT, "Number of loads with different content, more than 1 after a reload."),
         Column("checked_at", TIMESTAMP, "Time of the last check.", required=True),
-        Column("reason", TEXT, "Reason why the hour is not loaded, as a sentence."),
+        Column("reason", TEXT, "Sentence that explains why the hour is not loaded."),
     ),
     key=("table_name", "batch_hour", "project_id", "namespace_id"),
 )
 PROJECT_STATE = Table(
     "project_state",
-    "The time range in which `articles` is exact, per project and namespace.",
+    "Time range in which `articles` is exact, per project and namespace.",
     (
         *PROJECT_AND_NAMESPACE,
         Column(
             "base_snapshot",
             TEXT,
-            "Version of the base snapshot; null: only pages that changed in the loaded hours are known, and no moment "
-            "is exact.",
+            "Version of the base snapshot. If null, only pages that changed in the loaded hours are known, and no "
+            "exact range exists.",
         ),
-        Column("base_boundary_at", TIMESTAMP, "Boundary of that snapshot."),
+        Column("base_boundary_at", TIMESTAMP, "Boundary of the base snapshot."),
         Column(
             "first_gap_at",
             TIMESTAMP,
-            "First hour after the base snapshot (without one, after the first loaded hour) that is neither "
-            "loaded, empty nor absent; null: none.",
+            "First hour after the base snapshot (or after the first loaded hour if no snapshot exists) that is neither "
+            "loaded, empty nor absent. Null if there is no gap.",
         ),
         Column(
             "exact_from_at",
             TIMESTAMP,
-            "Earliest exact moment: just after newest_event_at of the oldest stored snapshot that is followed by "
-            "hours without a gap. Exact means: complete as far as the service's files are. Null without a "
-            "snapshot.",
+            "Start of the exact range, just after newest_event_at of the oldest stored snapshot that is followed by "
+            "hours without a gap. Exact means as complete as the service's files. Null if there is no snapshot.",
         ),
-        Column("exact_until_at", TIMESTAMP, "End of the last hour before the first gap. Null without a snapshot."),
+        Column("exact_until_at", TIMESTAMP, "End of the last hour before the first gap. Null if there is no snapshot."),
         Column(
-            "reason", TEXT, "Reason why no moment is exact, and the command that helps; null: there is an exact range."
+            "reason",
+            TEXT,
+            "Reason why no exact range exists, and the command that fixes it. Null if there is an exact range.",
         ),
         Column(
             "absent_count",
             INT,
-            "Number of hours of the exact range that the batch listing did not name when last checked, less than "
-            f"{RECHECKS[-1] // timedelta(hours=1)} hours after their start: a quiet project, or a failed export that "
-            "may still be repeated. Null without an exact range.",
+            "Number of hours in the exact range that were absent from the batch listing when last checked, less than "
+            "{RECHECKS[-1] // timedelta(hours=1)} hours after they started. Either the project was quiet, or the "
+            "export failed and might still be repeated. Null if there is no exact range.",
         ),
         Column(
             "reject_count",
             INT,
-            "Number of records of the exact range that could not be converted. They are in `rejects`, and "
-            "`articles` lacks them. Null without an exact range.",
+            "Number of records in the exact range that could not be converted. These records are in `rejects` but not "
+            "in `articles`. Null if there is no exact range.",
         ),
         Column(
             "uncertain_count",
             INT,
-            "Number of pages of `articles` that may have changed in an hour that is lost for good, without a "
-            "later change or lookup. Pages created in that hour and not changed since are not in `articles` and "
-            "not counted.",
+            "Number of pages in `articles` that might have changed in a permanently lost hour and have no later change "
+            "or lookup. Pages created in such an hour and not changed since are not in `articles` and not counted.",
         ),
         Column("repaired_count", INT, "Number of pages looked up for repair since the last lost hour."),
     ),
@@ -228,7 +231,7 @@ PROJECT_STATE = Table(
 )
 ABOUT = Table(
     "about",
-    "Facts about this file: service, licence and attribution, versions, publication time.",
+    "Facts about this file: service, licence, attribution, versions and publication time.",
     (
         Column("name", TEXT, "Name of the fact.", required=True),
         Column("value", TEXT, "Value of the fact.", required=True),

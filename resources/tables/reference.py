@@ -1,4 +1,4 @@
-"""Lists published by the service: kinds of project, languages, projects, namespaces."""
+"""Lists published by the service: project types, languages, projects and namespaces."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from resources.tables.declaration import NAMESPACE_ID, PROJECT_ID, TEXT, Column, Table
 
-_EXTRA = Column("extra", TEXT, "JSON object of all fields without a column.")
+_EXTRA = Column("extra", TEXT, "JSON object with all fields that have no separate column.")
 CODES = Table(
     "codes",
-    "Kinds of project offered by the service.",
+    "Project types offered by the service.",
     (
-        Column("code", TEXT, "Kind of project, for example wiki.", "identifier", required=True),
-        Column("name", TEXT, "Name of the kind, for example Wikipedia.", "name"),
-        Column("description", TEXT, "Description of the kind.", "description"),
+        Column("code", TEXT, "Project type, for example wiki.", "identifier", required=True),
+        Column("name", TEXT, "Name of the project type, for example Wikipedia.", "name"),
+        Column("description", TEXT, "Description of the project type.", "description"),
         _EXTRA,
     ),
     key=("code",),
@@ -24,7 +24,7 @@ LANGUAGES = Table(
     (
         Column("language_id", TEXT, "MediaWiki language code.", "identifier", required=True),
         Column("name", TEXT, "English name.", "name"),
-        Column("alternate_name", TEXT, "Name of the language in that language.", "alternate_name"),
+        Column("alternate_name", TEXT, "Native name of the language.", "alternate_name"),
         Column("direction", TEXT, "Writing direction, ltr or rtl.", "direction"),
         _EXTRA,
     ),
@@ -32,13 +32,13 @@ LANGUAGES = Table(
 )
 PROJECTS = Table(
     "projects",
-    "Projects of the service.",
+    "Projects offered by the service.",
     (
         replace(PROJECT_ID, path="identifier"),
-        Column("name", TEXT, "Site name in its language.", "name"),
-        Column("code", TEXT, "Kind of project.", "code"),
+        Column("name", TEXT, "Site name in the project's language.", "name"),
+        Column("code", TEXT, "Project type.", "code"),
         Column("language_id", TEXT, "Language code.", "in_language.identifier"),
-        Column("url", TEXT, "Address of the project.", "url"),
+        Column("url", TEXT, "URL of the project.", "url"),
         _EXTRA,
     ),
     key=("project_id",),
@@ -49,7 +49,7 @@ NAMESPACES = Table(
     (
         replace(NAMESPACE_ID, path="identifier"),
         Column("name", TEXT, "Name.", "name"),
-        Column("description", TEXT, "Description of its pages.", "description"),
+        Column("description", TEXT, "Description of the namespace's pages.", "description"),
         _EXTRA,
     ),
     key=("namespace_id",),

@@ -1,8 +1,8 @@
-"""Tables of structured contents: pages as parsed by the service, and tables derived from their nested parts.
+"""Structured contents tables: pages as parsed by the service, and tables derived from the pages' nested parts.
 
-Sources of the record's fields: the service's data dictionary for structured contents, the names before March 2025
-(`infobox`, `article_sections`), and recorded responses. If the service could not parse a page, it sends the article
-record instead, so all columns of an article are included here.
+Record fields come from the service's data dictionary for structured contents, the names before March 2025 (`infobox`,
+`article_sections`), and recorded responses. If the service cannot parse a page, it sends the article record instead, so
+these tables include all article columns.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import pyarrow as pa
 from resources.tables.articles import SNAPSHOT_ARTICLES
 from resources.tables.declaration import DOUBLE, INT, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION, TEXT, Column, Table
 
-_AS_SERVED = "JSON text exactly as served"
+_AS_SERVED = "JSON text, exactly as served"
 _BODIES = tuple(
     Column(f"{name}_json", TEXT, f"{description}; {_AS_SERVED}.", name, json=True, body=True)
     for name, description in {
         "infoboxes": "Infoboxes of the page",
         "infobox": "infoboxes_json under its name before 2025",
-        "sections": "Sections, the first named Abstract",
+        "sections": "Sections, starting with one named Abstract",
         "article_sections": "sections_json under its name before 2025",
         "references": "References (footnotes) of the page",
         "tables": "Tables of the page",
@@ -34,8 +34,8 @@ _OF_ARTICLE = tuple(
 )
 STRUCTURED_ARTICLES = Table(
     "structured_articles",
-    "Pages in the newest loaded snapshots of structured contents, each once. Infoboxes, sections, references and "
-    "tables are in `structured_bodies` as served, and in separate tables.",
+    "Pages in the newest loaded structured contents snapshots, with one row per page. Infoboxes, sections, references "
+    "and tables are in `structured_bodies`, as served, and in separate tables.",
     (
         *SNAPSHOT_VERSION,
         *(column for column in _OF_ARTICLE if not column.body and column.name != "extra"),
@@ -43,8 +43,8 @@ STRUCTURED_ARTICLES = Table(
         Column(
             "attribution_json",
             TEXT,
-            'Numbers of editors and references, as text (`"57"`, `">100"`), and the month of the last revision; JSON '
-            "text exactly as served.",
+            'Numbers of editors and references, as strings (`"57"`, `">100"`), and the month of the last revision. The '
+            "column contains JSON text, exactly as served.",
             "attribution",
             json=True,
         ),
@@ -56,16 +56,16 @@ STRUCTURED_ARTICLES = Table(
 )
 _PAGE = (
     *PROJECT_AND_NAMESPACE,
-    Column("article_id", INT, "Page id, unique in its project.", required=True),
+    Column("article_id", INT, "Page ID, unique within its project.", required=True),
     Column("name", TEXT, "Title of the page.", required=True),
 )
 STRUCTURED_BODIES = Table(
     "structured_bodies",
-    "The large values of `structured_articles`, which stay in the lake: JSON text exactly as served, and the text "
-    "of pages that arrived as article records. Join on project_id and article_id.",
+    "Large values of `structured_articles`, which stay in the lake. They are JSON text, exactly as served, and the "
+    "text of pages that arrived as article records. Join on project_id and article_id.",
     (
         *_PAGE,
-        Column("version_id", INT, "Revision id.", required=True),
+        Column("version_id", INT, "Revision ID.", required=True),
         *_BODIES,
         *(column for column in _OF_ARTICLE if column.body),
     ),
@@ -74,29 +74,29 @@ STRUCTURED_BODIES = Table(
 _POSITION = Column(
     "position",
     pa.list_(INT),
-    "Place in the page: [3, 1] is the first part of the third part. Positions sort in page order.",
+    "Position in the page. For example, [3, 1] is the first part of the third part. Positions sort in page order.",
     required=True,
 )
 
 
 def _path(of: str) -> Column:
-    return Column("path", TEXT, f"JSON path of the {of} in its column of `structured_bodies`.", required=True)
+    return Column("path", TEXT, f"JSON path of the {of} in its `structured_bodies` column.", required=True)
 
 
-_LINK_COUNT = Column("link_count", INT, "Number of links in it.", required=True)
-_CITATION_COUNT = Column("citation_count", INT, "Number of citations in it.", required=True)
+_LINK_COUNT = Column("link_count", INT, "Number of links in this part.", required=True)
+_CITATION_COUNT = Column("citation_count", INT, "Number of citations in this part.", required=True)
 INFOBOX_FIELDS = Table(
     "infobox_fields",
-    "The fields of the infoboxes in page order: one row for each part that is neither an infobox nor a heading.",
+    "Infobox fields in page order, with one row for each part that is neither an infobox nor a heading.",
     (
         *_PAGE,
         _POSITION,
         _path("field"),
-        Column("infobox_number", INT, "Number of the infobox in the page, from 1.", required=True),
+        Column("infobox_number", INT, "Number of the infobox in the page, starting at 1.", required=True),
         Column("infobox_name", TEXT, "Name of the infobox, for example Infobox settlement."),
-        Column("heading", TEXT, "Heading in the infobox above the field."),
-        Column("part_type", TEXT, "Kind of part: field, image, list, list_item and others."),
-        Column("label", TEXT, "Label of the field; null if it has none."),
+        Column("heading", TEXT, "Infobox heading above the field."),
+        Column("part_type", TEXT, "Kind of part, for example field, image, list or list_item."),
+        Column("label", TEXT, "Label of the field, or null if the field has no label."),
         Column("value", TEXT, "Value as plain text."),
         Column("values", pa.list_(TEXT), "Separate values, if the service sends them."),
         _LINK_COUNT,
@@ -106,73 +106,82 @@ INFOBOX_FIELDS = Table(
 )
 SECTIONS = Table(
     "sections",
-    "The sections of the pages, including nested ones, in page order; the first section is named Abstract.",
+    "Page sections, including nested sections, in page order. The first section is named Abstract.",
     (
         *_PAGE,
         _POSITION,
         _path("section"),
-        Column("level", INT, "1 for a section of the page, 2 for one inside it, and so on.", required=True),
+        Column(
+            "level",
+            INT,
+            "Nesting level: 1 for a top-level section, 2 for a section inside it, and so on.",
+            required=True,
+        ),
         Column("heading", TEXT, "Name of the section."),
-        Column("headings", pa.list_(TEXT), "Names of its parent sections, from the top, and its own name."),
+        Column(
+            "headings",
+            pa.list_(TEXT),
+            "Names of the parent sections, from the top, followed by the section's own name.",
+        ),
         Column("text", TEXT, "Paragraphs and list items, one per line, without nested sections."),
         _LINK_COUNT,
         _CITATION_COUNT,
-        Column("table_ids", pa.list_(TEXT), "Identifiers of its tables: table_id of `article_tables`."),
+        Column("table_ids", pa.list_(TEXT), "Identifiers of the section's tables (table_id in `article_tables`)."),
     ),
     key=("project_id", "article_id", "position"),
 )
 ARTICLE_REFERENCES = Table(
     "article_references",
-    "The references (footnotes) of the pages, in page order.",
+    "Page references (footnotes), in page order.",
     (
         *_PAGE,
         _POSITION,
         _path("reference"),
-        Column("reference_id", TEXT, "Identifier that citations name, for example cite_note-3."),
+        Column("reference_id", TEXT, "Identifier that citations use, for example cite_note-3."),
         Column("reference_group", TEXT, "Group of footnotes."),
         Column("reference_type", TEXT, "Kind of source, for example web or journal."),
-        Column("title", TEXT, "Title of the source: `title` of the metadata."),
-        Column("url", TEXT, "Address of the source: `url` of the metadata, else the first link of the text."),
-        Column("text", TEXT, "The footnote as plain text."),
-        Column("source", TEXT, "The source as plain text, if the footnote is a short one."),
-        Column("metadata_json", TEXT, "All metadata; a JSON object of texts."),
+        Column("title", TEXT, "Title of the source, from `title` in the metadata."),
+        Column("url", TEXT, "URL of the source, from `url` in the metadata or else from the first link in the text."),
+        Column("text", TEXT, "Footnote as plain text."),
+        Column("source", TEXT, "Source as plain text, if the footnote is a short citation."),
+        Column("metadata_json", TEXT, "All metadata, as a JSON object with string values."),
     ),
     key=("project_id", "article_id", "position"),
 )
 ARTICLE_TABLES = Table(
     "article_tables",
-    "The tables in the pages, in order, as far as the service is confident of its parsing.",
+    "Page tables that the service is confident of having parsed correctly, in order.",
     (
         *_PAGE,
         _POSITION,
         _path("table"),
-        Column("table_id", TEXT, "Identifier: the path of the section and the number of the table."),
+        Column("table_id", TEXT, "Identifier that consists of the section's path and the table's number."),
         Column("confidence_score", DOUBLE, "The service's confidence that it parsed the table correctly (0 to 1)."),
         Column("header_count", INT, "Header rows.", required=True),
         Column("row_count", INT, "Rows.", required=True),
-        Column("column_count", INT, "Cells of the widest row.", required=True),
-        Column("headers", pa.list_(pa.list_(TEXT)), "Texts of the headers, row by row."),
-        Column("rows", pa.list_(pa.list_(TEXT)), "Texts of the cells, row by row."),
-        Column("footers", pa.list_(pa.list_(TEXT)), "Texts of the footers, row by row."),
+        Column("column_count", INT, "Number of cells in the widest row.", required=True),
+        Column("headers", pa.list_(pa.list_(TEXT)), "Header cell texts, by row."),
+        Column("rows", pa.list_(pa.list_(TEXT)), "Body cell texts, by row."),
+        Column("footers", pa.list_(pa.list_(TEXT)), "Footer cell texts, by row."),
     ),
     key=("project_id", "article_id", "position"),
 )
 ARTICLE_LINKS = Table(
     "article_links",
-    "All links in infoboxes, sections and references, in order.",
+    "All links in infoboxes, sections and references, in page order.",
     (
         *_PAGE,
-        Column("origin", TEXT, "Where the link is: infobox, section or reference.", required=True),
+        Column("origin", TEXT, "Kind of part that contains the link: infobox, section or reference.", required=True),
         _POSITION,
         _path("link"),
-        Column("url", TEXT, "Target address of the link."),
+        Column("url", TEXT, "Target URL of the link."),
         Column("text", TEXT, "Text of the link."),
     ),
     key=("project_id", "article_id", "origin", "position"),
 )
 CITATIONS_PER_PAGE = Table(
     "citations_per_page",
-    "The number of references and citations of each page.",
+    "Number of references and citations on each page.",
     (
         *_PAGE,
         Column("reference_count", INT, "Number of references.", required=True),
@@ -186,5 +195,5 @@ CITATIONS_PER_PAGE = Table(
     ),
     key=("project_id", "article_id"),
 )
-#: Tables derived from the bodies, in the order of their creation.
+#: Tables derived from the bodies, in creation order.
 STRUCTURED_VIEWS = (INFOBOX_FIELDS, SECTIONS, ARTICLE_REFERENCES, ARTICLE_TABLES, ARTICLE_LINKS, CITATIONS_PER_PAGE)

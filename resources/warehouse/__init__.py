@@ -1,7 +1,7 @@
 """The warehouse: the DuckDB build file with loaded rows and current pages, and the published file for analysts.
 
-Fetching, converting and scheduling do not belong here. Subpackages from the bottom up: `database`, `read`, `load`,
-`state` and `compaction`, `views`.
+Fetching, converting and scheduling code belongs elsewhere. The subpackages, from the bottom up, are `database`, `read`,
+`load`, `state` and `compaction`, and `views`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Publication: a copy of the build file replaces the published file by one rename.
 
-Steps under the warehouse's lock: apply pending data, update the views over the lake's files, write `about`, checkpoint,
-copy. Steps without the lock: sync the copy, make it read-only, rename it, sync the folder. A reader that has the old
-file open keeps it. A kill at any point leaves the published file complete; the next publication removes leftovers.
-After the data folder was moved, `relocate` updates the views in the same way.
+While it holds the warehouse lock, a publication applies pending data, updates the lake views, writes `about`,
+checkpoints, and copies the build file. After releasing the lock, it syncs the copy, makes the copy read-only, renames
+the copy, and syncs the folder. A reader that has the old file open keeps reading the old file. If the process is killed
+at any point, the published file stays complete; the next publication removes leftovers. `relocate` updates the views in
+the same way after the data folder has been moved.
 """
 
 from __future__ import annotations
@@ -40,21 +41,21 @@ from resources.warehouse.views.lake import Sources, make_views, prepare_folder, 
 _log = logging.getLogger(__name__)
 
 _ATTRIBUTION = (
-    "Texts are by the contributors of the projects, under the licences that the column `license` names (CC BY-SA 4.0 "
-    "for most). Keep the attribution: project, title, revision."
+    "The text was written by contributors to the projects and is available under the licences in the column `license` "
+    "(mostly CC BY-SA 4.0). Attribution requires the project, title and revision."
 )
 
 
 @dataclass(frozen=True)
 class Publication:
-    """The published file: its time and the revision of the build file."""
+    """Publication time and build file revision of the published file."""
 
     published_at: datetime
     revision: int
 
 
 def next_text(last: Publication | None, every: timedelta | None) -> str:
-    """Describe the time of the next publication. `every`: zero for each run, None for only on request."""
+    """Describe the time of the next publication. If `every` is zero, each run publishes; if None, no run does."""
     if every is None:
         return "only when asked for, by `wme publish` (WME_PUBLISH=off)"
     if not every or last is None:
@@ -65,7 +66,7 @@ def next_text(last: Publication | None, every: timedelta | None) -> str:
 
 @dataclass(frozen=True)
 class Published:
-    """Outcome of publishing. No load could run during `locked_seconds`."""
+    """Outcome of a publication. `locked_seconds` is the time during which no load could run."""
 
     path: Path
     changed: bool
@@ -78,7 +79,7 @@ class Published:
 
     @property
     def missing_lake_file_count(self) -> int:
-        """Number of lake files that are gone or damaged, and therefore left out."""
+        """Number of missing or damaged lake files, which the views omit."""
         return len(self.faulty_lake_files)
 
     def __str__(self) -> str:
@@ -94,15 +95,15 @@ class Published:
 
 
 class Publisher(Reader):
-    """Publishing methods of the warehouse."""
+    """Warehouse methods that publish."""
 
     def publish(self, about: Mapping[str, str] | None = None) -> Published:
-        """Publish the loaded data as a new `warehouse.duckdb`; write nothing if it is already published.
+        """Publish the loaded data as a new `warehouse.duckdb`, unless the data is already published.
 
-        Pending data is applied first, under the same lock: another run may have loaded data since, and a published page
-        must not refer to a row that no longer exists. `about` adds rows to the table `about`. Raises
-        WarehouseBusyError, or WarehouseFullError if disk or memory ran out. The previously published file stays in both
-        cases.
+        Pending data is applied first, under the same lock, because another run might have loaded data in between and a
+        published page must not refer to a deleted row. `about` adds rows to the table `about`. Raises
+        WarehouseBusyError, or WarehouseFullError if disk space or memory ran out. After either error, the previously
+        published file remains.
         """
         started, now = time.perf_counter(), self._clock()
         target = self._connector.published_path
@@ -118,7 +119,7 @@ class Publisher(Reader):
                     if changed := not self._holds(facts):
                         found = self._renew(connection, found, facts, now, looked_at_ns)
                         connection.execute("CHECKPOINT")
-                # after closing the connection: closing another descriptor of the file would release DuckDB's lock on it
+                # copy after the connection is closed: closing another file descriptor would release DuckDB's lock
                 if changed:
                     copy_file(self._connector.build_path, temporary)
                 locked_seconds = time.perf_counter() - locked_at
@@ -162,7 +163,7 @@ class Publisher(Reader):
         return last is None or not timedelta(0) <= now - last.published_at < every
 
     def publication(self) -> Publication | None:
-        """Return the publication that analysts open now, without a lock; None if there is none or it cannot be read."""
+        """Return the current publication without locking, or None if no readable published file exists."""
         try:
             with self._connector.published() as connection:
                 query = "SELECT name, value FROM about WHERE name IN ('published_at', 'revision')"
@@ -172,21 +173,21 @@ class Publisher(Reader):
             return None
 
     def unpublished_revision(self) -> int | None:
-        """Return the revision of the build file if it is not published yet; None if everything is published."""
+        """Return the build file's revision if it is unpublished, or None if everything is published."""
         with self._connector.build("read the ledger") as connection:
             state = _state(connection)
             [(is_complete,)] = connection.execute("SELECT is_complete FROM internal.meta").fetchall()
         if not is_complete:
             return int(state["revision"])
-        # 0: nothing was loaded so far; a rebuilt build file does not count as new data
+        # revision 0 means that nothing was ever loaded; a rebuilt build file is not new data
         return None if self._holds(state) else state["revision"] or None
 
     def relocate(self) -> int | None:
         """Update the paths in the published file's views after the data folder was moved.
 
-        Only `warehouse.duckdb` and the lake are needed. Return the number of lake files found; None if there was
-        nothing to do. Raises NotPublishedError, or LakeFileError if the lake has none of the files. Nothing is changed
-        then.
+        Only `warehouse.duckdb` and the lake are needed. Return the number of lake files found, or None if the paths
+        were already correct. Raises NotPublishedError, or LakeFileError if the lake contains none of the files. Neither
+        error changes anything.
         """
         target, root = self._connector.published_path, str(self._lake_root.resolve())
         with self._replacing("update the published file") as temporary:
@@ -197,8 +198,8 @@ class Publisher(Reader):
                 return None
             if found.missing and not found.count:
                 raise LakeFileError(
-                    f"None of the {len(found.missing)} lake files that {target.name} names is under {root}. Nothing "
-                    "was changed. Move or copy the folder lake there as well, then try again."
+                    f"None of the {len(found.missing)} lake files listed in {target.name} exists under {root}. Nothing "
+                    "was changed. Move or copy the `lake` folder there as well, then try again."
                 )
             found = self._with_stream(found)
             copy_file(target, temporary)
@@ -213,7 +214,7 @@ class Publisher(Reader):
 
     @contextlib.contextmanager
     def _replacing(self, purpose: str) -> Iterator[Path]:
-        """Yield the path of a temporary file that will replace the published one, under a lock; delete leftovers."""
+        """Yield the path of a temporary file that will replace the published file. Hold a lock and delete leftovers."""
         target = self._connector.published_path
         with locked(self.data / "state" / "publish.lock", self._connector.lock_timeout, purpose):
             _sweep(target)
@@ -223,15 +224,15 @@ class Publisher(Reader):
                 if not (is_exhausted(error) if isinstance(error, duckdb.Error) else files.is_full(error)):
                     raise
                 raise WarehouseFullError(
-                    f"Disk or memory ran out, so this run could not {purpose} ({clause(error)}). Analysts keep the "
-                    f"file that was published before. Make room under {target.parent} (a publication needs space for a "
-                    f"copy of {target.name}) or give the process more memory, and run it again."
+                    f"Disk space or memory ran out, so this run could not {purpose} ({clause(error)}). The previously "
+                    f"published file is unchanged. Free disk space under {target.parent} (a publication needs space "
+                    f"for a copy of {target.name}) or give the process more memory, then try again."
                 ) from error
             finally:
                 _sweep(target)
 
     def _with_stream(self, found: Sources) -> Sources:
-        """Add the stream's folder, after making it readable by the views."""
+        """Add the stream's folder after preparing its files for the views."""
         folder = self._lake_root.resolve() / LIVE_CHANGES
         return replace(found, live=str(folder), is_stream_mixed=prepare_folder(folder))
 
@@ -239,7 +240,7 @@ class Publisher(Reader):
         return sources(connection, self._lake_root, Looked.last(connection))
 
     def _facts(self, connection: duckdb.DuckDBPyConnection, found: Sources, about: Mapping[str, str]) -> dict[str, Any]:
-        """Return the facts that identify a publication. Revision and ledger represent all data in the build file."""
+        """Return the facts that identify a publication. Revision and ledger digest represent all loaded data."""
         [(version, views)] = connection.execute("SELECT schema_version, prepared_version FROM internal.meta").fetchall()
         [(storage,)] = connection.execute(
             "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = 'warehouse'"
@@ -257,7 +258,7 @@ class Publisher(Reader):
         }
 
     def _holds(self, facts: Mapping[str, Any]) -> bool:
-        """Return whether the published file can be read and has these facts."""
+        """Return True if the published file can be read and contains these facts."""
         try:
             with self._connector.published() as connection:
                 held = publication(connection)
@@ -273,7 +274,7 @@ class Publisher(Reader):
         now: datetime,
         looked_at_ns: int,
     ) -> Sources:
-        """Update the views over the lake's files, and write the facts and `about`; return the files."""
+        """Update the lake views, write the facts and `about`, and return the lake files."""
         found = self._with_stream(found)
         shown = {
             "attribution": _ATTRIBUTION,
@@ -285,7 +286,7 @@ class Publisher(Reader):
         try:
             self._write(connection, found, facts | {LOOKED_AT: looked_at_ns}, shown)
         except duckdb.Error:
-            # a damaged file may have unchanged times: then its footer shows the damage
+            # damage can leave a file's timestamps unchanged, so all footers are read
             known = found.missing
             found = self._with_stream(sources(connection, self._lake_root))
             if found.missing == known:
@@ -294,8 +295,8 @@ class Publisher(Reader):
             self._write(connection, found, facts, shown)
         if found.faulty:
             _log.warning(
-                "%s cannot be read, and their rows are missing from page text and from older hours of article_changes: "
-                "%s. They are created again from the archive if it has them.",
+                "%s cannot be read, so their rows are missing from page text and from older hours of article_changes: "
+                "%s. Files whose archives still exist will be created again.",
                 counted(len(found.faulty), "lake file"),
                 named(found.faulty),
             )
@@ -323,7 +324,7 @@ def _lake_facts(root: str, found: Sources) -> dict[str, str]:
 
 
 def _state(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-    """Return the build file's revision, and a digest of its ledger because a rebuilt file restarts its revisions."""
+    """Return the build file's revision and ledger digest. The revision is not enough, because a rebuild resets it."""
     [(revision, ledger)] = connection.execute(
         "SELECT revision, (SELECT CAST(bit_xor(hash(lake_path, loaded_at)) AS VARCHAR) FROM loads) FROM internal.meta"
     ).fetchall()
@@ -339,10 +340,10 @@ def _sweep(target: Path) -> None:
 
 
 def _put(finished: Path, target: Path) -> None:
-    """Put a finished file in place durably (it survives a power failure) and read-only."""
+    """Make a finished file read-only and durably move it into place, safe from power failures."""
     finished.chmod(0o444)
     files.sync(finished)
     finished.replace(target)
-    # A reader that opened the old file for writing may have left this log. It would damage the new file.
+    # A reader that opened the old file for writing can leave a log, which would damage the new file.
     target.with_name(target.name + ".wal").unlink(missing_ok=True)
     files.sync(target.parent)

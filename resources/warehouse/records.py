@@ -1,4 +1,4 @@
-"""Arguments, results and errors of the warehouse's methods. Records are frozen; some print as a sentence."""
+"""Arguments, results and errors of the warehouse methods. Records are frozen, and some have a readable `str()`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class WarehouseError(MirrorError):
 
 
 class WarehouseBusyError(WarehouseError):
-    """Another process held the lock for longer than the timeout."""
+    """The lock was not released by another process before the timeout."""
 
     retryable = True
     ends_run = True
@@ -31,7 +31,7 @@ class WarehouseBusyError(WarehouseError):
 
 
 class WarehouseFullError(WarehouseError, DiskFullError):
-    """Disk or memory ran out; the transaction was rolled back."""
+    """Disk space or memory ran out, and the transaction was rolled back."""
 
 
 class WarehouseDamagedError(WarehouseError):
@@ -53,22 +53,22 @@ class LakeFileError(WarehouseError):
 
 
 class QueryError(WarehouseError):
-    """DuckDB could not open the published file or answer a query on it."""
+    """DuckDB could not open or query the published file."""
 
 
 class NotPublishedError(WarehouseError):
-    """There is no published file yet."""
+    """No published file exists yet."""
 
     retryable = True
 
 
 def utc_text(moment: datetime) -> str:
-    """Format a moment as `2026-11-20T09:00Z`: short, with an unambiguous time zone."""
+    """Format a timestamp as `2026-11-20T09:00Z`, with an explicit time zone."""
     return moment.strftime("%Y-%m-%dT%H:%MZ")
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Return a column as plain Python values; DuckDB's text for values that Python lacks, such as `infinity`."""
+    """Return a column as Python values. Values that Python cannot represent, such as `infinity`, become strings."""
     try:
         values: list[Any] = column.to_pylist()
     except (OverflowError, ValueError):
@@ -81,9 +81,9 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One version of a snapshot with all its files; `file_count` is their number in the service's listing.
+    """One snapshot version with all its files. `file_count` is the number of files that the service lists.
 
-    `snapshot_version` is the version of the complete snapshot; `exported_at` is its date_modified from the service.
+    `snapshot_version` identifies the version; `exported_at` is the date_modified that the service reports.
     """
 
     snapshot_id: str
@@ -98,11 +98,12 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class SnapshotLoad:
-    """Outcome of loading a snapshot. `changed` is False if the version was already loaded with the same content.
+    """Outcome of a snapshot load. `changed` is False if the version was already loaded with identical content.
 
-    `is_base` means that it is the base of `articles` (after the next update). `dropped_versions` are no longer kept.
-    `boundary_at` is the moment until which it is complete; None if its dataset has no `event_at`. `released_lake_paths`
-    (relative to the lake) are files that only readers of the published file still use.
+    `is_base` is True if `articles` will be based on this version after the next update. `dropped_versions` are the
+    versions that this load removed. `boundary_at` is the time until which the version is complete, or None if its
+    dataset has no `event_at`. `released_lake_paths` (relative to the lake) are files that only readers of the published
+    file still use.
     """
 
     snapshot_id: str
@@ -135,7 +136,7 @@ class SnapshotLoad:
 
 @dataclass(frozen=True)
 class HourStatus:
-    """State of one hour of a project and namespace; `checked_at` is the time of the service's response (None: now)."""
+    """State of a project and namespace in one hour. `checked_at` is the service's response time (default: now)."""
 
     batch_hour: datetime
     project_id: str
@@ -147,10 +148,10 @@ class HourStatus:
 
 @dataclass(frozen=True)
 class HourLoad:
-    """Outcome of one load. `changed` is False if everything was already loaded with the same digests.
+    """Outcome of loading an hour. `changed` is False if all files were already loaded with the same digests.
 
-    The counts are those of this load. `held_row_count` and `held_duplicate_count` (exact copies omitted within a file)
-    are those of all files of the hour that are in the warehouse afterwards.
+    `held_row_count` and `held_duplicate_count` cover all of the hour's files that are in the warehouse after the load.
+    The other counts cover only this load. Duplicates are exact copies within a file, which are omitted.
     """
 
     hour: datetime
@@ -179,11 +180,11 @@ class HourLoad:
 
 @dataclass(frozen=True)
 class Applied:
-    """Outcome of updating a current state, for example `articles`. `row_count` is the number of its rows afterwards.
+    """Outcome of updating a current state such as `articles`. `row_count` is the number of rows after the update.
 
-    `noun` names a row in messages. `file_count` counts hourly files, `lookup_file_count` files of lookups.
-    `renewed_projects` were rebuilt because of a new snapshot. `recomputed_count` counts states that were decided again
-    because a file was reloaded.
+    `noun` is the word for a row in messages. `file_count` counts hourly files; `lookup_file_count` counts lookup files.
+    `renewed_projects` are the projects that were rebuilt from a new snapshot. `recomputed_count` is the number of
+    states that were recomputed because a file was reloaded.
     """
 
     state: str
@@ -214,7 +215,7 @@ class Applied:
         )
 
     def _how(self) -> str:
-        """Name the kinds of files that were applied."""
+        """Describe the applied files."""
         if self.rebuilt:
             return "rebuilt from everything loaded"
         files = []
@@ -230,7 +231,7 @@ class Applied:
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """Figures of one hour, project and namespace. Counts by kind of change include duplicates in the file."""
+    """Statistics for one hour, project and namespace. Counts by kind of change include duplicates within a file."""
 
     batch_hour: datetime
     project_id: str
@@ -250,7 +251,7 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class HourAudit:
-    """Audit of one hour: its rows, rows according to the ledger, rows with a repeated key, events before the hour."""
+    """Audit of one hour: the numbers of stored rows, ledger rows, repeated keys, and events before the hour."""
 
     batch_hour: datetime
     row_count: int
@@ -277,7 +278,7 @@ class CoverageRow:
 
 @dataclass(frozen=True)
 class ProjectState:
-    """One row of `project_state`: the time range in which `articles` is exact."""
+    """One row of `project_state`, with the time range for which `articles` is exact."""
 
     project_id: str
     namespace_id: int
@@ -295,7 +296,7 @@ class ProjectState:
 
 @dataclass(frozen=True)
 class QueryResult:
-    """Result of a query: an Arrow table, also available as plain Python values."""
+    """Query result as an Arrow table, with access to plain Python values."""
 
     table: pa.Table
 
@@ -306,5 +307,5 @@ class QueryResult:
 
     @cached_property
     def rows(self) -> list[tuple[Any, ...]]:
-        """Rows as tuples; times are aware and in UTC."""
+        """Rows as tuples. Timestamps are time-zone-aware and in UTC."""
         return list(zip(*(_values(column) for column in self.table.columns), strict=True))

@@ -1,4 +1,4 @@
-"""The warehouse as one object, which provides the connection, lock and clock of each operation."""
+"""The `Warehouse` class, which provides the connection, lock and clock for each operation."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ _Result = TypeVar("_Result")
 def _operation(
     function: Callable[Concatenate[Build, _Arguments], _Result], purpose: str
 ) -> Callable[Concatenate[Warehouse, _Arguments], _Result]:
-    """Return a method that opens the build file under the lock and calls a function with it.
+    """Return a method that opens the build file under the lock and passes it to a function.
 
-    `purpose` completes the sentence "This run could not ..." in errors. It may contain arguments in braces.
+    `purpose` completes the sentence "This run could not ..." in errors, and can contain arguments in braces.
     """
     signature = inspect.signature(function)
 
@@ -45,13 +45,13 @@ def _operation(
 
 
 class Warehouse(Publisher):
-    """DuckDB in a data folder: `warehouse/build.duckdb` for the pipeline, `warehouse.duckdb` for analysts.
+    """DuckDB files of a data folder: `warehouse/build.duckdb` for the pipeline and `warehouse.duckdb` for analysts.
 
-    Each writing method opens the build file under the lock `state/warehouse.lock` and works in one transaction.
-    `storage_version` is the version of DuckDB's files, for example v2.0.0. It can be raised but never lowered. None
-    leaves existing files unchanged, and creates new ones as v1.5.0, which DuckDB 1.5 can read. `lock_timeout` is in
-    seconds. `memory_limit` applies to writing; larger data spills to disk. `clock` returns aware moments. No file is
-    opened before a method is called.
+    Each method that writes opens the build file under the lock `state/warehouse.lock` and uses one transaction.
+    `storage_version` is the version of DuckDB's file format, for example v2.0.0. The storage version of a file can be
+    raised but never lowered. By default, existing files keep their version, and new files use v1.5.0, which DuckDB 1.5
+    can read. `lock_timeout` is in seconds. `memory_limit` applies to writing; larger data spills to disk. `clock`
+    returns time-zone-aware timestamps. Files are opened only when a method is called.
     """
 
     def __init__(
@@ -77,12 +77,12 @@ class Warehouse(Publisher):
 
     @property
     def build_path(self) -> Path:
-        """The pipeline's own file."""
+        """Path of the pipeline's own file."""
         return self._connector.build_path
 
     @property
     def published_path(self) -> Path:
-        """The file that analysts open."""
+        """Path of the file that analysts open."""
         return self._connector.published_path
 
     load_list = _operation(files.load_list, "load {dataset.name}")
@@ -108,32 +108,32 @@ class Warehouse(Publisher):
     commit_compaction = _operation(commit.commit_compaction, "commit the compaction")
     movable_changes = _operation(window.movable_changes, "read the window")
     move_window = _operation(window.move_window, "move the window of the changes")
-    compare_stream = _operation(comparison.compare_stream, "compare the stream with the hours' files")
+    compare_stream = _operation(comparison.compare_stream, "compare the stream with the hourly files")
     keep_visibility_changes = _operation(comparison.keep_visibility_changes, "store changes of visibility")
 
     @contextlib.contextmanager
     def compacting(self) -> Iterator[None]:
-        """Prevent other processes from compacting the same files. Raises WarehouseBusyError if one already does."""
+        """Prevent other processes from compacting files. Raises WarehouseBusyError if another one already is."""
         with locked(self.data / "state" / "compact.lock", 0.0, "compact the lake"):
             yield
 
     def is_complete(self) -> bool:
-        """Return False after a damaged build file was replaced, until all data is loaded again."""
+        """Return False if a damaged build file was replaced and some data is not yet reloaded."""
         with self._connector.build("find missing data") as connection:
             [(found,)] = connection.execute("SELECT is_complete FROM internal.meta").fetchall()
         return bool(found)
 
     def create(self) -> None:
-        """Create an empty build file if there is none, so that the next opening does not copy the published file."""
+        """Create an empty build file if none exists, to prevent the next operation from copying the published file."""
         self._connector.create_build()
 
     def note_complete(self) -> None:
-        """Record that all archived data is loaded again."""
+        """Record that all archived data has been reloaded."""
         with self._connector.build("record that nothing is missing") as connection:
             connection.execute("UPDATE internal.meta SET is_complete = true")
 
     def note_damage(self, lake_path: str, why: str) -> None:
-        """Treat a lake file with damaged pages as missing until it is replaced."""
+        """Treat a lake file with damaged data pages as missing until the file is replaced."""
         Damaged(self.data).note(lake_path, why)
 
     def copy_to(self, target: StrPath) -> None:
@@ -145,19 +145,19 @@ class Warehouse(Publisher):
 
     @contextlib.contextmanager
     def writing(self, purpose: str) -> Iterator[None]:
-        """Prevent other processes from writing the build file, which may be missing."""
+        """Prevent other processes from writing the build file, even if it does not exist."""
         with locked(self._connector.lock_path, self._connector.lock_timeout, purpose):
             yield
 
     @contextlib.contextmanager
     def auditing(self) -> Iterator[Auditor]:
-        """Open the build file once for the checks, under the lock."""
+        """Hold the lock and open the build file once for all checks."""
         with self._connector.build("check the loaded data") as connection:
             yield Auditor(connection, self._lake_root)
 
     @contextlib.contextmanager
     def ledger(self) -> Iterator[Ledger]:
-        """Hold the ledger open, under the lock, so that files it does not name can be deleted safely."""
+        """Hold the lock and keep the ledger open, to allow safe deletion of unlisted files."""
         timeout, purpose = self._connector.lock_timeout, "read the ledger"
         with (
             locked(self.data / "state" / "publish.lock", timeout, purpose),

@@ -334,7 +334,7 @@ def test_status_tells_how_the_mirror_stands(filled, call, service, hours):
 
 def test_status_of_a_project_that_was_never_brought_in(filled, call):
     told = call("status", environ=filled[0] | {"WME_PROJECTS": "enwiki,dewiki,enwikki", "WME_NAMESPACES": "0,5"})
-    assert "! dewiki namespace 0: no hour of it was loaded so far." in told.out
+    assert "! dewiki namespace 0: no hours have been loaded yet." in told.out
     assert "! The service's list of projects has no enwikki, so no file will come. Correct WME_PROJECTS" in told.out
     assert "! The service's list of namespaces has no 5, so no file will come. Correct WME_NAMESPACES" in told.out
 

@@ -97,7 +97,10 @@ def test_a_disk_that_fills_up_on_the_way_is_a_sentence_too(
     assert process.returncode == 1
     assert "Traceback" not in err, err
     # by whichever part met it: the history, the download, the lake or the warehouse
-    assert re.search(r"The disk is full|No space left|Disk or memory ran out|[Mm]ake room|Free some space", err), err
+    assert re.search(
+        r"The disk is full|No space left|Disk space or memory ran out|[Ff]ree disk space|[Mm]ake room|Free some space",
+        err,
+    ), err
 
 
 def test_a_disk_that_fills_up_amid_compaction_snapshot_and_publication_leaves_everything_as_it_was(

@@ -40,7 +40,7 @@ def test_moved_folder_is_mended_in_place(call: Callable[..., Any], copied: dict[
     failed = call("sql", BODIES, environ=moved)
     assert failed.code == 1
     assert "Only files of this mirror's lake can be read" in failed.err
-    assert "`wme relocate` makes this file find the lake again" in failed.err
+    assert "run `wme relocate` to update the lake paths in this file" in failed.err
     assert "now finds the lake; its views read 4 files" in call("relocate", environ=moved).out
     assert call("sql", BODIES, "--format", "csv", environ=moved).out == before.out
 

@@ -1,1 +1,1 @@
-"""Selection of files to compact, and compactions in the ledger. The lake package rewrites the files."""
+"""Selection of files to compact, and ledger updates for compactions. The `lake` package rewrites the files."""

@@ -1,8 +1,8 @@
-"""Preparation and commit of compactions in the ledger.
+"""Preparation of compactions, and their commit to the ledger.
 
-No lock is held while files are rewritten, so the commit compares the inputs with the loaded data. An hour that was
-reloaded meanwhile keeps its own file, and its rows in the compacted file are masked. A snapshot version is committed
-completely or not at all. Rows that are masked in its files are omitted for good.
+Files are rewritten without a lock, so the commit compares the inputs with the loaded data. An hour that was reloaded in
+between keeps its own file, and its rows in the compacted file are masked. A snapshot version is committed completely or
+not at all. Its masked rows are permanently omitted.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from resources.warehouse.load.files import retire
 from resources.warehouse.read.lake_parts import window
 from resources.warehouse.records import LakeFileError
 
-#: Key of a part, which are the values that an archive determines (`Dataset.given`): hour, project and namespace of an
-#: hourly file; identifier, version, project and namespace of a snapshot.
+#: Key of a part, with the values that its archive determines (`Dataset.given`): hour, project and namespace for hourly
+#: files; identifier, version, project and namespace for snapshots.
 Part = tuple[Any, ...]
 
-#: Increase it when the same input files would be rewritten differently.
+#: Version of the rewrite. Increase this number when the same input files would be rewritten differently.
 _VERSION = 4
-# Lake files of single hours, with the positions of their repeated rows.
+# Lake files of single hours, with the positions of repeated rows.
 _SINGLE_FILES = """
 SELECT lake_path, any_value(loads.row_count) AS row_count,
   coalesce(list(hidden.file_row ORDER BY hidden.file_row) FILTER (WHERE hidden.file_row IS NOT NULL), []) AS file_rows
@@ -46,7 +46,7 @@ WHERE table_name = $table AND compaction_id IS NULL AND lake_path IN (SELECT unn
 GROUP BY lake_path
 ORDER BY lake_path
 """
-# Compacted files, with the parts that are masked in them.
+# Compacted files, with their masked parts.
 _COMPACTED_FILES = """
 SELECT
   file.lake_path,
@@ -68,7 +68,7 @@ WHERE table_name = $table
     OR compaction_id IN (SELECT unnest(CAST($whole AS VARCHAR[]))))
 ORDER BY ALL
 """
-# Hours before the window that are not yet applied to `articles` keep their rows and their file until they are.
+# Hours before the window keep their rows and files until they are applied to `articles`.
 _TAKE = """
 UPDATE loads
 SET compaction_id = $compaction_id
@@ -88,7 +88,7 @@ WHERE (table_name, source_at, project_id, namespace_id) IN (
   WHERE (table_name, snapshot_id, snapshot_version) = ($table, $snapshot_id, $snapshot_version)
 )
 """
-# Parts that were reloaded or dropped after the preparation.
+# Parts that were reloaded or dropped after preparation.
 _HIDE_GIVEN_UP = """
 INSERT INTO internal.hidden_rows
 SELECT new.lake_path, NULL, if(loaded.table_name IS NULL, 'dropped', 'reloaded'),
@@ -104,10 +104,10 @@ _PARTS = pa.schema([LOADS.schema.field(name) for name in _PART])
 
 @dataclass(frozen=True)
 class Prepared:
-    """A compaction before its files are rewritten. `digest` (hex) covers everything that determines the new rows.
+    """A prepared compaction. The hexadecimal `digest` covers all inputs that affect the new rows.
 
     `parts` maps each hour, project and namespace (or the snapshot version) to the digest of its files, the compaction
-    that contains its rows, and the number of rows.
+    that contains its rows, and its row count.
     """
 
     merge: Merge | VersionMerge
@@ -118,14 +118,14 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Committed:
-    """Number of parts now read from the new files, and of parts that were reloaded meanwhile and keep their files."""
+    """Outcome of a commit: the numbers of parts that switched to the new files and of reloaded parts that did not."""
 
     part_count: int
     given_up_count: int
 
 
 def prepare_compaction(build: Build, merge: Merge | VersionMerge, dataset: Dataset) -> Prepared:
-    """Return the current files of a compaction, with the rows to omit."""
+    """Return a compaction's current files and the rows to omit."""
     find = _of_version if isinstance(merge, VersionMerge) else _of_hours
     inputs, parts = find(build.connection, dataset, merge)  # type: ignore[arg-type]
     made_of = [_VERSION, version_of(COMPACTED[dataset.name]), merge.name]
@@ -138,7 +138,7 @@ def prepare_compaction(build: Build, merge: Merge | VersionMerge, dataset: Datas
 def _of_version(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: VersionMerge
 ) -> tuple[list[CompactionSource], dict[Part, tuple[str, str | None, int]]]:
-    """Return the files of a version that have rows, or none if the version was dropped or is already compacted."""
+    """Return a version's files that have rows, or no files if the version was dropped or is already compacted."""
     rows = answer(connection, statement("compaction/version"), _key(dataset, merge))
     if not rows:
         return [], {}
@@ -185,17 +185,18 @@ def _of_hours(
 def commit_compaction(
     build: Build, prepared: Prepared, files: Sequence[CompactedFile], row_counts: Mapping[Part, int], dataset: Dataset
 ) -> Committed:
-    """Switch loaded rows to compacted files, in one transaction.
+    """Switch loaded rows to their compacted files, in one transaction.
 
-    Parts that were reloaded since the preparation keep their own files, and their rows in the new files are masked. If
-    a snapshot version was reloaded or dropped, its new files are not recorded. Raises LakeFileError if a new file is
-    missing or the new files do not contain the loaded rows. Nothing is changed then.
+    Parts that were reloaded after preparation keep their own files, and their rows in the new files are masked. If a
+    snapshot version was reloaded or dropped, its new files are not recorded. Raises LakeFileError, without changing
+    anything, if a new file is missing or the new files do not contain the loaded rows.
     """
     connection, lake_root, now = build
     for path in (path for file in files for path in (file.lake_path, with_bodies(file.lake_path))):
         if not LOCAL.exists(lake_root / path):
             raise LakeFileError(
-                f"The compacted file {path} is gone; nothing was changed. The next compaction creates it again."
+                f"The compacted file {path} is missing; nothing was changed. The next compaction creates this file "
+                "again."
             )
     wrong = {
         part: row_counts.get(part, 0)
@@ -235,7 +236,7 @@ def commit_compaction(
 def _take_version(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: VersionMerge, prepared: Prepared
 ) -> int:
-    """Switch a version to the new files and return 1. Return 0 without a change if its loaded files have changed."""
+    """Switch a version to the new files and return 1. If its loaded files have changed, return 0 instead."""
     _, parts = _of_version(connection, dataset, merge)
     if not parts or parts != prepared.parts:
         return 0
@@ -247,7 +248,7 @@ def _take_version(
 def _take_hours(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: Merge, prepared: Prepared, paths: Sequence[str]
 ) -> int:
-    """Switch unchanged hours to the new files; return their number. Rows before the window leave the build file."""
+    """Switch unchanged hours to the new files and return their number. The build file drops rows before the window."""
     parts = [dict(zip(_PARTS.names, (*part, *known), strict=True)) for part, known in prepared.parts.items()]
     connection.register("announced_parts", pa.Table.from_pylist(parts, schema=_PARTS))
     connection.execute("CREATE OR REPLACE TEMP TABLE compacting AS FROM announced_parts")
@@ -264,7 +265,7 @@ def _take_hours(
 
 
 def _forget_left_out(connection: duckdb.DuckDBPyConnection, compaction_id: str) -> None:
-    """Delete the records of repeated rows in the original files of a compaction; the new files lack these rows."""
+    """Delete the masks of repeated rows in a compaction's original files, because the new files omit these rows."""
     connection.execute(
         "DELETE FROM internal.hidden_rows WHERE reason = 'repeated' "
         "AND lake_path IN (SELECT lake_path FROM loads WHERE compaction_id = ?)",

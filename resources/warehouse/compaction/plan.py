@@ -1,8 +1,8 @@
-"""Selection of files to compact together: hours by compaction window, and snapshot versions.
+"""Selection of files to compact together, by compaction window for hours and by version for snapshots.
 
-Hourly files are merged into longer and longer windows, from an hour to a month. So there are only dozens of files at
-any time, and each row is rewritten at most once per window. All files of a snapshot version are merged, or none. A
-compaction must reduce the number of files: files of the maximum size are left alone.
+Hourly files are merged into successively longer windows, up to a month. The lake therefore has only dozens of files at
+any time, and each row is rewritten at most once per window. A snapshot version's files are merged completely or not at
+all. A compaction must reduce the number of files, so files of the maximum size are not rewritten.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from resources.warehouse.database.connect import Build, answer
 from resources.warehouse.database.sql import statement
 
 _HOUR: Final = timedelta(hours=1)
-#: Age at which an hour cannot change any more: the service has deleted its file, so it is never reloaded.
+#: Age at which an hour can no longer change, because the service has deleted the hour's file.
 SETTLED: Final = timedelta(hours=50)
-#: Number of files below which a compaction is not worthwhile: a reader opens them in a few milliseconds.
+#: Minimum number of files to compact. A reader opens fewer files in a few milliseconds.
 _FEW: Final = 3
-#: Size in bytes at which a compaction starts the next file.
+#: File size in bytes at which a compaction starts another file.
 FILE_BYTES: Final = 1_000_000_000
 # Snapshot versions whose rows are still in their original files, the most recently loaded first.
 _VERSIONS = """
@@ -40,9 +40,9 @@ ORDER BY any_value(loaded_at) DESC, snapshot_id, snapshot_version
 
 @dataclass(frozen=True)
 class CompactionWindow:
-    """A unit of the calendar (UTC) whose hourly files are compacted together.
+    """A calendar unit (UTC) whose hourly files are compacted together.
 
-    `start` maps a moment to the start of its window. `age` is the delay between the end of a window and its compaction.
+    `start` maps a timestamp to the start of its window. `age` is the delay between a window's end and its compaction.
     """
 
     name: str
@@ -50,7 +50,7 @@ class CompactionWindow:
     age: timedelta
 
     def __str__(self) -> str:
-        """Return its name."""
+        """Return the window's name."""
         return self.name
 
     def end(self, start: datetime) -> datetime:
@@ -84,10 +84,10 @@ _RANK: Final = {span.name: rank for rank, span in enumerate(SPANS)}
 
 @dataclass(frozen=True)
 class Unit:
-    """Smallest input of a compaction: the lake file of an hour (`span` is None), or all files of an earlier compaction.
+    """Smallest input of a compaction: an hour's lake file (`span` is None), or all files of an earlier compaction.
 
-    `name` is the path relative to the lake, or the compaction_id. `superseded` means that some rows are masked.
-    `dropped` means that some are masked because their project was dropped.
+    `name` is the path relative to the lake, or the compaction_id. `superseded` means that some rows are masked, and
+    `dropped` means that some rows are masked because their project was dropped.
     """
 
     name: str
@@ -159,12 +159,12 @@ class VersionMerge:
 
 
 def compactions(build: Build, *of: Dataset) -> list[tuple[Dataset, Merge | VersionMerge]]:
-    """Return the due compactions of several datasets, newest first within each."""
+    """Return the due compactions of several datasets, newest first within each dataset."""
     return [(one, merge) for one in of for merge in planned(build, one)]
 
 
 def planned(build: Build, dataset: Dataset) -> list[Merge] | list[VersionMerge]:
-    """Return the due compactions of a dataset: the newest hours, or the most recently loaded version, first."""
+    """Return a dataset's due compactions, starting with the newest hours or the most recently loaded version."""
     asked = {"table": dataset.name}
     if dataset.family is Family.SNAPSHOT:
         found = (VersionMerge(*row) for row in answer(build.connection, _VERSIONS, asked))
@@ -173,11 +173,11 @@ def planned(build: Build, dataset: Dataset) -> list[Merge] | list[VersionMerge]:
 
 
 def merges(units: Iterable[Unit], now: datetime, *, file_bytes: int = FILE_BYTES) -> list[Merge]:
-    """Return the due compactions, newest first, because recent hours are read most.
+    """Return the due compactions, newest first, because recent hours are read most often.
 
     Each unit is assigned to the longest due window in which a compaction reduces the number of files. The next
-    compaction of a window omits its masked rows. After a window is settled, masked rows alone are a reason to compact
-    it. Rows of a dropped project are removed at once.
+    compaction of a window omits its masked rows. A settled window is compacted again if it has masked rows. Rows of a
+    dropped project are removed immediately.
     """
     left = list(units)
     found: list[Merge] = []
@@ -198,7 +198,7 @@ def merges(units: Iterable[Unit], now: datetime, *, file_bytes: int = FILE_BYTES
 
 
 def _by_span(units: Sequence[Unit], span: CompactionWindow) -> dict[datetime, list[Unit]]:
-    """Group the units of this window length and of shorter ones by the start of their window."""
+    """Group units of this or a shorter window length by the start of their window."""
     found: dict[datetime, list[Unit]] = {}
     for unit in units:
         if unit.span is None or _RANK[unit.span] <= _RANK[span.name]:

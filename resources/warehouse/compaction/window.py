@@ -1,7 +1,7 @@
-"""The window: the recent months of changes that the build file stores itself.
+"""The window of recent months whose changes the build file itself stores.
 
-Changes of settled months leave the build file once compacted files contain them and `articles` has applied them. Each
-transaction removes a bounded number of rows and moves the window, so each change is always in exactly one place.
+Changes of settled months are removed from the build file after they have been compacted and applied to `articles`. Each
+transaction removes a bounded number of rows and moves the window, so every change is always in exactly one place.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from resources.warehouse.database.sql import transaction
 from resources.warehouse.read.lake_parts import LEAVING, window
 from resources.warehouse.records import LakeFileError
 
-# Hours before a moment with changes in the build file, and the number of rows that compacted files contain as well.
+# Hours before a given time with changes in the build file, and the number of their rows that compacted files contain.
 # `is_pending` means that a compacted hour is not yet applied to `articles`.
 _MOVABLE = """
 SELECT
@@ -37,20 +37,20 @@ WHERE table_name = $table AND batch_hour < $before
 GROUP BY batch_hour
 ORDER BY batch_hour
 """
-# Parts of the hours in a range whose changes are in compacted files as well as in the build file.
+# Parts of the hours in a range whose changes are in both compacted files and the build file.
 _MAKE_LEAVING = """
 CREATE OR REPLACE TEMP TABLE leaving AS
 SELECT batch_hour, project_id, namespace_id, row_count - duplicate_count AS row_count
 FROM loads
 WHERE table_name = $table AND compaction_id IS NOT NULL AND batch_hour >= $first AND batch_hour < $end
 """
-#: Maximum number of rows removed in one transaction, unless a single hour has more.
+#: Maximum number of rows removed in one transaction, unless a single hour has more rows.
 _ROWS: Final = 500_000
 
 
 @dataclass(frozen=True)
 class Hour:
-    """An hour whose changes may leave the build file, with the compactions that contain them."""
+    """An hour whose changes can be removed from the build file, with the compactions that contain these changes."""
 
     hour: datetime
     row_count: int
@@ -59,7 +59,7 @@ class Hour:
 
 @dataclass(frozen=True)
 class Moved:
-    """A range of hours (`end_hour` excluded) whose changes leave the build file, and the number of rows."""
+    """A range of hours (excluding `end_hour`) whose changes are removed from the build file, with the row count."""
 
     first_hour: datetime
     end_hour: datetime
@@ -67,19 +67,20 @@ class Moved:
 
 
 def settled(now: datetime) -> datetime:
-    """Return the first hour of the newest month whose hours may still change; older changes leave the build file."""
+    """Return the first hour of the newest month that can still change. The build file drops older changes."""
     return (now.astimezone(UTC) - SETTLED).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
 def movable_changes(build: Build, before: datetime | None = None) -> Moved | None:
-    """Return the hours before a moment (default: settled months) that may leave the build file, or None."""
+    """Return the hours before `before` (default: the settled months' end) to remove from the build file, or None."""
     return _together(_movable(build, before))
 
 
 def _movable(build: Build, before: datetime | None) -> list[Hour]:
-    """Return the hours before a moment that may leave the build file, in order; none if they have no rows.
+    """Return the hours before a given time that can be removed from the build file, in order.
 
-    The list ends before the first hour that is pending for `articles` or due for its first compaction.
+    The list ends before the first hour that is pending for `articles` or due for its first compaction. The list is
+    empty if its hours have no rows.
     """
     waiting = {
         unit.first_hour
@@ -98,19 +99,20 @@ def _movable(build: Build, before: datetime | None) -> list[Hour]:
 
 
 def _together(hours: Sequence[Hour]) -> Moved | None:
-    """Combine consecutive hours into one step; None if there are none."""
+    """Combine consecutive hours into one step. Return None if the list is empty."""
     if not hours:
         return None
     return Moved(hours[0].hour, hours[-1].hour + timedelta(hours=1), sum(one.row_count for one in hours))
 
 
 def move_window(build: Build, before: datetime | None = None) -> Moved | None:
-    """Remove changes of hours before a moment from the build file, in one transaction.
+    """Remove changes of hours before a given time from the build file, in one transaction.
 
-    The default moment is the end of the settled months. Afterwards these changes are read from compacted files. At most
-    500,000 rows are removed per call, unless a single hour has more, so that no hourly load waits long. Returns None if
-    no changes may leave. Changes that `articles` has not applied stay, as do hours that wait for a compaction and all
-    later hours. Raises LakeFileError if a compacted file is missing or contradicts the ledger. Nothing is changed then.
+    The default time is the end of the settled months. The removed changes are then read from compacted files. To keep
+    hourly loads from waiting long, a call removes at most 500,000 rows, unless a single hour has more rows. Changes
+    that `articles` has not applied are preserved, as are hours that wait for a compaction and all later hours. Returns
+    None if no changes can be removed. Raises LakeFileError, without changing anything, if a compacted file is missing
+    or contradicts the ledger.
     """
     connection = build.connection
     hours: list[Hour] = []
@@ -140,7 +142,7 @@ def _move(connection: duckdb.DuckDBPyConnection, step: Moved) -> None:
 
 
 def leave(connection: duckdb.DuckDBPyConnection, first: datetime, end: datetime) -> int:
-    """Remove compacted changes with first <= batch_hour < end, inside a transaction; return the number of rows."""
+    """Remove compacted changes with first <= batch_hour < end, inside a transaction. Return the row count."""
     connection.execute(_MAKE_LEAVING, {"table": LEAVING.name, "first": first, "end": end})
     rows = (
         "FROM article_changes SEMI JOIN leaving USING (batch_hour, project_id, namespace_id) "
@@ -168,13 +170,13 @@ def _check_files(connection: duckdb.DuckDBPyConnection, lake_root: Path, compact
             found = read_footer(lake_root / path).num_rows
         except UNREADABLE as error:
             raise LakeFileError(
-                f"The compacted file {path} is gone or cannot be read ({clause(error)}), so its changes stay in the "
+                f"The compacted file {path} is missing or unreadable ({clause(error)}), so its changes stay in the "
                 "warehouse. Nothing was changed. Restore the file, or delete it and materialize lake/article_changes "
-                "and warehouse/article_changes of its hours again."
+                "and warehouse/article_changes again for its hours."
             ) from error
         if found != row_count:
             raise LakeFileError(
                 f"The compacted file {path} has {found} rows, but the ledger counts {row_count}, so its changes stay "
                 "in the warehouse. Nothing was changed. Delete the file and materialize lake/article_changes and "
-                "warehouse/article_changes of its hours again."
+                "warehouse/article_changes again for its hours."
             )

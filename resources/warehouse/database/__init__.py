@@ -1,1 +1,1 @@
-"""DuckDB access: opening the files, creating the declared tables, SQL as text."""
+"""DuckDB access: opening files, creating the declared tables, and generating SQL."""

@@ -1,6 +1,6 @@
-"""Opening DuckDB files: the build file under a lock, the published file without one.
+"""Connections to the build file, which needs a lock, and to the published file, which does not.
 
-Writers acquire a lock file before they open the build file. DuckDB's own lock on the file fails at once instead of
+Writers acquire a lock file before they open the build file, because DuckDB's own lock fails immediately instead of
 waiting.
 """
 
@@ -46,32 +46,31 @@ __all__ = ["Build", "Connector", "answer", "has_table", "locked", "merge_row_gro
 
 _log = logging.getLogger(__name__)
 
-#: Separate, because writers change settings of the whole instance that readers need unchanged.
+#: Readers use a separate pool, because writers change instance settings that readers need unchanged.
 _WRITERS, _READERS = Instances(), Instances()
-#: Errors that DuckDB raises for a damaged file, besides the base class itself, which it raises for a wrong checksum.
+#: Errors that DuckDB raises for a damaged file. For a wrong checksum, DuckDB raises the base class itself.
 _REFUSALS = (duckdb.IOException, duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
-#: Oldest storage version: every supported client (DuckDB 1.5 and later) reads it. A file keeps its version unless
-#: raised.
+#: Oldest storage version, which every supported client (DuckDB 1.5 and later) can read.
 OLDEST_STORAGE = "v1.5.0"
-#: Merging costs as much work as loading the rows did, so it runs at most once in this time.
+#: Minimum time between merges, because merging costs as much as loading the rows.
 _BETWEEN_MERGES = timedelta(days=1)
 
 
 @contextlib.contextmanager
 def locked(lock_path: Path, timeout: float, purpose: str) -> Iterator[None]:
-    """Hold a lock file. If it is taken, log that, wait up to `timeout` seconds, then raise WarehouseBusyError."""
+    """Hold a lock file. If the lock is taken, wait up to `timeout` seconds, then raise WarehouseBusyError."""
     lock_path.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(lock_path)
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout:
-        _log.info("Another process uses the warehouse; waiting up to %.0f s to %s.", timeout, purpose)
+        _log.info("Another process is using the warehouse; waiting up to %.0f s to %s.", timeout, purpose)
         try:
             lock.acquire(timeout=timeout, poll_interval=0.05)
         except filelock.Timeout:
             raise WarehouseBusyError(
-                f"Another process has used the warehouse for more than {timeout:.0f} s, so this one could not "
-                f"{purpose}. Nothing was changed. Wait for the other run to end, or end it, and try again."
+                f"Another process has used the warehouse for more than {timeout:.0f} s, so this process could not "
+                f"{purpose}. Nothing was changed. Stop the other process or wait for it to finish, then try again."
             ) from None
     try:
         yield
@@ -80,7 +79,7 @@ def locked(lock_path: Path, timeout: float, purpose: str) -> Iterator[None]:
 
 
 class Build(NamedTuple):
-    """The open build file, the lake's folder, and the moment of an operation (aware)."""
+    """The open build file, the lake folder, and the operation's timestamp (time-zone-aware)."""
 
     connection: duckdb.DuckDBPyConnection
     lake_root: Path
@@ -89,7 +88,7 @@ class Build(NamedTuple):
 
 @dataclass(frozen=True)
 class Connector:
-    """Opens the build file and the published file with the configured settings."""
+    """Connector that opens the build file and the published file with the configured settings."""
 
     build_path: Path
     published_path: Path
@@ -100,16 +99,16 @@ class Connector:
 
     @contextlib.contextmanager
     def build(self, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield the build file for writing, under the lock. Missing tables are created; the file is always closed."""
+        """Hold the lock and yield the build file for writing. Create missing tables; always close the file."""
         with locked(self.lock_path, self.lock_timeout, purpose), self.build_unlocked(purpose) as connection:
             yield connection
 
     @contextlib.contextmanager
     def build_unlocked(self, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield the build file like `build`, for a caller that already holds the lock."""
+        """Yield the build file as `build` does, for a caller that already holds the lock."""
         self.build_path.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(_spill_path(self.build_path), ignore_errors=True)
-        # a killed process leaves this marker behind
+        # a killed process leaves its marker file behind
         note = self.build_path.with_name(f"{self.build_path.name}.open")
         was_left_open, is_open = note.exists(), False
         if not was_left_open:
@@ -123,9 +122,9 @@ class Connector:
         except duckdb.Error as error:
             if is_exhausted(error):
                 raise WarehouseFullError(
-                    f"Disk or memory ran out, so this run could not {purpose} ({clause(error)}). The warehouse is "
-                    f"unchanged. Make room under {self.build_path.parent.name} or give the process more memory, "
-                    "then run it again."
+                    f"Disk space or memory ran out, so this run could not {purpose} ({clause(error)}). The warehouse "
+                    f"is unchanged. Free disk space under {self.build_path.parent.name} or give the process more "
+                    "memory, then try again."
                 ) from error
             if (type(error) is duckdb.Error or isinstance(error, _REFUSALS)) and is_refused(
                 self.build_path, with_rows=True
@@ -133,7 +132,7 @@ class Connector:
                 self._replace_build(error)
                 raise WarehouseDamagedError(
                     f"DuckDB could not read {self.build_path.name}, so this run could not {purpose} ({clause(error)}). "
-                    "The file was replaced, and the next publication reloads the missing data. Run it again."
+                    "The file was replaced, and the next publication reloads the missing data. Try again."
                 ) from error
             raise
         finally:
@@ -142,7 +141,7 @@ class Connector:
                 note.unlink(missing_ok=True)
 
     def _open_build(self, purpose: str, was_left_open: bool, opened: contextlib.ExitStack) -> duckdb.DuckDBPyConnection:
-        """Open the build file. Replace a damaged one; wait while another program has it open."""
+        """Open the build file. Wait while another program has the file open; replace a damaged file."""
         end = time.monotonic() + self.lock_timeout
         is_replaced = False
         if is_missing(self.build_path, self.published_path):
@@ -164,7 +163,7 @@ class Connector:
                         if time.monotonic() >= end:
                             raise WarehouseBusyError(
                                 f"Another program has {self.build_path.name} open, so this run could not {purpose}. "
-                                "Nothing was changed. Close it there; to query the data, open "
+                                "Nothing was changed. Close the file in that program. To query the data, open "
                                 f"{self.published_path.name}, which is never locked."
                             ) from error
                         time.sleep(min(0.2, max(0.0, end - time.monotonic())))
@@ -172,14 +171,13 @@ class Connector:
                 if is_replaced or not (isinstance(error, OutdatedError) or is_refused(self.build_path)):
                     raise WarehouseDamagedError(
                         f"DuckDB cannot open {self.build_path.name}, so this run could not {purpose} "
-                        f"({clause(error)}). Nothing was changed: "
-                        "the published file, the archive and the lake stay as they are."
+                        f"({clause(error)}). The published file, the archive and the lake were not changed."
                     ) from error
                 self._replace_build(error)
                 is_replaced = True
 
     def create_build(self) -> None:
-        """Create an empty build file if there is none, without a copy of the published file."""
+        """Create an empty build file if none exists, without copying the published file."""
         with locked(self.lock_path, self.lock_timeout, "create the build file"):
             create_build(self.build_path, self.open_file)
 
@@ -188,10 +186,10 @@ class Connector:
 
     @contextlib.contextmanager
     def open_file(self, path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Open a DuckDB file for writing, in the requested storage version.
+        """Open a DuckDB file for writing, with the requested storage version.
 
-        The default is the file's own version, or the oldest one for a new file. Raises WarehouseVersionError if the
-        file cannot be opened in that storage version.
+        By default, an existing file keeps its version and a new file gets the oldest one. Raises WarehouseVersionError
+        if the file cannot be opened with the requested version.
         """
         spill = _spill_path(path)
         with _WRITERS.connection(spill) as connection:
@@ -200,11 +198,11 @@ class Connector:
             try:
                 connection.execute(f"SET memory_limit = {quoted(self.memory_limit)}")
                 connection.execute(f"SET temp_directory = {quoted(str(spill))}")
-                # an earlier user of the instance may have set another number
+                # an earlier user of the instance might have changed the thread count
                 connection.execute("RESET threads")
-                # preserving insertion order would hold back rows that were read ahead
+                # preserving insertion order would buffer rows that were read ahead
                 connection.execute("SET preserve_insertion_order = false")
-                # a commit then only appends row groups; `merge_row_groups` merges them
+                # without vacuum tasks, a commit only appends row groups, which `merge_row_groups` merges
                 connection.execute("SET max_vacuum_tasks = 0")
                 # DuckDB prints a progress bar to standard output if Python was started without a script, as Dagster's
                 # workers are
@@ -215,9 +213,10 @@ class Connector:
                 if not is_other_storage(error):
                     raise
                 raise WarehouseVersionError(
-                    f"DuckDB {duckdb.__version__} cannot open {path.name} in the storage version {version} "
-                    f"({clause(error)}). Nothing was changed. The version of a file can be raised but not lowered: set "
-                    "WME_STORAGE_VERSION to its version, or remove warehouse/build.duckdb and run `wme rebuild`."
+                    f"DuckDB {duckdb.__version__} cannot open {path.name} with storage version {version} "
+                    f"({clause(error)}). Nothing was changed. A file's storage version can be raised but not lowered. "
+                    "Set WME_STORAGE_VERSION to the file's version, or remove warehouse/build.duckdb and run `wme "
+                    "rebuild`."
                 ) from error
             yield connection
 
@@ -225,14 +224,14 @@ class Connector:
     def published(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """Yield a read-only connection to the newest published file, for the pipeline's own queries.
 
-        Raises NotPublishedError, or QueryError if the file is damaged or was written by a newer DuckDB.
+        Raises NotPublishedError, or QueryError if the file is damaged or was written by a newer DuckDB version.
         """
         with _READERS.connection() as connection:
             self._attach_published(connection)
             yield connection
 
     def connect_published(self) -> duckdb.DuckDBPyConnection:
-        """Connect to the published file in a separate instance, for any query and setting; the caller closes it."""
+        """Return a connection to the published file in a separate DuckDB instance. The caller closes the connection."""
         connection = connect()
         try:
             self._attach_published(connection)
@@ -244,15 +243,15 @@ class Connector:
     def _attach_published(self, connection: duckdb.DuckDBPyConnection) -> None:
         if not self.published_path.exists():
             raise NotPublishedError(
-                f"There is no published file {self.published_path.absolute()}: nothing was published in this data "
-                "folder so far. To use another folder, set WME_DATA; otherwise run the pipeline once (`wme run`). "
-                "With WME_PUBLISH=off runs do not publish; `wme publish` does."
+                f"There is no published file {self.published_path.absolute()}, because nothing has been published in "
+                "this data folder yet. To use another folder, set WME_DATA; otherwise run the pipeline once (`wme "
+                "run`). With WME_PUBLISH=off, only `wme publish` publishes."
             )
         if not self.published_path.is_file():
             # DuckDB would block on a named pipe
             raise QueryError(
-                f"{self.published_path} is not a file, so it cannot be read. Nothing was changed. Move it away and run "
-                "`wme publish`: the file is created again."
+                f"{self.published_path} is not a file, so it cannot be read. Nothing was changed. Move it away, then "
+                "run `wme publish` to create the file."
             )
         try:
             connection.execute(f"ATTACH {quoted(str(self.published_path))} AS {NAME} (READ_ONLY)")
@@ -260,25 +259,25 @@ class Connector:
         except duckdb.Error as error:
             raise QueryError(
                 f"DuckDB cannot open {self.published_path.name} ({clause(error)}). The pipeline's own file is "
-                "unaffected. Remove the published file and run `wme publish`: it is created again."
+                "unaffected. Remove the published file and run `wme publish` to create it again."
             ) from error
 
 
 def _spill_path(path: Path) -> Path:
-    """Folder for data of one file that exceeds the memory limit. It exists only during use, or after a kill."""
+    """Return the folder for data that exceeds the memory limit. Only a killed process leaves this folder behind."""
     return path.with_name(f"{path.name}.spill")
 
 
 def answer(
     connection: duckdb.DuckDBPyConnection, query: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of a query as plain Python values; times are aware and in UTC."""
+    """Return a query's rows as plain Python values. Timestamps are time-zone-aware and in UTC."""
     found = connection.sql(query, params=parameters or None).to_arrow_table()
     return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
 
 def has_table(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    """Return whether the file has a table. DuckDB's catalog query takes ten times as long."""
+    """Return True if the file contains a table. A query of DuckDB's catalog would take ten times as long."""
     try:
         connection.execute(f"SELECT 1 FROM {name} LIMIT 0")  # noqa: S608  our own names
     except duckdb.CatalogException:
@@ -292,18 +291,18 @@ def raise_revision(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def merge_row_groups(build: Build) -> bool:
-    """Let DuckDB merge the small row groups of hourly loads, at most once a day; return True if it ran.
+    """Merge the small row groups of hourly loads, at most once a day. Return True if the merge ran.
 
-    Merging affects only speed and size. It holds the lock for about 20 µs of CPU time per row loaded that day. A
-    checkpoint merges row groups only if the file has changed since the last checkpoint. Updating `merged_at` is such a
-    change.
+    Merging affects only speed and size. The lock is held for about 20 µs of CPU time per row loaded that day.
+    `merged_at` is updated first, because a checkpoint merges row groups only if the file has changed since the last
+    checkpoint.
     """
     connection, _, now = build
     [(merged_at,)] = answer(connection, "SELECT merged_at FROM internal.meta")
     if merged_at is not None and timedelta(0) <= now - merged_at < _BETWEEN_MERGES:
         return False
     connection.execute("UPDATE internal.meta SET merged_at = ?", [now])
-    # the next writer sets it to 0 again
+    # the next writer sets this limit to 0 again
     connection.execute("RESET max_vacuum_tasks")
     connection.execute("CHECKPOINT")
     return True

@@ -1,6 +1,6 @@
 """Recovery from a damaged build file: rename it, and replace it with a copy of the published file.
 
-Nothing here writes into DuckDB's blocks. A new or copied build file is marked as incomplete
+This module never writes into DuckDB's blocks. A new or copied build file is marked as incomplete
 (`internal.meta.is_complete`), so the next publication reloads the missing data (`assets/steps/rebuilding.py`). If a
 build file comes from elsewhere, for example a backup, its views, macros and triggers are removed (`remove_code`).
 """
@@ -27,21 +27,21 @@ from resources.warehouse.database.sql import NAME, connect, identifier, quoted
 from resources.warehouse.database.workarounds import is_exhausted
 from resources.warehouse.records import WarehouseDamagedError, WarehouseVersionError
 
-#: Opens a file for writing.
+#: Function that opens a file for writing.
 Open = Callable[[Path], AbstractContextManager[duckdb.DuckDBPyConnection]]
 
 
 _log = logging.getLogger(__name__)
-#: Suffix of a damaged build file after it was renamed.
+#: Suffix that a damaged build file gets when it is renamed.
 ASIDE: Final = "damaged"
 
 
 def replace_build(build: Path, published: Path, open_file: Open, why: Exception | None) -> None:
-    """Rename the build file, and replace it with a copy of the published file, or with a new file.
+    """Rename the build file and replace it with a copy of the published file or with a new file.
 
-    The caller holds the lock and has no open connection. A kill at any point leaves a damaged build file, no build
-    file, or the complete copy. The next process resumes in each case. `why` is the error for which the file is
-    replaced; None means that the file is missing.
+    The caller must hold the lock and have no open connection. If the process is killed, it leaves a damaged build file,
+    no build file, or the complete copy; the next process can resume from each state. `why` is the error that made the
+    file unusable, or None if the file is missing.
     """
     aside = build.with_name(f"{build.name}.{ASIDE}")
     if build.exists():
@@ -62,7 +62,7 @@ def replace_build(build: Path, published: Path, open_file: Open, why: Exception 
 
 
 def create_build(build: Path, open_file: Open) -> None:
-    """If there is no build file, create an empty one, without copying the published file, and mark it as incomplete."""
+    """Create an empty build file, marked as incomplete, if none exists. The published file is not copied."""
     if not build.exists():
         build.parent.mkdir(parents=True, exist_ok=True)
         build.with_name(f"{build.name}.wal").unlink(missing_ok=True)
@@ -70,24 +70,24 @@ def create_build(build: Path, open_file: Open) -> None:
 
 
 def is_missing(build: Path, published: Path) -> bool:
-    """Return whether the build file is missing although it existed: a published or a renamed file is there."""
+    """Return True if the build file has disappeared: a published file or a renamed build file exists without it."""
     was_there = published.exists() or build.with_name(f"{build.name}.{ASIDE}").exists()
     return was_there and not build.exists()
 
 
 def _put_in_place(build: Path, published: Path | None, open_file: Open) -> bool:
-    """Replace the build file with a copy of the published file, or a new file. Return False if the copy is unusable."""
+    """Replace the build file with a copy of the published file or a new file. Return False if the copy is unusable."""
     temporary = build.with_name(f"{build.name}.tmp")
     temporary.unlink(missing_ok=True)
     try:
         if published is not None:
             copy_file(published, temporary)
-            # the published file may be a copy from another machine
+            # the published file might be a copy from another machine
             remove_code(temporary)
         with open_file(temporary) as connection:
             read_metadata(connection)
             if published is not None:
-                # without it, the file has only the tables for analysts, so nothing could be loaded
+                # a file without this column has only the analysts' tables, so no data could be loaded into it
                 connection.execute("SELECT is_complete FROM internal.meta")
             ensure(connection)
             connection.execute("UPDATE internal.meta SET is_complete = false")
@@ -105,7 +105,7 @@ def _put_in_place(build: Path, published: Path | None, open_file: Open) -> bool:
 
 
 def read_metadata(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """Read all metadata of the attached file; return its tables. Raises duckdb.Error if the metadata is damaged."""
+    """Read the attached file's metadata and return its tables. Raises duckdb.Error if the metadata is damaged."""
     query = (
         """SELECT concat_ws('.', database_name, '"' || schema_name || '"', '"' || table_name || '"') """
         "FROM duckdb_tables() WHERE database_name = current_database()"
@@ -118,7 +118,7 @@ def read_metadata(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def is_refused(path: Path, *, with_rows: bool = False) -> bool:
-    """Return whether DuckDB fails to open an accessible file, or to read its metadata or (`with_rows`) its rows."""
+    """Return True if DuckDB cannot open an accessible file, or cannot read the metadata or (`with_rows`) the rows."""
     try:
         path.open("r+b").close()
     except OSError:
@@ -136,7 +136,7 @@ def is_refused(path: Path, *, with_rows: bool = False) -> bool:
 
 
 def is_locked(path: Path) -> bool:
-    """Return whether another process holds a DuckDB lock on a file."""
+    """Return True if another process holds a DuckDB lock on the file."""
     try:
         with path.open("r+b") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -147,18 +147,18 @@ def is_locked(path: Path) -> bool:
     return False
 
 
-#: Errors of `copy_file_range` for files that it does not support; a plain copy works for these.
+#: Errors that `copy_file_range` raises for unsupported files, which a plain copy can handle.
 _UNSUPPORTED: Final = frozenset({errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF})
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Replace `target` with a copy that may share blocks with `source`. Nothing is synced. Raises OSError."""
+    """Replace `target` with a copy that can share blocks with `source`, without syncing the copy. Raises OSError."""
     if not (hasattr(os, "copy_file_range") and _copy_range(source, target)):
         shutil.copyfile(source, target)
 
 
 def _copy_range(source: Path, target: Path) -> bool:
-    """Copy with `copy_file_range`; return False if the file system does not support it."""
+    """Copy with `copy_file_range`. Return False if the file system does not support that call."""
     with source.open("rb") as read, target.open("wb") as written:
         try:
             while os.copy_file_range(read.fileno(), written.fileno(), 1 << 30):
@@ -171,8 +171,8 @@ def _copy_range(source: Path, target: Path) -> bool:
 
 
 _HERE = f"database_name = {quoted(NAME)}"
-#: Kind, schema, name and table of the objects to remove. Triggers come first, since they run when the others are
-#: dropped; DuckDB 1.5 has none.
+#: Queries for the kind, schema, name and table of each object to remove. Triggers come first, because dropping other
+#: objects runs them. DuckDB 1.5 does not support triggers.
 _CODE = (
     f"SELECT 'TRIGGER', schema_name, trigger_name, table_name FROM duckdb_triggers() WHERE {_HERE}",  # noqa: S608
     f"SELECT 'VIEW', schema_name, view_name, NULL FROM duckdb_views() WHERE NOT internal AND {_HERE}",  # noqa: S608
@@ -184,10 +184,10 @@ _CODE = (
 
 
 def remove_code(build: Path) -> None:
-    """Remove all views, macros and triggers of a build file. The next opening creates the declared ones again.
+    """Remove all views, macros and triggers from a build file. The declared views and macros are created again later.
 
-    A macro may shadow a DuckDB function. Therefore the file is not made the current database, and DuckDB may not open
-    other files. Raises WarehouseDamagedError if DuckDB cannot read or write the file.
+    Because a macro can shadow a DuckDB function, the file never becomes the current database, and DuckDB is not allowed
+    to open other files. Raises WarehouseDamagedError if DuckDB cannot read or write the file.
     """
     try:
         with connect() as connection:
@@ -200,7 +200,7 @@ def remove_code(build: Path) -> None:
                     if table is not None:
                         of = f"{identifier(name)} ON {place}.{identifier(table)}"
                     connection.execute(f"DROP {kind} {of}")
-            # otherwise a file of the current version would count as prepared
+            # otherwise a file with the current schema version would be treated as prepared
             with contextlib.suppress(duckdb.CatalogException, duckdb.BinderException):
                 connection.execute(
                     f"UPDATE {NAME}.internal.meta SET schema_version = '', prepared_version = NULL "  # noqa: S608

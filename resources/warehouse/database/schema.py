@@ -1,7 +1,8 @@
-"""Tables of the build file, created from the declarations, with comments.
+"""Build file tables, created from the declarations, with comments.
 
-Tables with internal columns are in the schema `internal`; views in `main` show their declared columns. Writers use the
-same names for the tables, because their connections search `internal` first (`Connector.open_file`).
+Tables with internal columns are in the schema `internal`, and views in `main` expose the declared columns. Writers
+access both kinds of tables by unqualified names, because their connections search `internal` first
+(`Connector.open_file`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from resources import datasets, tables
 from resources.errors import clause
 from resources.warehouse.database.sql import KEYS_DIGEST, STATE, identifier, quoted, sql_type, statement, transaction
 
-#: Columns that only the pipeline uses: the computed keys, and the row's position in its file.
+#: Columns that only the pipeline uses: computed keys and the row's position in its file.
 INTERNAL_COLUMNS = {
     tables.ARTICLE_CHANGES.name: {"event_key": "UBIGINT", "file_row": "BIGINT"},
     tables.LOOKUPS.name: {"event_key": "UBIGINT"},
@@ -50,7 +51,7 @@ def comments(table: tables.Table, kind: str = "TABLE") -> Iterator[str]:
 
 
 def native_tables() -> tuple[tables.Table, ...]:
-    """Return the declared tables of the build file: current states, datasets without bodies, and the ledger."""
+    """Return the build file's declared tables: current states, datasets without page text, and the ledger."""
     of_datasets = (
         table
         for dataset in datasets.datasets()
@@ -71,14 +72,14 @@ def native_tables() -> tuple[tables.Table, ...]:
 
 
 def table_names() -> list[str]:
-    """Return the names of all tables of the build file, quoted and with their schemas."""
+    """Return the build file's table names, quoted and schema-qualified."""
     own = [(_schema_of(table), table.name) for table in native_tables()]
     internal = re.findall(r"^CREATE TABLE IF NOT EXISTS internal\.(\w+)", statement("database/internal"), re.MULTILINE)
     return [f"{identifier(schema)}.{identifier(name)}" for schema, name in (*own, *(("internal", n) for n in internal))]
 
 
 def digest() -> str:
-    """Return the schema version of a build file: a digest of all its declarations."""
+    """Return the build file's schema version, a digest of all table declarations."""
     return _digest(native_tables())
 
 
@@ -92,16 +93,16 @@ class OutdatedError(Exception):
 
 
 def ensure(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create missing tables, views and comments; do nothing if the file has the current schema version.
+    """Create missing tables, views and comments, unless the file has the current schema version.
 
-    Undeclared tables stay. Raises OutdatedError if the file has other columns or keys. Nothing is changed then.
+    Undeclared tables are preserved. Raises OutdatedError, without changing the file, if its columns or keys differ.
     """
     wanted = digest()
     connection.execute("CREATE SCHEMA IF NOT EXISTS internal")
     search_internal(connection)
     try:
         found = connection.execute("SELECT schema_version FROM internal.meta").fetchall()[0][0]
-    except duckdb.CatalogException:  # a query of DuckDB's catalog would take ten times as long at every opening
+    except duckdb.CatalogException:  # a catalog query would take ten times as long each time a file is opened
         found = None
     if found == wanted:
         return
@@ -117,7 +118,7 @@ def ensure(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def search_internal(connection: duckdb.DuckDBPyConnection) -> None:
-    """Resolve names without a schema in `internal` first, so that writers find the tables, not the views."""
+    """Resolve unqualified names in `internal` first, because writers need the tables instead of the views."""
     connection.execute("SET search_path = 'internal,main'")
 
 
@@ -138,7 +139,7 @@ def _script(natives: tuple[tables.Table, ...]) -> str:
 
 
 def _changed(connection: duckdb.DuckDBPyConnection, script: str) -> list[str]:
-    """Return the tables of a file that differ from the current declarations, sorted."""
+    """Return the sorted names of tables that differ from the current declarations."""
     query = (
         "SELECT concat(schema_name, '.', table_name), concat(sql, CASE WHEN table_name = 'meta' THEN comment END) "
         "FROM duckdb_tables() WHERE database_name = current_database()"

@@ -1,4 +1,4 @@
-"""SQL as text (statements from files, literals, names, types), and DuckDB instances with their transactions."""
+"""SQL generation (statements from files, literals, names, types), and DuckDB instances with their transactions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from resources import tables
 
-#: Columns by which rows compete for their title and page, with their types.
+#: Columns, with types, that decide which row is current for a title and page.
 STATE = {
     "project_id": "VARCHAR",
     "title": "VARCHAR",
@@ -30,16 +30,15 @@ STATE = {
     "source_at": "TIMESTAMPTZ",
     "namespace_id": "BIGINT",
 }
-#: Formulas of the keys that the build file stores. `event_key` is 64 bits of a digest of event and title, or of all
-#: columns if the row has no event; it comes late in the order of states. `title_key` is 64 bits of a digest of project
-#: and title, so that one title among millions is found without comparing texts. A build file with other formulas is
-#: outdated.
+#: Formulas for the keys that the build file stores. `event_key` is a 64-bit digest of event and title, or of all
+#: columns if the row has no event; it breaks ties in the order of states. `title_key` is a 64-bit digest of project and
+#: title, which finds one title among millions without comparing strings. A build file with other formulas is outdated.
 KEYS = {
     "event_key": (
         "md5_number_lower(CASE WHEN event_id IS NULL THEN {row_digest} "
         "ELSE concat(event_id, chr(10), replace(name, '_', ' ')) END)"
     ),
-    # a snapshot row has the same key as the row of this event in an hourly file
+    # a snapshot row has the same key as the hourly file's row for the same event
     "event_key_of_snapshot": (
         "md5_number_lower(concat(coalesce(event_id, concat('page ', article_id)), chr(10), title))"
     ),
@@ -53,11 +52,11 @@ FORMULAS = KEYS | {
     "no_snapshot": tables.NO_SNAPSHOT,
     "last_recheck_hours": str(tables.RECHECKS[-1] // timedelta(hours=1)),
     "row_key": ", ".join(STATE),
-    # two rows of a title or page that agree in all these columns are the same row
+    # rows of a title or page that agree in all these columns are identical
     "newest_state_first": "event_at DESC, version_id DESC, is_update DESC, event_key DESC, source_at, namespace_id",
     "oldest_state_first": "event_at, version_id, is_update, event_key, source_at DESC, namespace_id DESC",
     "newest_snapshot_first": "boundary_at DESC, exported_at DESC NULLS LAST, snapshot_version DESC",
-    # both halves of a move share the event
+    # both rows of a page move share the event
     "event": (
         "project_id, replace(name, '_', ' '), "
         "coalesce(event_id, concat(article_id, ' ', version_id, ' ', change_type, ' ', event_at))"
@@ -75,23 +74,23 @@ _SCALARS: dict[pa.DataType, str] = {
 }
 
 
-#: Line that names the next statement in a file with several.
+#: Pattern for the line that names the next statement in a file with several statements.
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
 
 def statement(name: str, /, **values: str) -> str:
-    """Return the text of a statement by its folder and name, for example `load/beginnings`.
+    """Return an SQL statement by folder and name, for example `load/beginnings`.
 
-    The statement is the content of `<name>.sql`, or the part of another .sql file in the folder that follows the line
-    `-- name: <name>`. Each `{name}` in it is replaced by a value or by a shared formula. A value may contain
-    placeholders of later values and of formulas.
+    The statement is the content of `<name>.sql`, or the part of another .sql file in the folder after the line `--
+    name: <name>`. Each `{name}` placeholder is replaced by a value or a shared formula. A value can contain
+    placeholders for later values and for formulas.
     """
     folder, _, key = name.rpartition("/")
     return filled(_statements(folder)[key], **values)
 
 
 def filled(text: str, /, **values: str) -> str:
-    """Replace the `{name}` placeholders of a statement with the values, in order, then with the shared formulas."""
+    """Replace the `{name}` placeholders in a statement with the values, in order, then with the shared formulas."""
     for place, value in (*values.items(), *FORMULAS.items()):
         text = text.replace(f"{{{place}}}", value)
     return text
@@ -99,23 +98,23 @@ def filled(text: str, /, **values: str) -> str:
 
 @functools.cache
 def _statements(folder: str) -> dict[str, str]:
-    """Return the statements in the .sql files of a folder by name."""
+    """Return the statements in a folder's .sql files by name."""
     found: dict[str, str] = {}
     for file in resources.files("resources.warehouse").joinpath(folder).iterdir():
         if file.name.endswith(".sql"):
-            # text before the first name line has the name of the file
+            # the text before the first name line is named after the file
             words = [file.name.removesuffix(".sql"), *_NAME.split(file.read_text(encoding="utf-8"))]
             found |= dict(zip(words[::2], words[1::2], strict=True))
     return found
 
 
 def quoted(text: str) -> str:
-    """Return a text as an SQL literal, for statements that accept no parameters (comments, views)."""
+    """Return a string as an SQL literal, for statements that do not accept parameters (comments, views)."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def moment(when: datetime) -> str:
-    """Return an aware moment as an SQL literal, for statements that accept no parameters."""
+    """Return a time-zone-aware timestamp as an SQL literal, for statements that do not accept parameters."""
     return f"TIMESTAMPTZ {quoted(when.astimezone(UTC).isoformat(sep=' '))}"
 
 
@@ -125,7 +124,7 @@ def identifier(name: str) -> str:
 
 
 def sql_type(arrow: pa.DataType) -> str:
-    """Return the DuckDB type that stores an Arrow type without loss. Raises TypeError if none is declared."""
+    """Return the DuckDB type that losslessly stores an Arrow type. Raises TypeError if no type is declared."""
     if isinstance(arrow, pa.ListType):
         return f"{sql_type(arrow.value_type)}[]"
     if isinstance(arrow, pa.StructType):
@@ -139,12 +138,12 @@ def sql_type(arrow: pa.DataType) -> str:
 
 
 def nulls(table: tables.Table) -> str:
-    """Return SQL for typed nulls under the table's column names, separated by commas."""
+    """Return the SQL for comma-separated typed nulls, named after the table's columns."""
     return ", ".join(f"CAST(NULL AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in table)
 
 
 def column_list(table: tables.Table) -> str:
-    """Return the table's column names as SQL, separated by commas."""
+    """Return the table's column names as comma-separated SQL identifiers."""
     return ", ".join(identifier(column.name) for column in table)
 
 
@@ -160,43 +159,43 @@ def transaction(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     connection.execute("COMMIT")
 
 
-#: No network access without a request: a missing extension is then an error at once instead of after seconds.
+#: Extensions are never downloaded implicitly, so a missing extension fails immediately instead of after seconds.
 _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
-#: Maximum number of idle instances; there is rarely more than one user of a kind at a time.
+#: Maximum number of idle instances. Concurrent users of the same pool are rare.
 _KEPT = 2
 #: Name under which every file is attached.
 NAME = "warehouse"
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    """Return a connection to a separate instance, which is closed with the connection."""
+    """Return a connection to a separate DuckDB instance, which is closed along with the connection."""
     return _in_utc(duckdb.connect(":memory:", config=_CONFIG))
 
 
 class Instances:
-    """Pool of idle DuckDB instances that are reused for the next file, for one kind of use. Thread-safe.
+    """Thread-safe pool of idle DuckDB instances, which are reused for the next file of the same kind.
 
     Starting and closing an instance takes 25 ms; attaching a file takes 1 ms. An instance has one user and one file at
-    a time. Users share no state: each has a separate connection and sets the instance's settings again. An instance in
-    which something failed is closed.
+    a time. Users share no state, because each user opens a separate connection and resets the instance's settings. An
+    instance is closed after any failure.
     """
 
     def __init__(self) -> None:
-        """Start with an empty pool."""
+        """Create an empty pool."""
         self._idle: list[duckdb.DuckDBPyConnection] = []
-        # a forked process would inherit the instances without their threads
+        # a forked process would inherit the instances but not their threads
         os.register_at_fork(before=self.end)
         atexit.register(self.end)
 
     @contextlib.contextmanager
     def connection(self, spill: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Yield a connection for attaching a file as `NAME`. The file is detached at the end.
+        """Yield a connection to which the caller attaches a file as `NAME`; the file is detached on exit.
 
-        An instance that has spilled to disk (the folder `spill` exists) is closed, because it would keep using that
-        path.
+        If the folder `spill` exists, the instance has spilled to disk and is closed, because the instance would
+        continue to use that path.
         """
         try:
             instance = self._idle.pop()
@@ -208,7 +207,7 @@ class Instances:
         except BaseException:
             instance.close()
             raise
-        # like closing an instance, this never fails: rows that the last checkpoint could not write stay in the log
+        # detaching never fails: rows that the last checkpoint could not write stay in the log
         with contextlib.suppress(duckdb.Error):
             instance.execute(f"DETACH DATABASE IF EXISTS {NAME}")
             if len(self._idle) < _KEPT and not (spill is not None and spill.exists()):

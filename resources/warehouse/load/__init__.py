@@ -1,1 +1,1 @@
-"""Loading of lake files: rows, ledger and coverage of hours, snapshots, lookups and lists."""
+"""Loading of lake files for hours, snapshots, lookups and lists: rows, ledger entries and coverage."""

@@ -1,4 +1,4 @@
-"""Steps shared by the loads of all datasets: checks of files, rejects, repeated rows and ledger rows."""
+"""Loading steps shared by all datasets: file checks, rejects, repeated rows and ledger rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from resources.warehouse.database.sql import FORMULAS, column_list, filled, iden
 from resources.warehouse.database.workarounds import is_exhausted
 from resources.warehouse.records import LakeFileError
 
-#: Columns of the table `incoming`: the ledger row of each file, and values that only the load needs.
+#: Columns of the table `incoming`: each file's ledger row, and values that only the load needs.
 _INCOMING = pa.schema([*LOADS.schema, ("path", pa.string()), ("rejects_path", pa.string()), ("redone", pa.bool_())])
 #: Columns of `rejects` whose values come from the ledger.
 _SHARED = ("table_name", "source_at", "batch_hour", "project_id", "namespace_id")
@@ -32,38 +32,38 @@ FROM loads
 JOIN compacted_files AS file ON loads.compaction_id = file.compaction_id
 WHERE loads.batch_hour IS NOT NULL AND ({condition})
 """
-#: Maximum number of unreadable files that a message names.
+#: Maximum number of unreadable files listed in an error message.
 _SHOWN = 5
 
 
 def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> int:
-    """Return the row count of a lake file.
+    """Return a lake file's row count.
 
-    Raises LakeFileError if the file is gone, is not Parquet, or lacks declared columns (except `besides`).
+    Raises LakeFileError if the file is missing, is not Parquet, or omits declared columns that are not in `besides`.
     """
     try:
         metadata = read_footer(path)
         found = {field.name: field.type for field in metadata.schema.to_arrow_schema()}
     except FileNotFoundError as error:
         raise LakeFileError(
-            f"The lake file {path} is gone; nothing was loaded from it. Convert its archive again."
+            f"The lake file {path} is missing, so nothing was loaded from it. Convert its archive again."
         ) from error
     except UNREADABLE as error:
         raise LakeFileError(
-            f"The lake file {path} is not readable Parquet ({clause(error)}); nothing was loaded from it. Remove it "
-            "and convert its archive again."
+            f"The lake file {path} is not readable Parquet ({clause(error)}), so nothing was loaded from it. Remove "
+            "the file and convert its archive again."
         ) from error
     wrong = [c.name for c in table if c.name not in besides and found.get(c.name) != c.type]
     if wrong:
         raise LakeFileError(
-            f"The lake file {path} lacks the declared columns {', '.join(wrong)} or has them with another type; "
-            "nothing was loaded from it. Remove it and convert its archive again."
+            f"The lake file {path} does not contain the declared columns {', '.join(wrong)}, or stores them with "
+            "another type. Nothing was loaded from it. Remove the file and convert its archive again."
         )
     return int(metadata.num_rows)
 
 
 def check_counts(file: ConvertedFile, table: Table) -> None:
-    """Raise LakeFileError if a file or its rejects cannot be read, or contradict the announced counts."""
+    """Raise LakeFileError if a file or its rejects cannot be read or contradict the announced counts."""
     row_count = checked_row_count(file.path, table)
     by_change = file.update_count + file.delete_count + file.visibility_change_count
     if "change_type" not in table.schema.names:
@@ -71,18 +71,18 @@ def check_counts(file: ConvertedFile, table: Table) -> None:
     if row_count != file.row_count or by_change != file.row_count:
         raise LakeFileError(
             f"The lake file {file.path} holds {row_count} rows; {file.row_count} were announced, {by_change} of them "
-            "by kind of change. Nothing was loaded. Remove it and convert its archive again."
+            "by kind of change. Nothing was loaded. Remove the file and convert its archive again."
         )
     rejects = 0 if file.rejects_path is None else checked_row_count(file.rejects_path, REJECTED_LINES, besides=_SHARED)
     if rejects != file.reject_count:
         raise LakeFileError(
             f"The rejects of {file.path} hold {rejects} lines; {file.reject_count} were announced. Nothing was loaded. "
-            "Remove them and convert its archive again."
+            "Remove the rejects and convert the archive again."
         )
 
 
 def lake_path(lake_root: Path, folder: str, path: Path) -> str:
-    """Return the path relative to the lake. Raises LakeFileError if the file is outside the folder of its partition."""
+    """Return the path relative to the lake. Raises LakeFileError if the file is outside its partition's folder."""
     root = lake_root.resolve()
     found = path.resolve()
     if found.parent != root / folder:
@@ -94,7 +94,7 @@ def lake_path(lake_root: Path, folder: str, path: Path) -> str:
 
 
 def announce(connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[ConvertedFile, dict[str, Any]]]) -> None:
-    """Create the temporary table `incoming` with a row per file, from the file and the given further values."""
+    """Create the temporary table `incoming` with one row per file, from its attributes and the given extra values."""
     rows = []
     for file, known in files:
         rejects = None if file.rejects_path is None else str(file.rejects_path)
@@ -106,7 +106,7 @@ def announce(connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[Conver
 
 
 def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None:
-    """Remove the rows of the hours, projects and namespaces in `incoming` from tables, rejects and ledger."""
+    """Remove rows of the hours, projects and namespaces in `incoming` from tables, rejects and ledger."""
     supersede(
         connection,
         "reloaded",
@@ -128,17 +128,17 @@ def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None
 def supersede(
     connection: duckdb.DuckDBPyConnection, reason: str, condition: str, parameters: Mapping[str, Any] | None = None
 ) -> None:
-    """Mask the rows in compacted files whose ledger rows (`condition`) are about to be removed.
+    """Mask rows in compacted files before their ledger rows, selected by `condition`, are removed.
 
-    Compacted files of snapshots are excluded: each contains one version, and is dropped with it.
+    Compacted snapshot files are excluded, because each file contains one version and is deleted with that version.
     """
     connection.execute(filled(_SUPERSEDE, reason=quoted(reason), condition=condition), parameters or {})
 
 
 def retire(connection: duckdb.DuckDBPyConnection) -> None:
-    """Delete compactions without loaded rows from the ledger, with their masks, after ledger rows were removed.
+    """Delete compactions that no longer have loaded rows from the ledger, along with their masks.
 
-    A later compaction of the same files gets the same name, so no mask of the earlier one may remain.
+    A later compaction of the same files gets the same name, so the earlier compaction must not leave masks behind.
     """
     connection.execute(
         "DELETE FROM compacted_files WHERE compaction_id NOT IN "
@@ -151,7 +151,7 @@ def retire(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def enter(connection: duckdb.DuckDBPyConnection) -> None:
-    """Insert the rejects of the files in `incoming`, and add the files to the ledger."""
+    """Insert the rejects of the files in `incoming` and add the files to the ledger."""
     found = connection.execute("SELECT rejects_path FROM incoming WHERE rejects_path IS NOT NULL").fetchall()
     if found:
         shared = ", ".join(f"incoming.{column}" for column in _SHARED)
@@ -169,9 +169,9 @@ def enter(connection: duckdb.DuckDBPyConnection) -> None:
 def unreadable(
     of: str, files: Sequence[ConvertedFile], table: Table, error: duckdb.Error
 ) -> duckdb.Error | LakeFileError:
-    """Return the error for a failed load of several files; it names the damaged ones. Each file is read separately.
+    """Read each file of a failed load separately, and return an error that names the damaged files.
 
-    If disk or memory ran out, no file is at fault, and the error is returned unchanged.
+    If disk space or memory ran out, no file is at fault, and the error is returned unchanged.
     """
     if is_exhausted(error):
         return error
@@ -184,19 +184,19 @@ def unreadable(
                     damaged.append(f"{kind} {path} ({found})")
     if not damaged:
         return LakeFileError(
-            f"The files of {of} could not be read into the warehouse ({clause(error)}); nothing was loaded. Run it "
-            "again; if it fails again, remove them and convert their archives again."
+            f"The files of {of} could not be loaded into the warehouse ({clause(error)}), and nothing was changed. Try "
+            "again. If the load fails again, remove the files and convert their archives again."
         )
     more = f" and {len(damaged) - _SHOWN} more" if len(damaged) > _SHOWN else ""
     return LakeFileError(
-        f"{len(damaged)} of the files of {of} could not be read into the warehouse: "
-        f"{', '.join(damaged[:_SHOWN])}{more}. Nothing was loaded. Remove them and convert their archives again; other "
-        "converted files are kept."
+        f"{len(damaged)} of the files of {of} could not be loaded into the warehouse: "
+        f"{', '.join(damaged[:_SHOWN])}{more}. Nothing was loaded. Remove these files and convert their archives "
+        "again; other converted files are kept."
     )
 
 
 def _fault(alone: duckdb.DuckDBPyConnection, path: Path, table: Table, besides: Sequence[str]) -> str | None:
-    """Return the reason why a file cannot be loaded, or None."""
+    """Return the reason why a file cannot be loaded, or None if the file is loadable."""
     columns = [c for c in table if c.name not in besides]
     required = [c.name for c in columns if c.required]
     names = ", ".join(identifier(c.name) for c in columns)
@@ -213,7 +213,7 @@ def _fault(alone: duckdb.DuckDBPyConnection, path: Path, table: Table, besides: 
 
 
 def load_list(build: Build, dataset: Dataset, path: StrPath) -> int:
-    """Replace the rows of a list with those of a lake file; return their number. Raises LakeFileError."""
+    """Replace a list's rows with a lake file's rows and return the row count. Raises LakeFileError."""
     connection, table = build.connection, dataset.table
     row_count = checked_row_count(Path(path), table)
     name, columns = identifier(table.name), column_list(table.narrow)
@@ -231,7 +231,7 @@ def load_list(build: Build, dataset: Dataset, path: StrPath) -> int:
     return row_count
 
 
-# Repeated rows are few. Their keys are found in the key columns before anything is sorted or compared in full.
+# Repeated rows are rare, so their keys are found in the key columns before complete rows are sorted or compared.
 _SUSPECTS = """
 CREATE OR REPLACE TEMP TABLE suspects AS
 SELECT {numbered}
@@ -266,16 +266,16 @@ SELECT {columns}
 FROM read_parquet($paths, filename := true, file_row_number := true, hive_partitioning := false) AS file
 ANTI JOIN repeated ON file.filename = repeated.path AND file.file_row_number = repeated.file_row
 """
-#: SQL for the internal columns, computed from a row of a lake file.
+#: SQL expressions that compute the internal columns from a lake file's row.
 _INTERNAL = {"event_key": FORMULAS["event_key"], "file_row": "file_row_number"}
 
 
 def hide_repeated(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths: Sequence[str]) -> int:
-    """Mask the repeated rows of the files in `incoming`, and count them there; return the total.
+    """Mask repeated rows of the files in `incoming`, record the count per file, and return the total.
 
-    The dataset's rule selects the row that counts. An hourly file is compared only with itself, since hourly files
-    overlap by design; a file of a snapshot version is compared with all files of the version. Afterwards the temporary
-    table `repeated` has the masked rows.
+    The dataset's rule selects the row to keep. An hourly file is compared only with itself, because hourly files
+    overlap by design. A snapshot file is compared with all files of its version. The temporary table `repeated` then
+    contains the masked rows.
     """
     rule, files = dataset.uniqueness, {"paths": list(paths)}
     connection.execute(_NONE_REPEATED)
@@ -298,7 +298,7 @@ def hide_repeated(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths
 
 
 def insert_once(connection: duckdb.DuckDBPyConnection, dataset: Dataset, paths: Sequence[str]) -> int:
-    """Insert the rows that `hide_repeated` has not masked, without bodies; return their number."""
+    """Insert the rows that `hide_repeated` has not masked, without page text, and return the row count."""
     table = dataset.table.narrow
     more = "".join(f", {_INTERNAL[name]} AS {name}" for name in INTERNAL_COLUMNS.get(table.name, ()))
     query = filled(_INSERT, table=identifier(table.name), columns=column_list(table) + more)

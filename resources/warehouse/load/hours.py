@@ -1,8 +1,7 @@
-"""Loads of hourly files: rows, rejects, ledger and coverage of an hour in one transaction.
+"""Loads of hourly files, which store an hour's rows, rejects, ledger entries and coverage in one transaction.
 
-All rows of a project and namespace in the hour are replaced together. Coverage is the state of each hour of a dataset,
-per project and namespace, so that no gap goes unnoticed. A loaded hour stays loaded, even if the service later reports
-another state.
+A load replaces all rows of a project and namespace in the hour. To reveal gaps, coverage records the state of every
+hour per dataset, project and namespace. A loaded hour stays loaded, even if the service later reports another state.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from resources.warehouse.read.lake_parts import make_all_changes, window
 from resources.warehouse.read.ledger import faulty
 from resources.warehouse.records import HourLoad, HourStatus, LakeFileError, utc_text
 
-# Rows in a missing compacted file stay masked, because the file may be restored.
+# Rows in a missing compacted file stay masked, because the file might be restored.
 _SHOW_AGAIN = """
 DELETE FROM internal.hidden_rows
 WHERE reason = 'same_revision' AND batch_hour BETWEEN $first AND $last AND list_contains($projects, project_id)
@@ -45,7 +44,7 @@ WHERE reason = 'same_revision' AND batch_hour BETWEEN $first AND $last AND list_
     WHERE table_name = $table AND batch_hour < $cold_until AND list_contains(CAST($gone AS VARCHAR[]), compaction_id)
   )
 """
-# Compares all files of a project in an hour. If a page changes its namespace, two of them have the same revision.
+# Compares all files of a project in an hour. If a page changes its namespace, two files contain the same revision.
 _HIDE_SAME_REVISIONS = """
 INSERT INTO internal.hidden_rows
 SELECT lake_path, file_row, 'same_revision', batch_hour, project_id, namespace_id
@@ -60,7 +59,7 @@ FROM (
 )
 JOIN (FROM loads WHERE table_name = $table) USING (batch_hour, project_id, namespace_id)
 """
-# Files with rows of another hour, project or namespace than announced.
+# Files with rows that do not belong to the announced hour, project and namespace.
 _MISPLACED = """
 SELECT path, count(*)
 FROM read_parquet($paths, filename := true, hive_partitioning := false) AS file
@@ -81,12 +80,13 @@ def load_hour(
     dataset: Dataset = ARTICLE_CHANGES,
     reload: bool = False,
 ) -> HourLoad:
-    """Load a dataset's files of one hour, and record the states of other scopes, in one transaction.
+    """Load a dataset's files for one hour and record the states of other scopes, in one transaction.
 
-    Files that are loaded with the same digest are skipped unless `reload`, or unless the compacted file with their rows
-    is gone or damaged. If nothing is left to do, `changed` is False. A file determines the state of its project and
-    namespace. Rows of other scopes stay. Raises LakeFileError if a file is missing or contradicts the announced counts.
-    Raises ValueError if the arguments contradict each other. Nothing is changed in both cases.
+    Files that were already loaded with the same digest are skipped, unless `reload` is set or their compacted file is
+    missing or damaged. If all files are skipped and no state changes, `changed` is False. A file determines the state
+    of its project and namespace; rows of other scopes are preserved. Raises LakeFileError if a file is missing or
+    contradicts the announced counts, and ValueError if the arguments contradict each other. Neither error changes
+    anything.
     """
     started, (connection, lake_root, now) = time.perf_counter(), build
     _check_arguments(hour, files, statuses)
@@ -131,7 +131,7 @@ def load_hour(
 
 
 def _lost(connection: duckdb.DuckDBPyConnection, lake_root: Path, key: Sequence[object]) -> set[tuple[str, int]]:
-    """Return the projects and namespaces of the hour that may have rows in a compacted file that is gone or damaged."""
+    """Return the hour's projects and namespaces whose rows might be in a missing or damaged compacted file."""
     found = connection.execute(
         "SELECT loads.project_id, namespace_id, file.lake_path FROM loads "
         "JOIN compacted_files AS file USING (table_name, compaction_id) WHERE table_name = ? AND batch_hour = ? "
@@ -149,7 +149,7 @@ def _check_arguments(hour: datetime, files: Sequence[ConvertedFile], statuses: S
     for item in items:
         if item.batch_hour != hour:
             raise ValueError(
-                f"{item.project_id} {item.namespace_id} is of hour {item.batch_hour}, not of {utc_text(hour)}."
+                f"{item.project_id} {item.namespace_id} belongs to hour {item.batch_hour}, not to {utc_text(hour)}."
             )
     pairs = [(file.project_id, file.namespace_id) for file in files]
     if len(set(pairs)) < len(pairs):
@@ -159,9 +159,9 @@ def _check_arguments(hour: datetime, files: Sequence[ConvertedFile], statuses: S
 def _replace_rows(
     build: Build, dataset: Dataset, hour: datetime, files: Sequence[ConvertedFile], known: Mapping[tuple[str, int], str]
 ) -> int:
-    """Replace rows, rejects, ledger and coverage of an hour's files; return the number of inserted rows.
+    """Replace rows, rejects, ledger entries and coverage of an hour's files. Return the number of inserted rows.
 
-    Each statement processes all files: an hour has about 150 files, and a statement costs more than a small file.
+    Each statement processes all files of the hour (about 150), because a statement costs more than a small file.
     """
     (connection, lake_root, now), folder = build, f"{dataset.name}/{hour_folder(hour)}"
     announced = []
@@ -196,9 +196,9 @@ def _replace_rows(
 def hide_same_revisions(
     build: Build, dataset: Dataset, hours: tuple[datetime, datetime], projects: Sequence[str]
 ) -> None:
-    """Mask rows whose page text another row of the same hour shows, from the first to the last of `hours`.
+    """Mask rows whose page text is also in another row of the same hour, from the first to the last of `hours`.
 
-    Runs inside a transaction.
+    The caller provides the transaction.
     """
     connection, changes = build.connection, dataset.name
     known = window(connection)
@@ -213,23 +213,23 @@ def hide_same_revisions(
 
 
 def _refuse_misplaced_rows(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
-    """Raise LakeFileError if a file in `incoming` has rows of another hour, project or namespace."""
+    """Raise LakeFileError if a file in `incoming` contains rows of another hour, project or namespace."""
     strangers = connection.execute(_MISPLACED, {"paths": list(paths)}).fetchall()
     if strangers:
         name, count = strangers[0]
         raise LakeFileError(
-            f"The lake file {name} holds {count} rows of another hour, project or namespace than its archive; nothing "
-            "was loaded. Remove it and convert its archive again."
+            f"The lake file {name} contains {count} rows whose hour, project or namespace differs from its archive. "
+            "Nothing was loaded. Remove the file and convert its archive again."
         )
 
 
-# An hour that was not fetched in time cannot be fetched any more once the service has deleted its file.
+# An hour can no longer be fetched after the service has deleted its file.
 _EXPIRE = """
 UPDATE hours SET state = 'past_retention', reason = $past_reason, checked_at = $now
 WHERE table_name = $table AND state IN ('missing', 'not_yet') AND batch_hour < $kept_from
 """
-# Hours before the beginning that the service no longer keeps are not gaps: an earlier fill began too early, or the
-# hours were requested by mistake.
+# Expired hours before the mirror's first hour are not gaps: an earlier run created them too early, or the hours were
+# requested by mistake.
 _TRIM = """
 DELETE FROM hours
 WHERE table_name = $table
@@ -244,7 +244,7 @@ WHERE table_name = $table
 #: Columns of `hours` that a status provides.
 _TOLD = ("table_name", "batch_hour", "project_id", "namespace_id", "state", "reason", "row_count", "checked_at")
 _STATUSES = pa.schema([HOURS.schema.field(name) for name in _TOLD])
-# The given states of hours without a file.
+# Given states of hours that have no file.
 _NOTED = """
 CREATE OR REPLACE TEMP TABLE noted AS
 SELECT
@@ -267,7 +267,7 @@ INSERT INTO hours BY NAME SELECT * EXCLUDE (is_known, is_new) FROM noted WHERE N
 
 
 def record_statuses(build: Build, statuses: Sequence[HourStatus], dataset: Dataset = ARTICLE_CHANGES) -> int:
-    """Record states of hours that are not loaded, in one transaction; return the number of changed rows."""
+    """Record states of hours that are not loaded, in one transaction. Return the number of changed rows."""
     connection, _, now = build
     with transaction(connection):
         if changed := _record(connection, dataset, statuses, now):
@@ -278,7 +278,7 @@ def record_statuses(build: Build, statuses: Sequence[HourStatus], dataset: Datas
 def _record(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, statuses: Sequence[HourStatus], now: datetime
 ) -> int:
-    """Record states of hours without a file; return the number of new ones. Raises ValueError for `loaded`."""
+    """Record states of hours without a file and return the number of new states. Raises ValueError for `loaded`."""
     if not statuses:
         return 0
     told = {
@@ -300,8 +300,8 @@ def _record(
     wrong = answer(connection, "SELECT batch_hour, project_id, namespace_id FROM noted WHERE state = 'loaded' LIMIT 1")
     for hour, project, namespace in wrong:
         raise ValueError(
-            f"Hour {utc_text(hour)} of {project} {namespace} cannot be recorded as loaded: the warehouse has no file "
-            "of it."
+            f"Hour {utc_text(hour)} of {project} {namespace} cannot be recorded as loaded, because the warehouse has "
+            "no file for this hour."
         )
     connection.execute(_RECORD)
     return int(connection.execute("SELECT count(*) FROM noted WHERE is_new").fetchall()[0][0])
@@ -316,12 +316,12 @@ def fill_coverage(
     until: datetime | None = None,
     dataset: Dataset = ARTICLE_CHANGES,
 ) -> int:
-    """Add the missing rows of `hours` from a dataset's first to its last known hour; return the number of changed rows.
+    """Add missing rows to `hours`, from a dataset's first to its last known hour. Return the number of changed rows.
 
-    Runs in one transaction. The first hour of a project and namespace is its first hour with a file. For articles it is
-    the hour of the newest snapshot's boundary if that is earlier. The last hour is the last known one of any project,
-    or `until` if that is later. Hours that the service no longer keeps become `past_retention`, others `missing`. Rows
-    of hours before the first one that the service no longer keeps are deleted.
+    All changes are in one transaction. The first hour of a project and namespace is its first hour with a file. For
+    articles, the hour of the newest snapshot's boundary is the first hour if it is earlier. The last hour is the last
+    known hour of any project, or `until` if that is later. Hours that the service has deleted become `past_retention`;
+    others become `missing`. Rows for expired hours before the first hour are deleted.
     """
     connection, now = build.connection, now or build.now
     parameters = {

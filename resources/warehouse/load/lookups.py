@@ -1,4 +1,4 @@
-"""Lookups of single pages: loading the responses of a run, and selecting the pages to look up."""
+"""Page lookups: loading a run's responses, and selecting pages to look up."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from resources.warehouse.database.connect import Build, answer, raise_revision
 from resources.warehouse.database.sql import FORMULAS, column_list, filled, statement, transaction
 from resources.warehouse.load.files import announce, check_counts, enter, lake_path, unreadable
 
-#: Maximum number of rejected records, the newest first, whose pages are looked up.
+#: Maximum number of rejected records whose pages are looked up, newest first.
 _MOST_LINES = 1000
-#: Time after the start of an hour until which its file may contain events: its export ends some minutes after the hour.
+#: Time after the start of an hour until which its file can contain events, because the export ends after the hour.
 _TOLD = timedelta(hours=2)
-#: Title of a rejected record if `name` is its first field, as in the service's records.
+#: Pattern for the title of a rejected record, whose first field is `name` in the service's records.
 _FIRST_NAME = re.compile(rb'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")')
 _INSERT = """
 INSERT INTO lookups BY NAME
@@ -44,13 +44,13 @@ _EARLIER = (
 
 
 def load_lookups(build: Build, files: Sequence[ConvertedFile], *, reload: bool = False) -> int:
-    """Load lookup responses about single pages in one transaction; return the number of rows in new files.
+    """Load page lookup responses in one transaction. Return the number of rows in new files.
 
-    Files that are loaded with the same digest are skipped unless `reload`. A title counts as deleted after two lookups
-    in different files did not find it, and no longer does once a third one finds it. Therefore later files of the same
-    project are applied again. Earlier files that did not find a title of the new files are applied again too. So the
-    loading order makes no difference. Raises LakeFileError if a file is missing or contradicts the announced counts.
-    Nothing is changed then.
+    Files that were already loaded with the same digest are skipped, unless `reload` is set. A title is treated as
+    deleted after lookups in two files do not find the title, until a later lookup finds it. To make the result
+    independent of the loading order, later files of the same project are applied again, as are earlier files that did
+    not find a title of the new files. Raises LakeFileError, without changing anything, if a file is missing or
+    contradicts the announced counts.
     """
     connection = build.connection
     with transaction(connection):
@@ -96,7 +96,7 @@ class Page(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """A sampled page with its row in `articles`, and the moment until which its changes are known."""
+    """A sampled page with its row in `articles` and the time until which its changes are known."""
 
     project_id: str
     namespace_id: int
@@ -107,7 +107,7 @@ class Sampled(NamedTuple):
 
 
 class LookedUp(NamedTuple):
-    """Response to a lookup: the page with the requested title, if there is one."""
+    """Response to a lookup: the page with the requested title, if such a page exists."""
 
     project_id: str
     asked_name: str
@@ -118,18 +118,18 @@ class LookedUp(NamedTuple):
 
 
 def lookup_digests(build: Build) -> frozenset[tuple[datetime, str]]:
-    """Return the loaded lookup files as (start of the run, digest)."""
+    """Return the loaded lookup files as (run start time, digest) pairs."""
     return frozenset(answer(build.connection, "SELECT source_at, digest FROM loads WHERE table_name = 'lookups'"))
 
 
 def last_lookup_at(build: Build, purpose: str) -> datetime | None:
-    """Return the time of the last lookup for this purpose."""
+    """Return the time of the last lookup for the given purpose."""
     [(last,)] = answer(build.connection, "SELECT max(looked_up_at) FROM lookups WHERE purpose = ?", [purpose])
     return last  # type: ignore[no-any-return]
 
 
 def lookups_since(build: Build, moment: datetime, purpose: str | None = None) -> list[LookedUp]:
-    """Return the responses to lookups since a moment, for one purpose or for all."""
+    """Return lookup responses since a given time, for one purpose or for all purposes."""
     query = (
         "SELECT project_id, asked_name, is_found, article_id, version_id, event_at FROM lookups "
         "WHERE looked_up_at >= $moment AND ($purpose IS NULL OR purpose = $purpose)"
@@ -138,7 +138,7 @@ def lookups_since(build: Build, moment: datetime, purpose: str | None = None) ->
 
 
 def lookups_due(build: Build, watched: Sequence[tuple[str, str]], now: datetime) -> list[Page]:
-    """Return the watched (project, title) pairs that are due: never requested, changed, or not found for a day."""
+    """Return the watched (project, title) pairs that are due: never requested, changed, or not found a day ago."""
     parameters = {"projects": [one[0] for one in watched], "names": [one[1] for one in watched], "now": now}
     return _pages(build.connection, statement("read/due"), parameters) if watched else []
 
@@ -146,7 +146,7 @@ def lookups_due(build: Build, watched: Sequence[tuple[str, str]], now: datetime)
 def uncertain_pages(
     build: Build, projects: Sequence[str], namespaces: Sequence[int], limit: int, now: datetime
 ) -> list[Page]:
-    """Return pages to repair: those of rejected records, then those of lost hours, the most likely changed first."""
+    """Return pages to repair, most likely changed first: pages of rejected records, then pages of lost hours."""
     connection, scope = build.connection, {"projects": list(projects), "namespaces": list(namespaces)}
     lines = answer(
         connection,
@@ -165,7 +165,7 @@ def uncertain_pages(
 
 
 def sampled_pages(build: Build, projects: Sequence[str], namespaces: Sequence[int], count: int) -> list[Sampled]:
-    """Return random pages of `articles` from projects without a gap; projects without a snapshot qualify too."""
+    """Return random pages of `articles` from projects without a gap, including projects without a snapshot."""
     query = f"""\
 FROM (SELECT page.project_id, page.namespace_id, page.name, page.article_id, page.version_id,
   coalesce(exact_until_at, known_until)
@@ -192,6 +192,6 @@ def _name_in(raw: bytes) -> str | None:
         return None
     try:
         name = json.loads(found[1])
-    except ValueError:  # includes invalid UTF-8
+    except ValueError:  # also raised for invalid UTF-8
         return None
     return name if isinstance(name, str) and name else None

@@ -1,11 +1,12 @@
-"""Loads of snapshots: the files of one version, all or nothing, and removal of expired versions.
+"""Snapshot loads, which store all files of a version or none, and removal of expired versions.
 
-In most datasets, a new version replaces the rows of the previous one. Snapshots of articles are the base of the current
-state. Their rows stay in the lake, several versions are kept, and `articles` stores the rows that count. For each
-version, DuckDB stores the files, the repeated rows and the boundary. The boundary is the greatest `event_at` of the
-rows minus ten minutes; the snapshot contains all earlier changes. All rows of a version have the same `source_at`: the
-boundary plus a fraction of a second that is derived from the version. It is never a full hour and differs from that of
-every other version, so it identifies the version. The result never depends on the loading order of versions.
+In most datasets, a new version replaces the previous version's rows. Article snapshots are different: they are the base
+of the current state. Their rows stay in the lake, several versions are retained, and `articles` stores the current
+rows. For each version, DuckDB stores the list of files, the repeated rows and the boundary. The boundary is the rows'
+greatest `event_at` minus ten minutes; the snapshot contains all earlier changes. All rows of a version have the same
+`source_at`, which is the boundary plus a fraction of a second derived from the version. This `source_at` is never a
+full hour and differs between versions, so it identifies the version. The loading order of versions never affects the
+result.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ from resources.warehouse.read.lake_parts import LakePart, derived
 from resources.warehouse.read.ledger import faulty
 from resources.warehouse.records import LakeFileError, Snapshot, SnapshotLoad
 
-#: Default number of article snapshot versions kept in addition to the newest, for earlier states of pages.
+#: Default number of older article snapshot versions to retain for historical page states.
 KEEP_REPLACED = 2
-#: Time before the newest row of a snapshot in which changes may be missing.
+#: Time before a snapshot's newest row in which changes might be missing.
 MARGIN = timedelta(minutes=10)
 _MICROSECOND = timedelta(microseconds=1)
-#: Range, in microseconds, over which the `source_at` of versions is spread.
+#: Range, in microseconds, over which the versions' `source_at` values are spread.
 _SPREAD = 999_000
 _IS_VERSION = "(table_name, snapshot_id, snapshot_version) = (?, ?, ?)"
 _OF_SCOPE = "(table_name, project_id, namespace_id) = (?, ?, ?)"
@@ -49,13 +50,13 @@ _OF_SCOPE = "(table_name, project_id, namespace_id) = (?, ?, ?)"
 def load_snapshot(
     build: Build, snapshot: Snapshot, *, keep_replaced: int = KEEP_REPLACED, reload: bool = False
 ) -> SnapshotLoad:
-    """Load one complete version of a snapshot in one transaction, and drop expired versions.
+    """Load one complete snapshot version in one transaction, and drop expired versions.
 
-    A version that is loaded with the same digests is skipped (`changed` is False) unless `reload`, or unless a
-    compacted file with its rows is gone or damaged. If the dataset has a current state, the newest version is its base,
-    and `keep_replaced` older ones are kept for earlier states of pages. In other datasets, the version replaces the
-    previous one. Raises LakeFileError if a file is missing or contradicts the announced counts. Raises ValueError if
-    the arguments contradict each other. Nothing is changed in both cases.
+    A version that was already loaded with the same digests is skipped (`changed` is False), unless `reload` is set or a
+    compacted file with its rows is missing or damaged. If the dataset has a current state, the newest version is its
+    base, and `keep_replaced` older versions are retained for historical page states. In other datasets, the new version
+    replaces the previous version. Raises LakeFileError if a file is missing or contradicts the announced counts, and
+    ValueError if the arguments contradict each other. Neither error changes anything.
     """
     started, (connection, lake_root, now) = time.perf_counter(), build
     _check_arguments(snapshot, keep_replaced)
@@ -128,12 +129,12 @@ def _check_arguments(snapshot: Snapshot, keep_replaced: int) -> None:
         raise LakeFileError(
             f"Snapshot {snapshot.snapshot_id} is incomplete: it has {len(identifiers)} of its {snapshot.file_count} "
             "files. Nothing was changed; the previously loaded version stays in use. Fetch and convert the other "
-            "files, and load it again."
+            "files, then load the snapshot again."
         )
 
 
 def _take_in(build: Build, snapshot: Snapshot) -> tuple[datetime | None, int, int]:
-    """Insert rows, masks of repeated rows, rejects and ledger of a version; return boundary, rows and duplicates."""
+    """Insert a version's rows, masks, rejects and ledger entries. Return boundary, row count and duplicate count."""
     (connection, lake_root, now), table = build, snapshot.dataset.table
     folder = f"{table.name}/{snapshot.snapshot_id}/{short(snapshot.snapshot_version)}"
     relatives = [lake_path(lake_root, folder, file.path) for file in snapshot.files]
@@ -142,8 +143,8 @@ def _take_in(build: Build, snapshot: Snapshot) -> tuple[datetime | None, int, in
     row_count = sum(file.row_count for file in snapshot.files)
     if snapshot.dataset.rows_stay_in_lake and not row_count:
         raise LakeFileError(
-            f"Snapshot {snapshot.snapshot_id} has no pages, which is impossible: the service omits empty snapshots. "
-            "Nothing was changed. Check its rejects, then convert its archives again."
+            f"Snapshot {snapshot.snapshot_id} has no pages. This is an error, because the service omits empty "
+            "snapshots. Nothing was changed. Check the snapshot's rejects, then convert its archives again."
         )
     full = [str(file.path.resolve()) for file in snapshot.files if file.row_count]
     try:
@@ -209,8 +210,8 @@ def _insert_derived(build: Build, snapshot: Snapshot, source: datetime, paths: S
 
 
 def _newest(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Sequence[str]) -> datetime | None:
-    """Return the greatest event_at of the rows, if any. Raises LakeFileError if a row belongs to another version."""
-    # unknown times are in the year 1, and no datetime is ten minutes earlier
+    """Return the rows' greatest event_at, or None. Raises LakeFileError if a row belongs to another version."""
+    # an unknown time is the earliest datetime (year 1), from which ten minutes cannot be subtracted
     newest = "greatest(max(event_at), to_timestamp(0))" if "event_at" in snapshot.dataset.table.schema.names else "NULL"
     found, strangers = answer(
         connection,
@@ -228,15 +229,15 @@ def _newest(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, paths: Se
     )[0]
     if strangers:
         raise LakeFileError(
-            f"The files of snapshot {snapshot.snapshot_id} hold {strangers} rows of another snapshot, version, project "
-            "or namespace; nothing was loaded. Remove them and convert the archives again."
+            f"The files of snapshot {snapshot.snapshot_id} contain {strangers} rows of another snapshot, version, "
+            "project or namespace. Nothing was loaded. Remove the files and convert their archives again."
         )
     known: datetime | None = found
     return known
 
 
 def _source_at(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, moment: datetime) -> datetime:
-    """Return the `source_at` of the rows: within a second after `moment`, never a full hour, unique among versions."""
+    """Return the rows' `source_at`: unique among versions, less than a second after `moment`, and never a full hour."""
     digest = hashlib.md5(
         f"{snapshot.snapshot_id}\n{snapshot.snapshot_version}".encode(), usedforsecurity=False
     ).digest()
@@ -248,15 +249,15 @@ def _source_at(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, moment
 
 
 def _base(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> str | None:
-    """Return the base version for the current state of the snapshot's project and namespace, if there is one."""
+    """Return the version that is the base of the snapshot's current state, if such a version exists."""
     return next(iter(_newest_first(connection, snapshot)), None) if snapshot.dataset.state is not None else None
 
 
 def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str | None, now: datetime | None) -> None:
-    """Set `applied_at` of a version; None: the current state must apply it.
+    """Set a version's `applied_at`. None means that the version is pending for the current state.
 
-    If the newest version is reloaded with older rows, an older version can become the base again. It is then applied
-    completely.
+    If the newest version is reloaded with older rows, an older version can become the base again. In this case, the
+    older version is applied completely.
     """
     source = "(table_name, project_id, namespace_id, source_at)"
     of_version = f"{source} IN (SELECT {source} FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?)"  # noqa: S608
@@ -268,7 +269,7 @@ def _mark(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
 
 
 def _newest_first(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> list[str]:
-    """Return the loaded versions of a snapshot, newest (the base of the current state) first."""
+    """Return a snapshot's loaded versions, starting with the newest, which is the base of the current state."""
     found = connection.execute(
         f"SELECT snapshot_version FROM snapshots WHERE {_OF_SCOPE} "  # noqa: S608  constant words
         f"ORDER BY {FORMULAS['newest_snapshot_first']}",
@@ -278,7 +279,7 @@ def _newest_first(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> 
 
 
 def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: str) -> list[str]:
-    """Remove a version of the snapshot, inside a transaction; return its files, relative to the lake."""
+    """Remove a snapshot version, inside a transaction. Return the paths of its files, relative to the lake."""
     key = [*_scope(snapshot), version]
     (hour,) = answer(connection, f"SELECT source_at FROM snapshots WHERE {_OF_SCOPE} AND snapshot_version = ?", key)[0]  # noqa: S608
     source = [*_scope(snapshot), hour]
@@ -300,7 +301,7 @@ def _drop(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, version: st
 
 
 def _compacted(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, source_at: datetime) -> list[str]:
-    """Return the compacted files with the rows of a version, relative to the lake."""
+    """Return the paths of the compacted files that contain a version's rows, relative to the lake."""
     found = connection.execute(
         "SELECT lake_path FROM compacted_files WHERE compaction_id IN "  # noqa: S608
         f"(SELECT compaction_id FROM loads WHERE {_OF_SCOPE} AND source_at = ?)",

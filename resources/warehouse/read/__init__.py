@@ -1,1 +1,1 @@
-"""Queries that change nothing."""
+"""Read-only warehouse queries."""

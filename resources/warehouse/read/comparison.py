@@ -1,8 +1,8 @@
-"""Comparison of the realtime stream with hourly files, event by event and column by column.
+"""Comparison of the realtime stream with hourly files, by event and column.
 
-Only events that both sides should have are compared: those of projects and namespaces that the stream stored, published
-while it was running. Changes of visibility are only in the stream. `keep_visibility_changes` stores those of loaded
-hours in a separate table, because a reload replaces all rows of an hour.
+Only events that both sources should contain are compared. These are events from the stream's projects and namespaces
+that were published while the stream was running. Visibility changes appear only in the stream.
+`keep_visibility_changes` stores them in a separate table for loaded hours, because a reload replaces an hour's rows.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from resources.warehouse.database.workarounds import is_exhausted
 from resources.warehouse.records import LakeFileError
 
 _HOUR = timedelta(hours=1)
-#: Maximum number of differences per hour, project and namespace that are named.
+#: Maximum number of example differences per hour, project and namespace.
 _EXAMPLES = 5
-#: Columns that only one side has, or that locate a row.
+#: Columns that only one source has, or that locate a row.
 _OWN = ("batch_hour", "event_partition", "event_offset")
 _COMPARED = [column for column in EVENTS if column.name not in _OWN]
-# each event with its title once, with a hash per column, because an hour of page text would not fit into memory
+# one row per event and title, with a hash per column, because an hour of page text would not fit into memory
 _SIDE = """
   SELECT
     project_id, namespace_id, replace(name, '_', ' ') AS title,
@@ -61,7 +61,7 @@ ORDER BY ALL
 
 @dataclass(frozen=True)
 class Comparison:
-    """Result for an hour, project and namespace of the stream and its files; `examples` names the first differences."""
+    """Comparison result for one hour, project and namespace. `examples` lists the first differences."""
 
     batch_hour: datetime
     project_id: str
@@ -77,12 +77,12 @@ class Comparison:
 
     @property
     def difference_count(self) -> int:
-        """Number of events that differ or that only one side has."""
+        """Number of events that differ or that only one source contains."""
         return self.only_in_stream_count + self.only_in_file_count + self.different_count
 
     @property
     def is_partial(self) -> bool:
-        """Return whether the stream covers only a part of the hour, so that the rest is unknown."""
+        """Return True if the stream covers only part of the hour."""
         return self.compared_until - self.compared_from < _HOUR
 
     def __str__(self) -> str:
@@ -100,17 +100,17 @@ class Comparison:
         )
         listed = ", ".join(f"{count:,} {kind}" for count, kind in counts if count)
         return (
-            f"{place}: {counted(self.difference_count, 'event')} of the stream and the file differ ({listed}), "
-            f"for example {self.examples[0]}"
+            f"{place}: {counted(self.difference_count, 'event')} of the stream and the file differ ({listed}), for "
+            f"example {self.examples[0]}"
         )
 
 
 def compare_stream(build: Build, hours: Collection[datetime]) -> list[Comparison]:
-    """Compare the stream with the files of loaded hours, as far as it covers them; empty if no stream is stored.
+    """Compare the stored stream with the files of loaded hours. Return no results if no stream is stored.
 
-    Hours that the stream does not cover are omitted. So are hours whose stream files were compacted, or that are past
-    the service's retention: the stream's files of these are incomplete. Raises LakeFileError if a file of the stream or
-    of an hour cannot be read.
+    Hours that the stream does not cover are omitted. Hours whose stream files were compacted, or that are past the
+    service's retention, are also omitted, because their stream files are incomplete. Raises LakeFileError if a stream
+    file or hourly file cannot be read.
     """
     connection, lake_root, now = build
     folder = lake_root.resolve() / LIVE_CHANGES
@@ -133,7 +133,7 @@ def compare_stream(build: Build, hours: Collection[datetime]) -> list[Comparison
             scopes[hour].append(scope | {"compared_from": begin, "compared_until": end})
     compared: list[Comparison] = []
     for hour, places in scopes.items():
-        # a slow clock may have put events into the previous hour's folder
+        # a slow clock might have put events into the previous hour's folder
         streamed = [file.path for file in files_of(folder, hour - _HOUR)]
         try:
             compared += _compare(connection, hour, places, streamed, filed[hour])
@@ -184,10 +184,10 @@ def _example(difference: str, name: str, event_id: str | None, columns: Sequence
 
 
 def keep_visibility_changes(build: Build) -> int:
-    """Store the stream's changes of visibility in loaded hours, which hourly files lack; return the number of new ones.
+    """Store visibility changes from the stream for loaded hours, and return the number of new changes.
 
-    If an hourly file does contain such a change, the stored row is removed here. Raises LakeFileError if a file of the
-    stream cannot be read. Nothing is changed then.
+    Hourly files usually omit visibility changes. If an hourly file contains such a change, the stored row is removed.
+    Raises LakeFileError, without changing anything, if a stream file cannot be read.
     """
     connection, lake_root, now = build
     paths = [file.path for file in files_of(lake_root.resolve() / LIVE_CHANGES, now - RETENTION - _HOUR)]
@@ -222,7 +222,7 @@ def keep_visibility_changes(build: Build) -> int:
 
 
 def _rows(paths: Sequence[Path]) -> str:
-    """Return the rows of some files with all columns of changes; a column that a file lacks is null."""
+    """Return the files' rows with all columns of changes. A column that a file does not contain is null."""
     nothing = f"SELECT {sql.nulls(EVENTS)} WHERE false"
     if not paths:
         return f"({nothing})"
@@ -233,7 +233,7 @@ def _rows(paths: Sequence[Path]) -> str:
 
 def _unreadable(what: str, error: Exception) -> LakeFileError:
     return LakeFileError(
-        f"{what} cannot be read ({clause(error)}), so the stream was not compared with the hours' files. Nothing was "
-        "changed. If the file is one of the stream, delete it: its events are then missing from the stream. If it is "
-        "one of an hour, convert its archive again."
+        f"{what} cannot be read ({clause(error)}), so the stream was not compared with the hourly files. Nothing was "
+        "changed. If the file is a stream file, delete it; its events will be missing from the stream. If the file is "
+        "an hourly file, convert its archive again."
     )

@@ -1,8 +1,8 @@
-"""Health of the mirror, as reported alike by `wme status`, the report, the metrics and the checks.
+"""Health of the mirror, as reported by `wme status`, the report, the metrics and the checks.
 
-The scope is the configuration: each mirrored dataset, project and namespace, over its newest hours. The mirror of each
-begins with the first hour that had a file, or with the hour of the newest snapshot's boundary if that is earlier. Data
-that is no longer mirrored is excluded, as are earlier hours that the service no longer has.
+The health report covers the newest hours of each configured dataset, project and namespace. Each mirror begins with the
+first hour that had a file, or with the hour of the newest snapshot's boundary if this hour is earlier. Data that is no
+longer mirrored is excluded, as are earlier hours that the service no longer provides.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from resources.formatting import counted, hour_text, listed
 from resources.tables import COVERED, NO_SNAPSHOT, HourState
 from resources.warehouse.read.reading import Reader
 
-#: State of an hour that has no row in `hours`.
+#: State of an hour without a row in `hours`.
 UNKNOWN: Final = "unknown"
 #: State of an hour before the mirror began.
 OUTSIDE: Final = "outside"
-#: Default number of newest hours to examine: those that the service keeps.
+#: Default number of newest hours to examine, equal to the service's retention period.
 WATCHED: Final = RETENTION // timedelta(hours=1)
 _HOUR: Final = timedelta(hours=1)
-#: Maximum number of projects and namespaces that a sentence names.
+#: Maximum number of projects and namespaces listed in a sentence.
 _NAMED: Final = 20
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One hour of one project and namespace. `state` is a state of the table `hours`, or `unknown` or `outside`.
+    """One hour of a project and namespace. `state` is a state from the table `hours`, `unknown` or `outside`.
 
-    `redone` means that it was loaded again with other content. `reason` says why it is not loaded, if known.
+    `redone` means that the hour was reloaded with different content. `reason` explains why the hour is not loaded, if
+    known.
     """
 
     batch_hour: datetime
@@ -46,10 +47,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class Place:
-    """One project and namespace with a cell for each examined hour.
+    """One project and namespace, with a cell for each examined hour.
 
-    `newest_hour` is the newest hour with a final state, at any time. `older_gap_count` counts gaps before the first
-    cell; `older_gap_at` is the first of them. `has_snapshot` is None if the dataset needs no snapshot.
+    `newest_hour` is the newest hour with a final state, even outside the examined hours. `older_gap_count` counts gaps
+    before the first cell; `older_gap_at` is the first of these gaps. `has_snapshot` is None if the dataset does not
+    need a snapshot.
     """
 
     project_id: str
@@ -63,7 +65,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        """Name for messages; it includes the dataset unless that is `article_changes`."""
+        """Name for messages, which includes any dataset except `article_changes`."""
         return f"{_prefix(self.dataset)}{self.project_id} namespace {self.namespace_id}"
 
     def counts(self) -> dict[str, int]:
@@ -91,30 +93,31 @@ class Gap:
 
     @property
     def hours(self) -> list[datetime]:
-        """Starts of the hours."""
+        """Start time of each hour."""
         return [self.first + number * _HOUR for number in range(self.hour_count)]
 
     @property
     def place(self) -> str:
-        """Project and namespace, in the form of `Place.name`."""
+        """Project and namespace in the format of `Place.name`."""
         return f"{_prefix(self.dataset)}{self.project_id} namespace {self.namespace_id}"
 
     @property
     def sentence(self) -> str:
-        """Sentence with the hours, their state, and the remedy."""
+        """Sentence that states the hours, their state and the remedy."""
         span = hour_text(self.first)
         if self.hour_count > 1:
             span += f" to {hour_text(self.last)} ({counted(self.hour_count, 'hour')})"
-        more = " The other hours failed in the same way: the table `hours` has each reason." if self.varies else ""
+        more = " The other hours failed in the same way; the table `hours` contains each reason." if self.varies else ""
         return f"{self.place} {span}: {self.state}. {self.reason or ''}{more}".strip()
 
 
 @dataclass(frozen=True)
 class Health:
-    """Health of the newest hours of each mirrored dataset, project and namespace, with sentences for people.
+    """Health of the newest hours of each mirrored dataset, project and namespace, with human-readable sentences.
 
-    `lagging` has sentences about places with no loaded hour or no new ones. `without_snapshot` has sentences about
-    datasets without a base snapshot. `unmirrored` names places with data that are no longer mirrored.
+    `lagging` contains sentences about places without any loaded hours or without new hours. `without_snapshot` contains
+    sentences about datasets without a base snapshot. `unmirrored` lists places that have data but are no longer
+    mirrored.
     """
 
     places: list[Place] = field(default_factory=list)
@@ -125,12 +128,12 @@ class Health:
 
     @property
     def uncovered(self) -> list[str]:
-        """Sentences about all missing hours and lags."""
+        """Sentences about all missing hours and all lagging places."""
         return [*self.lagging, *(gap.sentence for gap in self.gaps)]
 
     @property
     def troubles(self) -> list[str]:
-        """Sentences about everything that needs attention, with the command that closes the gaps."""
+        """Sentences about all problems that need attention, with the command that closes the gaps."""
         command = remedy(self.gaps)
         return [*self.lagging, *self.without_snapshot, *(gap.sentence for gap in self.gaps), *filter(None, [command])]
 
@@ -143,7 +146,7 @@ def health(
     *,
     published: bool = True,
 ) -> Health:
-    """Return the health of the mirror over its newest complete hours, from the published file or the build file.
+    """Return the mirror's health over its newest complete hours, from the published file or the build file.
 
     `scopes` are the mirrored (project, namespace) pairs of each hourly dataset. Raises NotPublishedError.
     """
@@ -171,7 +174,7 @@ def _survey(
     *,
     published: bool = True,
 ) -> tuple[list[Place], list[tuple[str, int]]]:
-    """Return the mirrored projects and namespaces with their hours, and the known pairs that are not mirrored."""
+    """Return the mirrored projects and namespaces with their hours, and known pairs that are not mirrored."""
     known = {(one.project_id, one.namespace_id): one for one in warehouse.scopes(since, dataset, published=published)}
     base = base_of(dataset)
     bases = None if base is None else warehouse.snapshot_scopes(base, published=published)
@@ -189,7 +192,7 @@ def _survey(
             is_before = here is None or hour < here.first_hour
             cell = there.get(hour, Cell(hour, OUTSIDE if is_before else UNKNOWN))
             if here is not None and here.has_begun and is_before and cell.state == HourState.PAST_RETENTION:
-                cell = Cell(hour, OUTSIDE)  # it was requested, but cannot be fetched any more
+                cell = Cell(hour, OUTSIDE)  # the hour was requested but can no longer be fetched
             cells.append(cell)
         places.append(
             Place(
@@ -206,10 +209,10 @@ def _survey(
 
 
 def _lag(place: Place, now: datetime) -> str | None:
-    """Return a sentence about a place without a loaded hour, or without new ones."""
+    """Return a sentence about a place without any loaded hours or without new hours."""
     trouble = None
     if place.newest_hour is None:
-        trouble = f"{place.name}: no hour of it was loaded so far. `wme run` fetches the newest ones."
+        trouble = f"{place.name}: no hours have been loaded yet. `wme run` fetches the newest hours."
     elif now - place.newest_hour > LATE:
         behind = (last_complete_hour(now) - place.newest_hour) // _HOUR
         trouble = (
@@ -220,7 +223,7 @@ def _lag(place: Place, now: datetime) -> str | None:
 
 
 def gaps(places: Iterable[Place], now: datetime) -> list[Gap]:
-    """Return the gaps in the examined hours, without hours that may still be published."""
+    """Return the gaps in the examined hours, except hours that might still be published."""
     return [gap for place in places for gap in _gaps(place, now)]
 
 
@@ -233,7 +236,7 @@ def gap_hours(found: Iterable[Gap]) -> Counter[tuple[str, str, int]]:
 
 
 def remedy(found: Iterable[Gap]) -> str | None:
-    """Return the command that fetches the hours in these gaps; None if the service no longer keeps any of them."""
+    """Return the command that fetches the hours in these gaps, or None if the service no longer has any of them."""
     open_ = [gap for gap in found if gap.state != HourState.PAST_RETENTION]
     if not open_:
         return None
@@ -242,7 +245,7 @@ def remedy(found: Iterable[Gap]) -> str | None:
 
 
 def is_early(cell: Cell, now: datetime) -> bool:
-    """Return whether an hour is not published yet and not late enough to need attention."""
+    """Return True if an hour is unpublished but not late enough to need attention."""
     return cell.state == HourState.NOT_YET and now - cell.batch_hour < LATE
 
 
@@ -257,7 +260,7 @@ def _gaps(place: Place, now: datetime) -> Iterator[Gap]:
             found = None
         else:
             if state == UNKNOWN:
-                reason = "Nothing is recorded about it. A run fetches it while the service keeps it."
+                reason = "Nothing is recorded about this hour. A run fetches the hour while the service keeps its file."
             found = Gap(
                 place.project_id, place.namespace_id, cell.batch_hour, cell.batch_hour, state, reason, place.dataset
             )
@@ -273,7 +276,7 @@ def _gaps(place: Place, now: datetime) -> Iterator[Gap]:
 
 
 def _kind(reason: str | None) -> str | None:
-    """Return a reason without the parts specific to one hour: paths, dates and numbers."""
+    """Return a reason without hour-specific paths, dates and numbers."""
     return None if reason is None else re.sub(r"\S*[/\d]\S*", "", reason)
 
 

@@ -1,8 +1,8 @@
-"""SQL sources for rows in the lake: parts of datasets, and all changes.
+"""SQL sources for rows in the lake, by dataset part and for all changes.
 
-Masked rows (`internal.hidden_rows`) are filtered out. Changes of an hour are in `article_changes` of the build file if
-the hour is in the window, or if its lake file is not compacted. All other changes are only in compacted files, and in
-the archive.
+Masked rows (`internal.hidden_rows`) are filtered out. The build file's `article_changes` contains an hour's changes if
+the hour is in the window or its lake file is not compacted. All other changes are only in compacted files and in the
+archive.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from resources.warehouse.database.sql import FORMULAS, column_list, filled, iden
 from resources.warehouse.read.ledger import FaultyFile, faults
 from resources.warehouse.records import LakeFileError
 
-#: Depth to which nested parts are expanded. Headings have six levels; the deepest recorded part is at level 5.
+#: Maximum depth of expanded parts. Headings have six levels, and the deepest recorded part is at level 5.
 _LEVELS = 12
 _PAGE = "project_id, namespace_id, article_id, name"
-#: JSON path of a position: [2, 1] is the first part of the second part.
+#: SQL for the JSON path of a position. Position [2, 1] is the first part of the second part.
 _PATH = "concat('$[', array_to_string(list_transform(position, lambda n: n - 1), '].has_parts['), ']')"
 
 
 def derived(name: str, bodies: str = "structured_bodies") -> str:
-    """Return the query of a table derived from structured contents; `bodies` is their view or a subquery."""
+    """Return the query for a table derived from structured contents, which the view or subquery `bodies` provides."""
     return statement(
         f"views/{name}",
         infobox_parts=_parts("coalesce(infoboxes_json, infobox_json)"),
@@ -47,14 +47,14 @@ def derived(name: str, bodies: str = "structured_bodies") -> str:
 
 
 def _list(column: str) -> str:
-    """Return SQL for the members of a list. The service declares some lists as one object, but sends lists."""
+    """Return SQL for a list's members. For some lists, the service's schema declares a single object instead."""
     return (
         f"CASE WHEN starts_with({column}, '{{') THEN [CAST({column} AS JSON)] ELSE json_extract({column}, '$[*]') END"
     )
 
 
 def _numbered(parts: str) -> str:
-    """Return a query with a row for each of a page's `parts`: page, part, and number from 1."""
+    """Return a query with one row per page part: the page, the part, and its number starting at 1."""
     return (
         "SELECT {page}, unnest(parts) AS part, generate_subscripts(parts, 1) AS n\n"  # noqa: S608  constants
         f"FROM (SELECT {{page}}, {parts} AS parts FROM {{bodies}})"
@@ -62,13 +62,13 @@ def _numbered(parts: str) -> str:
 
 
 def _parts(document: str) -> str:
-    """Return a query for all parts in `document`: page, position, and names of the enclosing parts."""
+    """Return a query for all parts in `document`, with page, position and names of the enclosing parts."""
     members = _numbered(f"json_extract({document}, '$[*]')")
     query = (
         "SELECT {page}, [CAST(n AS BIGINT)] AS position, CAST([] AS VARCHAR[]) AS above, part, true AS is_new\n"
         f"FROM ({members})"
     )
-    # an expanded part precedes the parts in it
+    # an expanded part precedes its nested parts
     for _ in range(_LEVELS - 1):
         query = (
             "SELECT {page}, CASE WHEN n = 1 THEN position ELSE list_append(position, n - 1) END AS position,\n"  # noqa: S608
@@ -82,7 +82,7 @@ def _parts(document: str) -> str:
     return f"({query})"
 
 
-# Hourly files. The folder names the hour, so a filter on the hour leaves other files unopened. Page text is never
+# Hourly files. Folder names contain the hour, so a filter on the hour avoids opening other files. Page text is never
 # sorted or grouped.
 _HOURS = """(
   SELECT * EXCLUDE ("date", "hour", batch_hour, file_row_number),
@@ -91,11 +91,11 @@ _HOURS = """(
     {files}, hive_partitioning = true, hive_types = {'date': VARCHAR, 'hour': VARCHAR}, file_row_number = true
   )
 ) AS file"""
-# Sorted compacted files. Rows of a page or revision are in one row group of each file, and filters and joins can use
-# the statistics.
+# Sorted compacted files. Each file has a page's or revision's rows in one row group, and filters and joins can use the
+# statistics.
 _COMPACTED_HOURS = "read_parquet({files}, hive_partitioning = false, filename = true) AS file"
 _VERSION = "read_parquet({files}, filename = true, file_row_number = true, hive_partitioning = false) AS file"
-# Masked rows of hours, by their row number in the original file; compacted files keep that number.
+# Masked rows of hours, by row number in the original file. Compacted files preserve this number.
 _BY_PLACE = """
 ANTI JOIN (
   FROM internal.hidden_rows WHERE file_row IS NOT NULL AND starts_with(lake_path, {folder})
@@ -104,8 +104,8 @@ ANTI JOIN (
   AND file.project_id = hidden.project_id
   AND file.namespace_id = hidden.namespace_id
   AND file.file_row = hidden.file_row"""
-# Masked hours, projects and namespaces in compacted files. The mask names the file with narrow rows; it also applies to
-# the file with page text.
+# Masked hours, projects and namespaces in compacted files. The mask names the file without page text, but also applies
+# to the file with page text.
 _BY_PARTITION = """
 ANTI JOIN (FROM internal.hidden_rows WHERE file_row IS NULL) AS old ON
   file.filename = concat({root}, replace(old.lake_path, {rows}, {texts}))
@@ -120,10 +120,10 @@ ANTI JOIN (
 
 @dataclass(frozen=True)
 class LakePart:
-    """A partition of a dataset, or all its hours, with the lake files that contain the rows.
+    """A dataset partition, or all hours of a dataset, with the lake files that contain the rows.
 
-    `root` is the lake's folder with a trailing slash; `paths` are absolute. `source_at` is the one of a snapshot
-    version; None for hours. `is_compacted` means that each file has the rows of several partitions.
+    `root` is the lake's folder with a trailing slash; `paths` are absolute. `source_at` is the snapshot version's
+    value, or None for hours. `is_compacted` means that each file contains rows of several partitions.
     """
 
     dataset: Dataset
@@ -137,13 +137,13 @@ class LakePart:
     is_compacted: bool = False
 
     def without(self, missing: Container[str]) -> LakePart:
-        """Return the same part without the missing files."""
+        """Return this part without the missing files."""
         return replace(self, paths=tuple(path for path in self.paths if path not in missing))
 
     def rows(self, *, texts: bool = True) -> str:
-        """Return its rows with all columns of the files, as SQL for a FROM clause.
+        """Return the SQL for a FROM clause that reads the part's rows with all file columns.
 
-        With `texts`, rows whose page text another row of the hour shows are filtered out as well.
+        If `texts` is True, rows whose page text is also in another row of the hour are filtered out.
         """
         if self.source_at is not None:
             query, folder = _VERSION + _BY_FILE, f"{self.snapshot_id}/{short(self.snapshot_version)}/"
@@ -160,25 +160,26 @@ class LakePart:
         )
 
     def select(self, table: Table, **own: str) -> str:
-        """Return a query for the columns of a table; `own` replaces some of them with SQL.
+        """Return a query for a table's columns, some of which are replaced by the SQL in `own`.
 
-        Values shared by all rows of a version are constants, so a query for other values opens none of its files.
+        Values shared by all rows of a version are constants, so a query for other values opens none of the version's
+        files.
         """
         own |= self._constants() if self.source_at is not None else {"source_at": "batch_hour"}
         columns = ", ".join(f"{own.get(c.name, identifier(c.name))} AS {identifier(c.name)}" for c in table)
         return f"SELECT {columns} FROM {self.rows()} AS page"  # noqa: S608  declared names
 
     def bodies(self) -> str:
-        """Return the query for the view of page text: only updates, unless each revision has one row."""
+        """Return the query for the page text view. It selects only updates, unless each revision has a single row."""
         assert self.dataset.bodies is not None
         filtered = "" if self.source_at is not None or self.dataset.body_of else "\nWHERE change_type = 'update'"
         own = {} if self.source_at is None else {"batch_hour": "CAST(NULL AS TIMESTAMPTZ)"}
         return self.select(self.dataset.bodies, **own) + filtered
 
     def states(self) -> str:
-        """Return a query for the pages of a snapshot as states, which compete for titles and pages.
+        """Return a query for a snapshot's pages as states, which compete for titles and pages.
 
-        A page in a snapshot existed, whatever its last event was, unless that was a delete.
+        A page in a snapshot is treated as existing unless its last event was a delete.
         """
         return filled(
             "SELECT {project_id} AS project_id, title, article_id, event_at, version_id, "
@@ -190,7 +191,7 @@ class LakePart:
         )
 
     def insert_deciding(self, table: Table) -> str:
-        """Return the statement that inserts the snapshot's rows in the table `deciding` into the current state."""
+        """Return the statement that inserts the snapshot rows listed in the table `deciding` into the current state."""
         return filled(
             "INSERT INTO {table} BY NAME\n"
             "SELECT {columns}, {source_at} AS source_at, {title_key} AS title_key, "
@@ -206,7 +207,7 @@ class LakePart:
         )
 
     def _constants(self) -> dict[str, str]:
-        """Return the shared values of a version as SQL literals, since views accept no parameters."""
+        """Return a version's shared values as SQL literals, because views do not accept parameters."""
         assert self.source_at is not None
         return {
             "snapshot_id": quoted(self.snapshot_id),
@@ -249,11 +250,11 @@ def lake_parts(
     bases_only: bool = False,
     checked: bool = False,
 ) -> list[LakePart]:
-    """Return the parts of a dataset: its kept snapshots, or its uncompacted hourly files and its compacted files.
+    """Return a dataset's parts: its retained snapshots, or its uncompacted hourly files and its compacted files.
 
-    `bases_only` selects the base versions of the current state. `checked` rejects paths outside the lake. It is false
-    where `ledger.faults` checks the files before any is opened, and filters out invalid names. Raises UnusableFileError
-    if the ledger names a file outside the lake.
+    `bases_only` selects the base versions of the current state. `checked` rejects paths outside the lake; callers that
+    use `ledger.faults` to filter out invalid names before opening any file pass False. Raises UnusableFileError if the
+    ledger contains a path outside the lake.
     """
     root = lake_root.resolve()
     values: dict[str, Any] = {"table": dataset.name}
@@ -283,21 +284,21 @@ def lake_parts(
 
 #: The dataset whose older rows are only in the lake.
 (LEAVING,) = (dataset for dataset in datasets(Family.HOURLY) if dataset.leaves_warehouse)
-#: Internal columns of a change, computed from a row of a compacted file.
+#: SQL for a change's internal columns, computed from a compacted file's row.
 _KEYS = f"{FORMULAS['event_key']} AS event_key, file_row"
 
 
 @dataclass(frozen=True)
 class Window:
-    """The changes in the build file, from `first_hour` on. Older changes have events until `events_until`."""
+    """The range of changes in the build file, from `first_hour`. Older changes have events until `events_until`."""
 
     first_hour: datetime
     events_until: datetime
 
     def cold(self, root: Path, paths: Sequence[str], more: str = "") -> list[str]:
-        """Return queries for the older changes in compacted files: columns of `article_changes`, then `more`.
+        """Return queries for older changes in compacted files, with the columns of `article_changes`, then `more`.
 
-        The comparisons with constants let queries for newer hours or events skip all files.
+        Because of comparisons with constants, queries for newer hours or events skip all these files.
         """
         if not paths:
             return []
@@ -308,7 +309,7 @@ class Window:
 
 
 def window(connection: duckdb.DuckDBPyConnection) -> Window | None:
-    """Return the window of a build file or a published file; None if it contains all changes itself."""
+    """Return the window of a build or published file, or None if the file itself contains all changes."""
     found = answer(connection, "SELECT first_hour, events_until FROM internal.hot_window")
     return Window(*found[0]) if found else None
 
@@ -320,11 +321,11 @@ def make_all_changes(
     *,
     partly: bool = False,
 ) -> frozenset[str]:
-    """Create the temporary view `all_changes` of a build file: its `article_changes`, with the changes of older hours.
+    """Create a build file's temporary view `all_changes`, which adds changes of older hours to `article_changes`.
 
-    `projects` are the ones that will be queried (None: all); others may be missing. With `partly`, changes in missing
-    or damaged files are left out, and the compactions with such files are returned. Raises LakeFileError otherwise if a
-    compacted file is gone or damaged.
+    `projects` are the projects to query (None: all projects); changes of other projects can be missing. If `partly` is
+    True, changes in missing or damaged files are omitted, and the compactions with such files are returned. Otherwise,
+    raises LakeFileError if a compacted file is missing or damaged.
     """
     native = f"SELECT {column_list(LEAVING.table.narrow)}, event_key, file_row FROM article_changes"  # noqa: S608
     parts = [native]
@@ -357,6 +358,6 @@ def _lost(file: FaultyFile, first: datetime, end: datetime, count: int) -> LakeF
     return LakeFileError(
         f"The compacted file {file}{more}, and changes of the hours from {hour_text(first)} to {hour_text(end)} UTC "
         "are nowhere else in the lake, so results that need all changes cannot be computed. Nothing was changed. "
-        "Restore the file, or materialize lake/article_changes and warehouse/article_changes of these hours again: "
-        "the archive is enough for that."
+        "Restore the file, or materialize lake/article_changes and warehouse/article_changes again for these hours, "
+        "which needs only the archive."
     )

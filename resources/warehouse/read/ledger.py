@@ -1,8 +1,8 @@
-"""Lake files named in the ledger, and checks for files that contradict it.
+"""Lake files listed in the ledger, and checks for files that contradict the ledger.
 
-A file is faulty if it is gone, has another size, has no valid footer, or is recorded as damaged. Every publication
-checks all files. So the check reads only their status, and the footers of files that changed since the last check. Data
-pages are not read. A reader that finds a damaged data page records the file (`Damaged.note`).
+A file is faulty if it is missing, has the wrong size, has no valid footer, or is recorded as damaged. Because every
+publication checks all files, the check reads only file status, and footers of files that changed since the last check.
+Data pages are not read. A reader that finds a damaged data page records the file (`Damaged.note`).
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.database.sql import statement
 from resources.warehouse.records import WarehouseDamagedError
 
-#: Queries for the lake files in use, by table: files of loads that are not compacted, and compacted files.
+#: Queries for the lake files in use, by table. They select uncompacted files of loads, and compacted files.
 _NAMED = {
     "loads": "SELECT lake_path, lake_bytes, false FROM loads WHERE compaction_id IS NULL",
     "compacted_files": "SELECT lake_path, lake_bytes, true FROM compacted_files",
 }
-#: Maximum number of files that a message names.
+#: Maximum number of files listed in a message.
 _SHOWN = 5
-#: Number of ledger rows read at once.
+#: Number of ledger rows per batch.
 _ROWS = 10_000
 
 
 @dataclass(frozen=True)
 class LoadedFile:
-    """A row of `loads`; `lake_path` is relative to the lake. If `is_compacted`, its rows are in compacted files."""
+    """A row of `loads`. `lake_path` is relative to the lake. If `is_compacted`, compacted files contain the rows."""
 
     lake_path: str
     identifier: str
@@ -51,9 +51,10 @@ class LoadedFile:
 
 @dataclass(frozen=True)
 class Named:
-    """Files of a day's hours, or of all snapshots. Paths are relative to the lake.
+    """Files of a day's hours or of all snapshots. Paths are relative to the lake.
 
-    `files` are the loaded ones of the build file. `paths` are all that the build file or the published file names.
+    `files` are the files loaded in the build file. `paths` lists all files used by the build file or the published
+    file.
     """
 
     files: tuple[LoadedFile, ...]
@@ -61,29 +62,29 @@ class Named:
 
 
 class Ledger:
-    """The ledgers of the build file and the published file (None: there is none), while both are held open."""
+    """The ledgers of the build file and the published file, while both are open. A missing file is None."""
 
     def __init__(self, build: duckdb.DuckDBPyConnection, published: duckdb.DuckDBPyConnection | None) -> None:
         self._build, self._published = build, published
 
     def versions(self, dataset: Dataset) -> tuple[tuple[str, str, datetime], ...]:
-        """Return the kept versions of a dataset's snapshots as (identifier, version, loaded_at)."""
+        """Return the retained versions of a dataset's snapshots as (identifier, version, loaded_at) tuples."""
         query = "SELECT snapshot_id, snapshot_version, loaded_at FROM snapshots WHERE table_name = ? ORDER BY ALL"
         return tuple(answer(self._build, query, [dataset.name]))
 
     def of_day(self, day: date, dataset: Dataset) -> Named:
-        """Return the files of a dataset's hours of a day (UTC)."""
+        """Return a dataset's hourly files for a day (UTC)."""
         start = datetime.combine(day, time(), UTC)
         return self._named(
             "table_name = ? AND batch_hour >= ? AND batch_hour < ?", [dataset.name, start, start + timedelta(days=1)]
         )
 
     def of_snapshots(self, dataset: Dataset) -> Named:
-        """Return the files of a dataset's snapshots."""
+        """Return a dataset's snapshot files."""
         return self._named("table_name = ?", [dataset.name])
 
     def compacted(self, dataset: Dataset) -> frozenset[str]:
-        """Return the compacted files of a dataset, including those with bodies, relative to the lake."""
+        """Return the paths of a dataset's compacted files, including files with page text, relative to the lake."""
         query = "SELECT lake_path FROM compacted_files WHERE table_name = ?"
         held = [self._build] if self._published is None else [self._build, self._published]
         return frozenset(
@@ -110,13 +111,13 @@ class Ledger:
 def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:
     """Yield the lake files that a copy of the build file uses, with their sizes in bytes.
 
-    Paths are relative to the lake. Files whose sizes the ledger adds up form one item. Raises WarehouseDamagedError if
-    DuckDB cannot read the copy.
+    Paths are relative to the lake. Files for which the ledger records only a total size are one item. Raises
+    WarehouseDamagedError if DuckDB cannot read the copy.
     """
     try:
-        # the copy may come from anywhere, and its tables may be views that read other files
+        # the copy is untrusted: its tables could be views that read other files
         with duckdb.connect(copy, read_only=True, config={"enable_external_access": False}) as connection:
-            # a missing table must not hide the files of the other one: it is created when the copy is opened
+            # a missing table is created when the copy is opened, so it must not hide the other table's files
             there = [query for table, query in _NAMED.items() if has_table(connection, table)]
             found = connection.execute("\nUNION ALL\n".join(there) or "SELECT 1 LIMIT 0")
             while rows := found.fetchmany(_ROWS):
@@ -129,12 +130,12 @@ def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:
         ) from error
 
 
-#: Facts of a publication: start of its check of the lake's files, and the files found faulty.
+#: Names of publication facts: start time of the lake file check, and the faulty files that it found.
 LOOKED_AT: Final = "lake_looked_at_ns"
 MISSING: Final = "missing_lake_files"
-#: Name of the fact with digests of the internal views that name lake files.
+#: Name of the fact with digests of the internal views that list lake files.
 VIEWS: Final = "views"
-# Bytes and rows of lake files according to the ledger. The size of a compacted file includes its separate file with
+# Lake file sizes and row counts according to the ledger. A compacted file's size includes its separate file with
 # bodies.
 _EXPECTED = """
 SELECT lake_path, lake_bytes, row_count
@@ -145,15 +146,15 @@ JOIN (
   SELECT lake_path, lake_bytes, row_count FROM compacted_files
 ) USING (lake_path)
 """
-#: Tolerance for a slow clock of a shared file system, in nanoseconds.
+#: Tolerance for a shared file system's slow clock, in nanoseconds.
 _MARGIN_NS = 600 * 10**9
-#: Characters that DuckDB treats as a pattern in a path.
+#: Characters in a path that DuckDB interprets as a pattern.
 _PATTERN: Final = frozenset("*?[]{}")
 
 
 @dataclass(frozen=True)
 class FaultyFile:
-    """A lake file that is treated as missing. `why` is the fault, as the predicate of a sentence about the file."""
+    """A lake file that is treated as missing. `why` is a verb phrase that describes the fault."""
 
     lake_path: str
     why: str
@@ -161,13 +162,13 @@ class FaultyFile:
     parts: tuple[Part, ...] = ()
 
     def __str__(self) -> str:
-        """Return the file and its fault."""
+        """Return the file path followed by the fault."""
         return f"{self.lake_path} {self.why}"
 
 
 @dataclass(frozen=True)
 class Part:
-    """A load whose rows are in a lake file: of an hour, of a snapshot version, or of lookups."""
+    """A load of an hour, a snapshot version or lookups, whose rows are in a lake file."""
 
     table_name: str
     batch_hour: datetime | None
@@ -179,40 +180,40 @@ class Part:
 
 
 def named(faulty: Sequence[FaultyFile]) -> str:
-    """Name the first files with their faults, and the number of others."""
+    """List the first files with their faults, and count the remaining files."""
     more = [f"{counted(len(faulty) - _SHOWN, 'more file')}"] if len(faulty) > _SHOWN else []
     return "; ".join([*map(str, faulty[:_SHOWN]), *more])
 
 
 @dataclass(frozen=True)
 class Looked:
-    """The last check of the lake's files: its start (None: there was none), and the files found faulty."""
+    """The last lake file check: its start time (None if no check has run) and the faulty files that it found."""
 
     at_ns: int | None = None
     faulty: Container[str] = ()
 
     @classmethod
     def last(cls, connection: duckdb.DuckDBPyConnection) -> Looked:
-        """Return the check of the last publication of a build file or published file; empty if there was none."""
+        """Return the check of the last publication in a build or published file, or an empty result if none exists."""
         facts = publication(connection)
         return cls(facts.get(LOOKED_AT), facts.get(MISSING, ()))
 
 
 def publication(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]:
-    """Return the facts of the last publication that a build file or published file contains."""
+    """Return the facts of the last publication in a build or published file."""
     rows = connection.execute("SELECT name, value FROM internal.publication").fetchall()
     return {name: json.loads(value) for name, value in rows}
 
 
 class Damaged:
-    """Records of files with damaged data pages, in the data folder. A record expires when its file is replaced."""
+    """Records, in the data folder, of files with damaged data pages. A record expires when its file is replaced."""
 
     def __init__(self, data: Path) -> None:
         self._path = data / "state" / "damaged.json"
         self._lake = data / "lake"
 
     def read(self) -> dict[str, tuple[list[int], str]]:
-        """Return the records by file (relative to the lake): the file's mark at that time, and the damage."""
+        """Return a mapping from file path, relative to the lake, to the file's mark when recorded and the damage."""
         try:
             notes = json.loads(self._path.read_bytes())
             return {path: ([int(one) for one in mark], str(why)) for path, (mark, why) in notes.items()}
@@ -220,7 +221,7 @@ class Damaged:
             return {}
 
     def note(self, lake_path: str, why: str) -> None:
-        """Record that data pages of a file are damaged; drop the records of replaced or removed files."""
+        """Record that a file's data pages are damaged, and delete the records of replaced or removed files."""
         notes = self.read() | {lake_path: ([], why)}
         kept = {}
         for path, (mark, told) in notes.items():
@@ -241,12 +242,13 @@ def mark_of(found: os.stat_result) -> list[int]:
 def faults(
     connection: duckdb.DuckDBPyConnection, lake_root: Path, wanted: Iterable[Path], looked: Looked | None = None
 ) -> dict[Path, FaultyFile]:
-    """Return the faulty files among `wanted` (absolute paths), according to the ledger of a build or published file.
+    """Return the faulty files among `wanted` (absolute paths), according to a build or published file's ledger.
 
-    Footers of unchanged files that were valid at the last check (`looked`) are not read. None: all footers are read.
+    The footers of unchanged files that passed the last check (`looked`) are not read. If `looked` is None, all footers
+    are read.
     """
     root, looked = lake_root.resolve(), looked or Looked()
-    # relative to the lake, or the full path outside it
+    # relative to the lake, or the full path of a file outside the lake
     relative = {path: path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path) for path in wanted}
     paths = sorted({with_rows(path) for path in relative.values()})
     known = {path: (size, count) for path, size, count in answer(connection, _EXPECTED, {"paths": paths})}
@@ -278,7 +280,7 @@ def faults(
 
 
 def faulty_files(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list[FaultyFile]:
-    """Return the faulty files of a ledger with the loads in them, after the check that publications use (`faults`)."""
+    """Return a ledger's faulty files and their loads, using the same check as publications (`faults`)."""
     query = (
         "SELECT lake_path FROM loads WHERE compaction_id IS NULL AND row_count > 0 "
         "UNION SELECT lake_path FROM compacted_files"
@@ -289,7 +291,7 @@ def faulty_files(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list
 
 
 def faulty(connection: duckdb.DuckDBPyConnection, lake_root: Path, lake_paths: Iterable[str]) -> dict[str, FaultyFile]:
-    """Return the faulty files among `lake_paths`, named as in the ledger. Checks both halves and reads all footers."""
+    """Return the faulty files among `lake_paths`, named as in the ledger. Both halves and all footers are checked."""
     root, names = lake_root.resolve(), dict.fromkeys(lake_paths)
     halves = {root / half for name in names for half in (name, with_bodies(name))}
     found = faults(connection, lake_root, halves) if halves else {}
@@ -299,14 +301,14 @@ def faulty(connection: duckdb.DuckDBPyConnection, lake_root: Path, lake_paths: I
 def _fault(
     root: Path, name: str, status: os.stat_result, size: int | None, row_count: int | None, looked: Looked
 ) -> str | None:
-    """Return the fault of a regular file, from its size, and from its footer if that may have changed."""
+    """Return a regular file's fault, based on its size and, if the file might have changed, its footer."""
     halves = [half for half in (with_rows(name), with_bodies(with_rows(name))) if half != name]
     total = status.st_size
     for half in halves:
         try:
             total += (root / half).stat().st_size
         except OSError:
-            total = -1  # the ledger has the total size of both
+            total = -1  # the ledger stores the total size of both halves
             break
     is_as_told = size in (None, total)
     if not is_as_told and not halves:
@@ -333,7 +335,7 @@ def _wrong_footer(path: Path, row_count: int | None) -> str | None:
 def note_damaged(
     connection: duckdb.DuckDBPyConnection, lake_root: Path, wanted: Sequence[Path], columns: Sequence[str] | None = None
 ) -> list[FaultyFile]:
-    """Return the faulty files among `wanted`, after reading their data pages (of `columns`) and recording damage."""
+    """Return the faulty files among `wanted` after reading the data pages of `columns` and recording any damage."""
     if not (found := faults(connection, lake_root, wanted)):
         for path in wanted:
             try:
@@ -346,7 +348,7 @@ def note_damaged(
 
 
 def with_parts(connection: duckdb.DuckDBPyConnection, found: Iterable[FaultyFile]) -> list[FaultyFile]:
-    """Add to each file the loads of a build file whose rows are in it, newest first."""
+    """Add to each file the build file's loads whose rows the file contains, newest first."""
     by_name = {file.lake_path: file for file in found}
     asked = {"paths": sorted({with_rows(name) for name in by_name})}
     parts: dict[str, list[Part]] = {}

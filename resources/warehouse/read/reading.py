@@ -1,4 +1,4 @@
-"""Queries of the warehouse: figures of hours, coverage, pending data, and any SQL on the published file."""
+"""Warehouse queries for hourly statistics, coverage and pending data, and SQL queries on the published file."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from resources.warehouse.read.lake_parts import make_all_changes, window
 from resources.warehouse.read.ledger import FaultyFile, faulty_files
 from resources.warehouse.records import CoverageRow, HourAudit, ProjectState, QueryError, QueryResult, SummaryRow
 
-#: Table functions of DuckDB that only read or generate rows. Scalar functions, and macros of the published file, have
-#: no side effects.
+#: DuckDB table functions that only read or generate rows. Scalar functions and the published file's macros have no side
+#: effects.
 _READING = (
     "(duckdb|parquet|pragma|read)_\\w+|generate_series|glob|json_each|json_tree|query_table|range|repeat|repeat_row|"
     "sniff_csv|unnest"
@@ -39,9 +39,9 @@ _Row = TypeVar("_Row", CoverageRow, HourAudit, ProjectState, SummaryRow)
 
 @dataclass(frozen=True)
 class Scope:
-    """A project and namespace of a dataset, and its gaps before an hour.
+    """A dataset's project and namespace, with its gaps before an hour.
 
-    `first_hour` is the beginning of the mirror, or the first requested hour if the mirror has not begun (`has_begun`).
+    `first_hour` is the mirror's first hour, or the first requested hour if the mirror has not begun (`has_begun`).
     `newest_hour` is the newest hour with a final state.
     """
 
@@ -55,7 +55,7 @@ class Scope:
 
 
 def of_projects() -> list[str]:
-    """Return the names of the tables with data of single projects, except `articles`."""
+    """Return the names of all tables with project data, except `articles`."""
     families = (datasets.Family.HOURLY, datasets.Family.SNAPSHOT, datasets.Family.LOOKUP)
     own = [
         table.name
@@ -68,7 +68,7 @@ def of_projects() -> list[str]:
 
 
 class Reader:
-    """Read-only methods of the warehouse: on the published file if `published`, else on the build file, locked."""
+    """Read-only warehouse methods, on the published file if `published`, otherwise on the locked build file."""
 
     data: Path
     _connector: Connector
@@ -76,16 +76,16 @@ class Reader:
     _clock: Callable[[], datetime]
 
     def published_window(self) -> datetime | None:
-        """Return the first hour with changes in the published file, not the lake; None if the file has all changes."""
+        """Return the first hour whose changes are in the published file itself, or None if the file has all changes."""
         with self._reading(published=True) as connection:
             known = window(connection)
         return None if known is None else known.first_hour
 
     def project_rows(self, project_id: str) -> dict[str, int]:
-        """Return the number of rows of a project in each table that has any."""
+        """Return a project's row count in each table that contains rows of the project."""
         moved = {one.name for one in datasets.datasets() if one.leaves_warehouse}
         counts = (
-            # the ledger also counts changes in the lake
+            # the ledger's counts include changes in the lake
             f"SELECT '{table}', CAST(coalesce(sum(row_count - duplicate_count), 0) AS BIGINT) FROM loads "  # noqa: S608
             f"WHERE table_name = '{table}' AND project_id = $1"
             if table in moved
@@ -100,7 +100,7 @@ class Reader:
         return int(self._build(query, [project_id])[0][0])
 
     def hours_of_others(self, project_id: str, dataset: Dataset) -> frozenset[datetime]:
-        """Return the hours of a dataset for which another project has a row in `hours`."""
+        """Return a dataset's hours for which another project has a row in `hours`."""
         query = "SELECT DISTINCT batch_hour FROM hours WHERE table_name = ? AND project_id <> ?"
         return frozenset(hour for (hour,) in self._build(query, [dataset.name, project_id]))
 
@@ -121,7 +121,7 @@ class Reader:
             return frozenset(answer(connection, query, [dataset.name]))
 
     def snapshot_versions(self, dataset: Dataset) -> dict[str, dict[str, datetime]]:
-        """Return the loaded versions of each snapshot of a dataset with their export times."""
+        """Return the loaded versions of each snapshot in a dataset, with their export times."""
         query = (
             "SELECT snapshot_id, snapshot_version, coalesce(exported_at, loaded_at) FROM snapshots WHERE table_name = ?"
         )
@@ -131,14 +131,14 @@ class Reader:
         return found
 
     def beginnings(self, dataset: Dataset) -> dict[tuple[str, int], datetime]:
-        """Return the first mirrored hour of a dataset by project and namespace; hours only requested do not count."""
+        """Return a dataset's first mirrored hour by project and namespace. Requests alone do not begin a mirror."""
         query = (
             f"SELECT project_id, namespace_id, first_hour FROM ({statement('load/beginnings')}) WHERE table_name = ?"  # noqa: S608
         )
         return {(project, namespace): hour for project, namespace, hour in self._build(query, [dataset.name])}
 
     def lacking_hours(self, dataset: Dataset) -> list[datetime]:
-        """Return the hours of a dataset that are not final for some project and namespace, in order."""
+        """Return a dataset's hours that are not final for at least one project and namespace, in order."""
         query = (
             "SELECT DISTINCT batch_hour FROM hours "  # noqa: S608
             f"WHERE table_name = ? AND state NOT IN ({FORMULAS['covered']}) ORDER BY 1"
@@ -146,7 +146,7 @@ class Reader:
         return [hour for (hour,) in self._build(query, [dataset.name])]
 
     def scopes(self, since: datetime, dataset: Dataset, *, published: bool = True) -> list[Scope]:
-        """Return the (project, namespace) pairs of a dataset with rows in `hours`, and their gaps before an hour."""
+        """Return a dataset's (project, namespace) pairs that have rows in `hours`, with their gaps before an hour."""
         query = statement("read/places", beginnings=statement("load/beginnings"))
         with self._reading(published=published) as connection:
             return [Scope(*row) for row in answer(connection, query, {"since": since, "table": dataset.name})]
@@ -159,7 +159,7 @@ class Reader:
     def summary(
         self, hours: Iterable[datetime], *, published: bool = True, dataset: Dataset = ARTICLE_CHANGES
     ) -> list[SummaryRow]:
-        """Return figures of hours, loaded or not, in order of hour, project and namespace."""
+        """Return statistics for loaded and missing hours, in order of hour, project and namespace."""
         parameters = {"table": dataset.name, "hours": list(hours)}
         return self._rows(SummaryRow, statement("read/summary"), parameters, published=published)
 
@@ -186,11 +186,11 @@ class Reader:
         return self._rows(ProjectState, query, {}, published=published)
 
     def audit(self, hours: Iterable[datetime], dataset: Dataset = ARTICLE_CHANGES) -> list[HourAudit]:
-        """Count the rows of loaded hours again; return the counts with those of the ledger, in order."""
+        """Recount the rows of loaded hours, and return the counts along with the ledger's counts, in order."""
         table = dataset.table
         columns = [identifier(name) for name in table.key if name != "batch_hour"]
         key = {column: column for column in ('"project_id"', '"namespace_id"', *columns)}
-        if '"name"' in key:  # titles compare with _ as space
+        if '"name"' in key:  # in title comparisons, _ equals a space
             key['"name"'] = "replace(name, '_', ' ') AS name"
         asked, rows = list(hours), identifier(table.name)
         values = {
@@ -202,7 +202,7 @@ class Reader:
         with self._reading(published=False) as connection:
             known = window(connection) if dataset.leaves_warehouse else None
             if known is not None and any(hour < known.first_hour for hour in asked):
-                # missing rows are the purpose of the audit, so missing files are no error
+                # the audit looks for missing rows, so missing files are not an error
                 make_all_changes(connection, self._lake_root, partly=True)
                 rows = "all_changes"
             text = statement(
@@ -215,11 +215,11 @@ class Reader:
             return _as_rows(HourAudit, connection, text, values)
 
     def sql(self, query: str, parameters: Sequence[Any] = (), *, is_confined: bool = False) -> QueryResult:
-        """Query the published file; `parameters` replace the `?` in the query.
+        """Query the published file. `parameters` replace the `?` placeholders in the query.
 
-        A statement without a result returns no columns. With `is_confined`, the query can read only the published file
-        and the lake, and can change nothing; otherwise DuckDB's permissions are unrestricted. Raises NotPublishedError,
-        or QueryError if DuckDB reports an error or the query is refused.
+        A statement without a result returns no columns. If `is_confined` is True, the query can read only the published
+        file and the lake, and cannot change anything. Otherwise, DuckDB's permissions are unrestricted. Raises
+        NotPublishedError, or QueryError if DuckDB reports an error or the query is refused.
         """
         with self._asking() as connection:
             try:
@@ -231,24 +231,24 @@ class Reader:
             except duckdb.Error as error:
                 hint = ""
                 if isinstance(error, duckdb.PermissionException):
-                    hint = " Only files of this mirror's lake can be read; --allow-files removes that limit."
+                    hint = " Only files of this mirror's lake can be read; --allow-files removes this restriction."
                 if isinstance(error, duckdb.IOException | duckdb.PermissionException):
-                    hint += " If the data folder was moved, `wme relocate` makes this file find the lake again."
+                    hint += " If the data folder was moved, run `wme relocate` to update the lake paths in this file."
                 raise QueryError(f"DuckDB cannot answer this query. {error}{hint}") from error
 
     def faulty_lake_files(self, *, published: bool = False) -> list[FaultyFile]:
-        """Return the lake files that are gone or damaged, with the loads whose rows are in them."""
+        """Return the missing or damaged lake files, with the loads whose rows these files contain."""
         with self._reading(published=published) as connection:
             return faulty_files(connection, self._lake_root)
 
     @contextmanager
     def open_published(self) -> Iterator[Reader]:
-        """Open the published file once for several queries, so that all results are from one publication."""
+        """Open the published file once for several queries, which then all read the same publication."""
         with self._connector.connect_published() as connection:
             yield Open(self._connector, self._lake_root, connection)
 
     def connect_published(self) -> duckdb.DuckDBPyConnection:
-        """Return a read-only connection to the published file, which locks nobody out; the caller closes it."""
+        """Return a read-only, lock-free connection to the published file. The caller closes the connection."""
         return self._connector.connect_published()
 
     def _asking(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
@@ -275,7 +275,7 @@ def _as_rows(
 
 
 class Open(Reader):
-    """Reads one open published file, for several queries in a row."""
+    """An open published file for several consecutive queries."""
 
     def __init__(self, connector: Connector, lake_root: Path, connection: duckdb.DuckDBPyConnection) -> None:
         self._connector, self._lake_root, self._connection = connector, lake_root, connection
@@ -288,7 +288,7 @@ class Open(Reader):
 
 
 def confine(connection: duckdb.DuckDBPyConnection, folders: Iterable[Path]) -> None:
-    """Restrict DuckDB to attached files and to files below these folders; large queries can still spill to disk."""
+    """Restrict DuckDB to attached files and files under these folders. Large queries can still spill to disk."""
     paths = ", ".join(quoted(str(folder)) for folder in folders)
     connection.execute(f"SET allowed_directories = [{paths}]")
     connection.execute("SET enable_external_access = false")
@@ -296,12 +296,12 @@ def confine(connection: duckdb.DuckDBPyConnection, folders: Iterable[Path]) -> N
 
 
 def confined(connection: duckdb.DuckDBPyConnection, query: str) -> str:
-    """Return the query in a read-only form.
+    """Return the query in read-only form.
 
-    Raises QueryError if the text is not exactly one query, and duckdb.Error if it is not SQL. DuckDB's settings do not
-    distinguish reading from writing, and a `SELECT` of DuckDB 2 can write: in a `WITH`, and through table functions
-    that run SQL from a string. So a query runs as a subquery, in which DuckDB itself refuses everything that writes.
-    Only table functions that read are accepted.
+    Raises QueryError if the string is not exactly one query, and duckdb.Error if it is not SQL. DuckDB's settings do
+    not distinguish reading from writing, and in DuckDB 2 a `SELECT` can write by using `WITH` or table functions that
+    run SQL from a string. A query is therefore run as a subquery, in which DuckDB itself refuses all writes. Only table
+    functions that read are accepted.
     """
     statements = duckdb.extract_statements(query)
     text = statements[0].query.strip("; \t\r\n") if len(statements) == 1 else ""
@@ -309,26 +309,26 @@ def confined(connection: duckdb.DuckDBPyConnection, query: str) -> str:
     text = text.removeprefix(explain)
     [(serialised,)] = connection.execute("SELECT json_serialize_sql($1::VARCHAR)", [text]).fetchall()
     tree = json.loads(serialised)
-    # DuckDB serialises only queries
+    # DuckDB can serialise only queries
     if tree["error"] or len(statements) != 1:
         kinds = ", ".join(statement.type.name for statement in statements) or "nothing"
         raise QueryError(
             "Only a single query (SELECT, FROM, WITH, DESCRIBE, SHOW, SUMMARIZE, EXPLAIN) is allowed, and this is "
-            f"{kinds}. Nothing was done. PIVOT needs its values: PIVOT … ON column IN (…). `wme sql --allow-files` "
-            "runs all statements."
+            f"{kinds}. Nothing was done. PIVOT needs explicit values: PIVOT … ON column IN (…). `wme sql "
+            "--allow-files` runs all statements."
         )
     names = {name for name in _functions(tree) if not re.fullmatch(_READING, name)}
     of_tables = {name for (name,) in connection.execute(_TABLE_FUNCTIONS).fetchall()} if names else set()
     if refused := sorted(names & of_tables):
         raise QueryError(
-            f"{refused[0]}() is not one of the table functions that only read, so the query was refused. Nothing was "
-            "done. `wme sql --allow-files` runs it."
+            f"{refused[0]}() is not a read-only table function, so the query was refused. Nothing was done. `wme sql "
+            "--allow-files` runs it."
         )
     return f"{explain} FROM ({text}\n)".lstrip()
 
 
 def _functions(node: Any) -> Iterator[str]:
-    """Yield the names of all functions in a serialised query, in lower case."""
+    """Yield the lower-case names of all functions in a serialised query."""
     if isinstance(node, dict):
         if isinstance(name := node.get("function_name"), str):
             yield name.lower()

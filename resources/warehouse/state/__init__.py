@@ -1,1 +1,1 @@
-"""Current states: the pages and entities that exist now, each with the row that decides it."""
+"""Current states: the pages and entities that exist now, each with its deciding row."""

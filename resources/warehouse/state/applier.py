@@ -1,7 +1,7 @@
-"""Apply pending files to the current states, following the rule of each state.
+"""Application of pending files to the current states, according to each state's rule.
 
-Files and snapshots are pending until the state has applied them. A project with a new snapshot is rebuilt, because the
-snapshot replaces nearly all its rows. All other projects advance by their pending files.
+Files and snapshots are pending until they are applied to the state. A project with a new snapshot is rebuilt, because
+the snapshot replaces nearly all rows of the project. All other projects apply only their pending files.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from resources.warehouse.records import Applied
 
 
 def applied_to(state: Table, family: Family | None = None) -> tuple[str, ...]:
-    """Return the names of the tables that decide a current state, optionally of one dataset family."""
+    """Return the names of the tables that determine a current state, optionally for one dataset family."""
     return tuple(dataset.name for dataset in datasets(family) if dataset.state is state)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule by which a current state is computed from its files.
+    """Rule that computes a current state from its files.
 
     Attributes:
-        noun: Name of a row in messages.
-        renewed: Query for the projects with a new snapshot.
-        renew: Rebuilds the projects of the table `renewed`; returns the number of rows written.
-        advance: Applies the files of the table `pending` to all other projects; returns the numbers of rows written,
+        noun: Word for a row in messages.
+        renewed: Query for projects with a new snapshot.
+        renew: Function that rebuilds the projects in `renewed` and returns the number of rows written.
+        advance: Function that applies the files in `pending` to other projects and returns the numbers of rows written,
             rows removed, and states decided again.
-        also: Further datasets whose files are applied.
+        also: Additional datasets whose files are applied.
     """
 
     state: Table
@@ -44,7 +44,7 @@ class Rule:
     also: tuple[Dataset, ...] = ()
 
     def apply(self, build: Build, *, renewed: str | None = None, rebuilt: bool = False) -> Applied:
-        """Apply pending changes, inside a transaction. Rebuild the projects of `renewed`, or all if `rebuilt`."""
+        """Apply pending changes, inside a transaction. Rebuild all projects if `rebuilt`, else those in `renewed`."""
         started, connection = time.perf_counter(), build.connection
         also = tuple(dataset.name for dataset in self.also)
         connection.execute(
@@ -88,10 +88,10 @@ class Rule:
 
 
 def one_number(connection: duckdb.DuckDBPyConnection, query: str) -> int:
-    """Return the single number that results from a count, an insert or a delete."""
+    """Return the single number that a count, insert or delete returns."""
     return int(connection.execute(query).fetchall()[0][0])
 
 
 def count_of(connection: duckdb.DuckDBPyConnection, table: str) -> int:
-    """Return the number of rows of a table, or of any other text after FROM."""
+    """Return the row count of a table or any other FROM clause."""
     return one_number(connection, f"SELECT count(*) FROM {table}")  # noqa: S608  our own names

@@ -1,24 +1,24 @@
-"""Current state of pages: `articles` has each existing page with the row that decides it, updated hour by hour.
+"""Current page state: `articles` contains each existing page with its deciding row, and is updated hourly.
 
-Rule: an update is current unless there is a newer update or delete of its title, or a newer update of its page.
-"Newer" is one total order: time of the event, revision, an update after a delete, event, the earlier source first,
-namespace. (The earlier source, so that copies of an event in overlapping files are one state in any loading order.)
-`visibility-change` never decides. Titles compare with `_` as space. The pages of the newest snapshot of a project and
-namespace compete like updates. Updates older than the snapshot's boundary do not compete: if the snapshot lacks their
-page, the page ended in a gap. Deletes always compete.
+An update is current unless a newer update or delete of its title, or a newer update of its page, exists. "Newer" is a
+total order by event time, revision, updates after deletes, event, earlier source first, and namespace. Sorting earlier
+sources first makes copies of an event in overlapping files a single state in any loading order. `visibility-change`
+never decides. In title comparisons, `_` equals a space. The pages of a project and namespace's newest snapshot compete
+like updates. Updates older than the snapshot's boundary do not compete: if the snapshot does not contain their page,
+the page was deleted in a gap. Deletes always compete.
 
-The computation uses two maxima: the newest row of each title and the newest update of each page. A page exists if both
-are the same row. Both depend only on the loaded rows, never on the loading order. If the two are equal, the row is only
-in `articles`. Otherwise it is in `internal.titles` or `internal.pages`, which stay small.
+The computation uses two maxima: the newest row of each title and the newest update of each page. Both maxima depend
+only on the loaded rows, never on the loading order. A page exists if both maxima are the same row, which is then stored
+only in `articles`. Other maxima are stored in `internal.titles` or `internal.pages`, which stay small.
 
 `_advance` applies pending changes to `articles` in these steps:
 
-1. Find the pending files of the ledger, and their rows that can decide (`fresh`).
-2. If a file was reloaded, it may lack the row that decided: then all rows of its titles and pages compete again.
-3. Find the rows of `articles` with one of these titles or pages (`near`).
-4. Compute the newest row of each title and the newest update of each page; a row that is both is winning.
-5. Delete rows of `articles` that are no longer winning. Store maxima that are not in `articles` separately.
-6. Insert new winning rows with all columns, from the changes, the lookups or the base snapshot.
+1. Find the pending files of the ledger, and their rows that can decide (`fresh`). 2. If a file was reloaded, its
+deciding row might have disappeared, so all rows of its titles and pages compete again. 3. Find the rows of `articles`
+that have one of these titles or pages (`near`). 4. Compute the newest row of each title and the newest update of each
+page; a row that is both is winning. 5. Delete rows of `articles` that are no longer winning. Store maxima that are not
+in `articles` separately. 6. Insert new winning rows with all columns, from the changes, the lookups or the base
+snapshot.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from resources.warehouse.read.reading import of_projects
 from resources.warehouse.records import Applied, LakeFileError
 from resources.warehouse.state.applier import Rule, applied_to, count_of, one_number
 
-#: Columns of a row of `articles` as a state, and its rowid.
+#: State columns and rowid of a row in `articles`.
 _LIVING = (
     "articles.rowid AS place, project_id, replace(name, '_', ' ') AS title, article_id, event_at, version_id, "
     "true AS is_update, event_key, source_at, namespace_id"
 )
-# After a reload, the maxima of these titles and pages are unknown: all their rows compete again.
+# After a reload, the maxima of these titles and pages are unknown, so all their rows compete again.
 _HISTORY = """
 INSERT INTO fresh
 (
@@ -79,7 +79,7 @@ FROM (
 SEMI JOIN (FROM deciding WHERE source_at = time_bucket(INTERVAL 1 HOUR, source_at)) AS deciding
   USING ({row_key_of_changes})
 """
-# Two lookups of one run may find the same page by two spellings of its title.
+# Two lookups of a run can find the same page by different spellings of its title.
 _INSERT_LOOKED_UP = """
 INSERT INTO articles BY NAME
 SELECT {columns}, {title_key} AS title_key, event_key
@@ -90,7 +90,7 @@ FROM (
 SEMI JOIN deciding USING ({row_key_of_changes})
 QUALIFY row_number() OVER (PARTITION BY project_id, article_id ORDER BY looked_up_at, asked_name) = 1
 """
-# Maxima of the titles and pages of one pass. All rows of a title, or of a page, are in the same pass.
+# Title and page maxima of one pass. All rows of a title or page are in the same pass.
 _REBUILD_SOME = """
 INSERT INTO new_titles
 SELECT * FROM states SEMI JOIN renewed USING (project_id)
@@ -119,10 +119,10 @@ _STATE_BYTES = 250
 
 
 def apply_changes(build: Build) -> Applied:
-    """Advance `articles` by all pending hours, lookups and snapshots, in one transaction.
+    """Apply all pending hours, lookups and snapshots to `articles`, in one transaction.
 
-    A project with a new snapshot is rebuilt, which takes time in proportion to its pages. Raises LakeFileError if a
-    file with older rows that are needed is gone or damaged. Nothing is changed then.
+    A project with a new snapshot is rebuilt, which takes time proportional to its number of pages. Raises
+    LakeFileError, without changing anything, if a file with required older rows is missing or damaged.
     """
     try:
         with transaction(build.connection):
@@ -134,7 +134,7 @@ def apply_changes(build: Build) -> Applied:
 def _unreadable(
     connection: duckdb.DuckDBPyConnection, lake_root: Path, error: duckdb.Error | UnusableFileError
 ) -> duckdb.Error | UnusableFileError | LakeFileError:
-    """Return an error that names the damaged files, or the error itself if no file is damaged."""
+    """Return an error that names the damaged files, or the original error if no file is damaged."""
     if isinstance(error, duckdb.Error) and is_exhausted(error):
         return error
     wanted = [Path(path) for base in _bases(connection, lake_root) for path in base.paths]
@@ -145,14 +145,14 @@ def _unreadable(
     if not (found := note_damaged(connection, lake_root, wanted, _SNAPSHOTS.table.narrow.schema.names)):
         return error
     return LakeFileError(
-        f"Older rows are needed for the current articles, but cannot be read: {named(found)}. Nothing was changed; "
-        "the loaded files stay pending. The lake files are created again from the archive if it has them; otherwise "
-        "restore them from a backup, or load a newer snapshot."
+        f"Older rows that the current articles need cannot be read: {named(found)}. Nothing was changed; the loaded "
+        "files stay pending. Lake files whose archives exist are created again. Otherwise, restore the files from a "
+        "backup or load a newer snapshot."
     )
 
 
 def _bases(connection: duckdb.DuckDBPyConnection, lake_root: Path, *, checked: bool = False) -> list[LakePart]:
-    """Return the base snapshots of `articles`."""
+    """Return the snapshots on which `articles` is based."""
     return lake_parts(connection, lake_root, _SNAPSHOTS, bases_only=True, checked=checked)
 
 
@@ -163,11 +163,11 @@ def rebuild_articles(build: Build) -> Applied:
 
 
 def drop_project(build: Build, project_id: str, namespace_id: int | None = None) -> Applied:
-    """Drop a project that is no longer mirrored, or one of its namespaces, and update `articles`.
+    """Drop a project that is no longer mirrored, or one of the project's namespaces, and update `articles`.
 
-    Its rows, hours and snapshots are removed in one transaction. Its lake files stay, so it can be loaded again.
-    Without this call, a project removed from the configuration keeps its last known state; `project_state` shows until
-    when that is exact.
+    The project's rows, hours and snapshots are removed in one transaction. Its lake files stay, so the project can be
+    loaded again. Without this call, a project removed from the configuration keeps its last known state, and
+    `project_state` shows the time until which this state is exact.
     """
     connection = build.connection
     where = "project_id = $project AND ($namespace IS NULL OR namespace_id = $namespace)"
@@ -183,7 +183,7 @@ def drop_project(build: Build, project_id: str, namespace_id: int | None = None)
         for table in (*of_projects(), "internal.ended_entities"):
             connection.execute(f"DELETE FROM {table} WHERE {where}", key)  # noqa: S608
         retire(connection)
-        # if a page changed its namespace within an hour, its body was masked in one of the two files
+        # if a page changed its namespace within an hour, its text was masked in one of the two files
         hours = "SELECT min(batch_hour), max(batch_hour) FROM loads WHERE (table_name, project_id) = (?, ?)"
         for dataset in (one for one in datasets() if one.body_of and namespace_id is not None):
             [(first, last)] = answer(connection, hours, [dataset.name, project_id])
@@ -193,9 +193,9 @@ def drop_project(build: Build, project_id: str, namespace_id: int | None = None)
 
 
 def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart], projects: str) -> None:
-    """Create the views `all_changes` and `states` with all rows that can decide in the projects of a query.
+    """Create the views `all_changes` and `states` with all rows that can decide states in a query's projects.
 
-    Raises LakeFileError if a compacted file that may have changes of these projects is gone.
+    Raises LakeFileError if a compacted file that might contain changes of these projects is missing.
     """
     make_all_changes(connection, lake_root, [project for (project,) in connection.execute(projects).fetchall()])
     parts = [
@@ -207,7 +207,7 @@ def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list
 
 
 def _advance(build: Build) -> tuple[int, int, int]:
-    """Apply pending files of projects not rebuilt, in this module's steps; return written, removed, recomputed."""
+    """Apply pending files of projects that are not rebuilt. Return the written, removed and recomputed counts."""
     connection, lake_root, _ = build
     if not count_of(connection, "pending ANTI JOIN renewed USING (project_id)"):
         return 0, 0, 0
@@ -230,7 +230,7 @@ def _advance(build: Build) -> tuple[int, int, int]:
 
 
 def _renew(build: Build) -> int:
-    """Rebuild the projects of `renewed` from all their rows; return the number of pages written."""
+    """Rebuild the projects in `renewed` from all their rows, and return the number of pages written."""
     connection, lake_root, _ = build
     bases = _bases(connection, lake_root, checked=True)
     _compete(connection, lake_root, bases, "SELECT project_id FROM renewed")
@@ -244,7 +244,7 @@ def _renew(build: Build) -> int:
 
 
 def _passes(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the number of passes for the maxima of `renewed`, so that the rows of each fit into half the memory.
+    """Return the number of passes that computing maxima for `renewed` needs to fit each pass into half the memory.
 
     DuckDB can spill whole tables to disk, but the memory for finding the newest row of each title grows with the rows.
     """
@@ -253,7 +253,7 @@ def _passes(connection: duckdb.DuckDBPyConnection) -> int:
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, bases: list[LakePart], changes: str) -> int:
-    """Insert the complete rows of `deciding`, from `changes` or from their source; return their number."""
+    """Insert the complete rows for `deciding` from `changes` or from their source, and return the row count."""
     row_key = ", ".join(name for name in STATE if name != "is_update")
     columns = {"columns": column_list(ARTICLES), "row_key_of_changes": row_key}
     inserted = one_number(connection, filled(_INSERT_CHANGES, changes=changes, **columns))

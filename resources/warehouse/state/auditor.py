@@ -1,4 +1,4 @@
-"""Queries for the checks, on one connection. Each result names the first findings and counts all."""
+"""Queries for the checks, on a single connection. Each result lists the first findings and counts all findings."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from resources.warehouse.read.lake_parts import lake_parts
 from resources.warehouse.state.applier import applied_to
 from resources.warehouse.state.entities import with_rule
 
-#: Number of rows whose keys are compared at once; it limits memory to about 200 MB.
+#: Number of rows whose keys are compared together, which limits memory to about 200 MB.
 ROWS_AT_A_TIME = 2_000_000
 _TITLE = "replace(name, '_', ' ')"
-#: Unique keys of each current state, with their digests.
+#: Unique keys of each current state, with SQL for their digests.
 _KEYS = {
     ARTICLES.name: (("project_id, article_id", "hash(project_id, article_id)"), (f"project_id, {_TITLE}", "title_key")),
     ENTITIES.name: (("project_id, entity_id", "hash(project_id, entity_id)"),),
@@ -40,7 +40,7 @@ WHERE coalesce(held_at < greatest(event_at, ended_at), ended_at IS NULL OR ended
 QUALIFY row_number() OVER (PARTITION BY is_there_still ORDER BY project_id, title) <= $limit
 ORDER BY project_id, title
 """
-# Restricts rows to applied files, of projects that no pending snapshot will change.
+# Restricts rows to applied files of projects that have no pending snapshot.
 _OF_HOURS = """
 SEMI JOIN (
   SELECT source_at, project_id, namespace_id
@@ -69,7 +69,7 @@ class Findings(Generic[_Finding]):
 
 @dataclass(frozen=True)
 class Repeated:
-    """A key of several rows: the project, the rest of the key, and the number of rows."""
+    """A key shared by several rows: the project, the key's other columns, and the row count."""
 
     project_id: str
     key: str | int
@@ -80,8 +80,8 @@ class Repeated:
 class Overlooked:
     """A title or entity whose current state contradicts its last known event.
 
-    `is_deleted` means that the last known event is a delete. `held_at` is the time of the row in the current state;
-    None if there is no row.
+    `is_deleted` means that the last known event is a delete. `held_at` is the time of the current state's row, or None
+    if no such row exists.
     """
 
     project_id: str
@@ -93,7 +93,7 @@ class Overlooked:
 
 @dataclass(frozen=True)
 class SnapshotAudit:
-    """Audit of a snapshot version: its rows, rows according to the ledger, rows with a repeated key."""
+    """Audit of a snapshot version: the numbers of stored rows, ledger rows, and rows with a repeated key."""
 
     snapshot_id: str
     row_count: int
@@ -102,13 +102,13 @@ class SnapshotAudit:
 
 
 class Auditor:
-    """Audits of the build file on an open connection."""
+    """Audits of the build file, on an open connection."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, lake_root: Path) -> None:
         self._connection, self._lake_root = connection, lake_root
 
     def snapshots(self, identifiers: Iterable[str], dataset: Dataset) -> list[SnapshotAudit]:
-        """Count the rows of the most recently loaded version of each snapshot, in the lake if they stay there."""
+        """Count the rows of each snapshot's most recently loaded version, in DuckDB or in the lake."""
         loaded = (
             "SELECT snapshot_version, row_count - duplicate_count FROM snapshots "
             "WHERE table_name = ? AND snapshot_id = ? ORDER BY loaded_at DESC, snapshot_version LIMIT 1"
@@ -131,9 +131,9 @@ class Auditor:
         return found
 
     def repeated(self, state: Table, turn: int | None = None, *, name: int) -> Findings[Repeated]:
-        """Find repeated keys in a current state; the first `name` of them are named.
+        """Find repeated keys in a current state, and list the first `name` of these keys.
 
-        With `turn`, only a part of the rows is examined, a different one at each turn; None examines all.
+        If `turn` is given, only a part of the rows is examined, which differs with each turn. None examines all rows.
         """
         [(count,)] = answer(self._connection, f"SELECT count(*) FROM {identifier(state.name)}")  # noqa: S608
         parts = 1 + count // ROWS_AT_A_TIME
@@ -149,10 +149,10 @@ class Auditor:
     def overlooked(
         self, state: Table, hour_count: int, *, name: int
     ) -> tuple[Findings[Overlooked], Findings[Overlooked]]:
-        """Find differences between a current state and the newest `hour_count` hours that it applied last.
+        """Find differences between a current state and the newest `hour_count` applied hours.
 
-        Return deleted pages that are still present, and all other differences; the first `name` of each are named.
-        Hours that left the build file are skipped, as are projects that a new snapshot will change.
+        Return deleted pages that are still present, and all other differences. Each result lists the first `name`
+        findings. Hours removed from the build file are skipped, as are projects that a new snapshot will change.
         """
         (changes,) = applied_to(state, Family.HOURLY)
         last = (
@@ -175,6 +175,6 @@ class Auditor:
         return of_there, of_others
 
     def keys(self, dataset: Dataset) -> list[tuple[Any, ...]]:
-        """Return the keys of all rows of a list."""
+        """Return the keys of all rows in a list."""
         columns = ", ".join(map(identifier, dataset.table.key))
         return answer(self._connection, f"SELECT {columns} FROM {identifier(dataset.name)} ORDER BY ALL")  # noqa: S608

@@ -1,13 +1,13 @@
-"""Current state of Wikidata: each existing entity with the row that decides it, updated hour by hour.
+"""Current state of Wikidata: each existing entity with its deciding row, updated hourly.
 
-Rule: the newest update or delete of an entity decides; the entity exists if that is an update. "Newest" is one total
-order: time of the event, revision if the record has it, an update after a delete, event, the earlier source first. An
-item that is merged into another is deleted by the event of its redirect. `visibility-change` never decides. The
-entities of the newest snapshot of a namespace compete like updates. Updates older than the snapshot's boundary do not
-compete: if the snapshot lacks their entity, it ended in a gap. The identifier of an entity never changes, so one
-maximum is enough where pages need two. If an update decides, its row is in `entities`, otherwise in
-`internal.ended_entities`. So an hour is compared with the row that decided before. That row is missing only if its file
-was reloaded; then the other rows of these entities compete again.
+An entity's newest update or delete decides: the entity exists if this row is an update. "Newest" is a total order by
+event time, revision (if recorded), updates after deletes, event, and earlier source first. An item that is merged into
+another item is deleted by its redirect event. `visibility-change` never decides. The entities of a namespace's newest
+snapshot compete like updates. Updates older than the snapshot's boundary do not compete: if the snapshot does not
+contain their entity, the entity was deleted in a gap. Because an entity's identifier never changes, one maximum is
+enough, whereas pages need two. A deciding update is stored in `entities`, and a deciding delete in
+`internal.ended_entities`. Each hour is compared with the previous deciding row, which is missing only if its file was
+reloaded. In this case, the entity's other rows compete again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from resources.warehouse.state.applier import Rule, count_of, one_number
 NEWEST_FIRST = (
     "event_at DESC, version_id DESC NULLS LAST, is_update DESC, event_id DESC NULLS LAST, source_at, namespace_id"
 )
-#: Columns of a state, without is_update.
+#: State columns except is_update.
 _STATE = "project_id, namespace_id, entity_id, event_at, version_id, event_id, source_at"
 
 _BASE = """
@@ -39,7 +39,7 @@ SELECT {columns}
 FROM (SELECT *, batch_hour AS source_at FROM entity_changes)
 WHERE change_type = 'update'
 """
-# Complete updates of hours and of kept snapshots.
+# Complete updates from hours and retained snapshots.
 _ROWS = """
 {rows_of_changes}
 UNION ALL
@@ -51,8 +51,8 @@ FROM (
   WHERE kept.table_name = 'snapshot_entities' AND entity.change_type = 'update'
 )
 """
-# Rows to apply: changes of pending files, and entities that a row of one of these files decided before. The latter
-# occur only if a file was reloaded; then the other rows of the entity compete again as well.
+# Rows to apply: changes in pending files, and entities whose previous deciding row came from one of these files. Such
+# entities occur only if a file was reloaded; their other rows then compete again.
 _FRESH = """
 CREATE OR REPLACE TEMP TABLE fresh AS
 SELECT * FROM ({states_of_changes}) SEMI JOIN pending USING (source_at, project_id, namespace_id);
@@ -82,7 +82,7 @@ INSERT INTO entities BY NAME
 FROM ({chosen})
 SEMI JOIN (FROM winning WHERE is_update) AS winner USING (project_id, namespace_id, entity_id, event_at, source_at)
 """
-# The rule of `entities` for changes before a moment, and for the newest snapshot that was complete by then.
+# The rule of `entities` for changes before a given time and the newest snapshot that was complete at that time.
 ENTITIES_AT = """
 CREATE MACRO main.entities_at(moment) AS TABLE
 FROM ({rows})
@@ -97,7 +97,7 @@ SEMI JOIN (
 
 
 def with_rule(text: str, *, moment: str | None = None, **values: str) -> str:
-    """Insert the rule into a statement, for all rows or for those before `moment` (an SQL expression)."""
+    """Insert the rule into a statement, for all rows or for rows before `moment` (an SQL expression)."""
     before = "" if moment is None else f" < CAST({moment} AS TIMESTAMPTZ)"
     return filled(
         text,
@@ -117,27 +117,27 @@ def with_rule(text: str, *, moment: str | None = None, **values: str) -> str:
 
 
 def apply_changes(build: Build) -> Applied:
-    """Advance `entities` by all pending hours and snapshots of Wikidata, in one transaction."""
+    """Apply all pending Wikidata hours and snapshots to `entities`, in one transaction."""
     with transaction(build.connection):
         return RULE.apply(build)
 
 
 def rebuild(build: Build) -> Applied:
-    """Rebuild `entities` from all its changes and snapshots; the result equals that of `apply_changes`."""
+    """Rebuild `entities` from all its changes and snapshots, with the same result as `apply_changes`."""
     with transaction(build.connection):
         return RULE.apply(build, rebuilt=True)
 
 
 def _renew(build: Build) -> int:
-    """Decide all entities again; return their number."""
+    """Recompute all entities and return their number."""
     build.connection.execute(with_rule(_REBUILD))
     return one_number(build.connection, with_rule(_INSERT, chosen="{rows}"))
 
 
 def _advance(build: Build) -> tuple[int, int, int]:
-    """Apply pending files; return the numbers of entities written, removed, and decided again.
+    """Apply pending files. Return the numbers of entities written, removed and recomputed.
 
-    Snapshots and earlier hours are read only if a row that decided may be missing.
+    Snapshots and earlier hours are read only if a previous deciding row might be missing.
     """
     connection = build.connection
     if count_of(connection, "renewed"):

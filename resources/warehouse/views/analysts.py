@@ -1,8 +1,8 @@
-"""Views and macros for an analyst's first queries, with comments.
+"""Views and macros for common analyst queries, with comments.
 
-They are created in the build file once per version. A publication copies them, and replaces only views that name lake
-files. They use the rule of the current articles, so pages at a moment are decided like current pages. Views of entities
-parse the JSON texts in the lake when they are queried.
+The build file gets these views and macros once per version. A publication copies them and replaces only views that list
+lake files. Historical page states follow the same rule as current articles. Entity views parse the JSON in the lake at
+query time.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from resources.warehouse.read.ledger import VIEWS
 from resources.warehouse.state.entities import ENTITIES_AT, with_rule
 from resources.warehouse.views.lake import frames
 
-#: Bodies of the current entities.
+#: Query for the JSON bodies of the current entities.
 _TODAY = (
     "(SELECT body.* FROM entity_bodies AS body SEMI JOIN entities USING (project_id, entity_id, event_at, source_at))"
 )
-#: Placeholder for a column with a JSON object; Wikibase writes an empty object as a list.
+#: Placeholder for a JSON object column. Wikibase represents an empty object as a list.
 _OBJECT = re.compile(r"\{object:(\w+)\}")
 NAMES = frozenset(table.name for table in tables.ENTITY_VIEWS)
 
 
 def _of_entities() -> Iterator[str]:
-    """Yield the statements that create the views and the macro of entities, with their comments."""
+    """Yield the statements that create the entity views and macro, with comments."""
     for table in tables.ENTITY_VIEWS:
         text = statement(f"views/{table.name}", today=_TODAY)
         yield _create_view(table, _OBJECT.sub(r"CASE WHEN starts_with(\1, '{') THEN CAST(\1 AS JSON) END", text))
@@ -51,7 +51,7 @@ def _macro_comment(macro: tables.Macro) -> str:
     return f"COMMENT ON MACRO TABLE main.{identifier(macro.name)} IS {quoted(macro.description)}"
 
 
-#: Other table in which a title is searched, and the condition that only another spelling of it exists.
+#: Another table to search for a title, and the condition that the title exists only in another spelling.
 _TITLES = {
     "find_article": {
         "none_is_right": "NOT bool_or(spelling = replace(title, '_', ' '))",
@@ -66,9 +66,9 @@ _TITLES = {
         "names": "article_changes",
     },
 }
-#: Columns of a macro's states that are not part of their order.
+#: State columns that a macro returns but that do not affect the order of states.
 _MORE = {"project_size": ", change.size_bytes, change.character_count"}
-#: All changes, with looked-up pages as changes, in the columns of `articles`.
+#: Query for all changes, including looked-up pages, with the columns of `articles`.
 _CHANGES = (
     "(SELECT {columns} FROM (SELECT * RENAME (batch_hour AS source_at) FROM article_changes) UNION ALL "
     "SELECT {columns} FROM (SELECT *, 'update' AS change_type FROM lookups WHERE is_found AND purpose <> 'watch'))"
@@ -76,7 +76,7 @@ _CHANGES = (
 
 
 def questions() -> Iterator[str]:
-    """Yield the statements that create the views and macros, with comments. They depend on the views over the lake."""
+    """Yield the statements that create the views and macros, with comments. The lake views must already exist."""
     for table in tables.QUESTIONS:
         yield _written(table.name)
         yield from comments(table, "VIEW")
@@ -93,10 +93,10 @@ def questions() -> Iterator[str]:
 
 
 def _written(name: str) -> str:
-    """Return the statement of a view or macro.
+    """Return the SQL for a view or macro.
 
-    `{complaints}` replaces every column of a page with a cast of the text `complaint`, so that a query of any column
-    raises this text as an error.
+    `{complaints}` replaces every page column with a cast of the string `complaint`, which makes a query of any column
+    fail with this string as the error message.
     """
     exact_bases = statement("views/exact_bases")
     more = _MORE.get(name, ", change.mark")
@@ -116,17 +116,17 @@ def _written(name: str) -> str:
 
 
 def prepare(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the views and macros in the build file, unless it has the current version of them."""
+    """Create the views and macros in the build file, unless the current version of them already exists."""
     script, wanted = _script(datasets.datasets())
     if connection.execute("SELECT prepared_version FROM internal.meta").fetchall() == [(wanted,)]:
         return
-    # names in the views and macros refer to the schema main
+    # unqualified names in the views and macros refer to the schema main
     connection.execute("SET search_path = 'main'")
     with transaction(connection):
         for kind, name in _found(connection):
             connection.execute(f"DROP {kind} main.{identifier(name)}")
         connection.execute(script)
-        # the internal views have no lake files now
+        # the internal views no longer list any lake files
         connection.execute("DELETE FROM internal.publication WHERE name = ?", [VIEWS])
         connection.execute("UPDATE internal.meta SET prepared_version = ?", [wanted])
     schema.search_internal(connection)
@@ -136,12 +136,12 @@ def prepare(connection: duckdb.DuckDBPyConnection) -> None:
 def _script(_of: tuple[datasets.Dataset, ...]) -> tuple[str, str]:
     """Return the statements that create the views and macros, and their version."""
     script = ";\n".join((schema.create_table(tables.ABOUT), *comments(tables.ABOUT), *frames(), *questions()))
-    # views store the types of the tables below them, so the version includes these
+    # views store the column types of their tables, so the version includes the table definitions
     return script, hashlib.sha256((schema.digest() + script).encode()).hexdigest()[:16]
 
 
 def _found(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
-    """Return the views, macros and tables of another version."""
+    """Return the views, macros and tables that a different version created."""
     kept = ", ".join(quoted(view.name) for view in schema.VIEWS)
     about = quoted(tables.ABOUT.name)
     here = "NOT internal AND schema_name = 'main' AND database_name = current_database()"

@@ -1,17 +1,17 @@
-"""Views over the lake in the published file: page text, pages of the kept snapshots, and the realtime stream.
+"""Lake views in the published file, for page text, snapshot pages and the realtime stream.
 
-The views name each lake file by its absolute path, so that they work from any working directory. Files of the stream
-are listed when a view is queried, so an open reader sees events as soon as their file is written. The ledger next to
-the views determines which hours have a file. So an event never appears twice: it is live until the file of its hour is
-published.
+The views contain the absolute path of each lake file, so queries work from any working directory. Stream files are
+listed at query time, so an open reader sees events as soon as their file is written. The ledger in the same file
+determines which hours have an hourly file. An event therefore never appears twice: the event is live only until its
+hourly file is published.
 
 internal.live_window        the first hour without a file
-internal.lake_live_files    the files that count, without those that were merged into larger ones
-internal.lake_live_rows     their rows, with file name and row number
-internal.live_events        the events of hours without a file, each event once, with file name and row number
-internal.live_states        the events that can decide which page exists, and their age
-internal.settled_states     the pages of `articles`, in the same form
-internal.lake_stream_facts  the facts of the newest file: progress of the stream, and its runs
+internal.lake_live_files    the stream files to read, without files that were merged into larger ones
+internal.lake_live_rows     the rows of these files, with file name and row number
+internal.live_events        distinct events of hours without a file, with file name and row number
+internal.live_states        the events that can change which pages exist, with their age
+internal.settled_states     the pages of `articles`, with the same columns
+internal.lake_stream_facts  the stream's progress and runs, as recorded in the newest file
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from resources.warehouse.database.sql import FORMULAS, STATE, column_list, ident
 from resources.warehouse.read.lake_parts import LEAVING, LakePart, Window, lake_parts, window
 from resources.warehouse.read.ledger import VIEWS, FaultyFile, Looked, faults, publication
 
-#: Prefix of the internal views that name lake files and have a view for analysts.
+#: Prefix of internal views that list lake files and have a corresponding view for analysts.
 _INNER = "lake_"
-#: The dataset of snapshots whose rows are read from the lake.
+#: The snapshot dataset whose rows are read from the lake.
 (_IN_LAKE,) = (dataset for dataset in datasets(Family.SNAPSHOT) if dataset.rows_stay_in_lake)
 #: Internal views that only macros use.
 _BELOW = ("snapshot_pages", "snapshot_states")
@@ -58,11 +58,11 @@ _BELOW = ("snapshot_pages", "snapshot_states")
 
 @dataclass(frozen=True)
 class Sources:
-    """Lake files for the views, without faulty ones, and the parts of datasets in them.
+    """Usable lake files for the views, and the dataset partitions in these files.
 
-    `window` is the range of changes in the build file itself (None: all), and `cold` are the compacted files with older
-    ones. `versions` are the kept snapshots. `live` is the stream's folder; `is_stream_mixed` means that some of its
-    files lack declared columns.
+    `window` is the time range of changes in the build file itself, or None if the file contains all changes. `cold` are
+    the compacted files with older changes. `versions` are the retained snapshots. `live` is the stream's folder;
+    `is_stream_mixed` is True if some stream files do not contain all declared columns.
     """
 
     root: Path
@@ -78,17 +78,17 @@ class Sources:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Missing and damaged files, relative to the lake."""
+        """Paths of missing and damaged files, relative to the lake."""
         return tuple(file.lake_path for file in self.faulty)
 
     @property
     def count(self) -> int:
-        """Number of files that the views read."""
+        """Number of lake files that the views read."""
         return len(self.looked_up) + sum(len(part.paths) for part in self.parts)
 
 
 def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Looked | None = None) -> Sources:
-    """Return the files that the ledger names, divided into readable and faulty ones; `looked` as in `faults`."""
+    """Return the readable and the faulty files listed in the ledger. `looked` is the last check, as in `faults`."""
     root = lake_root.resolve()
     parts = [part for dataset in datasets() if dataset.bodies for part in lake_parts(connection, lake_root, dataset)]
     named = "SELECT lake_path FROM loads WHERE table_name = $table AND row_count > 0 ORDER BY lake_path"
@@ -102,7 +102,7 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Look
         values = {"table": LEAVING.name, "first": known.first_hour}
         cold = [str(root / path) for (path,) in answer(connection, older, values)]
     wanted = [*(path for part in parts for path in part.paths), *cold, *looked_up]
-    # of two files with the same rows, the views need one; the next compaction needs the other as well
+    # of two files with the same rows, the views need only one, but the next compaction needs both
     wanted += [with_rows(path) for path in wanted]
     found = faults(connection, lake_root, map(Path, dict.fromkeys(wanted)), looked)
     missing = {str(path) for path in found}
@@ -119,7 +119,7 @@ def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Look
 
 
 def _text_views() -> tuple[Table, ...]:
-    """Return the views of page text. Hours and snapshots may share one."""
+    """Return the page text views. Hours and snapshots can share a view."""
     return tuple(dict.fromkeys(dataset.bodies for dataset in datasets() if dataset.bodies is not None))
 
 
@@ -129,9 +129,9 @@ def shown() -> tuple[Table, ...]:
 
 
 def frames() -> Iterator[str]:
-    """Yield the statements for the analysts' views, with comments, over internal views without lake files.
+    """Yield the statements for the analysts' views, with comments, and for initially empty internal views.
 
-    When `make_views` replaces the internal views, these views and their comments stay unchanged.
+    `make_views` replaces only the internal views; the analysts' views and their comments stay unchanged.
     """
     yield from _internal(Sources(Path("/"))).values()
     for table in shown():
@@ -145,7 +145,7 @@ def frames() -> Iterator[str]:
 
 
 def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
-    """Make the internal views read these files, inside a transaction. Views without a change are skipped."""
+    """Make the internal views read these files, inside a transaction. Unchanged views are skipped."""
     made = publication(connection).get(VIEWS, {})
     wanted = _internal(found)
     digests = {name: hashlib.sha256(text.encode()).hexdigest()[:16] for name, text in wanted.items()}
@@ -157,13 +157,13 @@ def make_views(connection: duckdb.DuckDBPyConnection, found: Sources) -> None:
 
 
 def _all_changes(found: Sources) -> list[str]:
-    """Return the queries for the changes in the file itself, and those in the lake."""
+    """Return the queries for changes in the DuckDB file and for changes in the lake."""
     columns = column_list(LEAVING.table.narrow)
     parts = [f"SELECT {columns} FROM internal.{LEAVING.name}"]  # noqa: S608  declared names
     if found.window is not None:
         parts += found.window.cold(found.root, found.cold)
     if found.has_visibility:
-        # only rows of `live_changes` have a partition and offset of the stream
+        # only rows of `live_changes` have a stream partition and offset
         settled = "* REPLACE (CAST(NULL AS BIGINT) AS event_partition, CAST(NULL AS BIGINT) AS event_offset)"
         parts.append(f"SELECT {columns} FROM (SELECT {settled} FROM main.{VISIBILITY_CHANGES.name})")  # noqa: S608
     return parts
@@ -180,7 +180,7 @@ def _internal(found: Sources) -> dict[str, str]:
 
 
 def _queries(found: Sources) -> dict[str, str]:
-    """Return the query of each internal view by name. Without files, it is an empty result with the same columns."""
+    """Return the query of each internal view by name. Without files, a query returns no rows but the same columns."""
     present = [part for part in found.parts if part.paths]
     of_snapshots = [part for part in present if part.dataset.rows_stay_in_lake]
     texts = {view.name: [part.bodies() for part in present if part.dataset.bodies is view] for view in _text_views()}
@@ -204,9 +204,9 @@ def _queries(found: Sources) -> dict[str, str]:
 
 _log = logging.getLogger(__name__)
 
-#: File without rows, for a folder without other files. It sorts first and gives the views their columns.
+#: Name of an empty file that gives the views their columns if the folder has no other files. The name sorts first.
 _EMPTY = "_empty.parquet"
-#: One value that orders the states of titles and pages like `newest_state_first`.
+#: Single value that sorts title and page states in the same order as `newest_state_first`.
 _AGE = (
     "struct_pack(event_at := event_at, version_id := version_id, is_update := is_update, event_key := event_key, "
     "earlier := -epoch_us(source_at), lower := -namespace_id)"
@@ -215,7 +215,7 @@ _COVERED = (
     "(SELECT batch_hour, project_id, namespace_id FROM main.hours "  # noqa: S608  constant words
     f"WHERE table_name = 'article_changes' AND state IN ({FORMULAS['covered']}))"
 )
-# files more than two days older than the ledger's newest hour are no longer available from the service
+# the service no longer provides files more than two days older than the ledger's newest hour
 _WINDOW = f"""
 SELECT coalesce(min(batch_hour), TIMESTAMPTZ '2001-01-01 00:00:00+00') AS first_hour
 FROM (SELECT DISTINCT project_id, namespace_id FROM main.hours WHERE table_name = 'article_changes')
@@ -233,7 +233,7 @@ SELECT *
 FROM read_parquet({files}, hive_partitioning = false, filename = true, file_row_number = true, union_by_name = {mixed})
 SEMI JOIN internal.lake_live_files USING (filename)
 """
-# an hourly file, too, has each event with its title once
+# an hourly file also contains each pair of event and title once
 _EVENTS = f"""
 SELECT
   batch_hour, project_id, namespace_id, article_id, name, event_at, version_id, change_type,
@@ -282,9 +282,9 @@ FROM (SELECT unnest(runs, recursive := true) FROM internal.lake_stream_facts)
 
 
 def live_views(folder: str, *, is_mixed: bool = False) -> Iterator[tuple[str, str]]:
-    """Yield the views over a folder of the stream (see `prepare_folder`) as (name, query), dependencies first.
+    """Yield the views over a stream folder (see `prepare_folder`) as (name, query) pairs, dependencies first.
 
-    `is_mixed` means that some files lack declared columns, so each file is opened for its columns.
+    If `is_mixed` is True, some files do not contain all declared columns, so each file is opened to read its schema.
     """
     found = {"files": quoted(f"{folder}/**/*.parquet"), "folder": quoted(folder), "mixed": str(is_mixed).lower()}
     candidates = statement(
@@ -317,9 +317,9 @@ def live_views(folder: str, *, is_mixed: bool = False) -> Iterator[tuple[str, st
 
 
 def prepare_folder(folder: Path) -> bool:
-    """Make a folder of the stream readable by the views; return True if some files lack declared columns.
+    """Prepare a stream folder for the views. Return True if some files do not contain all declared columns.
 
-    Unreadable files are renamed, because the views would fail on them. An empty folder gets a file without rows.
+    Unreadable files are renamed, because they would make the views fail. An empty folder gets a file without rows.
     """
     wanted, is_mixed = set(EVENTS.schema.names), False
     for path in sorted(folder.glob("*/*/*.parquet")):
@@ -329,8 +329,8 @@ def prepare_folder(folder: Path) -> bool:
             if is_damage(error):
                 aside = set_aside(path)
                 _log.warning(
-                    "The file %s of the stream cannot be read (%s). It was renamed to %s. Its events are missing until "
-                    "the stream or the files of their hours bring them again.",
+                    "The stream file %s cannot be read (%s) and was renamed to %s. Its events are missing until the "
+                    "stream or the hourly files deliver them again.",
                     *(path, error, aside.name),
                 )
     empty = folder / _EMPTY

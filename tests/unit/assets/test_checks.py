@@ -251,7 +251,7 @@ def test_hours_that_nothing_is_recorded_of_are_no_green(bench):
     assert not told.passed
     assert "24 hours behind. The service keeps two days; `wme run --hours 24` fetches" in told.description
     told = covered(bench, "enwiki", "frwiki")
-    assert "frwiki namespace 0: no hour of it was loaded so far." in told.description
+    assert "frwiki namespace 0: no hours have been loaded yet." in told.description
 
 
 def test_hours_from_before_the_mirror_began_that_nobody_can_bring_in_are_no_gap(bench):

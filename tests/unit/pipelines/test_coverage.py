@@ -103,9 +103,7 @@ def test_a_project_that_is_mirrored_no_longer_is_named_and_one_that_never_came_n
     (never,) = found.places
     assert {cell.state for cell in never.cells} == {"outside"}
     assert (never.newest_hour, found.gaps, found.unmirrored) == (None, [], ["dewiki namespace 0"])
-    assert found.uncovered == [
-        "zzwiki namespace 0: no hour of it was loaded so far. `wme run` fetches the newest ones."
-    ]
+    assert found.uncovered == ["zzwiki namespace 0: no hours have been loaded yet. `wme run` fetches the newest hours."]
     assert found.without_snapshot == [f"zzwiki namespace 0: {NO_SNAPSHOT}."]
 
 
@@ -159,7 +157,7 @@ def test_hours_that_failed_alike_with_files_of_their_own_are_one_sentence(survey
     assert told([replace(place, cells=tuple(cells))]) == [
         (
             f"enwiki namespace 0 2026-03-04 11:00 to 2026-03-04 12:00 (2 hours): missing. {reasons[9]} The other hours "
-            "failed in the same way: the table `hours` has each reason."
+            "failed in the same way; the table `hours` contains each reason."
         ),
         f"enwiki namespace 0 2026-03-04 13:00: missing. {LOST}",
     ]
@@ -168,8 +166,8 @@ def test_hours_that_failed_alike_with_files_of_their_own_are_one_sentence(survey
 def test_a_gap_at_the_end_and_one_without_a_row_are_named(survey):
     assert told(survey(enwiki="l lmm")) == [
         (
-            "enwiki namespace 0 2026-03-04 11:00: unknown. Nothing is recorded about it. A run fetches it while the "
-            "service keeps it."
+            "enwiki namespace 0 2026-03-04 11:00: unknown. Nothing is recorded about this hour. A run fetches the "
+            "hour while the service keeps its file."
         ),
         f"enwiki namespace 0 2026-03-04 13:00 to 2026-03-04 14:00 (2 hours): missing. {LOST}",
     ]

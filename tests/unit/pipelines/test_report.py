@@ -188,9 +188,9 @@ def test_sentences_that_differ_only_in_the_project_are_one_line(mirror):
     mirror.load(0)
     mirror.publish()
     wrote, _ = made(mirror, 4, projects=tuple(f"p{number:02}wiki" for number in range(60)))
-    shown = [line for line in wrote.attention if "no hour of it was loaded" in line]
+    shown = [line for line in wrote.attention if "no hours have been loaded" in line]
     names = ", ".join(f"p{number:02}wiki namespace 0" for number in range(5))
-    assert shown == [f"{names} and 55 more: no hour of it was loaded so far. `wme run` fetches the newest ones."]
+    assert shown == [f"{names} and 55 more: no hours have been loaded yet. `wme run` fetches the newest hours."]
     assert wrote.attention_count == len(wrote.attention)
 
 
@@ -324,7 +324,7 @@ def test_a_check_in_dagster_is_what_status_check_is(mirror, monkeypatch, is_well
     assert answer.passed == (not status.troubles) == is_well
     assert answer.metadata["attention_count"].value == len(attention(status))
     if not is_well:
-        assert "frwiki namespace 0: no hour of it was loaded so far." in answer.description
+        assert "frwiki namespace 0: no hours have been loaded yet." in answer.description
 
 
 def test_dagster_writes_it_and_leads_to_it(filled):

@@ -293,14 +293,14 @@ def test_what_is_loaded_again_meanwhile_keeps_its_own_file(make, again):
 def test_files_that_are_gone_or_hold_other_rows_are_not_taken_in(mirror, again):
     before = again(mirror, first_hours, 2)
     merge, files, counts, dataset = prepared(mirror)
-    with pytest.raises(LakeFileError, match="is gone; nothing was changed"):
+    with pytest.raises(LakeFileError, match="is missing; nothing was changed"):
         mirror.warehouse.commit_compaction(
             merge, [CompactedFile("compacted/x.parquet", 1, 1, "a", "b")], counts, dataset
         )
     beside = mirror.data / "lake" / with_bodies(files[0].lake_path)
     whole = beside.read_bytes()
     beside.unlink()
-    with pytest.raises(LakeFileError, match=r"\.bodies\.parquet is gone; nothing was changed"):
+    with pytest.raises(LakeFileError, match=r"\.bodies\.parquet is missing; nothing was changed"):
         mirror.warehouse.commit_compaction(merge, files, counts, dataset)
     beside.write_bytes(whole)
     wrong = counts | {next(iter(counts)): 1}

@@ -192,7 +192,10 @@ def test_snapshots_whose_pages_are_needed_are_named(lake, warehouse):
     snapshot = lake.snapshot([[lake.change(1, "A", 1, wikitext="a")], [lake.change(2, "B", 1, wikitext="b")]])
     warehouse.load_snapshot(snapshot)
     snapshot.files[0].path.write_bytes(b"")
-    with pytest.raises(LakeFileError, match=r"Older rows are needed .*chunk_0.* has 0 bytes, .* Nothing was changed"):
+    with pytest.raises(
+        LakeFileError,
+        match=r"Older rows that the current articles need .*chunk_0.* has 0 bytes, .* Nothing was changed",
+    ):
         warehouse.publish()
 
 
@@ -203,7 +206,7 @@ def test_pages_of_a_snapshot_that_cannot_be_read_are_found_and_noted(lake, wareh
     content = bytearray(path.read_bytes())
     content[4:3000] = bytes(2996)
     path.write_bytes(content)
-    with pytest.raises(LakeFileError, match=r"Older rows are needed .*chunk_0.* is damaged: "):
+    with pytest.raises(LakeFileError, match=r"Older rows that the current articles need .*chunk_0.* is damaged: "):
         warehouse.publish()
     assert [one.lake_path for one in warehouse.faulty_lake_files()] == [
         path.relative_to(warehouse.data / "lake").as_posix()

@@ -128,7 +128,7 @@ def test_an_hour_is_replaced_with_ledger_rejects_and_coverage_and_the_articles_k
 
 def test_rows_of_another_place_are_noticed_and_a_key_is_loaded_once(lake, warehouse):
     file = hour_file(lake, 0, ["a", "b"])
-    with pytest.raises(LakeFileError, match="2 rows of another hour, project or namespace"):
+    with pytest.raises(LakeFileError, match="2 rows whose hour, project or namespace differs"):
         warehouse.load_hour(lake.hour(0), [replace(file, project_id="frwiki")], dataset=EVENTS)
     rows = pq.read_table(file.path, partitioning=None)
     pq.write_table(

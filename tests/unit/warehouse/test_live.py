@@ -250,7 +250,7 @@ def test_a_damaged_file_of_the_stream_hinders_no_publication(make, caplog):
     names = {path.name for path in lost[0].parent.iterdir()}
     assert {f"{lost[0].name}.damaged", f"{waits.name}.damaged"} < names
     assert (
-        f"{lost[0].name}.damaged. Its events are missing until the stream or the files of their hours bring them"
+        f"{lost[0].name}.damaged. Its events are missing until the stream or the hourly files deliver them again"
         in caplog.text
     )
     assert mirror.warehouse.sql("SELECT count(*) > 0 FROM live_changes").rows == [(True,)]

@@ -118,7 +118,7 @@ def test_rejects_are_kept_whole_and_replaced_with_their_hour(lake, warehouse):
         (lambda file: file.path.write_bytes(file.path.read_bytes()[:200]), "not readable Parquet"),
         (
             lambda file: pq.write_table(pq.read_table(file.path).drop_columns(["name"]), file.path),
-            "lacks the declared columns name",
+            "does not contain the declared columns name",
         ),
         (lambda file: pq.write_table(pq.read_table(file.path).slice(1), file.path), "1 rows; 2 were announced"),
     ],
@@ -146,7 +146,7 @@ def test_damage_inside_the_file_changes_nothing(lake, warehouse):
     content = bytearray(file.path.read_bytes())
     content[4:4000] = b"\x00" * 3996
     file.path.write_bytes(content)
-    with pytest.raises(LakeFileError, match="could not be read into the warehouse"):
+    with pytest.raises(LakeFileError, match="could not be loaded into the warehouse"):
         warehouse.load_hour(lake.hour(0), [file])
     assert count(warehouse) == count(warehouse, "loads") == count(warehouse, "hours") == 0
 
@@ -182,7 +182,7 @@ def test_rows_of_another_place_are_refused(lake, warehouse, column, value):
     pq.write_table(
         table.set_column(table.column_names.index(column), ARTICLE_CHANGES.schema.field(column), values), file.path
     )
-    with pytest.raises(LakeFileError, match="1 rows of another hour, project or namespace"):
+    with pytest.raises(LakeFileError, match="1 rows whose hour, project or namespace differs"):
         warehouse.load_hour(lake.hour(0), [file])
     assert count(warehouse) == 0
 
@@ -208,7 +208,7 @@ def test_file_outside_its_hours_folder_is_refused(lake, warehouse, tmp_path):
 
 def test_arguments_that_contradict_one_another(lake, warehouse):
     file = lake.file(0, [lake.change(1, "A", 1)])
-    with pytest.raises(ValueError, match="not of 2026-11-01T01:00Z"):
+    with pytest.raises(ValueError, match="not to 2026-11-01T01:00Z"):
         warehouse.load_hour(lake.hour(1), [file])
     with pytest.raises(ValueError, match="two files"):
         warehouse.load_hour(lake.hour(0), [file, file])
@@ -229,7 +229,7 @@ def test_reference_table_is_replaced_and_keeps_its_revision_when_equal(lake, war
     assert ask(warehouse, "SELECT revision FROM internal.meta") == before
     assert warehouse.load_list(lake.dataset("projects"), lake.reference("projects", rows[:1])) == 1
     assert ask(warehouse, "SELECT project_id, code FROM projects") == [{"project_id": "enwiki", "code": "wiki"}]
-    with pytest.raises(LakeFileError, match="lacks the declared columns"):
+    with pytest.raises(LakeFileError, match="does not contain the declared columns"):
         warehouse.load_list(lake.dataset("codes"), lake.reference("projects", rows))
     assert count(warehouse, "projects") == 1
 

@@ -86,7 +86,7 @@ def test_memory_that_runs_out_is_said_and_rolled_back(lake, warehouse):
             connection.execute("SET memory_limit = '1MB'")
             connection.execute("SELECT list(range) FROM range(10_000_000)")
 
-    with pytest.raises(WarehouseFullError, match="Disk or memory ran out, so this run could not count") as caught:
+    with pytest.raises(WarehouseFullError, match="Disk space or memory ran out, so this run could not count") as caught:
         exhaust()
     assert caught.value.ends_run
     assert warehouse.pending_hours() == [lake.hour(0)]

@@ -108,7 +108,7 @@ def test_full_disk_while_the_file_is_copied_changes_nothing_and_leaves_nothing(m
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "copy_file_range", refuse)
-        message = "Disk or memory ran out, so this run could not publish.*Make room"
+        message = "Disk space or memory ran out, so this run could not publish.*Free disk space"
         with pytest.raises(WarehouseFullError, match=message):
             mirror.warehouse.publish()
     after = published.stat()

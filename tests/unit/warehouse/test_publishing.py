@@ -65,7 +65,7 @@ def library(tmp_path_factory, make_lake):
 
 def test_nothing_published_yet_is_said(warehouse):
     with pytest.raises(
-        NotPublishedError, match=r"run the pipeline once \(`wme run`\)\. .* `wme publish` does\."
+        NotPublishedError, match=r"run the pipeline once \(`wme run`\)\. .* only `wme publish` publishes\."
     ) as told:
         warehouse.sql("SELECT 1")
     assert str(warehouse.published_path.absolute()) in str(told.value)

@@ -141,7 +141,7 @@ def test_rows_that_cannot_be_read_are_noticed_when_they_are_needed(published):
     content[place : place + 100] = bytes(100)
     published.build_path.write_bytes(content)
     with (
-        pytest.raises(WarehouseDamagedError, match=r"could not count.*The file was replaced.*Run it again"),
+        pytest.raises(WarehouseDamagedError, match=r"could not count.*The file was replaced.*Try again"),
         published._connector.build("count") as connection,
     ):
         connection.execute("SELECT bit_xor(b) FROM wide").fetchall()

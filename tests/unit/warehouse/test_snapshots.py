@@ -252,7 +252,7 @@ def test_files_that_are_not_whole_change_nothing(lake, warehouse):
     two.path.write_bytes(content)
     with pytest.raises(
         LakeFileError,
-        match=rf"(?s)^1 of the files of snapshot .* could not be read .*: lake file {two.path} \(.*Remove them",
+        match=rf"(?s)^1 of the files of snapshot .* could not be loaded .*: lake file {two.path} \(.*Remove these",
     ):
         warehouse.load_snapshot(bad)
     with pytest.raises(ValueError, match="two files with the same identifier"):

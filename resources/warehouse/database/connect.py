@@ -171,7 +171,8 @@ class Connector:
                 if is_replaced or not (isinstance(error, OutdatedError) or is_refused(self.build_path)):
                     raise WarehouseDamagedError(
                         f"DuckDB cannot open {self.build_path.name}, so this run could not {purpose} "
-                        f"({clause(error)}). The published file, the archive and the lake were not changed."
+                        f"({clause(error)}). Nothing was changed; the published file, the archive and the lake are "
+                        "intact."
                     ) from error
                 self._replace_build(error)
                 is_replaced = True

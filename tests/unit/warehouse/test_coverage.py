@@ -53,7 +53,7 @@ def test_what_is_loaded_stays_loaded(lake, warehouse, status):
 
 
 def test_hour_cannot_be_called_loaded_without_a_file(warehouse, status):
-    with pytest.raises(ValueError, match="no file of it"):
+    with pytest.raises(ValueError, match="no file for this hour"):
         warehouse.record_statuses([status(1, HourState.ABSENT), status(0, HourState.LOADED)])
     assert warehouse.coverage(published=False) == []
 

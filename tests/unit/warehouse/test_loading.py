@@ -113,7 +113,7 @@ def test_rejects_are_kept_whole_and_replaced_with_their_hour(lake, warehouse):
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
-        (lambda file: file.path.unlink(), "is gone"),
+        (lambda file: file.path.unlink(), "is missing"),
         (lambda file: file.path.write_bytes(b"no parquet at all"), "not readable Parquet"),
         (lambda file: file.path.write_bytes(file.path.read_bytes()[:200]), "not readable Parquet"),
         (
@@ -134,7 +134,7 @@ def test_spoilt_file_changes_nothing(lake, warehouse, spoil, words):
         warehouse.load_hour(lake.hour(0), [redone, bad])
     assert not caught.value.retryable
     # a file that is there is never made again
-    todo = "Remove it and convert its archive again." if bad.path.exists() else "Convert its archive again."
+    todo = "Remove the file and convert its archive again." if bad.path.exists() else "Convert its archive again."
     assert str(caught.value).endswith(todo)
     assert ask(warehouse, "SELECT name FROM article_changes") == [{"name": "A"}]
     assert warehouse.loaded_digests(lake.hour(0)) == {("enwiki", 0): good.digest}
@@ -167,7 +167,7 @@ def test_required_value_that_is_absent_is_said_of_the_file_at_fault(lake, wareho
     ]
     path, column = (files[1].rejects_path, "reason") if of_rejects else (files[1].path, "name")
     without(path, column)
-    with pytest.raises(LakeFileError, match=rf"could not be read .*{path.name} \(no value in {column}\)") as caught:
+    with pytest.raises(LakeFileError, match=rf"could not be loaded .*{path.name} \(no value in {column}\)") as caught:
         warehouse.load_hour(lake.hour(0), files)
     assert ("file of rejects" in str(caught.value)) == of_rejects
     assert count(warehouse) == count(warehouse, "rejects") == count(warehouse, "loads") == 0

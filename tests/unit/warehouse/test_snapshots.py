@@ -240,7 +240,7 @@ def test_files_that_are_not_whole_change_nothing(lake, warehouse):
         "2 were announced, 1 of them": replace(bad, files=(one, replace(two, update_count=1))),
         "0 lines; 4 were announced": replace(bad, files=(one, replace(two, reject_count=4))),
         "rows of another snapshot": replace(bad, project_id="frwiki"),
-        "is gone": replace(bad, files=(one, replace(two, path=two.path.with_name("other.parquet")))),
+        "is missing": replace(bad, files=(one, replace(two, path=two.path.with_name("other.parquet")))),
         "folder of its partition": replace(bad, files=(one, replace(two, path=good.files[0].path))),
         "has no pages": lake.snapshot([[], []]),
     }

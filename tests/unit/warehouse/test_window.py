@@ -361,7 +361,7 @@ def test_a_full_disk_leaves_everything_as_it_was(tmp_path, make_lake, clock, aga
         with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
             while True:
                 file.write(bytes(4096))
-        with pytest.raises(MirrorError, match=r"[Mm]ake room"):
+        with pytest.raises(MirrorError, match=r"[Ff]ree disk space"):
             move(made, 2)
         ballast.unlink()
         assert native_hours(made) == [0, 1]

@@ -1,7 +1,7 @@
 """Settings of a mirror, for example the service, the projects and the data folder.
 
-This module reads them from the environment and from the settings file (`.env`). `model` declares each setting once, and
-`types` parses the texts of variables. Reading settings accesses neither the network nor any file except `.env`.
+This module reads the settings from the environment and the settings file (`.env`). `model` declares each setting once,
+and `types` parses the values. Reading settings does not access the network or any file except `.env`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = [
 ]
 
 
-#: Longest `.env`.
+#: Maximum size of the settings file.
 _ENV_BYTES = 1 << 20
 #: Variables that are read elsewhere, before the settings exist.
 _READ_ELSEWHERE = (ENV_FILE, "WME_NATIVE", "WME_NEW_PASSWORD", "WME_CODE", "WME_LIVE_DOWNLOADS")
 
 
 def unknown(environ: Mapping[str, str] | None = None) -> list[str]:
-    """Return a sentence for each variable of an environment that looks like a setting but is not one."""
+    """Return a warning for each environment variable that looks like a setting but is unknown."""
     known = (*NAMES, *_READ_ELSEWHERE)
     sentences = []
     for name in sorted(os.environ if environ is None else environ):
@@ -54,10 +54,10 @@ def unknown(environ: Mapping[str, str] | None = None) -> list[str]:
 
 
 def load_env_file() -> None:
-    """Add the variables of the settings file to the environment; existing variables are not changed.
+    """Add the settings file's variables to the environment without changing existing variables.
 
-    WME_ENV_FILE names the file. The default is the project's `.env`, which may be missing. Raises SettingsError: the
-    file named by WME_ENV_FILE is missing, or the file cannot be read or is not text.
+    WME_ENV_FILE specifies the settings file. The default is the project's `.env`, which is optional. Raises
+    SettingsError if the file specified by WME_ENV_FILE is missing, or if the settings file is not readable text.
     """
     path = env_file()
     if is_named := bool(os.environ.get(ENV_FILE)):
@@ -85,7 +85,7 @@ def load_env_file() -> None:
 
 
 def read_data(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the absolute data folder, for commands that need no other setting. Raises SettingsError: it is invalid."""
+    """Return the absolute path of the data folder. Raises SettingsError if the path is invalid."""
     environ = os.environ if environ is None else environ
     return _validated({"WME_DATA": text} if (text := environ.get("WME_DATA", "").strip()) else {}).data
 
@@ -98,9 +98,10 @@ def _validated(given: Mapping[str, str]) -> Settings:
 
 
 def read(environ: Mapping[str, str] | None = None, *, scoped: bool = True) -> Settings:
-    """Return the settings of an environment (default: `os.environ`). Raises SettingsError: a value is invalid.
+    """Return the settings from an environment (default: `os.environ`). Raises SettingsError if a value is invalid.
 
-    If `scoped`, an account requires WME_PROJECTS. Otherwise, an account without WME_PROJECTS mirrors no projects.
+    If `scoped` is true and an account is configured, WME_PROJECTS is required. If `scoped` is false, WME_PROJECTS is
+    optional, and its default is no projects.
     """
     environ = os.environ if environ is None else environ
     given = {name: text for name in NAMES if (text := environ.get(name, "").strip())}
@@ -108,8 +109,8 @@ def read(environ: Mapping[str, str] | None = None, *, scoped: bool = True) -> Se
     has_account = settings.username is not None or settings.anonymous
     if "WME_SANDBOX" not in given and "WME_PASSWORD" in given and not has_account:
         raise SettingsError(
-            "WME_PASSWORD is set and WME_USERNAME is not. Set both to use an account. For the sandbox, set neither, or "
-            "set WME_SANDBOX=1."
+            "WME_PASSWORD is set and WME_USERNAME is not. To use an account, set both variables. To use the sandbox, "
+            "remove WME_PASSWORD or set WME_SANDBOX=1."
         )
     if settings.sandbox:
         return settings
@@ -125,13 +126,13 @@ def read(environ: Mapping[str, str] | None = None, *, scoped: bool = True) -> Se
     if not has_account:
         raise SettingsError(
             "WME_SANDBOX=0 disables the sandbox, but no account is configured. Set WME_USERNAME and WME_PASSWORD, or "
-            "set WME_ANONYMOUS=1 if the service admits your IP address without a token."
+            "set WME_ANONYMOUS=1 if the service accepts your IP address without a token."
         )
     if not given.get("WME_PROJECTS", "").strip(" ,"):
         if not scoped:
             return settings.model_copy(update={"projects": ()})
         raise SettingsError(
-            "WME_PROJECTS is not set. With an account, it must list the projects to mirror, for example "
-            "WME_PROJECTS=enwiki,frwiki. There is no default of all nine hundred projects."
+            "WME_PROJECTS is not set. If an account is configured, WME_PROJECTS must list the projects to mirror, for "
+            "example WME_PROJECTS=enwiki,frwiki. Mirroring all nine hundred projects is not the default."
         )
     return settings

@@ -1,4 +1,4 @@
-"""Types of settings: parsing and validation of texts, and the advice for invalid values."""
+"""Setting types, which parse and validate strings, and the advice for invalid values."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from resources.enterprise.errors import InvalidRequest
 from resources.errors import MirrorError
 
 _CHECKOUT = Path(__file__).resolve().parents[2]
-#: Folder of `.env`, and base of a relative WME_DATA: the checkout, even if a command or Dagster starts in another
-#: folder. An installed wheel has no checkout; it uses the working folder.
+#: Folder that contains `.env`, and base folder of a relative WME_DATA. This is the checkout, even if a command or
+#: Dagster starts in another folder. An installed wheel has no checkout and uses the working folder.
 PROJECT = _CHECKOUT if (_CHECKOUT / "workspace.yaml").exists() else Path.cwd()
-#: Variable for another settings file than the project's `.env`. Relative paths then start at the folder of that file.
+#: Variable that replaces the project's `.env` with another settings file. Relative paths start at that file's folder.
 ENV_FILE = "WME_ENV_FILE"
 #: Projects that the sandbox serves by default.
 SANDBOX_PROJECTS = ("enwiki", "frwiki", "simplewiki")
 BODIES: Final[tuple[Literal["html", "wikitext"], ...]] = ("html", "wikitext")
-#: Larger numbers are mistakes, and much larger ones exceed the range of dates.
+#: Maximum for numeric settings. Larger numbers are mistakes, and much larger numbers exceed the range of dates.
 LARGEST: Final = 1_000_000
-#: Fewest requests per second; with fewer, a client would seem to hang.
+#: Minimum requests per second. With a lower rate, a client would seem to hang.
 SLOWEST: Final = 0.001
 
 
 class SettingsError(MirrorError, ValueError):
-    """A setting is invalid; the message names the variable and describes a valid value."""
+    """A setting is invalid. The message names the variable and describes a valid value."""
 
 
 @dataclass(frozen=True)
 class Write:
-    """Advice for an invalid value: the description of a valid one. A `hidden` value is not shown."""
+    """Description of a valid value, for error messages. If `hidden` is true, messages omit the invalid value."""
 
     words: str
     hidden: bool = False
 
 
 def of_text(parse: Callable[[str], Any]) -> BeforeValidator:
-    """Return a validator that parses texts; other values are validated by the type alone."""
+    """Return a validator that parses strings. Other values are validated only by their type."""
     return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
 
 
@@ -73,7 +73,7 @@ def env_file() -> Path:
 
 
 def is_address(text: str) -> bool:
-    """Return True if a hook is an http(s) address, not a program."""
+    """Return True if a hook is an http(s) URL, or False if the hook is a program."""
     return re.match(r"https?://", text, re.IGNORECASE) is not None
 
 
@@ -86,7 +86,10 @@ def hook(secret: SecretStr) -> SecretStr:
 
 
 def host(text: str) -> tuple[str, int | None] | None:
-    """Normalize a `Host` header or setting to name and port (None: the default port). Return None for other texts."""
+    """Return the host name and port from a `Host` header or a setting, or None if the text is invalid.
+
+    The port is None if it is the default port.
+    """
     found = re.fullmatch(r"(\[[0-9a-f:.]+\]|[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?(?::(\d{1,5}))?", text.lower(), re.ASCII)
     if found is None:
         return None
@@ -126,9 +129,9 @@ def _folder(text: str) -> Path:
 Url = Annotated[
     str,
     AfterValidator(_address),
-    Write("an address of the form https://host[:port][/path], or leave it out for the real service", hidden=True),
+    Write("an address like https://host[:port][/path], or remove the variable to use the real service", hidden=True),
 ]
-Flag = Annotated[bool, Write("1 or 0, or leave it out")]
+Flag = Annotated[bool, Write("1 or 0, or remove the variable")]
 Gigabytes = Annotated[
     float,
     Field(ge=0, le=LARGEST, allow_inf_nan=False),
@@ -144,6 +147,7 @@ Folder = Annotated[
     Path,
     of_text(_folder),
     Write(
-        "a folder without *, ? and [ in its path: DuckDB treats them as a pattern and would read files of other folders"
+        "a path without *, ? and [, because DuckDB treats these characters as a pattern and would read files of "
+        "other folders"
     ),
 ]

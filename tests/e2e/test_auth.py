@@ -99,7 +99,7 @@ def test_status_for_machines(auth, account, service):
 
 def test_a_wrong_password(auth):
     told = auth("login", WME_PASSWORD="wrong-Passw0rd!")
-    fails(told, "`wme auth forgot-password` sends a code")
+    fails(told, "or run `wme auth forgot-password`")
 
 
 def test_a_password_by_standard_input(auth, account):
@@ -180,7 +180,7 @@ def sessions(service):
 def test_the_challenge_of_a_login_is_answered(invited, service):
     fails(invited("login"), "Run `wme auth new-password`.")
     assert stored(invited.environ)["challenge"]
-    assert "The service asks for a new password: run `wme auth new-password`." in invited("status").out
+    assert "The service requires a new password: run `wme auth new-password`." in invited("status").out
     assert json.loads(invited("status", "--json").out)["new_password_required"] is True
     service.requests.clear()
     # with the session that was kept: no old password is needed
@@ -197,7 +197,7 @@ def test_a_challenge_that_has_expired(invited, service):
     invited("login")
     service.accounts._database.change("UPDATE sessions SET issued_at = issued_at - 181")
     told = invited("new-password", WME_PASSWORD="", WME_NEW_PASSWORD=NEW_PASSWORD)
-    fails(told, "If the last login was minutes ago, log in again: `wme auth login`.")
+    fails(told, "If your last login was some minutes ago, log in again: `wme auth login`.")
     service.requests.clear()
     # where the old password is known, another login brings another session
     assert invited("new-password", WME_NEW_PASSWORD=NEW_PASSWORD).code == 0

@@ -242,12 +242,12 @@ def test_run_that_starts_too_early_does_not_move_the_beginning(environ, filled, 
 @pytest.mark.parametrize(
     ("words", "ahead", "sentence"),
     [
-        (["run"], timedelta(days=3), "has not begun: the clock of this machine is 3 days ahead of the service's."),
-        (["batches"], timedelta(days=3), "has not begun: the clock of this machine is 3 days ahead of the service's."),
+        (["run"], timedelta(days=3), "has not begun: this machine's clock is 3 days ahead of the service's."),
+        (["batches"], timedelta(days=3), "has not begun: this machine's clock is 3 days ahead of the service's."),
         (
             ["run"],
             timedelta(days=-3),
-            "The clock of this machine is 3 days behind the service's. The service no longer has",
+            "This machine's clock is 3 days behind the service's. The service no longer has",
         ),
     ],
 )

@@ -137,7 +137,10 @@ def test_every_list_and_record_of_metadata(wme):
     assert (told.code, told.out) == (0, "No entry of projects passes the filters.\n")
     assert lines(wme("lists", "projects", "--filter", "identifier=NaN", "--json")) == []
     told = wme("lists", "projects", "nowiki_")
-    assert (told.code, told.err.startswith("Could not read /v2/projects/nowiki_: the service answered 404")) == (
+    assert (
+        told.code,
+        told.err.startswith("Could not read /v2/projects/nowiki_: the service responded with status 404"),
+    ) == (
         1,
         True,
     )

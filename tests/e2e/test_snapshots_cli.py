@@ -115,8 +115,8 @@ def test_plan_tells_form_reason_units_and_bytes_and_fetches_nothing(environ, cal
     assert (told.code, told.err) == (0, "")
     first, second, together, last = told.out.splitlines()
     counts = chunk_counts
-    assert first.startswith(f"{NAME} in {counts[NAME]} chunks, because this form was requested. It costs ")
-    assert f"It costs {counts[OTHER]} chunk units (" in second
+    assert first.startswith(f"{NAME} in {counts[NAME]} chunks, because this form was requested. The download costs ")
+    assert f"The download costs {counts[OTHER]} chunk units (" in second
     assert together.startswith(f"Total of the 2 snapshots: {sum(counts.values())} chunk units of quota, ")
     assert together.endswith(" free).")
     assert last == "Nothing was downloaded."
@@ -145,7 +145,7 @@ def test_plan_of_what_cannot_be_finished_exits_with_1(environ, call, account, ch
     told = call("snapshots", "plan", "--chunks", NAME, OTHER, environ=environ)
     assert told.code == 1
     assert told.out.rstrip().endswith("Nothing was downloaded.")
-    assert f"takes {sum(chunk_counts.values())} chunk units together, but the account has" in told.err
+    assert f"costs {sum(chunk_counts.values())} chunk units together, but the account has" in told.err
     assert is_sentence(told.err)
     told = call("snapshots", "plan", "--chunks", "--json", NAME, OTHER, environ=environ)
     assert told.code == 1
@@ -235,7 +235,7 @@ def test_nothing_is_begun_that_the_quota_cannot_finish(environ, call, service, a
     quota(account, chunk=count - 2, snapshot=0)
     told = call("snapshots", "download", NAME, environ=environ)
     assert told.code == 1
-    assert f"takes {count} chunk units, but the account has {count - 2} left" in told.err
+    assert f"costs {count} chunk units, but the account has {count - 2} left" in told.err
     assert is_sentence(told.err.removeprefix("Service: "))
     assert downloads(service) == []
     assert not archive.exists()
@@ -258,8 +258,8 @@ def test_a_snapshot_replaced_half_way_is_told_with_what_starting_again_costs(env
     service.exports.export(NAME, after_downloads=2)
     told = call("snapshots", "download", "--chunks", "--workers", "1", NAME, environ=environ)
     assert told.code == 1
-    assert f"{NAME} was replaced by the service after the plan" in told.err
-    assert "Starting over: it costs " in told.err
+    assert f"The service replaced {NAME} after it was planned" in told.err
+    assert "If you start over, the download costs " in told.err
     assert is_sentence(told.err.split("Error: ")[1])
     assert not list((archive / NAME).glob("*.set.json"))
     told = call("snapshots", "download", "--chunks", NAME, environ=environ)

@@ -108,21 +108,21 @@ ACCOUNT_FAULTS = {
     "refresh token expired": AccountFault(
         _age(timedelta(days=91)),
         _give_password,
-        ("used up or expired", "no password is configured", "existing data is kept", "`wme auth login`"),
+        ("used up or expired", "no password is configured", "Existing data is kept", "`wme auth login`"),
         known=True,
         asked={"/v1/token-refresh": 0},
     ),
     "refresh token exhausted": AccountFault(
         _exhaust,
         _give_password,
-        ("used up", "no password is configured", "existing data is kept", "`wme auth login`"),
+        ("used up", "no password is configured", "Existing data is kept", "`wme auth login`"),
         known=True,
         asked={"/v1/token-refresh": 1},
     ),
     "tokens revoked": AccountFault(
         _revoke,
         _give_password,
-        ("revoked", "no password is configured", "existing data is kept", "`wme auth login`"),
+        ("revoked", "no password is configured", "Existing data is kept", "`wme auth login`"),
         known=True,
         earlier=True,
         asked={"/v1/token-refresh": 1},
@@ -130,7 +130,7 @@ ACCOUNT_FAULTS = {
     "group without hourly files": AccountFault(
         lambda m: m.sandbox.accounts.set_groups(m.username, ["group_1"]),
         lambda m: m.sandbox.accounts.set_groups(m.username, ["group_3"]),
-        ("Could not list the batches of the hour", "403", "Nothing was changed.", "group may not use this"),
+        ("Could not list the batches of the hour", "403", "Nothing was changed.", "groups have no access"),
         asked={"/v1/login": 1},
         logins=0,
     ),
@@ -330,7 +330,7 @@ OUTAGES = {
     ),
     "list answers a page with 404": Outage(
         {"path": LIST, "kind": "html", "status": 404},
-        ("Could not list the batches", "page of HTML", "404", "Nothing was changed.", "check its addresses"),
+        ("Could not list the batches", "HTML page", "404", "Nothing was changed.", "check the configured"),
         retry=False,
         most=1,
     ),
@@ -340,7 +340,7 @@ OUTAGES = {
     ),
     "signed addresses are refused": Outage(
         {"path": DOWNLOAD, "kind": "expired"},
-        ("refused two new signed URLs of enwiki_namespace_0", "Downloaded bytes are kept.", "run this again later"),
+        ("rejected two new signed URLs for enwiki_namespace_0", "Downloaded bytes are kept.", "Run this again later"),
     ),
     "bodies are cut": Outage(
         {"path": DOWNLOAD, "kind": "cut", "after": 1000},
@@ -350,7 +350,7 @@ OUTAGES = {
     ),
     "wrong bytes": Outage(
         {"path": DOWNLOAD, "kind": "flip"},
-        ("fetched twice", "No file was written", "Run this again later", "report it to the vendor"),
+        ("Two downloads of", "No file was written", "Run this again later", "report the error to the vendor"),
         retry=False,
         most=2,
     ),

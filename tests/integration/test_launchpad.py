@@ -26,7 +26,7 @@ def typed(**values):
 def test_a_snapshot_is_fetched_in_the_form_and_within_the_units_that_were_typed(mirror):
     mirror.typed = typed(chunks=True, most_units=0)
     made = mirror.take_snapshot(NAME)
-    assert made.sentence.startswith(f"Fetching {NAME} in 1 chunk takes 1 unit of quota, but at most 0 may be spent.")
+    assert made.sentence.startswith(f"Fetching {NAME} in 1 chunk costs 1 quota unit, but the limit is 0.")
     assert not list(mirror.layout.archive.rglob("*.tar.gz"))
     for form in ("chunks", "whole"):
         mirror.typed = typed(**{form: True}, most_units=1)

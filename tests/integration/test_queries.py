@@ -86,7 +86,7 @@ def count(sandbox, path):
 def test_admission_by_address_needs_no_token(make_client, sandbox):
     hour = sandbox.clock.now().replace(minute=0) - timedelta(hours=1)
     client = make_client(anonymous=True, username=None, password=None)
-    with pytest.raises(errors.AuthenticationError, match="does not admit"):
+    with pytest.raises(errors.AuthenticationError, match="does not accept this machine's IP address"):
         client.hours.listing(hour)
     sandbox.accounts.admissions.admit("127.0.0.0/8")
     try:

@@ -169,7 +169,7 @@ def test_a_version_that_changes_half_way_is_noticed(client, sandbox, plan, folde
     assert all(is_intact(p.target) for p in kept)
     fresh = client.snapshots.plan(NAME, folder, CHUNKS)
     assert not error.retryable
-    assert "was replaced by the service after the plan" in error.message
+    assert f"The service replaced {NAME} after it was planned" in error.message
     assert f"instead of {plan.snapshot.version[:8]}" in error.message or "_chunk_" in error.message
     assert f"{len(kept)} complete file" in error.message
     assert str(folder) in error.message
@@ -189,7 +189,7 @@ def test_a_change_in_mid_body_is_noticed(client, sandbox, plan):
         if count and waiting:
             waiting.pop()(NAME)
 
-    with pytest.raises(errors.StaleSnapshot, match=r"was replaced .*_chunk_0 has version .* instead of"):
+    with pytest.raises(errors.StaleSnapshot, match=r"after it was planned: .*_chunk_0 has version .* instead of"):
         client.snapshots.fetch(plan, plan.files[0], export_once)
     assert used(client) == (0, 1)
     assert landed(plan) == []
@@ -217,7 +217,7 @@ def test_new_bytes_that_came_for_the_old_version_are_kept_for_the_next_plan(clie
 
 def test_a_change_before_a_chunk_costs_no_unit(client, sandbox, plan):
     client.snapshots.fetch(plan, plan.files[0])
-    with pytest.raises(errors.StateError, match="Plan it again"):
+    with pytest.raises(errors.StateError, match="Plan the snapshot again"):
         client.snapshots.confirm(plan)
     sandbox.exports.export(NAME)
     outcomes = Engine(workers=2).map(lambda piece: client.snapshots.fetch(plan, piece), plan.files)
@@ -230,7 +230,7 @@ def test_a_change_after_the_last_chunk_is_noticed(client, sandbox, plan):
     for piece in plan.files:
         client.snapshots.fetch(plan, piece)
     sandbox.exports.export(NAME)
-    with pytest.raises(errors.StaleSnapshot, match=f"{len(plan.files)} complete files of it"):
+    with pytest.raises(errors.StaleSnapshot, match=f"{len(plan.files)} complete files .* are kept in"):
         client.snapshots.confirm(plan)
     assert not plan.manifest.exists()
 
@@ -249,7 +249,7 @@ def test_one_file_that_came_whole_stays_whole(client, sandbox, folder):
 
 def test_a_plan_against_a_service_that_lists_nothing_any_more_is_stale(client, sandbox, plan):
     sandbox.faults.add(path=f"/v2/snapshots/{NAME}*", kind="status", status=404, count=None)
-    with pytest.raises(errors.StaleSnapshot, match=r"is gone.*is not known yet"):
+    with pytest.raises(errors.StaleSnapshot, match=r"no longer exists.*is unknown, because"):
         client.snapshots.fetch(plan, plan.files[0])
 
 

@@ -177,7 +177,7 @@ def test_a_download_into_what_is_no_file_is_refused(tmp_path, make):
 @odd
 def test_odd_listings_and_manifests_are_named(tmp_path, make):
     path = lay(tmp_path / "a.set.json", make)
-    with pytest.raises(IntegrityError, match=r"a\.set\.json does not name the files of a snapshot"):
+    with pytest.raises(IntegrityError, match=r"a\.set\.json is not a snapshot manifest"):
         read_set(path)
     if make is not DAMAGED["list"]:
         with pytest.raises(IntegrityError, match=r"a\.set\.json is not a batch listing"):

@@ -84,7 +84,7 @@ class Authenticator:
                     if tokens is None or not tokens.is_valid(self._clock()):
                         raise
                     self._paused_until = self._clock() + _PAUSE
-                    _log.warning("The token could not be refreshed; it is still valid and remains in use: %s", error)
+                    _log.warning("The token could not be refreshed. The old token is still valid and used: %s", error)
             self._memory = tokens
             return tokens.access_token
 
@@ -214,12 +214,12 @@ class Authenticator:
                 try:
                     return self._answer(username, session, proposed)
                 except NewPasswordRefused as error:
-                    # another login distinguishes an expired session from a weak password weak
+                    # another login distinguishes an expired session from a weak password
                     if weakness(proposed):
                         raise
                     if password is None and self._password is None:
                         raise errors.AuthenticationError(
-                            f"{error.message} If the last login was minutes ago, log in again: `wme auth login`.",
+                            f"{error.message} If your last login was some minutes ago, log in again: `wme auth login`.",
                             status=error.status,
                         ) from None
             answer = self._calls.login(username, self._need_password(password))
@@ -270,8 +270,8 @@ class Authenticator:
                     return refreshed
         if self._password is None:
             raise errors.TokenSpent(
-                f"{why} for {username}, and no password is configured for a login. Nothing was fetched; existing data "
-                "is kept. Run `wme auth login`, or set WME_PASSWORD."
+                f"{why} for {username}, and no password is configured. Nothing was fetched. Existing data is kept. Run "
+                "`wme auth login`, or set WME_PASSWORD."
             )
         return self._log_in(self._password)
 
@@ -284,12 +284,12 @@ class Authenticator:
         if answer.name == NEW_PASSWORD_CHALLENGE:
             self._store.write_session(answer.session)
             raise errors.NewPasswordRequired(
-                f"The service requires {username} to set a new password before it issues tokens. Nothing was fetched; "
-                "existing data is kept. Run `wme auth new-password`."
+                f"The service requires {username} to set a new password before it issues tokens. Nothing was fetched. "
+                "Existing data is kept. Run `wme auth new-password`."
             )
         raise errors.UnexpectedAnswer(
             f"The service requires {username} to answer the challenge {self.redactor.clean(answer.name[:50])}, which "
-            "this client does not know. Nothing was fetched; existing data is kept. Log in once with the vendor's "
+            "this client does not support. Nothing was fetched. Existing data is kept. Log in once on the vendor's "
             "dashboard."
         )
 
@@ -309,7 +309,7 @@ class Authenticator:
         if self._service.username is None:
             raise errors.AuthenticationError(
                 "No account is configured. Nothing was sent. Set WME_USERNAME and WME_PASSWORD, or WME_ANONYMOUS=1 "
-                "if the service admits this machine by its address."
+                "if the service accepts this machine's IP address without an account."
             )
         return self._service.username
 
@@ -317,8 +317,8 @@ class Authenticator:
         password = given or self._password
         if password is None:
             raise errors.AuthenticationError(
-                f"No password is given for {self._need_username()}. Nothing was sent. Set WME_PASSWORD, or run `wme "
-                "auth login` and type it."
+                f"No password is configured for {self._need_username()}. Nothing was sent. Set WME_PASSWORD, or run "
+                "`wme auth login` and enter the password."
             )
         return password
 
@@ -337,8 +337,8 @@ class Bearer(AuthBase):
             return request
         if origin(request.url or "") not in self._origins:
             raise errors.InvalidRequest(
-                "A request with a token would have gone to a host outside the service. Nothing was sent. Check the "
-                "addresses of the service."
+                "A request with a token would have gone to a host that does not belong to the service. Nothing was "
+                "sent. Check the configured service addresses."
             )
         signed(request, self._authenticator.access_token())
         restart()

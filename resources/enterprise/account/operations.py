@@ -21,7 +21,7 @@ from resources.enterprise.models import User
 
 NEW_PASSWORD_CHALLENGE = "NEW_PASSWORD_REQUIRED"  # noqa: S105  a challenge's name
 
-_RULES = "A new password needs at least 8 characters with upper and lower case, a digit and a symbol."
+_RULES = "A new password needs at least 8 characters, including upper case, lower case, a digit and a symbol."
 #: Documented lifetime of an access token in seconds, used if a response contains no lifetime.
 _DAY = 86_400.0
 
@@ -93,9 +93,7 @@ class AuthService:
         doing = f"log in as {username}"
         self._transport.redactor.learn(password)
         answer = self._post(endpoints.LOGIN, {"username": username, "password": password})
-        self._check(
-            answer, doing, refused="Check WME_USERNAME and WME_PASSWORD; `wme auth forgot-password` sends a code."
-        )
+        self._check(answer, doing, refused="Check WME_USERNAME and WME_PASSWORD, or run `wme auth forgot-password`.")
         found = self._transport.parse(answer, _LOGIN, doing)
         if found.access_token is not None and found.refresh_token is not None:
             return self._learned(Grant.model_validate(found, from_attributes=True))
@@ -103,8 +101,8 @@ class AuthService:
             self._transport.redactor.learn(found.session)
             return Challenge(found.challenge_name, found.session or "")
         raise errors.UnexpectedAnswer(
-            f"Could not {doing}: the answer holds neither tokens nor a challenge. Nothing was changed. Check the "
-            "address of the service (WME_AUTH_URL)."
+            f"Could not {doing}: the response contains neither tokens nor a challenge. Nothing was changed. Check the "
+            "service's address (WME_AUTH_URL)."
         )
 
     def token_refresh(self, username: str, refresh_token: str) -> Grant:
@@ -116,10 +114,9 @@ class AuthService:
         doing = f"refresh the token of {username}"
         answer = self._post(endpoints.TOKEN_REFRESH, {"username": username, "refresh_token": refresh_token})
         if answer.status in {401, 403, 429}:
-            why = "used 90 times" if answer.status == 429 else "expired or revoked"
+            why = "was used 90 times" if answer.status == 429 else "has expired or was revoked"
             raise RefreshRefused(
-                f"Could not {doing}: the refresh token is {why}. Nothing was changed. Log in again with "
-                "`wme auth login`.",
+                f"Could not {doing}: the refresh token {why}. Nothing was changed. Log in again with `wme auth login`.",
                 status=answer.status,
             )
         self._check(answer, doing)
@@ -147,7 +144,7 @@ class AuthService:
         self._check(
             answer,
             f"set the password of {username}",
-            refused=f"Check the code, or ask for another with `wme auth forgot-password`. {rules(password)}",
+            refused=f"Check the code, or request a new code with `wme auth forgot-password`. {rules(password)}",
         )
 
     def change_password(self, access_token: str, previous: str, proposed: str) -> None:
@@ -184,8 +181,8 @@ class AuthService:
         found = self._transport.parse(answer, _GRANT, doing)
         if found.refresh_token is None:
             raise errors.UnexpectedAnswer(
-                f"Could not {doing}: the answer holds no refresh token. The password may have been set: try "
-                "`wme auth login` with it."
+                f"Could not {doing}: the response contains no refresh token. The password may have been set: try "
+                "`wme auth login` with the new password."
             )
         return self._learned(found)
 
@@ -225,12 +222,12 @@ class AuthService:
             kept = "Nothing was changed."
             if answer.request_count > 1 and _RULES in refused:
                 kept = (
-                    "The response to the previous attempt was lost; if that attempt set the password, you can log in "
-                    "with the new one."
+                    "The response to the previous attempt was lost. If that attempt set the password, you can log in "
+                    "with the new password."
                 )
             raise (kind if answer.status == 401 else errors.InvalidRequest)(
-                f"Could not {doing}: the service answered {answer.status}{f' ({said})' if said else ''}. {kept} "
-                f"{refused}",
+                f"Could not {doing}: the service responded with status {answer.status}"
+                f"{f' ({said})' if said else ''}. {kept} {refused}",
                 status=answer.status,
             )
         raise error

@@ -106,9 +106,9 @@ class TokenStatus:
 
     def sentence(self, now: datetime) -> str:
         def until(moment: datetime | None) -> str:
-            return "an unknown moment" if moment is None else f"{moment_text(moment)} UTC"
+            return "an unknown time" if moment is None else f"{moment_text(moment)} UTC"
 
-        asked = " The service asks for a new password: run `wme auth new-password`." * self.new_password_required
+        asked = " The service requires a new password: run `wme auth new-password`." * self.new_password_required
         if not self.logged_in:
             return f"Not logged in as {self.username or 'anybody'}; the first request logs in.{asked}"
         obtained = self.refresh_obtained_at
@@ -150,8 +150,8 @@ class TokenStore:
                 lock.release()
             return
         raise StateBusy(
-            f"Another process has held the lock of the token file {self._path} for more than {held_for}. Nothing was "
-            "changed. Wait for it, or end it if it hangs, and run this again."
+            f"Another process has held the lock on the token file {self._path} for more than {held_for}. Nothing was "
+            "changed. Wait for that process, or end it if it hangs, and run this again."
         )
 
     def read(self) -> Tokens | None:
@@ -197,8 +197,8 @@ class TokenStore:
             is_ours = all(fields.pop(name, None) == value for name, value in self._owner.items())
             return fields if is_ours else {}
         raise StateError(
-            f"The token file {self._path} cannot be read ({problem}). Nothing was sent. Make its owner the user who "
-            "runs this, or delete it: the next login writes a new file."
+            f"The token file {self._path} cannot be read ({problem}). Nothing was sent. Make yourself the owner of the "
+            "file, or delete the file: the next login creates a new file."
         )
 
     def write(self, tokens: Tokens) -> None:
@@ -227,7 +227,7 @@ class TokenStore:
         try:
             return parse(content)
         except ValueError:
-            _log.warning("The token file %s is damaged and ignored; the next login writes a new file.", self._path)
+            _log.warning("The token file %s is damaged and ignored. The next login creates a new file.", self._path)
             return None
 
     @contextlib.contextmanager
@@ -242,14 +242,10 @@ class TokenStore:
             return
         if is_full:
             raise DiskFull(
-                f"There is no room left to store the tokens in {self._path} ({problem}). The stored tokens are kept. "
-                "Free some space and run this again."
+                f"The disk is full, so tokens cannot be stored in {self._path} ({problem}). The stored tokens are "
+                "kept. Free up disk space, and run this again."
             )
-        do = (
-            "Mount its file system for writing"
-            if number == errno.EROFS
-            else "Make the user who runs this the owner of the folder"
-        )
+        do = "Mount the file system for writing" if number == errno.EROFS else "Make yourself the owner of the folder"
         raise StateError(
             f"The token file {self._path} cannot be written ({problem}). The stored tokens are kept. {do}, or choose "
             "another data folder."

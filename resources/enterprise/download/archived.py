@@ -88,8 +88,8 @@ def read_listing(path: files.StrPath) -> Listing[Batch]:
     except (ValidationError, files.UnusableFileError) as error:
         why = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error.what
         wrong = errors.IntegrityError(
-            f"{path} is not a batch listing ({why}). Nothing was changed. Remove it and fetch the hour again while "
-            "the service retains it; complete archives are not fetched again."
+            f"{path} is not a batch listing ({why}). Nothing was changed. Remove the file, and fetch the hour again "
+            "while the service retains the hour. Complete archives are not fetched again."
         )
         raise wrong from None
     sidecar = Sidecar.read(path)
@@ -163,8 +163,8 @@ def read_set(path: files.StrPath) -> SnapshotSet:
         content = files.read_json(path, _CONTENT)
     except files.UnusableFileError as error:
         wrong = errors.IntegrityError(
-            f"{path} does not name the files of a snapshot ({error.what.rstrip('.')}). Nothing was changed. Remove it "
-            "and fetch the snapshot again: complete files are not fetched again."
+            f"{path} is not a snapshot manifest ({error.what.rstrip('.')}). Nothing was changed. Remove the file, and "
+            "fetch the snapshot again. Complete files are not fetched again."
         )
         raise wrong from None
     modified = content.snapshot.date_modified

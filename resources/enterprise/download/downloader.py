@@ -184,7 +184,7 @@ class Downloader:
         source, target, size = task.source, task.target, part.length()
         self._sidecar(source, size).write(target)
         part.land(target)
-        _log.info("Fetched %s: %d bytes, %d request(s) to the service.", source.identifier, size, task.requests)
+        _log.info("Fetched %s (%d bytes, %d requests to the service).", source.identifier, size, task.requests)
         return Download(
             path=target,
             identifier=source.identifier,
@@ -214,13 +214,13 @@ class Downloader:
             raise errors.IntegrityError(
                 f"The service's record of {source.identifier} states {stated}, but two downloads exceeded the limit "
                 f"of {largest:,} bytes for such a file. No file was written, and existing files are unchanged. Run "
-                "this again later; if the error persists, the record or the archive is wrong: report it to the "
+                "this again later. If the error persists, the record or the archive is wrong: report the error to the "
                 "vendor."
             )
         raise errors.IntegrityError(
-            f"{source.identifier} was fetched twice, and both times its bytes did not match the MD5 in the service's "
-            f"record ({source.version}). No file was written, and existing files are unchanged. Run this again later; "
-            "if the error persists, the service's archive is damaged: report it to the vendor."
+            f"Two downloads of {source.identifier} did not match the MD5 in the service's record ({source.version}). "
+            "No file was written, and existing files are unchanged. Run this again later. If the error persists, the "
+            "service's archive is damaged: report the error to the vendor."
         )
 
     @staticmethod
@@ -228,10 +228,10 @@ class Downloader:
         problem = error.strerror or type(error).__name__
         if files.is_full(error):
             return errors.DiskFull(
-                f"There is no room for {target.name} in {target.parent} ({problem}). Downloaded bytes are kept in "
-                f"{target.name}.part. Free some space and run this again to resume."
+                f"The disk has no space for {target.name} in {target.parent} ({problem}). Downloaded bytes are kept in "
+                f"{target.name}.part. Free up disk space, and run this again to resume."
             )
         return errors.StateError(
-            f"{target.name} cannot be written in {target.parent} ({problem}). Downloaded bytes are kept. Check the "
+            f"{target.name} cannot be written to {target.parent} ({problem}). Downloaded bytes are kept. Check the "
             "folder and its permissions, and run this again."
         )

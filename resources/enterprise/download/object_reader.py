@@ -71,8 +71,8 @@ class Address:
             if self._current is None:
                 if self.asked >= self._limit:
                     raise errors.ServiceUnavailable(
-                        f"{self._source.identifier} needed more than {self._limit} signed URLs, each of which may "
-                        f"cost quota. {self._kept} The connection is unstable: run this again later."
+                        f"{self._source.identifier} required more than {self._limit} signed URLs, and each may cost "
+                        f"quota. {self._kept} The connection is unstable: run this again later."
                     )
                 self.asked += 1
                 self._current, count = self._source.resolve()
@@ -93,9 +93,9 @@ class Address:
             self._refusals += 1
             if self._refusals > 1:
                 raise errors.ServiceUnavailable(
-                    f"The object store refused two new signed URLs of {self._source.identifier} ({status}). "
-                    f"{self._kept} The archive may have been removed, or a proxy modifies requests: run this again "
-                    "later.",
+                    f"The object store rejected two new signed URLs for {self._source.identifier} ({status}). "
+                    f"{self._kept} The archive may have been removed, or a proxy may have modified the request. Run "
+                    "this again later.",
                     status=status,
                 )
 
@@ -203,7 +203,8 @@ class ObjectReader:
                 opened = None
                 failures = 1 if segment.done - before >= WORTH else failures + 1
                 self._pause(failures, error)
-                _log.info("%s broke off at byte %d and is resumed.", self._source.identifier, segment.position)
+                name, position = self._source.identifier, segment.position
+                _log.info("The download of %s broke off at byte %d and is resumed.", name, position)
             else:
                 return
 
@@ -266,14 +267,15 @@ class ObjectReader:
             elif status == 404:
                 raise errors.NotFound(
                     f"The archive of {self._source.identifier} is not in the object store (404). No file was written. "
-                    "The service may have removed the archive or be rewriting it: list it again.",
+                    "The service may have removed or replaced the archive: read its record again.",
                     status=404,
                 )
             elif status in {412, 416}:
                 raise ChangedError
             else:
                 raise BrokenAnswer(
-                    f"Could not {self._doing}: the object store answered {status}. {self.kept} {self.advice}",
+                    f"Could not {self._doing}: the object store responded with status {status}. {self.kept} "
+                    f"{self.advice}",
                     status=status,
                 )
 
@@ -308,7 +310,7 @@ class ObjectReader:
 
     def _broken(self, segment: Segment, reason: str) -> BrokenAnswer:
         return BrokenAnswer(
-            f"Could not {self._doing}: the body broke off at byte {segment.position} ({reason}). {self.kept} "
+            f"Could not {self._doing}: the response ended at byte {segment.position} ({reason}). {self.kept} "
             f"{self.advice}"
         )
 
@@ -325,13 +327,13 @@ class ObjectReader:
 
     def _left(self) -> str:
         """Return a sentence about the bytes retained after the last attempt."""
-        return f"{self._known.done} bytes are kept. {self.advice}"
+        return f"{self._known.done} downloaded bytes are kept. {self.advice}"
 
     def _broke_off(self, last: BrokenAnswer | None = None) -> NoReturn:
         kind = errors.UnreachableError if isinstance(last, NoConnection) else errors.ServiceUnavailable
         because = f" Last error: {last.message.split('. ')[0]}." if last else ""
         raise kind(
-            f"Could not {self._doing}: the connection to the object store broke {self._retry.retries + 1} times in "
+            f"Could not {self._doing}: the connection to the object store failed {self._retry.retries + 1} times in "
             f"a row. {self._left()}{because}"
         ) from None
 
@@ -341,7 +343,7 @@ def content_range(response: requests.Response) -> tuple[int, int, int]:
     found = _CONTENT_RANGE.match(response.headers.get("Content-Range", ""))
     if found is None or not int(found[1]) <= int(found[2]) < int(found[3]):
         raise BrokenAnswer(
-            "The object store sent a part of the archive without its range (Content-Range). Downloaded bytes are "
+            "The object store sent part of the archive without a valid Content-Range header. Downloaded bytes are "
             "kept. Run this again later."
         )
     return int(found[1]), int(found[2]) + 1, int(found[3])

@@ -143,17 +143,17 @@ class Transfer(ObjectReader):
         free = shutil.disk_usage(self._part.folder).free
         if (floor := self._limits.keep_free_bytes) and missing + floor > free:
             raise OSError(
-                errno.ENOSPC, f"{missing:,} bytes are missing, {free:,} are free, and {floor:,} must stay free"
+                errno.ENOSPC, f"{missing:,} bytes are missing, but {free:,} are free, and {floor:,} must stay free"
             )
         if missing > free:
-            raise OSError(errno.ENOSPC, f"{missing:,} bytes are missing and {free:,} are free")
+            raise OSError(errno.ENOSPC, f"{missing:,} bytes are missing, but only {free:,} are free")
 
 
 class SequentialTransfer(ObjectReader):
     """Yields an archive's bytes in order, without repetition."""
 
     kept: ClassVar = "This download cannot be resumed."
-    advice: ClassVar = "Discard its output, and run this again."
+    advice: ClassVar = "Discard the output, and run this again."
 
     def __init__(self, source: Source, transport: Transport, ranges: Ranges) -> None:
         self._passed = ObjectState()
@@ -172,21 +172,21 @@ class SequentialTransfer(ObjectReader):
             for piece in self._all():
                 digest.update(piece)
                 yield piece
-            problem = None if digest.hexdigest() == self._source.version else "its bytes have another MD5"
+            problem = None if digest.hexdigest() == self._source.version else "the MD5 is different"
         except RangeIgnoredError:
             raise errors.ServiceUnavailable(
                 f"Could not {self._doing}: the connection broke after {self._passed.done:,} bytes, and the object "
-                f"store does not resume a download. {self.kept} {self.advice}"
+                f"store does not support resuming. {self.kept} {self.advice}"
             ) from None
         except OversizeError as error:
-            problem = f"it has more than {error.largest:,} bytes"
+            problem = f"the archive has more than {error.largest:,} bytes"
         except ChangedError:
-            problem = "it was replaced during the download"
+            problem = "the archive was replaced during the download"
         if problem is not None:
             raise errors.IntegrityError(
                 f"{self._source.identifier} does not match the service's record (version {self._source.version}): "
                 f"{problem}. {self.kept} {self.advice} If the error persists, the service's archive is damaged: "
-                "report it to the vendor."
+                "report the error to the vendor."
             )
 
     def _left(self) -> str:

@@ -164,7 +164,7 @@ class ServiceClock:
         if self.is_wrong and (problem := self.problem) not in self._logged:
             self._logged.add(problem)
             _log.warning(
-                "%sIt determines hours and the expiry of tokens: correct it (time synchronization).", self.remark
+                "%sHours and token lifetimes depend on the clock: correct it (time synchronization).", self.remark
             )
 
     @property
@@ -175,7 +175,7 @@ class ServiceClock:
     def problem(self) -> str:
         """Clock difference as a clause without a full stop."""
         way = "ahead of" if self.ahead > timedelta(0) else "behind"
-        return f"the clock of this machine is {_spoken(abs(self.ahead))} {way} the service's"
+        return f"this machine's clock is {_spoken(abs(self.ahead))} {way} the service's"
 
     @property
     def remark(self) -> str:

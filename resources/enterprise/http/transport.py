@@ -140,9 +140,9 @@ class Transport:
                 content = read_body(response, limit_of(response, self.limits, longest or self.limits.record_bytes))
         except TooLongError as error:
             failure: errors.EnterpriseError = errors.UnexpectedAnswer(
-                f"Could not {doing}: the answer is longer than {error.limit:,} bytes, the limit for its kind. The "
-                "rest was not read, and nothing was changed. Check the addresses of the service, and any proxy in "
-                "between."
+                f"Could not {doing}: the response exceeds {error.limit:,} bytes, the limit for such responses. Nothing "
+                "was changed. Check the configured service addresses, and any proxy between this machine and the "
+                "service."
             )
         except LIBRARY_ERRORS as error:
             failure = self._failure(error, url, doing)
@@ -201,8 +201,8 @@ class Transport:
         if (network := network_of(address)) not in self._networks:
             raise errors.UnexpectedAnswer(
                 f"Could not {doing}: the service redirects to a {network} address, but its own address is not "
-                f"{network}. Nothing was sent there, and nothing was fetched. Check the addresses of the service and "
-                "the name server of this machine."
+                f"{network}. Nothing was sent to that address, and nothing was fetched. Check the configured service "
+                "addresses and this machine's DNS server."
             )
 
     def broken(self, error: BaseException, url: str, doing: str) -> BrokenAnswer:
@@ -214,22 +214,22 @@ class Transport:
         if not message and answer.is_html and status not in {401, 429}:
             return self.html_error(status, doing)
         said = f" ({message})" if message else ""
-        what = f"Could not {doing}: the service answered {status}{said}."
+        what = f"Could not {doing}: the service responded with status {status}{said}."
         if status >= 500:
             return errors.ServiceUnavailable(
-                f"{what} The error remained after {self.retry.retries} retries. Earlier downloads are kept. Run this "
+                f"{what} The error persisted after {self.retry.retries} retries. Earlier downloads are kept. Run this "
                 "again later.",
                 status=status,
             )
         if self._anonymous and status in {401, 403}:
             return errors.AuthenticationError(
-                f"{what} Nothing was changed. This client sends no token, and the service does not admit this machine "
-                "by its address: unset WME_ANONYMOUS and set WME_USERNAME and WME_PASSWORD.",
+                f"{what} Nothing was changed. This client sends no token, but the service does not accept this "
+                "machine's IP address. Unset WME_ANONYMOUS, and set WME_USERNAME and WME_PASSWORD.",
                 status=status,
             )
         kind, advice = _MEANING.get(
             status,
-            (errors.UnexpectedAnswer, "This response is not documented. Check the addresses of the service."),
+            (errors.UnexpectedAnswer, "This status is not documented. Check the configured service addresses."),
         )
         return kind(f"{what} Nothing was changed. {advice}", status=status)
 
@@ -242,7 +242,7 @@ class Transport:
         """
         if not answer.body.strip():
             raise BrokenAnswer(
-                f"Could not {doing}: the service answered {answer.status} with an empty body. Earlier downloads are "
+                f"Could not {doing}: the response (status {answer.status}) has an empty body. Earlier downloads are "
                 "kept. Run this again later.",
                 status=answer.status,
             )
@@ -257,22 +257,22 @@ class Transport:
     @staticmethod
     def form_error(status: int, doing: str, problem: str) -> errors.UnexpectedAnswer:
         return errors.UnexpectedAnswer(
-            f"Could not {doing}: the answer does not have the documented form ({problem}). Nothing was changed. If the "
-            "address of the service is right, its interface has changed and this client needs an update.",
+            f"Could not {doing}: the response does not have the documented form ({problem}). Nothing was changed. If "
+            "the configured address is correct, the service's API has changed, and this client needs an update.",
             status=status,
         )
 
     def html_error(self, status: int, doing: str) -> errors.EnterpriseError:
-        what = f"Could not {doing}: the response (status {status}) is a page of HTML instead of JSON."
+        what = f"Could not {doing}: the response (status {status}) is an HTML page instead of JSON."
         if 400 <= status < 500:
             return errors.UnexpectedAnswer(
-                f"{what} Nothing was changed. The service itself does not send pages: check its addresses in the "
-                "settings, and any proxy in between.",
+                f"{what} Nothing was changed. The service never sends HTML pages: check the configured service "
+                "addresses, and any proxy between this machine and the service.",
                 status=status,
             )
         kind = BrokenAnswer if status < 300 else errors.ServiceUnavailable  # 5xx responses were already retried
         return kind(
-            f"{what} It was sent by a load balancer or a network in between. Earlier downloads are kept. Run this "
+            f"{what} The page came from a load balancer or a captive portal. Earlier downloads are kept. Run this "
             "again later.",
             status=status,
         )
@@ -286,15 +286,15 @@ class Transport:
         what = f"Could not {doing}: {reason(error)} ({urlsplit(url).hostname})."
         if stems_from(error, TooSlowError):
             return errors.ServiceUnavailable(
-                f"{what} The time limit is {self.limits.answer_seconds:,.0f} s. Earlier downloads are kept. Check the "
-                "network of this machine and run this again later."
+                f"{what} The time limit is {self.limits.answer_seconds:,.0f} s. Earlier downloads are kept. Check this "
+                "machine's network, and run this again later."
             )
         if isinstance(error, ProtocolError | DecodeError):  # while the body was read
             return BrokenAnswer(f"{what} Earlier downloads are kept. Run this again later.")
         if isinstance(error, requests.exceptions.SSLError):
             return errors.UnreachableError(
-                f"{what} Nothing was sent. Check the clock of this machine, and the certificates if a proxy is in "
-                "between."
+                f"{what} Nothing was sent. Check this machine's clock and, if there is a proxy, the installed "
+                "certificates."
             )
         unreachable = stems_from(error, NewConnectionError, ConnectTimeoutError)
         kind = errors.UnreachableError if unreachable else errors.ServiceUnavailable
@@ -347,9 +347,9 @@ _MEANING: Final[dict[int, tuple[type[errors.EnterpriseError], str]]] = {
     ),
     403: (
         errors.Forbidden,
-        "The account's group may not use this: `wme auth status` shows its groups, the vendor grants others.",
+        "The account's groups have no access. `wme auth status` shows the groups. Ask the vendor for access.",
     ),
     404: (errors.NotFound, "Check the spelling of the requested name."),
     422: (errors.InvalidRequest, "The same request will be refused again: correct its arguments."),
-    429: (errors.RateLimited, "Run this again later, or with fewer downloads at once."),
+    429: (errors.RateLimited, "Run this again later, or with fewer parallel downloads."),
 }

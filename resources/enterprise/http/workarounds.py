@@ -78,7 +78,7 @@ class BoundedRetry(Retry):
         following = super().increment(*args, **options)
         error: Exception | None = options.get("error")
         if error is not None and not self.history:  # one log message replaces the library's message for every attempt
-            _log.info("A request failed: %s. Trying again, %s times at most.", reason(error), self.total)
+            _log.info("A request failed: %s. Retrying up to %s times.", reason(error), self.total)
         return following
 
     def get_retry_after(self, response: BaseHTTPResponse) -> float | None:
@@ -310,12 +310,12 @@ def _unforeseen(error: BaseException, doing: str, redactor: Redactor) -> errors.
     if isinstance(error, OSError) and error.errno is not None:
         what = f"`{doing}` could not read from or write to the disk ({error.strerror}). Existing data is kept."
         if files.is_full(error):
-            return errors.DiskFull(f"{what} Make room and run this again.")
-        return errors.StateError(f"{what} Check the data folder and its permissions and run this again.")
+            return errors.DiskFull(f"{what} Free up disk space, and run this again.")
+        return errors.StateError(f"{what} Check the data folder and its permissions, and run this again.")
     shown = redactor.clean(f"{type(error).__name__}: {error}")[:_LONGEST_SHOWN]
     return errors.UnexpectedAnswer(
-        f"`{doing}` failed on an unexpected value ({shown}). Earlier downloads are kept. If the address of the "
-        "service is right, its interface has changed and this client needs an update."
+        f"`{doing}` failed on an unexpected value ({shown}). Earlier downloads are kept. If the configured address is "
+        "correct, the service's API has changed, and this client needs an update."
     )
 
 

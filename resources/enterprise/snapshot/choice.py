@@ -27,6 +27,7 @@ _LARGE_BYTES: Final = 2_000_000_000
 _DEAR: Final = 0.5
 #: Fraction of the remaining units below which a cost is negligible.
 _CHEAP: Final = 0.01
+_DIFFERENT: Final = "the snapshot's record and its chunk list differ, perhaps because an export is running"
 
 
 def plan_snapshot(
@@ -67,17 +68,17 @@ def plan_snapshot(
     whole = way_of("whole", (snapshot,), dataset.quota)
     split = way_of("chunks", sorted(chunks, key=_number), dataset.chunk_quota)
     if options.form == "chunks" and (not chunks or not agree):
-        problem = "its record and the list of its chunks differ, as while it is exported" if offered else "it has none"
+        problem = _DIFFERENT if offered else "the service has no chunks of this snapshot"
         raise errors.InvalidRequest(
-            f"{snapshot.identifier} cannot be fetched in chunks: {problem}. Nothing was fetched. Plan it as one file, "
-            "or again later."
+            f"{snapshot.identifier} cannot be fetched in chunks: {problem}. Nothing was fetched. Plan the snapshot as "
+            "one file, or try again later."
         )
     if options.form is not None:
         way, reason = (whole if options.form == "whole" else split), "this form was requested"
     elif not offered:
-        way, reason = whole, "the service has no chunks of it"
+        way, reason = whole, "the service has no chunks of this snapshot"
     elif not agree:
-        way, reason = whole, "its record and the list of its chunks differ, as while it is exported"
+        way, reason = whole, _DIFFERENT
     else:
         way, reason = _better(whole, split, cores)
     return replace(way, reason=reason)
@@ -87,15 +88,15 @@ def _better(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[Snaps
     """Return the preferred form, and the reason."""
     if not split.missing or not whole.missing:
         way = whole if split.missing else split
-        return way, f"all of it exists {_in_form(way)}"
+        return way, f"the complete snapshot already exists {_in_form(way)}"
     if whole.fits_quota != split.fits_quota:
         way, other = (whole, split) if whole.fits_quota else (split, whole)
-        return way, f"{_in_form(other)} it would take {_price(other)}"
+        return way, f"{_in_form(other)} the download would cost {_price(other)}"
     if not whole.fits_quota:
-        return split, f"as one file it would take {_price(whole)}, while chunks can be fetched in part"
+        return split, f"one file would cost {_price(whole)}, but some chunks can be fetched within the quota"
     if _there_bytes(whole) != _there_bytes(split) and whole.missing_bytes != split.missing_bytes:
         way = min(whole, split, key=lambda w: w.missing_bytes)
-        return way, f"{size_text(_there_bytes(way))} of it exist {_in_form(way)} already"
+        return way, f"{size_text(_there_bytes(way))} already exist {_in_form(way)}"
     return _cheaper(whole, split, cores)
 
 
@@ -103,18 +104,18 @@ def _cheaper(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[Snap
     """Return the preferred form if both forms fit the quota and neither download was started."""
     size = max(whole.missing_bytes, split.missing_bytes)
     if len(split.files) > 1 and cores > 1 and size >= _SMALL_BYTES:
-        gain = f"{cores} cores can process several at once, and each can be fetched again separately"
+        gain = f"{cores} cores can process chunks in parallel, and each chunk can be fetched again separately"
     elif len(split.files) > 1 and size >= _LARGE_BYTES:
-        gain = f"a download of {size_text(size)} may break, and each chunk can be fetched again separately"
+        gain = f"a download of {size_text(size)} can break, but each chunk can be fetched again separately"
     else:
         gain = ""
     if gain and (_share(split) <= _DEAR or _share(split) <= _share(whole)):
         return split, f"{gain}, for {_price(split)}"
     if gain:
-        return whole, f"chunks would take {_price(split)}, and one file takes {_price(whole)}"
+        return whole, f"chunks would cost {_price(split)}, but one file costs {_price(whole)}"
     if _share(split) < _share(whole) and _share(whole) > _CHEAP:
-        return split, f"that takes {_price(split)}, and one file would take {_price(whole)}"
-    return whole, f"chunks of {size_text(size)} in all would gain nothing on {counted(cores, 'core')}"
+        return split, f"chunks cost {_price(split)}, but one file would cost {_price(whole)}"
+    return whole, f"chunks have no advantage for {size_text(size)} and {counted(cores, 'core')}"
 
 
 def _share(way: SnapshotPlan) -> float:
@@ -136,8 +137,8 @@ def _price(way: SnapshotPlan) -> str:
         return counted(way.unit_count, f"{way.product} unit")
     if way.fits_quota:
         return f"{way.unit_count:,} of the {counted(way.units_left, f'{way.product} unit')} left"
-    left = "none is" if way.units_left == 0 else f"{way.units_left:,} {'is' if way.units_left == 1 else 'are'}"
-    return f"{counted(way.unit_count, f'{way.product} unit')} where {left} left"
+    left = "none is" if way.units_left == 0 else f"only {way.units_left:,} {'is' if way.units_left == 1 else 'are'}"
+    return f"{counted(way.unit_count, f'{way.product} unit')}, of which {left} left"
 
 
 def _in_form(way: SnapshotPlan) -> str:

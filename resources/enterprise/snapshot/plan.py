@@ -187,14 +187,14 @@ class SnapshotPlan:
     def cost(self) -> str:
         """Cost in units and bytes, as a sentence without its full stop."""
         if not self.missing:
-            return f"All files exist ({size_text(self.size_bytes)}): it costs nothing"
+            return f"All files exist ({size_text(self.size_bytes)}), so the download costs nothing"
         there = len(self.files) - len(self.missing)
-        known = f" ({counted(there, 'file')} of {len(self.files)} exist already)" if there else ""
+        known = f" ({there:,} of {counted(len(self.files), 'file')} already exist)" if there else ""
         if self.product is None:
-            return f"It costs no quota and fetches {size_text(self.missing_bytes)}{known}"
+            return f"The download costs no quota and fetches {size_text(self.missing_bytes)}{known}"
         left = "no limit is known" if self.units_left is None else f"{self.units_left:,} left"
         return (
-            f"It costs {counted(self.unit_count, f'{self.product} unit')} ({left}) and fetches "
+            f"The download costs {counted(self.unit_count, f'{self.product} unit')} ({left}) and fetches "
             f"{size_text(self.missing_bytes)}{known}"
         )
 
@@ -227,20 +227,20 @@ def check_together(plans: Sequence[SnapshotPlan]) -> None:
     units = sum(plan.unit_count for plan in plans)
     if most is not None and units > most:
         raise errors.BudgetExceeded(
-            f"Fetching {_named(plans)}{together} takes {counted(units, 'unit')} of quota, but at most {most:,} may be "
-            "spent. Nothing was fetched. Allow more, or choose the other form (whole or chunks)."
+            f"Fetching {_named(plans)}{together} costs {counted(units, 'quota unit')}, but the limit is {most:,}. "
+            "Nothing was fetched. Raise the limit, or choose the other form (whole or chunks)."
         )
     for product in dict.fromkeys(plan.product for plan in plans if plan.product is not None):
         bound = [plan for plan in plans if plan.product == product and not plan.options.beyond_quota]
         units = sum(plan.unit_count for plan in bound)
         left = min((plan.units_left for plan in bound if plan.units_left is not None), default=units)
         if units > left:
-            why = "" if several else f" (this way, because {plans[0].reason})"
+            why = "" if several else f" (this form was chosen because {plans[0].reason})"
             raise errors.QuotaExceeded(
-                f"Fetching {_named(bound)} takes {counted(units, f'{product} unit')}{together}, but the account has "
+                f"Fetching {_named(bound)} costs {counted(units, f'{product} unit')}{together}, but the account has "
                 f"{left:,} left{why}. Nothing was fetched. Wait until the vendor resets the counters (monthly), "
-                f"{fewer}ask for more, or allow the download to exceed the quota: files within the quota are then "
-                "fetched and kept, and the rest later."
+                f"{fewer}request a higher quota, or allow the download to exceed the quota. In that case, only files "
+                "within the quota are fetched now."
             )
     missing = [plan for plan in plans if plan.missing]
     needed = sum(plan.disk_bytes for plan in missing)
@@ -250,8 +250,8 @@ def check_together(plans: Sequence[SnapshotPlan]) -> None:
         leave = f" and must leave {size_text(floor)} free" if floor else ""
         name = counted(len(missing), "snapshot") if several else plans[0].identifier
         raise errors.DiskFull(
-            f"{name} takes about {size_text(needed)} of disk{leave}, and {plans[0].folder} has {size_text(free)} free. "
-            f"Nothing was fetched. Make room, {fewer}and run this again."
+            f"Downloading {name} requires about {size_text(needed)} of disk space{leave}, but {plans[0].folder} has "
+            f"{size_text(free)} free. Nothing was fetched. Free up disk space, {fewer}and run this again."
         )
 
 

@@ -105,7 +105,7 @@ class Snapshots:
             try:
                 chunks = self.chunks(identifier, dataset).records
             except errors.NotFound:  # an export is running, or the chunks were deleted; the plan reports the problem
-                _log.info("%s names chunks, but the service has no list of them.", identifier)
+                _log.info("The record of %s names chunks, but the service has no chunk list.", identifier)
         return plan_snapshot(
             snapshot,
             chunks,
@@ -167,8 +167,8 @@ class Snapshots:
         for file in plan.files:
             if not is_landed(file.target, file.version):
                 raise errors.StateError(
-                    f"{file.target.name} is not in {plan.folder}, so {plan.identifier} is not complete. The other "
-                    "files are kept. Plan it again and run it: only missing files are fetched."
+                    f"{file.target.name} is not in {plan.folder}, so {plan.identifier} is incomplete. The other files "
+                    "are kept. Plan the snapshot again, and run the plan: only missing files are fetched."
                 )
         if plan.form == "chunks" and (changes := self._changes_of_set(plan)):
             raise self._stale(plan, changes)
@@ -224,7 +224,7 @@ class Snapshots:
 
         failed = attempt(plan.files)
         if failed and not over and all(retryable(error) for _, error in failed):
-            _log.info("%d files of %s failed and are retried once.", len(failed), plan.identifier)
+            _log.info("%d downloads for %s failed and are retried once.", len(failed), plan.identifier)
             failed = attempt([file for file, _ in failed])
         if failed:
             error = over[0] if over else failed[0][1]
@@ -249,7 +249,7 @@ class Snapshots:
                 if chunk.version != file.version:
                     return [_version_of(file, chunk.version)], count
         except errors.NotFound:
-            return [f"{file.identifier} is gone"], count + 1
+            return [f"{file.identifier} no longer exists"], count + 1
         return [], count
 
     def _changes_of_set(self, plan: SnapshotPlan) -> list[str]:
@@ -260,9 +260,9 @@ class Snapshots:
                 return [_version_of(plan.snapshot, snapshot.version)]
             now = {chunk.identifier: chunk.version for chunk in self.chunks(plan.identifier, plan.dataset)}
         except errors.NotFound:
-            return [f"{plan.identifier} or the list of its chunks is gone"]
+            return [f"{plan.identifier} or its chunk list no longer exists"]
         pinned = {file.identifier: file.version for file in plan.files}
-        gone = [f"{name} is gone" for name in pinned if name not in now]
+        gone = [f"{name} no longer exists" for name in pinned if name not in now]
         new = [f"{name} is new" for name in sorted(now) if name not in pinned]
         other = [_version_of(p, now[p.identifier]) for p in plan.files if now.get(p.identifier, p.version) != p.version]
         return gone + new + other
@@ -272,23 +272,23 @@ class Snapshots:
         kept = [file for file in plan.files if is_landed(file.target, file.version)]
         size = size_text(sum(file.target.stat().st_size for file in kept))
         kept_text = (
-            f"{counted(len(kept), 'complete file')} of it ({size}) are kept in {plan.folder}"
+            f"{counted(len(kept), 'complete file')} ({size}) of this version are kept in {plan.folder}"
             if kept
-            else "No file of it was complete"
+            else "No file of this version was complete"
         )
         more = f", and {len(changes) - 3} more" if len(changes) > 3 else ""
-        what = f"{plan.identifier} was replaced by the service after the plan: {', '.join(changes[:3])}{more}."
+        what = f"The service replaced {plan.identifier} after it was planned: {', '.join(changes[:3])}{more}."
         try:
             fresh = self.plan(plan.identifier, plan.folder, plan.options, plan.dataset)
         except errors.EnterpriseError as error:
             _log.info("Could not determine the current cost of %s: %s", plan.identifier, error)
             return errors.StaleSnapshot(
-                f"{what} {kept_text}. The cost of starting over is not known yet, as the service does not list the "
-                "complete snapshot: plan it again later, which costs nothing, and run it then."
+                f"{what} {kept_text}. The cost of a new download is unknown, because the service does not list the "
+                "complete snapshot yet. Plan the snapshot again later (planning is free), then run the plan."
             )
         return errors.StaleSnapshot(
-            f"{what} {kept_text}. Starting over: {fresh.cost[0].lower()}{fresh.cost[1:]}. Plan it again and run it; "
-            "files with an unchanged version are not fetched again."
+            f"{what} {kept_text}. If you start over, {fresh.cost[0].lower()}{fresh.cost[1:]}. Plan the snapshot again, "
+            "and run the plan: files with an unchanged version are not fetched again."
         )
 
     # --- within ------------------------------------------------------------------------------------------------------

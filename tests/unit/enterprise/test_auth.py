@@ -342,7 +342,7 @@ def test_a_password_is_changed_with_token_in_body_and_header(client, fake):
 
 def test_a_repeated_change_whose_first_answer_was_lost_may_have_been_made(client, fake):
     fake.script("/v1/change-password", Reply(drop=True), error_reply(401, "Incorrect username or password."))
-    with pytest.raises(errors.AuthenticationError, match="log in with the new one") as raised:
+    with pytest.raises(errors.AuthenticationError, match="log in with the new password") as raised:
         client.account.change_password(PASSWORD, "Another-Pass-2!")
     assert "Nothing was changed" not in str(raised.value)
 
@@ -390,7 +390,7 @@ def test_a_revoke_that_does_not_arrive_forgets_nothing(client, fake):
         (json_reply([]), errors.UnexpectedAnswer, "documented form"),
         (json_reply({"access_token": 7, "refresh_token": "x"}), errors.UnexpectedAnswer, "access_token"),
         (Reply(200), errors.ServiceUnavailable, "empty body"),
-        (html_reply(200), errors.ServiceUnavailable, "page of HTML"),
+        (html_reply(200), errors.ServiceUnavailable, "HTML page"),
         (error_reply(422, "Internal error, please try again later."), errors.InvalidRequest, "422"),
         (error_reply(404, "Not Found"), errors.NotFound, "404"),
         (Reply(301, b"", {"Location": "http://127.0.0.1:9/"}), errors.UnexpectedAnswer, "301"),
@@ -488,7 +488,7 @@ def test_a_token_is_never_sent_to_a_host_that_is_not_the_services(client, fake):
     import requests
 
     client.account.login()
-    with pytest.raises(errors.InvalidRequest, match="outside the service"):
+    with pytest.raises(errors.InvalidRequest, match="does not belong to the service"):
         requests.get(fake.store.url, auth=client.account.bearer, timeout=120)
     assert fake.store.requests == []
 

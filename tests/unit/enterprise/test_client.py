@@ -95,9 +95,9 @@ def test_a_batch_that_is_not_in_its_hour_is_not_found(client, fake, hour, conten
         (error_reply(403, "Forbidden"), errors.Forbidden, False, "wme auth status"),
         (error_reply(404, "NoSuchKey"), errors.NotFound, False, "NoSuchKey"),
         (error_reply(500, "InternalError: store"), errors.ServiceUnavailable, True, "InternalError: store"),
-        (html_reply(502), errors.ServiceUnavailable, True, "page of HTML"),
+        (html_reply(502), errors.ServiceUnavailable, True, "HTML page"),
         (html_reply(503), errors.ServiceUnavailable, True, "load balancer"),
-        (html_reply(200), errors.ServiceUnavailable, True, "page of HTML"),
+        (html_reply(200), errors.ServiceUnavailable, True, "HTML page"),
         (html_reply(404), errors.UnexpectedAnswer, False, "addresses"),
         (html_reply(403), errors.UnexpectedAnswer, False, "proxy"),
         (Reply(200), errors.ServiceUnavailable, True, "empty body"),
@@ -139,7 +139,7 @@ def test_no_connection_says_which_host_and_is_one_line_in_the_log(make_client, c
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
         with pytest.raises(errors.UnreachableError, match=r"refused \(127.0.0.1\).*Check the network"):
             make_client(auth_url=url, base_url=url).lists.reference("codes")
-    assert caplog.messages == ["A request failed: the connection was refused. Trying again, 3 times at most."]
+    assert caplog.messages == ["A request failed: the connection was refused. Retrying up to 3 times."]
 
 
 @pytest.mark.parametrize(

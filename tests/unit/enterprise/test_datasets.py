@@ -60,11 +60,11 @@ def test_a_snapshot_without_chunks_is_one_file(client, fake, tmp_path):
     assert [record.identifier for record in client.snapshots.listing(DUMPS)] == [NAME]
     plan = client.snapshots.plan(NAME, tmp_path, dataset=DUMPS)
     assert (plan.form, plan.product, plan.unit_count) == ("whole", "structured", 1)
-    assert "the service has no chunks of it" in plan.sentence
+    assert "the service has no chunks of this snapshot" in plan.sentence
     client.snapshots.download(plan)
     (found,) = read_sets(tmp_path)
     assert (found.snapshot.identifier, [file.name for file in found.files]) == (NAME, [plan.files[0].target.name])
-    with pytest.raises(errors.InvalidRequest, match="it has none"):
+    with pytest.raises(errors.InvalidRequest, match="no chunks of this snapshot"):
         client.snapshots.plan(NAME, tmp_path, FetchOptions(form="chunks"), dataset=DUMPS)
     assert not fake.api.seen("/v2/snapshots*")
     assert not fake.api.seen("*/chunks*")
@@ -77,7 +77,7 @@ def test_a_snapshot_whose_files_are_free_costs_nothing(client, fake, tmp_path):
     for form in ("whole", "chunks"):
         plan = client.snapshots.plan(NAME, tmp_path, FetchOptions(form=form), dataset=free)
         assert (plan.unit_count, plan.fits_quota, plan.product) == (0, True, None)
-        assert "It costs no quota and fetches 11 B" in plan.sentence
+        assert "The download costs no quota and fetches 11 B" in plan.sentence
         plan.check()
 
 
@@ -114,5 +114,5 @@ def test_a_set_is_read_as_it_was_confirmed(client, fake, tmp_path):
     content["files"][0]["name"] = "../elsewhere.tar.gz"
     for damaged in (json.dumps(content), "{", "[]"):
         plan.manifest.write_text(damaged)
-        with pytest.raises(errors.IntegrityError, match="does not name the files of a snapshot"):
+        with pytest.raises(errors.IntegrityError, match="is not a snapshot manifest"):
             read_set(plan.manifest)

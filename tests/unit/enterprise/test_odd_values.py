@@ -396,8 +396,8 @@ def test_a_wrong_clock_is_said_once(make_client, skewed, caplog, parts, words):
         client.lists.reference("codes")
         client.lists.reference("codes")
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    advice = "It determines hours and the expiry of tokens: correct it (time synchronization)."
-    assert told == [f"The clock of this machine is {words} the service's. {advice}"]
+    advice = "Hours and token lifetimes depend on the clock: correct it (time synchronization)."
+    assert told == [f"This machine's clock is {words} the service's. {advice}"]
 
 
 @pytest.mark.parametrize("parts", [{"minutes": 4}, {"minutes": -4}, {}])

@@ -117,7 +117,7 @@ def test_no_connection_is_opened_where_the_address_is_known_before(
 def test_a_store_that_redirects_is_not_followed(client, fake, inside, public, hour, content, tmp_path):
     fake.script("/objects/*", *[Reply(302, b"", {"Location": f"{inside.url}/x"})] * 30)
     record = models.Batch.model_validate(fake.add(NAME, content))
-    with pytest.raises(errors.ServiceUnavailable, match="answered 302"):
+    with pytest.raises(errors.ServiceUnavailable, match="responded with status 302"):
         client.hours.download(hour, record, tmp_path / "x.tar.gz")
     assert inside.requests == []
 

@@ -62,7 +62,7 @@ def test_a_body_that_breaks_off_is_continued_within_the_call(client, fake, conte
 def test_wrong_bytes_are_said_to_be_wrong_after_they_were_written(client, fake, content):
     fake.add(NAME, content, version="0" * 32)
     target = io.BytesIO()
-    with pytest.raises(errors.IntegrityError, match=r"its bytes have another MD5.*Discard its output"):
+    with pytest.raises(errors.IntegrityError, match=r"the MD5 is different.*Discard the output"):
         client.files.download(PATH, target)
     assert target.getvalue() == content
 
@@ -71,7 +71,7 @@ def test_more_bytes_than_the_record_allows_are_not_taken(make_client, fake, cont
     fake.add(NAME, content, size=1)
     client = make_client(limits=Limits(margin_bytes=1000, margin_share=0))
     target = io.BytesIO()
-    with pytest.raises(errors.IntegrityError, match=r"it has more than 1,00\d bytes"):
+    with pytest.raises(errors.IntegrityError, match=r"the archive has more than 1,00\d bytes"):
         client.files.download(PATH, target)
     assert not target.getvalue()
 
@@ -81,7 +81,7 @@ def test_a_store_that_cannot_continue_is_said(client, fake, content):
     fake.ranges = False
     fake.cut(5000)
     with pytest.raises(
-        errors.ServiceUnavailable, match=r"broke after 5,000 bytes.*does not resume a download.*cannot be"
+        errors.ServiceUnavailable, match=r"broke after 5,000 bytes.*does not support resuming.*cannot be"
     ):
         client.files.download(PATH, io.BytesIO())
 
@@ -144,7 +144,7 @@ def test_records_are_read_while_the_file_is_fetched(client, fake, packed):
 def test_a_file_of_other_bytes_gives_its_records_and_then_the_error(client, fake, packed):
     fake.add(NAME, packed, version="0" * 32)
     found = []
-    with pytest.raises(errors.IntegrityError, match="its bytes have another MD5"):
+    with pytest.raises(errors.IntegrityError, match="the MD5 is different"):
         found.extend(client.files.read(PATH))
     assert len(found) == 5000
 

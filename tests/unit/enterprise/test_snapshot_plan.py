@@ -82,21 +82,21 @@ def test_chunks_are_in_the_order_of_their_numbers_under_names_with_their_version
     [
         (20, 10**8, 2, 30, 1500, "chunks", "2 cores .* fetched again separately, for 20 of the 1,500 chunk units left"),
         (20, 10**8, 2, None, None, "chunks", "for 20 chunk units"),
-        (380, 10**8, 2, 30, 400, "whole", "would take 380 of the 400 chunk units left, and one file takes 1 of the 30"),
-        (380, 10**8, 2, 30, 12, "whole", "in chunks it would take 380 chunk units where 12 are left"),
-        (380, 10**8, 2, 0, 400, "chunks", "as one file it would take 1 snapshot unit where none is left"),
+        (380, 10**8, 2, 30, 400, "whole", "would cost 380 of the 400 chunk units left, but one file costs 1 of the 30"),
+        (380, 10**8, 2, 30, 12, "whole", "in chunks .* would cost 380 chunk units, of which only 12 are left"),
+        (380, 10**8, 2, 0, 400, "chunks", "as one file the download would cost 1 snapshot unit, of which none is left"),
         (380, 10**8, 2, 1, 400, "chunks", "2 cores"),  # the last snapshot unit is dearer than most of the chunks
-        (380, 10**8, 2, 0, 12, "chunks", "where none is left, while chunks can be fetched in part"),
-        (20, 10**6, 2, 30, 1500, "chunks", "that takes 20 of the 1,500 .*, and one file would take 1 of the 30"),
-        (20, 10**6, 2, 30, 2_000_000, "chunks", "that takes 20 of the 2,000,000"),
-        (20, 10**6, 2, 100_000, 2_000_000, "whole", "would gain nothing"),
-        (20, 10**6, 2, None, None, "whole", "chunks of 20.0 MB in all would gain nothing on 2 cores"),
-        (20, 10**6, 1, None, None, "whole", "would gain nothing on 1 core"),
-        (5, 10**8, 1, None, None, "whole", "would gain nothing on 1 core"),
-        (20, 10**8, 1, None, None, "chunks", "a download of 2.0 GB may break"),
-        (1, 3 * 10**9, 2, None, None, "whole", "would gain nothing"),
-        (1, 3 * 10**9, 2, 30, 1500, "chunks", "that takes 1 of the 1,500"),
-        (60, 10**6, 2, 30, 1500, "whole", "would gain nothing"),
+        (380, 10**8, 2, 0, 12, "chunks", "of which none is left, but some chunks can be fetched within the quota"),
+        (20, 10**6, 2, 30, 1500, "chunks", "chunks cost 20 of the 1,500 .*, but one file would cost 1 of the 30"),
+        (20, 10**6, 2, 30, 2_000_000, "chunks", "chunks cost 20 of the 2,000,000"),
+        (20, 10**6, 2, 100_000, 2_000_000, "whole", "chunks have no advantage"),
+        (20, 10**6, 2, None, None, "whole", "chunks have no advantage for 20.0 MB and 2 cores"),
+        (20, 10**6, 1, None, None, "whole", "chunks have no advantage for .* and 1 core"),
+        (5, 10**8, 1, None, None, "whole", "chunks have no advantage for .* and 1 core"),
+        (20, 10**8, 1, None, None, "chunks", "a download of 2.0 GB can break"),
+        (1, 3 * 10**9, 2, None, None, "whole", "chunks have no advantage"),
+        (1, 3 * 10**9, 2, 30, 1500, "chunks", "chunks cost 1 of the 1,500"),
+        (60, 10**6, 2, 30, 1500, "whole", "chunks have no advantage"),
     ],
 )  # fmt: skip
 def test_the_form_follows_from_quota_and_machine(count, size, cores, snapshots, chunks, form, why):
@@ -114,8 +114,8 @@ def test_a_dry_run_tells_units_and_bytes(offer):
     assert (plan.unit_count, plan.units_left, len(plan.missing)) == (15, 1480, 15)
     assert (plan.missing_bytes, plan.size_bytes) == (15 * 10**8, 20 * 10**8)
     assert plan.sentence == (
-        f"{NAME} in 20 chunks, because 500.0 MB of it exist in chunks already. It costs 15 chunk units (1,480 left) "
-        "and fetches 1.5 GB (5 files of 20 exist already)."
+        f"{NAME} in 20 chunks, because 500.0 MB already exist in chunks. The download costs 15 chunk units (1,480 "
+        "left) and fetches 1.5 GB (5 of 20 files already exist)."
     )
 
 
@@ -137,7 +137,7 @@ def test_another_version_on_disk_is_not_this_one(offer):
 def test_an_unfinished_file_is_gone_on_with_for_another_unit(offer):
     plan = offer.plan(left={archive_name(offer.snapshot): 1_999_000_000}, snapshots=30, chunks=1500)
     assert (plan.form, plan.unit_count, plan.missing_bytes) == ("whole", 1, 1_000_000)
-    assert "2.0 GB of it exist as one file already" in plan.reason
+    assert "2.0 GB already exist as one file" in plan.reason
 
 
 @pytest.mark.parametrize(("chunks", "fits"), [(20, True), (19, False)])
@@ -155,13 +155,11 @@ def test_nothing_is_begun_that_the_quota_cannot_finish(offer, chunks, fits):
 def test_nothing_is_begun_that_takes_more_units_than_were_allowed(offer):
     offer.plan(form="chunks", chunks=100, most_units=20).check()
     dear = offer.plan(form="chunks", chunks=100, most_units=19, beyond_quota=True)
-    with pytest.raises(
-        errors.BudgetExceeded, match=r"in 20 chunks takes 20 units of quota, but at most 19 may be spent"
-    ):
+    with pytest.raises(errors.BudgetExceeded, match=r"in 20 chunks costs 20 quota units, but the limit is 19"):
         dear.check()
     offer.plan(form="chunks", most_units=0, landed=offer.chunks).check()
     both = [offer.plan(form="chunks", most_units=39), offer.plan(form="chunks", most_units=39)]
-    with pytest.raises(errors.BudgetExceeded, match=r"Fetching 2 snapshots together takes 40 units"):
+    with pytest.raises(errors.BudgetExceeded, match=r"Fetching 2 snapshots together costs 40 quota units"):
         check_together(both)
 
 
@@ -196,8 +194,8 @@ def test_a_form_that_is_asked_for_is_taken(offer):
 def test_without_chunks_there_is_one_form():
     offer = Offer(0)
     plan = offer.plan()
-    assert (plan.form, plan.reason) == ("whole", "the service has no chunks of it")
-    with pytest.raises(errors.InvalidRequest, match="it has none"):
+    assert (plan.form, plan.reason) == ("whole", "the service has no chunks of this snapshot")
+    with pytest.raises(errors.InvalidRequest, match="no chunks of this snapshot"):
         offer.plan(form="chunks")
 
 
@@ -224,10 +222,10 @@ def test_plans_that_fit_alone_may_not_fit_together(offer):
     check_together(plans(chunks=60))
     check_together([*plans(2, chunks=59), *plans(1, chunks=59, beyond_quota=True)])
     check_together([*plans(2, chunks=59), offer.plan(form="whole", snapshots=1)])
-    with pytest.raises(errors.QuotaExceeded, match=r"3 snapshots takes 60 chunk units together.* has 59 left"):
+    with pytest.raises(errors.QuotaExceeded, match=r"3 snapshots costs 60 chunk units together.* has 59 left"):
         check_together(plans(chunks=59))
     check_together(plans(free=6 * 10**9))
-    with pytest.raises(errors.DiskFull, match=r"3 snapshots takes about 6.0 GB"):
+    with pytest.raises(errors.DiskFull, match=r"Downloading 3 snapshots requires about 6.0 GB"):
         check_together(plans(free=6 * 10**9 - 1))
     with pytest.raises(errors.DiskFull):
         check_together(plans(free=6 * 10**9, keep_free_bytes=1))

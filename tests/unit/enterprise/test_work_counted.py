@@ -122,7 +122,7 @@ def test_breaks_between_which_bytes_arrive_are_not_added_up(client, fake, hour, 
 def test_breaks_between_which_hardly_any_bytes_arrive_are_added_up(client, fake, hour, target):
     _, batch = large(fake, 8 * WORTH)
     fake.cut(*[WORTH - 1] * 7)
-    with pytest.raises(errors.ServiceUnavailable, match="broke 4 times in a row"):
+    with pytest.raises(errors.ServiceUnavailable, match="failed 4 times in a row"):
         client.hours.download(hour, batch, target)
     assert len(fake.store.requests) == 1 + QUICK.retries
 

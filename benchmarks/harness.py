@@ -34,7 +34,7 @@ class MeasurementError(RuntimeError):
 
 @dataclass(frozen=True)
 class Cost:
-    """Result of a measurement, with wall seconds, processor seconds, peak memory (MiB) and counts."""
+    """Measured cost, with wall seconds, processor seconds, peak memory (MiB) and counts."""
 
     seconds: float
     cpu_seconds: float

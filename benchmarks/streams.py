@@ -64,7 +64,7 @@ def compare(
     folder: Path, events: int, event_bytes: int, rate: float, throttled_seconds: float, say: Callable[[str], None]
 ) -> Report:
     """Read the same stream with all contenders at `rate` events per second. The last contender reads fewer events."""
-    say("Making the events")
+    say("Generating events")
     lines, mean = render(folder, event_bytes, min(_SAMPLE_MB, events * event_bytes / 1e6))
     report = Report(f"Events of {mean / 1000:,.1f} kB from another process", "events")
     counts = {OURS: events, LOOP: events, INSERTING: max(1, events // 20)}
@@ -78,11 +78,11 @@ def compare(
         for name, costs in in_turn({name: run(name) for name in counts}, 1, say).items():
             cost = costs if isinstance(costs, str) else least(costs)
             report.add("stream", name, cost, 1.0 if isinstance(cost, str) else cost.facts["events"], ("stream", OURS))
-    say("At the service's rate")
+    say("Measuring the lag at the service's rate")
     with serving(lines, THROTTLE) as url:
         rate, lags = _throttled(url, folder, throttled_seconds)
     report.notes |= {
-        f"events a second, of {THROTTLE} sent": rate,
+        f"events per second, of {THROTTLE} sent": rate,
         "lag, ms (median)": statistics.median(lags),
         "lag, ms (99th percentile)": statistics.quantiles(lags, n=100)[-1],
     }

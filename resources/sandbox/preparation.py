@@ -1,4 +1,4 @@
-"""Builder of archives in separate processes. Listings contain sizes and MD5s, so archives must exist before a listing.
+"""Builder that prepares archives in separate processes. Listings contain sizes and MD5s, which require the archives.
 
 At the start, the sandbox builds the newest hour, the snapshots for paid and free accounts, and the requested number of
 earlier hours. In the background, a low-priority process then builds the next hour and the next exports before their

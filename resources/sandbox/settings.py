@@ -153,7 +153,7 @@ class Settings(BaseModel):
     )
     overlap: bool = Field(default=True, description="let consecutive hourly batches overlap, as in the real service")
     corpus: DirectoryPath | None = Field(
-        default=None, description="use page text from real records in this folder (NDJSON, plain or .gz)"
+        default=None, description="use page text from the real records in this folder (plain or gzipped NDJSON)"
     )
     body_bytes: int = Field(default=6000, ge=1, description="mean size of a page's HTML plus wikitext, in bytes")
     chunk_bytes: int = Field(default=8_000_000, ge=1, description="uncompressed size of a snapshot chunk, in bytes")

@@ -134,7 +134,7 @@ def test_all_contenders_read_the_stream():
     assert loop["facts"]["MB out"] == 0
     assert ours["ratios"]["cpu"] == 1 < inserting["ratios"]["cpu"]
     # the source keeps to its rate, whatever the machine
-    assert 0 < found["", "notes"]["events a second, of 50 sent"] < 80
+    assert 0 < found["", "notes"]["events per second, of 50 sent"] < 80
 
 
 def test_an_event_size_that_no_page_has_is_refused(tmp_path):

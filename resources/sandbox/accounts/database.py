@@ -121,7 +121,7 @@ class Quotas:
 
 
 class Admissions:
-    """Thread-safe list of address ranges that need no token."""
+    """Thread-safe list of address ranges that are admitted without a token."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

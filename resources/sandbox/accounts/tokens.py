@@ -1,6 +1,6 @@
 """Access, ID and refresh tokens as RS256 JSON web tokens, signed with a key in the state folder.
 
-This module checks a token's format, signature, client and age. `accounts` checks use counts and revocation.
+This module checks a token's format, signature, client and age. `accounts` checks the number of uses and revocation.
 
 Source: the service's authentication documentation. Error messages are those of the token library in the service's
 public source code.

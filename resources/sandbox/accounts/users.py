@@ -78,7 +78,7 @@ def user_of(row: sqlite3.Row) -> User:
 
 
 def hash_password(password: str, salt: bytes | None = None) -> tuple[bytes, bytes]:
-    """Return the salt and the password's digest. The default is a new random salt."""
+    """Return the salt and digest of a password. By default, a new salt is generated."""
     salt = os.urandom(16) if salt is None else salt
     # a cheap hash is enough, because the sandbox listens only on loopback and tests log in often
     return salt, hashlib.scrypt(password.encode(), salt=salt, n=1024, r=8, p=1)

@@ -35,7 +35,7 @@ _GROUPS = ("extendedconfirmed", "*", "user", "autoconfirmed")
 
 
 class _Around(NamedTuple):
-    """Parts of a page that all its revisions share, except the text."""
+    """Parts of a page, except the text, that are the same in all its revisions."""
 
     fields: dict[str, Fragment]  # encoded fields by key
     redirects: list[dict[str, str]]  # redirects that were not left by moves

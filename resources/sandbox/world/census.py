@@ -139,7 +139,7 @@ class Census:
         return [entry for _, entry in found[:_MOST_LINGERING]]
 
     def _before(self, cast: Cast, family: int, end: Event, events: list[Event]) -> Event | None:
-        """Return the page that had the title just before the deletion or move `end`."""
+        """Return the page that had this title just before `end`, which is a deletion or move."""
         # the two events of a move are published one after the other, but the first event already moves the page
         moment = min(event.published for event in events if event.ordinal == end.ordinal)
         table = self._timetable.play(cast, family, moment)[0]

@@ -144,7 +144,7 @@ class Moment(NamedTuple):
 
 
 class Family:
-    """Pages that one run of a script uses, and their titles."""
+    """Page family, which contains the pages and titles for one run of a script."""
 
     __slots__ = ("_homes", "_namespace", "_project", "_served", "_variants", "pages")
 

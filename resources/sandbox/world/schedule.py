@@ -1,4 +1,4 @@
-"""Timetable of a project's acts, computed for any hour without replaying earlier hours.
+"""Timetable of a project's page changes, which is computed for any hour without replaying earlier hours.
 
 An act is a group of page operations in quick succession. Each hour has a fixed number of time slots ("places"), and
 each act in the hour occupies one place. The page families of a script are spread over the hours of the script's period,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 EPOCH_HOUR = 438_288
 HOUR = 3_600_000_000
 _SECOND = 1_000_000
-#: Maximum number of operations per act. Each operation gets a quarter of the act's place.
+#: Maximum number of operations per act. Each operation gets a quarter of the act's time slot.
 _OPERATIONS = 4
 #: Number of revisions that a record refers to (current and previous).
 _MENTIONED = 2
@@ -37,7 +37,7 @@ _FIRST_REVISION = 100_000_000
 _FIRST_NEW_PAGE = 20_000_000
 _FIRST_PAGE = 5_000
 _PAGE_STEP = 37
-#: Minimum number of places per hour. Even in small worlds, an act's operations happen within seconds.
+#: Minimum number of time slots per hour. Even in small worlds, an act's operations happen within seconds.
 _PLACES = 600
 #: Each ordinary script's share of the edits in namespace 0, ordered by the number of pages per edit.
 _BUSIEST, _BUSY, _USUAL = (1.0, 0.0, 0.0), (0.3, 0.7, 0.0), (0.3, 0.4, 0.3)
@@ -66,7 +66,7 @@ class Cast:
     script: Script
     count: int  # number of families that start their cycle in the same hour
     varies: bool  # true if fewer than `count` families start in some hours
-    first_place: int  # number of the first place for the cast's acts
+    first_place: int  # number of the first time slot for the cast's acts
     first_page: int  # number of the cast's first page
 
     @property
@@ -162,12 +162,12 @@ class Timetable:
         return cast.count - mix(self._salt + cast.first_place * 1009 + slot) % (spread + 1)
 
     def plays(self, cast: Cast, family: int) -> bool:
-        """Return whether the cast has a page family with this number, which is in [0, `cast.families`)."""
+        """Return whether the page family exists. Valid numbers are in [0, `cast.families`)."""
         within, slot = divmod(family, cast.script.period)
         return within < self._count(cast, slot)
 
     def families(self, cast: Cast) -> Iterator[int]:
-        """Yield the numbers of the cast's page families."""
+        """Yield the numbers of all page families in `cast`."""
         for slot in range(cast.script.period):
             for within in range(self._count(cast, slot)):
                 yield within * cast.script.period + slot
@@ -196,7 +196,7 @@ class Timetable:
         return None
 
     def _maker(self, number: int) -> tuple[Cast, int] | None:
-        """Return the page family whose act occupies a place, or None. Places are counted from the epoch."""
+        """Return the page family that uses the time slot `number`, or None. Time slots are counted from the epoch."""
         hour, place = number // self.places + EPOCH_HOUR, number % self.places
         act = (place - self._offset(hour)) * pow(self._step, -1, self.places) % self.places
         for cast in self.casts:
@@ -287,7 +287,7 @@ class Timetable:
 
 
 def settled_index(page: int) -> int | None:
-    """Convert a page id to a settled page's number, which determines its title. Return None for other pages."""
+    """Convert a page id to a settled page's number, which determines the title. Return None for other pages."""
     index, rest = divmod(page - _FIRST_PAGE, _PAGE_STEP)
     return index if not rest and index >= 0 and page < _FIRST_NEW_PAGE else None
 

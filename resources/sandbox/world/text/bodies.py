@@ -53,7 +53,7 @@ class Text(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """Facts about a page and a revision that appear in the text."""
+    """Properties of a page and a revision that appear in the text."""
 
     page: int
     home: str  # original title, because a move does not change the text

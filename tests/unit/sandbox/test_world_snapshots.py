@@ -149,7 +149,7 @@ class TestContent:
         assert all(versions[0][name] != versions[1][name] for name in versions[0].keys() & versions[1].keys())
 
     def test_there_is_none_of_what_the_sandbox_does_not_have(self, world):
-        with pytest.raises(ValueError, match="no snapshot 'dewiki_namespace_0'; it has frwiki_namespace_0"):
+        with pytest.raises(ValueError, match="no snapshot 'dewiki_namespace_0'; the snapshots are frwiki_namespace_0"):
             world.snapshot("dewiki_namespace_0", START)
 
 

@@ -1,9 +1,8 @@
-"""Declarations of the datasets: the service's endpoint, and the table of each.
+"""Dataset declarations, with the service's endpoint and the table for each dataset.
 
-Everything else is derived from these declarations: requests and quota, paths, conversion, ledger and loads, coverage
-and checks, Dagster assets, jobs and sensors, the data dictionary, and the commands that list and fetch. Code for a
-single dataset is elsewhere (the current articles, the planning of chunks within a quota). This package imports only the
-tables.
+Requests, quota, paths, conversion, ledger, loads, coverage, checks, Dagster definitions, the data dictionary, and the
+commands that list and fetch data are derived from these declarations. Code for a single dataset, such as the current
+articles or the planning of chunks within a quota, belongs elsewhere. This package imports only the tables.
 """
 
 from __future__ import annotations

@@ -17,32 +17,32 @@ import resources.tables as declared
 from resources.datasets.live import LIVE_CHANGES
 from resources.tables import TIMESTAMP, Column, Table
 
-#: Time for which the service retains the files of an hour.
+#: Time for which the service retains an hour's files.
 RETENTION: Final = timedelta(hours=48)
-#: Age from which a missing hour needs attention. The service publishes an hour some minutes after its end.
+#: Age at which a missing hour needs attention. The service publishes an hour some minutes after it ends.
 LATE: Final = timedelta(hours=4)
 
-#: Maximum distance of an event after its hour, snapshot or lookup. Records with a later event are rejected: their date
-#: is wrong, and as the newest state of a page, they would hide all later edits.
+#: Maximum time of an event after its hour, snapshot or lookup. Records with a later event are rejected, because their
+#: date is wrong and they would hide all later edits as the newest state of a page.
 AHEAD: Final = timedelta(days=1)
 
 
 def last_complete_hour(now: datetime) -> datetime:
-    """Return the newest hour that has ended. The service lists its files a few minutes later."""
+    """Return the newest hour that has ended. The service lists the hour's files a few minutes later."""
     return now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
 
 
 class Family(enum.StrEnum):
-    """Kinds of endpoints of datasets; the kind determines the partitions."""
+    """Endpoint kind of a dataset, which determines the partitions."""
 
-    LIST = "list"  # one JSON array, replaced completely; no partitions
-    HOURLY = "hourly"  # an archive per project and namespace, listed hour by hour; partitioned by hour
-    SNAPSHOT = "snapshot"  # an archive, or chunks, per project and namespace; partitioned by the snapshot's identifier
-    LOOKUP = "lookup"  # single pages, requested one by one; no partitions
+    LIST = "list"  # one JSON array, which is replaced completely; no partitions
+    HOURLY = "hourly"  # an archive per project and namespace, listed by hour; partitioned by hour
+    SNAPSHOT = "snapshot"  # an archive or chunks per project and namespace; partitioned by snapshot identifier
+    LOOKUP = "lookup"  # single pages, requested individually; no partitions
 
 
 _PLACE = {"project_id": pa.string(), "namespace_id": pa.int64()}
-#: Columns whose values the archive determines; every table of the family has these columns.
+#: Columns whose values the archive determines. Every table in the family has these columns.
 _GIVEN = {
     Family.LIST: {},
     Family.HOURLY: {"batch_hour": TIMESTAMP, **_PLACE},
@@ -53,10 +53,10 @@ _GIVEN = {
 
 @dataclass(frozen=True)
 class Uniqueness:
-    """Rule for duplicate rows, as SQL over columns, `title` (the name with spaces) and shared formulas.
+    """Rule for duplicate rows, as SQL on columns, `title` (the name with spaces) and shared formulas.
 
     Rows are duplicates if their `key` (never null) and `further` are equal. `further` is for expressions that are slow
-    or may be null. The first row in the order `newest_first` counts.
+    or can be null. The first row in the order `newest_first` is used.
     """
 
     key: tuple[str, ...]
@@ -64,37 +64,37 @@ class Uniqueness:
     further: tuple[str, ...] = ()
 
 
-#: Columns that order the rows of a key, unless a dataset declares another rule.
+#: Default columns that order rows with the same key, unless a dataset declares another rule.
 _NEWEST = ("event_at", "version_id")
 
 
-@dataclass(frozen=True, eq=False)  # each dataset is declared once, so identity is equality
+@dataclass(frozen=True, eq=False)  # each dataset is declared once, so equality is identity
 class Dataset:
     """One dataset of the service.
 
     Attributes:
-        table: Table of its records in the lake and the warehouse. The dataset has the name of the table.
-        family: Kind of its endpoints.
-        endpoint: Path of its endpoints below `/v2/`, for example `batches`.
-        archive: Folder below `archive/`, and the last part of the key of its archive asset. Lists share `reference`.
-        description: Content of the archive asset, for people.
-        is_chunked: Snapshots only: True if the service also offers them in chunks.
-        quota: Counter of `get-user` that a file consumes. None: files are free.
-        chunk_quota: Counter of `get-user` that a chunk consumes.
-        bodies: View of the published file with the body columns, which stay in the lake. Hours and snapshots may share
-            a view. None: there is no view.
-        derived: Tables that are derived from `bodies`, a file of SQL each.
-        native: Derived tables that a load stores; the others are views.
-        state: Hours and snapshots only: table of the current state that its rows determine. None: no table.
-        stream: Hours only: folder below the lake with the same events from the realtime stream. None: no stream.
-        rows_stay_in_lake: DuckDB holds only the rows that determine the state.
-        leaves_warehouse: DuckDB holds the rows of an hour until its month is compacted.
-        unique: Rule for duplicates in the file of an hour or in all files of a snapshot. None: the key of the table.
-        body_of: Columns that identify a body: rows of a project and hour with the same values share one body, in any
-            file of the hour. Empty: each row has a separate body.
-        compacted_by: Hours only: sort columns of compacted files, after the project.
-        places: Fixed (project, namespace) pairs, independent of the mirrored ones. Such a dataset is mirrored only on
-            request. Empty: the mirrored pairs.
+        table: Table for the records in the lake and the warehouse. The dataset has the same name as the table.
+        family: Endpoint kind.
+        endpoint: Endpoint path under `/v2/`, for example `batches`.
+        archive: Folder under `archive/`, and the last part of the archive asset's key. Lists share `reference`.
+        description: Human-readable description of the archive asset's content.
+        is_chunked: True if the service also offers snapshots in chunks (snapshots only).
+        quota: `get-user` counter that a file consumes, or None if files are free.
+        chunk_quota: `get-user` counter that a chunk consumes.
+        bodies: View in the published file with the body columns, which stay in the lake, or None if no view exists.
+            Hours and snapshots can share a view.
+        derived: Tables derived from `bodies`, each defined in its own SQL file.
+        native: Derived tables that a load stores. All other derived tables are views.
+        state: Current state table that the rows determine, or None (hours and snapshots only).
+        stream: Lake folder with the same events from the realtime stream, or None (hours only).
+        rows_stay_in_lake: True if DuckDB stores only the rows that determine the state.
+        leaves_warehouse: True if DuckDB stores an hour's rows only until its month is compacted.
+        unique: Rule for duplicates within an hourly file or among a snapshot's files. If None, the table's key is used.
+        body_of: Columns that identify a body. Rows of a project and hour with the same values share one body, in any
+            file of the hour. If empty, each row has a separate body.
+        compacted_by: Sort columns of compacted files, after the project (hours only).
+        places: Fixed (project, namespace) pairs of a dataset that is mirrored only on request. If empty, the configured
+            pairs are mirrored.
     """
 
     table: Table
@@ -119,22 +119,22 @@ class Dataset:
 
     @property
     def name(self) -> str:
-        """Name of the dataset, which is the name of its table."""
+        """Name of the dataset, which equals the table's name."""
         return self.table.name
 
     @property
     def views(self) -> tuple[Table, ...]:
-        """Tables that are derived from the page text and parsed when queried."""
+        """Tables that are derived from page text at query time."""
         return tuple(table for table in self.derived if table not in self.native)
 
     @property
     def given(self) -> tuple[str, ...]:
-        """Columns whose values the archive determines. A record with another value is rejected."""
+        """Columns whose values the archive determines. A record with a different value is rejected."""
         return tuple(_GIVEN[self.family])
 
     @property
     def uniqueness(self) -> Uniqueness:
-        """Rule for duplicate rows, declared or derived from the key of the table."""
+        """Rule for duplicate rows, either declared or derived from the table's key."""
         if self.unique is not None:
             return self.unique
         key = tuple(f'"{name}"' for name in self.table.key if name not in self.given)
@@ -142,19 +142,19 @@ class Dataset:
         return Uniqueness(key, order)
 
     def scope(self, mirrored: Iterable[tuple[str, int]], *, wikidata: bool) -> tuple[tuple[str, int], ...]:
-        """Return the pairs to mirror: the mirrored ones, or the dataset's fixed pairs if Wikidata is mirrored."""
+        """Return the (project, namespace) pairs to mirror, or the dataset's fixed pairs if Wikidata is mirrored."""
         return tuple(mirrored) if not self.places else self.places if wikidata else ()
 
     def __post_init__(self) -> None:
         for name, given in _GIVEN[self.family].items():
             if name not in self.table.schema.names or self.table[name].type != given:
-                raise ValueError(f"{self.name} needs a column {name} of type {given}: its family is {self.family}.")
+                raise ValueError(f"{self.name} needs a column {name} of type {given} for its family {self.family}.")
         for column in self.table:
             if (fault := self._fault(column)) is not None:
                 raise ValueError(f"{self.name}.{column.name} {fault}.")
 
     def _fault(self, column: Column) -> str | None:
-        """Return the fault in the declaration of a column; None if it is valid."""
+        """Return the fault in a column's declaration, or None if the declaration is valid."""
         table = self.table
         if any(table[name].path is None or table[name].type != column.type for name in column.first_of):
             return "has sources (`first_of`) that are not in the record or have another type"
@@ -179,7 +179,7 @@ LISTS = tuple(
         Family.LIST,
         endpoint=table.name,
         archive="reference",
-        description="The service's reference lists as served. They change rarely.",
+        description="The service's reference lists, as served. These lists rarely change.",
     )
     for table in declared.REFERENCE_TABLES
 )
@@ -188,11 +188,11 @@ ARTICLE_CHANGES = Dataset(
     Family.HOURLY,
     endpoint="batches",
     archive="batches",
-    description="The service's hourly files of changed articles, verified.",
+    description="The service's hourly files with changed articles, verified.",
     bodies=declared.ARTICLE_BODIES,
     state=declared.ARTICLES,
     stream=LIVE_CHANGES,
-    # both rows of a move have the same event; rows without an event are compared completely
+    # both rows of a page move have the same event; rows without an event are compared in full
     unique=Uniqueness(
         key=("coalesce(event_id, '')", "title"),
         further=("event_id", "CASE WHEN event_id IS NULL THEN {row_digest} END"),
@@ -207,7 +207,7 @@ SNAPSHOT_ARTICLES = Dataset(
     Family.SNAPSHOT,
     endpoint="snapshots",
     archive="snapshots",
-    description="The service's snapshots of whole projects, verified.",
+    description="The service's snapshots of complete projects, verified.",
     bodies=declared.ARTICLE_BODIES,
     rows_stay_in_lake=True,
     unique=Uniqueness(
@@ -224,7 +224,7 @@ STRUCTURED_ARTICLES = Dataset(
     Family.SNAPSHOT,
     endpoint="snapshots/structured-contents",
     archive="structured_contents",
-    description="The service's snapshots of structured contents, verified: the articles of a project, parsed.",
+    description="The service's structured contents snapshots (a project's parsed articles), verified.",
     bodies=declared.STRUCTURED_BODIES,
     derived=declared.STRUCTURED_VIEWS,
     native=(declared.INFOBOX_FIELDS,),
@@ -237,7 +237,7 @@ ENTITY_CHANGES = Dataset(
     Family.HOURLY,
     endpoint="batches/wikidata",
     archive="wikidata_batches",
-    description="The service's hourly files of changed items and properties of Wikidata, verified.",
+    description="The service's hourly files with changed Wikidata items and properties, verified.",
     bodies=declared.ENTITY_BODIES,
     state=declared.ENTITIES,
     places=WIKIDATA,
@@ -248,7 +248,7 @@ SNAPSHOT_ENTITIES = Dataset(
     Family.SNAPSHOT,
     endpoint="snapshots/wikidata",
     archive="wikidata_snapshots",
-    description="The service's snapshots of all items and properties of Wikidata, verified.",
+    description="The service's snapshots of all Wikidata items and properties, verified.",
     bodies=declared.ENTITY_BODIES,
     state=declared.ENTITIES,
     places=WIKIDATA,
@@ -262,7 +262,7 @@ LOOKUPS = Dataset(
     Family.LOOKUP,
     endpoint="articles",
     archive="lookups",
-    description="The service's responses to lookups of single pages.",
+    description="The service's responses to page lookups.",
     quota="ondemand",
 )
 _declared: list[Dataset] = [
@@ -277,17 +277,17 @@ _declared: list[Dataset] = [
 
 
 def datasets(family: Family | None = None) -> tuple[Dataset, ...]:
-    """Return all datasets, or all of a family, in the order of their declaration."""
+    """Return all datasets, or all datasets of a family, in declaration order."""
     return tuple(one for one in _declared if family in (None, one.family))
 
 
 def named(name: str) -> Dataset:
-    """Return the dataset of this name. Raises KeyError if there is none."""
+    """Return the dataset with this name. Raises KeyError if no such dataset exists."""
     return {one.name: one for one in _declared}[name]
 
 
 def base_of(dataset: Dataset) -> Dataset | None:
-    """Return the snapshot dataset that determines the same state as this hourly dataset; None if there is none."""
+    """Return the snapshot dataset that determines the same state as this hourly dataset, or None."""
     snapshots = datasets(Family.SNAPSHOT) if dataset.state is not None else ()
     return next((one for one in snapshots if one.state is dataset.state), None)
 
@@ -296,12 +296,12 @@ def _by_name(dataset: Dataset) -> tuple[Callable[[str], Dataset], tuple[str]]:
     return named, (dataset.name,)
 
 
-# pickle datasets by name, so that another process uses its own declaration
+# pickle datasets by name, to make another process use its own declaration
 copyreg.pickle(Dataset, _by_name)
 
 
 def tables() -> tuple[Table, ...]:
-    """Return all tables, including those of the datasets, in the order of the data dictionary."""
+    """Return all tables, including dataset tables, in the order of the data dictionary."""
     own = dict.fromkeys(
         table
         for one in _declared
@@ -332,9 +332,9 @@ def tables() -> tuple[Table, ...]:
 
 @contextmanager
 def also(*more: Dataset) -> Iterator[None]:
-    """Declare additional datasets for everything that is built within the context.
+    """Declare additional datasets for all definitions built within the context.
 
-    Raises ValueError: another dataset already has the table or the archive folder.
+    Raises ValueError if another dataset already uses the table or the archive folder.
     """
     names = Counter(table.name for table in (*tables(), *(one.table for one in more)))
     folders = Counter(one.archive for one in (*_declared, *more) if one.family is not Family.LIST)

@@ -1,7 +1,7 @@
-"""Names of files and hour folders in the archive and the lake: construction and parsing.
+"""Construction and parsing of file and hour folder names in the archive and the lake.
 
-A file is named `<identifier>.<digits>.<kind>`. The digits are the first digits of a version or digest. New content gets
-a new name, so a file is written once and never replaced.
+A file is named `<identifier>.<digits>.<kind>`, with the first digits of a version or digest. New content gets a new
+name, so a file is written once and never replaced.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-#: Number of digits of a version or digest in a file name.
+#: Number of version or digest digits in a file name.
 DIGITS = 8
 ARCHIVE, SET, PARQUET = "tar.gz", "set.json", "parquet"
-#: Suffixes of two files with the same rows in the same order: one has the bodies, the other has the other columns.
+#: Suffixes of two files with the same rows in the same order, one with the bodies and one with the other columns.
 ROWS, BODIES = f"rows.{PARQUET}", f"bodies.{PARQUET}"
-#: Kinds of files in the folder of a snapshot: sets, complete and partial archives, and notes about archives.
+#: Kinds of files in a snapshot's folder: sets, complete and partial archives, and notes about archives.
 _OF_SNAPSHOT = {SET, *(f"{ARCHIVE}{part}{note}" for part in ("", ".part") for note in ("", ".json"))}
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _NAME = re.compile(rf"({_SAFE.pattern})\.([A-Za-z0-9][A-Za-z0-9_-]{{{DIGITS - 1}}})\.([a-z][a-z.]*)")
@@ -33,28 +33,28 @@ class Name(NamedTuple):
 
 
 def name_of(identifier: str, version: str, kind: str = ARCHIVE) -> str:
-    """Build a file name, by default of an archive. Raises ValueError for characters that are not allowed in names."""
+    """Build a file name, by default for an archive. Raises ValueError for characters that are not allowed in names."""
     return f"{safe(identifier)}.{short(version)}.{kind}"
 
 
 def parse(name: str) -> Name | None:
-    """Split a name from `name_of` into its parts; return None for other names."""
+    """Split a name from `name_of` into its parts, or return None for other names."""
     found = _NAME.fullmatch(name)
     return Name(*found.groups()) if found else None
 
 
 def with_bodies(path: str) -> str:
-    """Return the path of the file with the bodies of a lake file: a separate file, or the file itself."""
+    """Return the path of the file with a lake file's bodies, which is a separate file or the file itself."""
     return f"{path.removesuffix(ROWS)}{BODIES}" if path.endswith(f".{ROWS}") else path
 
 
 def with_rows(path: str) -> str:
-    """Return the path that the ledger lists for a lake file: the file of the rows for bodies, else itself."""
+    """Return the path under which the ledger lists a lake file. A bodies file is listed under its rows file."""
     return f"{path.removesuffix(BODIES)}{ROWS}" if path.endswith(f".{BODIES}") else path
 
 
 def is_of_snapshot(name: str, identifier: str) -> bool:
-    """Return True if a file belongs to this snapshot: a set, a complete or partial archive, or a note."""
+    """Return True if a file (a set, a complete or partial archive, or a note) belongs to this snapshot."""
     found = parse(name)
     if found is None or found.kind not in _OF_SNAPSHOT:
         return False
@@ -62,21 +62,21 @@ def is_of_snapshot(name: str, identifier: str) -> bool:
 
 
 def short(version: str) -> str:
-    """Return the digits of a version or digest for a file name. Raises ValueError: the version is too short."""
+    """Return a version's or digest's digits for a file name. Raises ValueError if the version is too short."""
     if len(version) < DIGITS:
-        raise ValueError(f"{version!r} is too short for a version or digest: at least {DIGITS} digits are needed.")
+        raise ValueError(f"{version!r} is too short for a version or digest, which needs at least {DIGITS} digits.")
     return safe(version[:DIGITS])
 
 
 def safe(name: str) -> str:
-    """Return an external name for use in a path. Raises ValueError: the name has characters that are not allowed."""
+    """Return an external name for use in a path. Raises ValueError if the name has characters that are not allowed."""
     if not _SAFE.fullmatch(name):
         raise ValueError(f"{name!r} cannot be part of a file name; only letters, digits, '_', '-' and '.' are allowed.")
     return name
 
 
 def hour_folder(hour: datetime) -> str:
-    """Return the folder of an hour: `date=2026-11-19/hour=05`. Raises ValueError if `hour` does not start an hour."""
+    """Return an hour's folder, such as `date=2026-11-19/hour=05`. Raises ValueError unless `hour` starts an hour."""
     if hour.tzinfo is None:
         raise ValueError(f"The hour {hour} has no time zone; hours must be timezone-aware.")
     start = hour.astimezone(UTC)
@@ -86,7 +86,7 @@ def hour_folder(hour: datetime) -> str:
 
 
 def hour_folders(root: Path) -> Iterator[tuple[datetime, Path]]:
-    """Yield the hours with a folder below `root`, in order; folders that were renamed are ignored."""
+    """Yield the hours that have a folder under `root`, in order. Renamed folders are ignored."""
     for day in sorted(root.glob("date=*")):
         for folder in sorted(day.glob("hour=*")):
             name = f"{day.name}/{folder.name}"

@@ -1,6 +1,6 @@
-"""Conversion of archives to Parquet: every step from the service's bytes on disk to typed files.
+"""Conversion of archives to Parquet, from the service's bytes on disk to typed files.
 
-Code that fetches archives or uses DuckDB does not belong here.
+Code that fetches archives or uses DuckDB belongs elsewhere.
 """
 
 from resources.lake import errors

@@ -1,4 +1,4 @@
-"""Paths of the archive and the lake below a data folder, and the archives with their files and declared content."""
+"""Archive and lake paths in a data folder, and descriptions of the archives and their content."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resources.tables import Table
 
 @dataclass(frozen=True)
 class Layout:
-    """Paths below one data folder, and the storage of its lake. `resources.datasets.paths` defines the file names."""
+    """Paths in a data folder, and the storage of its lake. `resources.datasets.paths` defines the file names."""
 
     root: Path
     storage: Storage = field(default=LOCAL, repr=False)
@@ -25,71 +25,71 @@ class Layout:
 
     @property
     def archive(self) -> Path:
-        """Folder of the service's files, unmodified."""
+        """Folder with the service's unmodified files."""
         return self.root / "archive"
 
     @property
     def lake(self) -> Path:
-        """Folder of the Parquet files."""
+        """Folder with the Parquet files."""
         return self.root / "lake"
 
     @property
     def report(self) -> Path:
-        """HTML report about the mirror."""
+        """Path of the mirror's HTML report."""
         return data_folder.report(self.root)
 
     def archive_hour(self, dataset: Dataset, hour: datetime) -> Path:
-        """Folder of one hour's archives."""
+        """Folder with an hour's archives."""
         return self.archive / dataset.archive / hour_folder(hour)
 
     def batch_archive(self, dataset: Dataset, hour: datetime, identifier: str, version: str) -> Path:
-        """File of one archive of an hour; each upstream version is a separate file."""
+        """Path of one of an hour's archives. Each version from the service is a separate file."""
         return self.archive_hour(dataset, hour) / name_of(identifier, version)
 
     def batch_list(self, dataset: Dataset, hour: datetime) -> Path:
-        """File of the batch listing of an hour, unmodified."""
+        """Path of an hour's unmodified batch listing."""
         return self.archive_hour(dataset, hour) / f"{dataset.archive}.json"
 
     def snapshot_archive(self, dataset: Dataset, identifier: str) -> Path:
-        """Folder of a snapshot's archives: all versions, complete or in chunks."""
+        """Folder with a snapshot's archives, for all versions and chunks."""
         return self.archive / dataset.archive / safe(identifier)
 
     def list_archive(self, dataset: Dataset) -> Path:
-        """File of a list, unmodified."""
+        """Path of an unmodified reference list."""
         return self.archive / dataset.archive / f"{dataset.name}.json"
 
     def lake_file(self, table: str, hour: datetime, identifier: str, digest: str) -> Path:
-        """Parquet file of one table from one archive of an hour."""
+        """Path of the Parquet file for one table from one of an hour's archives."""
         return self.lake / safe(table) / hour_folder(hour) / name_of(identifier, digest, PARQUET)
 
     def compacted_folder(self, table: str) -> Path:
-        """Folder of the compacted files of a table."""
+        """Folder with a table's compacted files."""
         return self.lake / "compacted" / safe(table)
 
     def snapshot_file(self, table: str, snapshot: str, version: str, identifier: str, digest: str) -> Path:
-        """Parquet file of one table from one archive of a snapshot version."""
+        """Path of the Parquet file for one table from one archive of a snapshot version."""
         folder = self.lake / safe(table) / safe(snapshot) / short(version)
         return folder / name_of(identifier, digest, PARQUET)
 
     def list_file(self, table: str, digest: str) -> Path:
-        """Parquet file of the table of a list."""
+        """Path of the Parquet file for a reference list."""
         return self.lake / safe(table) / name_of(table, digest, PARQUET)
 
     def relative(self, path: Path) -> str:
-        """Return the path relative to the data folder, with `/`. Raises ValueError for a path outside the folder."""
+        """Return the path relative to the data folder, with `/` separators. Raises ValueError for a path outside it."""
         return path.relative_to(self.root).as_posix()
 
     def absolute(self, text: str) -> Path:
-        """Convert a text from `relative` back to a path."""
+        """Convert a string from `relative` back to a path."""
         return self.root / text
 
 
 @dataclass(frozen=True)
 class Archive:
-    """One archive on disk, with the service's description of its content.
+    """An archive on disk, with the service's description of its content.
 
     `version` is the MD5 reported by the service. All records must have the archive's `project_id` and `namespace_id`.
-    `dataset` is the kind of its records. `batch_hour` is None for archives of snapshots and lookups.
+    `dataset` determines the record type. `batch_hour` is None for snapshot and lookup archives.
     """
 
     path: Path
@@ -105,26 +105,26 @@ class Archive:
 
     @property
     def table(self) -> Table:
-        """Table of its records."""
+        """Table for the archive's records."""
         return self.dataset.table
 
     @property
     def given(self) -> dict[str, str | int | datetime]:
-        """Columns whose value the archive determines, the same in all of its rows."""
+        """Columns whose value the archive determines, and which are equal in all its rows."""
         return {name: getattr(self, name) for name in self.dataset.given}
 
     @property
     def made_at(self) -> datetime | None:
-        """Time of its records; None if unknown."""
+        """Time of the records, or None if unknown."""
         return self.batch_hour
 
     @property
     def latest(self) -> datetime | None:
-        """Latest allowed event time of its records; None if any time is allowed."""
+        """Latest allowed event time of the records, or None if any time is allowed."""
         return None if self.made_at is None else self.made_at + AHEAD
 
     def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:
-        """Parquet file of one table from this archive. Raises ValueError for an archive without an hour."""
+        """Path of one table's Parquet file from this archive. Raises ValueError for an archive without an hour."""
         if self.batch_hour is None:
             raise ValueError(f"{self.identifier} has no hour.")
         return layout.lake_file(table_name, self.batch_hour, self.identifier, digest)
@@ -132,7 +132,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class LookupArchive(Archive):
-    """Responses about single pages of a project and namespace, received by one run that started at `source_at`."""
+    """Page lookup responses for a project and namespace, received by one run that started at `source_at`."""
 
     batch_hour: None = field(default=None, init=False)
     source_at: datetime
@@ -151,7 +151,7 @@ class LookupArchive(Archive):
 
 @dataclass(frozen=True)
 class SnapshotArchive(Archive):
-    """One archive of a snapshot, exported at `exported_at`: the complete snapshot, or one of its chunks.
+    """An archive of a complete snapshot or of one of its chunks, exported at `exported_at`.
 
     `identifier` and `version` describe the archive, `snapshot_id` and `snapshot_version` the snapshot.
     """
@@ -164,7 +164,7 @@ class SnapshotArchive(Archive):
 
     @property
     def made_at(self) -> datetime | None:
-        """Time of the export; None if unknown."""
+        """Export time, or None if unknown."""
         return self.exported_at
 
     def lake_file(self, layout: Layout, table_name: str, digest: str) -> Path:

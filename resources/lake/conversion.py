@@ -1,4 +1,4 @@
-"""Identity of a conversion: its digest, the paths of its files, and its result."""
+"""Identity of a conversion, with its digest, file paths and result."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from resources.lake_files import ConvertedFile, Drift
 from resources.storage import UNREADABLE, read_footer
 from resources.tables import REJECTED_LINES, Table, version_of
 
-#: Increment this when the same archive would produce other rows. It is part of every file's digest, so that files of an
-#: older converter are converted again.
+#: Converter version. Increment this number when the same archive would produce different rows. Every file's digest
+#: includes this number, so files from an older converter are converted again.
 CONVERTER_VERSION = 4
-#: Key of the conversion's facts in the metadata of a Parquet file.
+#: Key of the conversion's facts in a Parquet file's metadata.
 METADATA_KEY = "conversion"
 
 
 def describe(facts: dict[str, Any], archive: Archive, layout: Layout, seconds: float | None) -> ConvertedFile:
-    """Return the converted file that `facts`, its metadata, describe; `seconds` is None if the file existed before."""
+    """Return the converted file described by its metadata `facts`. `seconds` is None if the file already existed."""
     target, rejects_target = targets(archive, layout, facts["digest"])
     names = {field.name for field in fields(ConvertedFile)}
     known = {name: value for name, value in facts.items() if name in names}
@@ -47,7 +47,7 @@ def describe(facts: dict[str, Any], archive: Archive, layout: Layout, seconds: f
 
 
 def digest_of(archive: Archive, bodies: frozenset[str] | None = None, record_bytes_max: int = RECORD_BYTES_MAX) -> str:
-    """Return a hex digest of all that determines the rows: archive, tables, converter, bodies, longest record."""
+    """Return a hexadecimal digest of everything that affects rows: archive, tables, converter, bodies, record limit."""
     parts = [archive.identifier, archive.version, *_made_by(archive.table), sorted(bodies_kept(archive.table, bodies))]
     if isinstance(archive, SnapshotArchive):
         parts.append(archive.snapshot_version)
@@ -57,7 +57,7 @@ def digest_of(archive: Archive, bodies: frozenset[str] | None = None, record_byt
 
 
 def conversion_version(table: Table) -> str:
-    """Return a short hash of a table's declaration and the converter's version."""
+    """Return a short hash of a table's declaration and the converter version."""
     return hashlib.sha256(json.dumps(_made_by(table)).encode()).hexdigest()[:16]
 
 
@@ -66,36 +66,36 @@ def _made_by(table: Table) -> tuple[int | str, int]:
 
 
 def bodies_kept(table: Table, bodies: frozenset[str] | None) -> frozenset[str]:
-    """Return the requested bodies of the table (None: all). Raises ConversionError for a body that no table has."""
+    """Return the table's requested body columns (None: all). Raises ConversionError for a name that no table has."""
     if bodies is None or bodies == table.bodies:
         return table.bodies
     known = frozenset[str]().union(*(one.table.bodies for one in datasets()))
     if unknown := bodies - known:
         raise ConversionError(
-            f"Unknown bodies: {', '.join(sorted(unknown))}. Known are {', '.join(sorted(table.bodies))}."
+            f"Unknown bodies: {', '.join(sorted(unknown))}. Known bodies are {', '.join(sorted(table.bodies))}."
         )
     return table.bodies & bodies
 
 
 def targets(archive: Archive, layout: Layout, digest: str) -> tuple[Path, Path]:
-    """Return the paths of the files for rows and for rejects."""
+    """Return the file paths for rows and for rejects."""
     return archive.lake_file(layout, archive.table.name, digest), archive.lake_file(layout, REJECTED_LINES.name, digest)
 
 
 def find_conversion(
     archive: Archive, layout: Layout, bodies: frozenset[str] | None = None, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> ConvertedFile | None:
-    """Return an earlier conversion with the same digest, from the metadata of its file; None if there is none.
+    """Return an earlier conversion with the same digest, from its file's metadata, or None if none exists.
 
-    An unreadable file counts as missing, so that the next conversion replaces it. Data pages are not read.
+    An unreadable file is treated as missing, so the next conversion replaces it. Data pages are not read.
     """
     target, rejects_target = targets(archive, layout, digest_of(archive, bodies, record_bytes_max))
     try:
         facts = json.loads(read_footer(target, layout.storage).metadata[METADATA_KEY.encode()])
         found = describe(facts, archive, layout, seconds=None)
         if target != found.path:
-            return None  # metadata of another archive
-        # rows can only be loaded together with their rejects and long lines
+            return None  # the metadata describes another archive
+        # rows can be loaded only together with their rejects and long lines
         if found.reject_count and read_footer(rejects_target, layout.storage).num_rows != found.reject_count:
             return None
         if facts["has_long_lines"]:
@@ -106,7 +106,7 @@ def find_conversion(
 
 
 def drift_of(conversions: Iterable[ConvertedFile]) -> list[Drift]:
-    """Return the undeclared fields of several conversions, one entry for each path, the most frequent first."""
+    """Return the undeclared fields from several conversions, with one entry per path, most frequent first."""
     found: dict[str, Drift] = {}
     for seen in (drift for conversion in conversions for drift in conversion.drift):
         known = found.get(seen.path)

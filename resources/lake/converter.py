@@ -1,9 +1,9 @@
-"""Conversion of one archive to one Parquet file, and a second one for its rejects if there are any.
+"""Conversion of an archive to a Parquet file, and to a second Parquet file for any rejects.
 
-The thread that calls `Converter.convert` decompresses, splits blocks, and writes row groups in archive order. Worker
-threads build the row groups from blocks in parallel: parse, encode, compress. One calling thread keeps about six
-workers busy. Calls from several threads share the workers and the memory. `readers` calls keep all workers busy even if
-the archives are small.
+The thread that calls `Converter.convert` decompresses the archive, splits blocks, and writes row groups in archive
+order. Worker threads parse, encode and compress blocks into row groups in parallel. One calling thread keeps about six
+workers busy. Calls from several threads share the workers and the memory. If the archives are small, `readers`
+concurrent calls keep all workers busy.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ from resources.storage import UNREADABLE, verify
 from resources.tables import REJECTED_LINES, ChangeType, version_of
 from resources.tar import Contents
 
-#: Minimum of the default memory of a converter, if the machine has enough.
+#: Lower bound for a converter's default memory, if the machine has enough memory.
 _LEAST_BYTES = 512 << 20
-#: Divisors of the process's memory limit: for the default share of a converter, and for its maximum.
+#: Divisors of the process's memory limit, for a converter's default share and for its maximum share.
 _SHARE, _LEFT = 4, 2
-#: Maximum memory for a line that exceeds a block, as a multiple of its length (measured).
+#: Measured maximum memory for a line that exceeds a block, as a multiple of the line's length.
 LONG_LINE_FACTOR = 12
 
-#: Memory of the interpreter with its libraries (measured).
+#: Measured memory of the interpreter with its libraries.
 _BASE_BYTES = 80 << 20
-#: Memory of a worker (measured): a block, its rows, the largest column before and after compression, the row group, a
-#: row group that waits to be written, and the incomplete line of an open archive. Incompressible lines as long as a
-#: block need ten blocks; encyclopedia records need five.
+#: Measured memory of a worker, in blocks. A worker holds a block, its rows, the largest column before and after
+#: compression, the row group, a row group that waits to be written, and an open archive's incomplete line.
+#: Incompressible lines as long as a block need ten blocks; encyclopedia records need five.
 _WORKER_BYTES = 10 * BLOCK_BYTES
-#: The decoder's offsets have 32 bits.
+#: Upper bound for records, because the decoder's offsets have 32 bits.
 _RECORD_BYTES_BOUND = 1 << 30
 _READ_BYTES = 1 << 20
 
@@ -65,17 +65,16 @@ def default_memory_bytes() -> int:
 
 
 class Converter:
-    """Worker threads and memory that conversions from any thread share. Leaving the context ends the workers.
+    """Worker threads and memory that conversions from any thread share. Exiting the context stops the workers.
 
     Args:
-        workers: Threads that build row groups. Default: one per core (see `machine`), as far as the memory allows.
-        memory_bytes: Memory limit of a process that only converts. A line longer than a block needs additional
-            memory of up to LONG_LINE_FACTOR times its length. Only one such line is in memory at a time.
-        level: zstd level.
+        workers: Number of threads that build row groups. The default is one per core (see `machine`), if memory allows.
+        memory_bytes: Memory limit for a process that only converts. A line longer than a block needs additional memory
+            of up to LONG_LINE_FACTOR times its length. Only one such line is in memory at a time. level: zstd level.
         record_bytes_max: Maximum length of a line; longer lines are rejected.
 
     Raises:
-        ConversionError: `memory_bytes` is too small for `workers`, or `record_bytes_max` is out of range.
+        ConversionError: If `memory_bytes` is too small for `workers`, or `record_bytes_max` is out of range.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class Converter:
     ) -> None:
         if not BLOCK_BYTES <= record_bytes_max <= _RECORD_BYTES_BOUND:
             raise ConversionError(
-                f"A limit of {record_bytes_max:,} bytes for the longest record is out of range: {BLOCK_BYTES:,} to "
+                f"A record limit of {record_bytes_max:,} bytes is out of range. {BLOCK_BYTES:,} to "
                 f"{_RECORD_BYTES_BOUND:,} bytes are allowed. Nothing was converted."
             )
         memory_bytes = default_memory_bytes() if memory_bytes is None else memory_bytes
@@ -97,21 +96,21 @@ class Converter:
         if wanted * _WORKER_BYTES > spare:
             least = _BASE_BYTES + BLOCK_BYTES + wanted * _WORKER_BYTES
             raise ConversionError(
-                f"{memory_bytes >> 20} MB are too little for {counted(wanted, 'worker')}. Allow at least {least >> 20} "
-                "MB, or fewer workers. Nothing was converted."
+                f"{memory_bytes >> 20} MB of memory is too little for {counted(wanted, 'worker')}. Nothing was "
+                f"converted. Allow at least {least >> 20} MB, or use fewer workers."
             )
         self.workers = wanted
         self.memory_bytes = memory_bytes
         self._level = level
         self.record_bytes_max = record_bytes_max
         self._buffers = Buffers(wanted + 1, BLOCK_BYTES, record_bytes_max)
-        # one block that is being read; for each worker, one that it converts and one that waits to be written
+        # one block that is being read, and two blocks per worker: one being converted and one waiting to be written
         self._room = threading.Semaphore(2 * wanted + 1)
         self._pool = ThreadPoolExecutor(wanted, thread_name_prefix="lake")
 
     @property
     def readers(self) -> int:
-        """Number of concurrent conversions that keeps all workers busy while some archives are opened or flushed."""
+        """Number of concurrent conversions that keep all workers busy while some archives are opened or flushed."""
         return 2 * self.workers + 1
 
     def __enter__(self) -> Self:
@@ -129,18 +128,19 @@ class Converter:
         bodies: frozenset[str] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> ConvertedFile:
-        """Convert one archive into the lake; `converted` is False if the same conversion existed before.
+        """Convert one archive into the lake. `converted` is False if the same conversion already existed.
 
         Args:
             archive: The archive on disk and its declared content.
             layout: Paths of the lake.
-            bodies: Body columns to store; names of other tables are ignored, other bodies are null. Default: all.
-            progress: Called with the converted bytes and the total bytes of the archive.
+            bodies: Body columns to store (default: all). Other body columns are null, and other tables' names are
+                ignored.
+            progress: Callback that gets the number of converted bytes and the archive's total bytes.
 
         Raises:
-            ArchiveError: The archive is damaged, truncated, empty, or has no records of its project and namespace.
-            LakeError: The archive is missing, or the files could not be written (DiskFull: the disk is full).
-            ConversionError: A body is unknown, or rows and rejects do not add up to the lines.
+            ArchiveError: If the archive is damaged, truncated, empty, or has no records of its project and namespace.
+            LakeError: If the archive is missing or the files could not be written (DiskFull if the disk is full).
+            ConversionError: If a body is unknown, or rows and rejects do not add up to the lines.
 
         After an error, the lake is unchanged.
         """
@@ -157,8 +157,8 @@ class Converter:
     ) -> tuple[ConvertedFile, bool]:
         """Convert an archive like `convert`, but replace the files of an earlier conversion if one is damaged.
 
-        A rename replaces a damaged file, so that readers always see a complete file. Return the conversion and whether
-        a file was replaced. Rows loaded from the old file may be damaged, so load the new file.
+        A rename replaces a damaged file, so readers always see a complete file. Return the conversion, and True if a
+        file was replaced. Rows loaded from the old file might be damaged, so load the new file.
         """
         known = conversions.find_conversion(archive, layout, bodies, self.record_bytes_max)
         if known is not None and _is_whole(known, layout):
@@ -211,7 +211,7 @@ class Converter:
                         rejects_file.add(block.rejected)
                 if progress is not None:
                     progress(block.archive_bytes, archive_bytes)
-                del block  # so that the next block can use its memory
+                del block  # release the memory for the next block
             if tally.has_strangers and not rows_file.row_count:
                 raise ArchiveError(
                     archive.path,
@@ -221,8 +221,8 @@ class Converter:
             if tally.line_count != rows_file.row_count + rejects_file.row_count:
                 raise ConversionError(
                     f"{archive.path.name} has {tally.line_count:,} lines, but they became {rows_file.row_count:,} rows "
-                    f"and {rejects_file.row_count:,} rejects. Nothing was landed. This is a defect of the converter: "
-                    "keep the archive and report it."
+                    f"and {rejects_file.row_count:,} rejects. Nothing was written to the lake. This is a defect of "
+                    "the converter: keep the archive and report the defect."
                 )
             facts = {
                 "identifier": archive.identifier,
@@ -242,14 +242,14 @@ class Converter:
                 "remarks": contents.remarks(),
                 **tally.facts(),
             }
-            # the rejects land first, so that no visible row lacks its rejects
+            # the rejects file is renamed first, because visible rows need their rejects
             rejects_file.land({conversions.METADATA_KEY: json.dumps(facts)})
             rows_file.finish({conversions.METADATA_KEY: json.dumps(facts)})
         return conversions.describe(facts, archive, layout, seconds=time.perf_counter() - started)
 
 
 def _is_whole(conversion: ConvertedFile, layout: Layout) -> bool:
-    """Return True if the files of a conversion have all their rows, and every data page matches its checksum."""
+    """Return True if a conversion's files contain all rows and every data page matches its checksum."""
     storage, rejects = layout.storage, conversion.rejects_path
     try:
         for path, count in ((conversion.path, conversion.row_count), (rejects, conversion.reject_count)):
@@ -266,7 +266,7 @@ def _is_whole(conversion: ConvertedFile, layout: Layout) -> bool:
 
 @contextmanager
 def _trimmed(buffers: Buffers) -> Iterator[None]:
-    """Return the memory of long lines to the system on exit, so that the next archive stays within the limit."""
+    """Return the memory of long lines to the system on exit, to keep the next archive within the limit."""
     try:
         yield
     finally:
@@ -293,7 +293,7 @@ def convert(
 
 
 class _Tally:
-    """Sums over all blocks of an archive. `has_strangers`: a record belongs to another project or namespace."""
+    """Sums over an archive's blocks. `has_strangers` is True if a record belongs to another project or namespace."""
 
     def __init__(self) -> None:
         self.line_count = 0
@@ -311,7 +311,7 @@ class _Tally:
             self.has_strangers = any(reason.endswith(OF_ANOTHER) for reason in reasons)
 
     def facts(self) -> dict[str, Any]:
-        """Return the sums for the file's metadata."""
+        """Return the sums as facts for the file's metadata."""
         return {
             "update_count": self._changes[ChangeType.UPDATE],
             "delete_count": self._changes[ChangeType.DELETE],
@@ -321,10 +321,10 @@ class _Tally:
 
 
 def _name_of(archive: Archive, layout: Layout) -> str:
-    """Name of the archive in the rejects: its path relative to the archive folder."""
+    """Return the archive's name for the rejects, which is its path relative to the archive folder."""
     try:
         return archive.path.relative_to(layout.archive).as_posix()
-    except ValueError:  # an archive outside the data folder
+    except ValueError:  # the archive is outside the data folder
         return archive.path.name
 
 

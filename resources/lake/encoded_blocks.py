@@ -1,4 +1,4 @@
-"""Encoding of an archive's blocks in the converter's threads: row groups and rejects, ahead of the writer."""
+"""Encoding of an archive's blocks into row groups and rejects, in the converter's threads and ahead of the writer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from resources.lake_files import Drift
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """Row group, rejects and counts of one block."""
+    """A block's row group, rejects and counts."""
 
     rows: Group | None
     rejected: Rejected | None
@@ -33,7 +33,7 @@ class EncodedBlock:
 
 @dataclass(frozen=True)
 class BlockEncoder:
-    """Decodes and encodes one block; runs in the converter's threads."""
+    """Decoder and encoder for single blocks, which runs in the converter's threads."""
 
     reader: RecordReader
     rejects: RejectTable
@@ -41,7 +41,7 @@ class BlockEncoder:
 
     def __call__(self, block: Block) -> EncodedBlock:
         try:
-            # positions are relative to the block; `of_block` maps them to its members
+            # positions are relative to the block; `of_block` maps them to the block's members
             rows = self.reader.read(block.view, "", 0, 0)
             block.release()
             rejected = self.rejects.of_block(rows.rejects, block) if rows.rejects else None
@@ -63,12 +63,12 @@ class BlockEncoder:
 
 @dataclass
 class EncodedBlocks:
-    """The encoded blocks of an archive, in archive order, encoded ahead of the consumer.
+    """An archive's encoded blocks, in archive order, encoded ahead of the consumer.
 
-    `room` limits the blocks of all archives between reading and writing. A reader without room first hands over its own
-    pending blocks, and waits for others only if it has none. This prevents deadlocks between readers. A line that is
-    too long for a block is yielded after all blocks before it, and must be read before the next item. Leaving the
-    context waits for running work and returns every buffer.
+    `room` limits the number of blocks, over all archives, that are read but not yet written. To prevent deadlocks, a
+        reader without room first hands over its own pending blocks, and waits for other readers only if it has none. A
+        line that is too long for a block is yielded after all previous blocks, and must be read before the next item.
+        Exiting the context waits for running work and returns every buffer.
     """
 
     blocks: Generator[Block | LongLine, None, None]
@@ -107,8 +107,8 @@ class EncodedBlocks:
                 if isinstance(block, LongLine):
                     while self._waiting:
                         yield from self._written()
-                    # Keep its room: its memory is freed only when the next block is read. Readers that wait for this
-                    # memory already have room.
+                    # Keep the block's room, because its memory is freed only when the next block is read. Readers that
+                    # wait for this memory already have room.
                     yield block
                     continue
                 self._waiting.append((block, self.pool.submit(self.work, block)))
@@ -122,7 +122,7 @@ class EncodedBlocks:
             yield from self._written()
 
     def _written(self) -> Generator[EncodedBlock, None, None]:
-        """Yield the next encoded block, and free its room when the consumer resumes the generator."""
+        """Yield the next encoded block, and free the block's room when the consumer resumes the generator."""
         yield self._waiting[0][1].result()
         self._waiting.popleft()
         self.room.release()

@@ -1,4 +1,4 @@
-"""Errors of the lake. A line that cannot be converted is a reject, not an error."""
+"""Lake errors. A line that cannot be converted is a reject, not an error."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 from resources import errors, files
 from resources.formatting import legible
 
-#: Most characters of an archive's content in a message.
+#: Maximum number of characters of an archive's content that a message quotes.
 _SHOWN = 800
 
 
 class LakeError(errors.MirrorError):
-    """A conversion stopped; nothing was landed."""
+    """A conversion stopped without writing to the lake."""
 
 
 class ArchiveError(LakeError):
-    """The archive is damaged, empty, or not an archive of records.
+    """The archive is damaged, empty, or does not contain records.
 
-    `path`, `member` (None outside a member) and `offset` (bytes into that member, or into the tar) locate the fault.
-    The message has at most 2,000 characters, even if the archive is hostile.
+    `path`, `member` (None outside a member) and `offset` (in bytes, within the member or the tar) locate the fault. The
+    message has at most 2,000 characters, even if the archive is hostile.
     """
 
     def __init__(self, path: Path, what: str, *, member: str | None = None, offset: int = 0) -> None:
@@ -29,8 +29,8 @@ class ArchiveError(LakeError):
         self._what = what = legible(what, _SHOWN)
         place = f"in member {member} at byte {offset}" if member is not None else f"at byte {offset} of the tar"
         super().__init__(
-            f"{path}: {what} ({place}). Nothing of it was landed. "
-            "Remove the archive and fetch it again, if the service still offers it."
+            f"{path}: {what} ({place}). Nothing was written to the lake. Remove the archive and fetch it again, if the "
+            "service still offers it."
         )
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -47,7 +47,7 @@ class ConversionError(LakeError):
 
 
 class DiskFull(LakeError, errors.DiskFullError):  # noqa: N818  the name states the condition
-    """The disk became full while a lake file was written; the unfinished file was removed."""
+    """The disk became full while a lake file was being written. The unfinished file was removed."""
 
 
 class DamagedFileError(LakeError):
@@ -56,8 +56,8 @@ class DamagedFileError(LakeError):
     def __init__(self, lake_path: str, why: str) -> None:
         self.lake_path, self.why = lake_path, legible(why, _SHOWN)
         super().__init__(
-            f"The lake file {lake_path} cannot be read ({self.why}), so it was not compacted; nothing was changed. The "
-            "next publication converts it again from the archive if the archive still exists."
+            f"The lake file {lake_path} cannot be read ({self.why}), so it was not compacted. Nothing was changed. If "
+            "the archive still exists, the next publication converts it again."
         )
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -65,18 +65,18 @@ class DamagedFileError(LakeError):
 
 
 class ListError(LakeError):
-    """A list is not a JSON array of objects that match the declaration."""
+    """A reference list is not a JSON array of objects that match the declaration."""
 
 
 def landing_failed(error: OSError, path: Path) -> LakeError:
     """Return the error to raise for a lake file that could not be written."""
-    # pyarrow sometimes raises OSError without errno, but always includes the number in the text
+    # pyarrow sometimes raises OSError without errno, but always includes the number in the message
     if files.is_full(error) or "[errno 28]" in str(error):
         return DiskFull(
             f"The disk is full: {path.name} could not be written to {path.parent}. The unfinished file was removed; "
-            "all files landed before are kept. Free space, then run again."
+            "all finished files are kept. Free disk space, then run the command again."
         )
     return LakeError(
         f"{path.name} could not be written to {path.parent}: {errors.clause(error)}. The unfinished file was removed; "
-        "all files landed before are kept. Fix the cause, then run again."
+        "all finished files are kept. Fix the cause, then run the command again."
     )

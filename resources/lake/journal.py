@@ -1,8 +1,8 @@
-"""Journals of the service's responses about single pages, which are finally packed as archives.
+"""Journals of the service's page lookup responses, which are later packed into archives.
 
-A journal is a file of lines. Each line holds the unmodified record of a page, and the request. A line is on disk before
-`add` returns, so that a killed process loses no paid response. The next run packs the journals of killed runs and drops
-incomplete last lines.
+Each line of a journal contains a page's unmodified record and the request. `add` writes the line to disk before it
+returns, so a killed process does not lose responses that consumed quota. The next run packs the journals of killed runs
+and drops incomplete last lines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SUFFIX = ".ndjson"
 
 
 class _Note(BaseModel):
-    """Content of the JSON sidecar of a packed archive."""
+    """Content of a packed archive's JSON sidecar file."""
 
     identifier: Annotated[str, Field(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.-]*_namespace_[0-9]{1,9}\z")]
     version: Annotated[str, Field(pattern=r"\A[0-9a-f]{32}\z")]
@@ -46,7 +46,7 @@ _NOTE = TypeAdapter(_Note)
 
 @dataclass(frozen=True)
 class Asked:
-    """A page to look up: its project, namespace (0 if unknown) and exact title, and the purpose of the lookup."""
+    """A page to look up, with project, namespace (0 if unknown), exact title and lookup purpose."""
 
     project_id: str
     namespace_id: int
@@ -55,10 +55,10 @@ class Asked:
 
 
 class Journals:
-    """Journals of one run, a file for each project and namespace. Thread-safe.
+    """Thread-safe journals of one run, with one file per project and namespace.
 
-    `source_at` is the timezone-aware start of the run. Its microseconds distinguish the run from other runs and from
-    the start of an hour.
+    `source_at` is the timezone-aware start time of the run. Its microseconds distinguish the run from other runs and
+    from the start of an hour.
     """
 
     def __init__(self, layout: Layout, source_at: datetime) -> None:
@@ -74,7 +74,7 @@ class Journals:
             file.close()
 
     def add(self, asked: Asked, looked_up_at: datetime, record: bytes | None) -> None:
-        """Store a response durably: the record as JSON, or None if the service has no such page."""
+        """Store a response durably. The response is the record as JSON, or None if the service has no such page."""
         lookup = {
             "name": asked.name,
             "at": looked_up_at.isoformat(),
@@ -87,7 +87,7 @@ class Journals:
             record = json.dumps(place, ensure_ascii=False).encode()
         else:
             namespace = int(json.loads(record)["namespace"]["identifier"])
-            # JSON allows line feeds only between tokens, where a space means the same
+            # JSON allows line feeds only between tokens, where a space is equivalent
             record = record.strip().replace(b"\n", b" ")
         line = b'{"lookup":%b,%b\n' % (json.dumps(lookup, ensure_ascii=False).encode(), record[1:])
         identifier = f"{asked.project_id}_namespace_{namespace}"
@@ -109,7 +109,7 @@ class Journals:
 
 
 def pack(layout: Layout) -> None:
-    """Pack all existing journals as archives. No other run may have them open."""
+    """Pack all existing journals into archives. The journals must not be open in another run."""
     for _, folder in hour_folders(layout.archive / LOOKUPS.archive):
         for journal in sorted(folder.glob(f"*{_SUFFIX}")):
             identifier, micros, _ = journal.name.split(".")
@@ -117,7 +117,7 @@ def pack(layout: Layout) -> None:
 
 
 def archives(layout: Layout) -> Iterator[LookupArchive]:
-    """Yield the archives of all runs, by start of the run."""
+    """Yield the archives of all runs, ordered by run start time."""
     found = []
     for _, folder in hour_folders(layout.archive / LOOKUPS.archive):
         for note in folder.glob("*.tar.gz.json"):
@@ -137,11 +137,11 @@ def archives(layout: Layout) -> Iterator[LookupArchive]:
 
 
 def _pack(root: Path, journal: Path, identifier: str, source_at: datetime) -> None:
-    """Pack the complete lines of a journal into an archive with reproducible bytes, and remove the journal."""
+    """Pack a journal's complete lines into an archive with reproducible bytes, and remove the journal."""
     size = _whole_lines(journal)
     if size:
         packed = journal.with_name(f".{journal.name}.tar.gz.tmp")
-        # writing through a link of this name would truncate another file
+        # writing through a symbolic link with this name would truncate another file
         packed.unlink(missing_ok=True)
         with (
             packed.open("xb") as raw,
@@ -158,13 +158,13 @@ def _pack(root: Path, journal: Path, identifier: str, source_at: datetime) -> No
         files.put(packed, target)
         files.write(target.with_name(f"{target.name}.json"), json.dumps(note).encode())
     with removing(root) as may_remove:
-        # if it stays, the next run packs it again into the same bytes
+        # if the journal remains, the next run packs it again into the same bytes
         if may_remove:
             journal.unlink()
 
 
 def _whole_lines(journal: Path) -> int:
-    """Return the number of bytes up to and including the last line feed of a journal."""
+    """Return the number of bytes up to and including a journal's last line feed."""
     with files.opened(journal, follow=False) as file:
         left = file.seek(0, os.SEEK_END)
         while left:

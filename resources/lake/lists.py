@@ -23,16 +23,16 @@ from resources.lake.parquet.writer import ParquetFile, encode
 from resources.storage import UNREADABLE, read_footer, verify
 from resources.tables import Table, version_of
 
-#: Increment this when the same list would produce other rows.
+#: Version of the list conversion. Increment this number when the same list would produce different rows.
 LISTS_VERSION = 1
-#: Most omitted records that are reported, and most characters of each reason.
+#: Maximum number of omitted records to report, and maximum number of characters of each reason.
 _SHOWN, _LONGEST = 10, 300
-_UNTOUCHED = "Nothing of it was landed; fetch the list again."
+_UNTOUCHED = "Nothing was written to the lake. Fetch the list again."
 
 
 @dataclass(frozen=True)
 class ListConversion:
-    """Parquet file of one list. `converted` is False if it existed before; `odd` names the omitted records."""
+    """Parquet file of a reference list. `converted` is False if the file existed; `odd` lists the omitted records."""
 
     digest: str
     path: Path
@@ -43,10 +43,10 @@ class ListConversion:
 
 
 def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion:
-    """Convert one list, which is the service's response `raw`, to a Parquet file of the lake.
+    """Convert a reference list (the service's response `raw`) to a Parquet file in the lake.
 
-    Raises ListError: `raw` is not a JSON array of objects, or no object matches the declaration; nothing was landed.
-    Raises LakeError: the file could not be written.
+    Raises ListError, without writing a file, if `raw` is not a JSON array of objects or no object matches the
+    declaration. Raises LakeError if the file could not be written.
     """
     table, version = dataset.table, version_of(dataset.table)
     digest = hashlib.sha256(raw + _made_by(table).encode()).hexdigest()
@@ -78,7 +78,7 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
 
 
 def _once(rows: Rows, table: Table) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
-    """Return the first record of each key, and the number and reason of every other record."""
+    """Return the first record of each key, and the number and reason for every other record."""
     odd = {reject.line_number: reject.reason for reject in rows.rejects}
     numbers = (number for number in range(1, rows.line_count + 1) if number not in odd)
     (key,) = table.key
@@ -91,7 +91,7 @@ def _once(rows: Rows, table: Table) -> tuple[pa.RecordBatch, list[tuple[int, str
 
 
 def list_version(table: Table) -> str:
-    """Return a short hash of a list table's declaration and the version of the conversion."""
+    """Return a short hash of a list table's declaration and the conversion's version."""
     return hashlib.sha256(_made_by(table).encode()).hexdigest()[:16]
 
 

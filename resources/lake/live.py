@@ -1,9 +1,10 @@
-"""Writer of the stream's events to small files, each of which records the position in the stream.
+"""Writer that stores stream events in small files, each of which records the stream position.
 
-A step lands one Parquet file. Its rows are the events; its metadata holds the next offset of every partition. One
-rename makes both durable. Each event is stored exactly once, even if the process is killed: events after the newest
-file are received again, and known events are skipped. The file with the highest number is the newest, regardless of the
-clock. During an hour, files of the same number of steps are merged into one file that replaces them.
+Each step writes one Parquet file, with events as rows and every partition's next offset as metadata. A single rename
+makes events and offsets durable. Each event is stored exactly once, even if the process is killed, because events after
+the newest file are received again and known events are skipped. The file with the highest number is the newest,
+regardless of the clock. During an hour, files with the same number of steps are merged into one file that replaces
+them.
 """
 
 from __future__ import annotations
@@ -40,24 +41,24 @@ from resources.tables import Table
 
 _log = logging.getLogger(__name__)
 
-#: Most rows of a row group.
+#: Maximum number of rows in a row group.
 _GROUP_ROWS = 8_192
-#: Number of files of the same number of steps that are merged, and the maximum of their total size. Full steps, which a
-#: stream writes while it catches up, exceed this size; merging them would only compress them twice.
+#: Number of files, each with the same number of steps, to merge together, and their maximum total size. Full steps,
+#: which a stream writes while it catches up, exceed this size; merging these steps would only compress them twice.
 _MERGED, _MERGED_BYTES = 8, 32 << 20
 #: zstd level for files of single steps. It needs three quarters of the default's time, and most of these files are soon
 #: merged.
 _STEP_LEVEL = 1
-#: Seconds until merged files are deleted, because running queries may have listed them.
+#: Seconds after which merged files are deleted, because running queries might have listed them.
 _KEEP_SECONDS = 3600.0
-#: Most runs that the metadata of a file describes.
+#: Maximum number of runs in a file's metadata.
 _RUNS = 24
-#: Most bytes of rows in memory during a merge.
+#: Maximum number of bytes of rows in memory during a merge.
 _READ_BYTES = 32 << 20
 
 
 class _Rejects:
-    """Rejected lines and their reasons, compressed on arrival because there may be millions of small lines."""
+    """Rejected lines and their reasons, compressed on arrival because a step can have millions of small lines."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -75,17 +76,17 @@ class _Rejects:
         self.count += len(some)
 
     def packed(self) -> tuple[bytes, ...]:
-        """Return the content of two gzip files: the lines, and one reason for each line."""
+        """Return the contents of two gzip files, one with the lines and one with a reason per line."""
         return tuple(
             b"".join((*packed, zipped.flush())) for packed, zipped in zip(self._packed, self._packers, strict=True)
         )
 
 
 class LiveLake:
-    """Files of one stream, in the folder `name` of the lake. The caller ensures that only one process writes.
+    """Files of one stream, in the lake folder `name`. The caller must ensure that only one process writes.
 
-    `bodies` are the body columns to store. `scope` are the projects and namespaces whose events are stored. Default of
-    both: all.
+    `bodies` are the body columns to store, and `scope` contains the projects and namespaces whose events are stored.
+    Both default to all.
     """
 
     def __init__(
@@ -107,13 +108,13 @@ class LiveLake:
         self._continuity = Continuity(self.folder)
 
     def last(self) -> Step | None:
-        """Return the newest file; None if there is none. Raises LakeError: the file cannot be read."""
+        """Return the newest file, or None if no file exists. Raises LakeError if the file cannot be read."""
         if self._last is None and (files := stream_files.files_of(self.folder)):
             self._last = _read(files[-1].last, files[-1].path)
         return self._last
 
     def begin(self, since: datetime, now: datetime) -> Step:
-        """Return the newest file; if there is none, write a first, empty file. Raises LakeError: this failed."""
+        """Return the newest file, or write and return an empty first file. Raises LakeError on failure."""
         if (last := self.last()) is not None:
             return last
         first = Step(1, self._path(now, 1, 1), since, kept_since=dict.fromkeys(self._scope or (), since))
@@ -129,17 +130,17 @@ class LiveLake:
         run: Run | None = None,
         service_now: datetime | None = None,
     ) -> Step | None:
-        """Store new events in one file; write none if no event is new and in scope.
+        """Store new events in one file. Write no file if no event is both new and in scope.
 
         Args:
-            blocks: Records, one per line; events of a partition in order. Only one block is in memory at a time.
-            now: Timezone-aware time of the file.
-            always: Write a file to record the position even if all new events are out of scope.
-            run: Run of the step, without event counts.
-            service_now: Time of the service's clock, if known. Event dates are checked against both clocks.
+            blocks: Records, one per line, with each partition's events in order. Only one block is in memory at a time.
+            now: Timezone-aware timestamp of the file.
+            always: If True, write a file to record the position even if all new events are out of scope.
+            run: Run that the step belongs to, without event counts.
+            service_now: Current time on the service's clock, if known. Event dates are checked against both clocks.
 
         Raises:
-            LakeError: The file could not be written (DiskFull: the disk is full); none of these events was stored.
+            LakeError: If the file could not be written (DiskFull if the disk is full). No events are stored.
         """
         before = self.begin(now, now)
         service_now = service_now or now
@@ -178,8 +179,8 @@ class LiveLake:
         return step
 
     def _kept_since(self, before: Step) -> dict[tuple[str, int], datetime]:
-        """Return since when events of each project and namespace are stored (new pairs: the latest event time)."""
-        # files without these times stored all events
+        """Return when storing began, per project and namespace. For new pairs, use the latest event time."""
+        # files without these times contain all events
         reached = max(before.published_at.values(), default=before.since) if before.kept_since else before.since
         return {place: before.kept_since.get(place, reached) for place in self._scope or ()}
 
@@ -189,15 +190,15 @@ class LiveLake:
         )
 
     def files(self) -> Iterator[Path]:
-        """Yield the files that no merged file replaces, the oldest first."""
+        """Yield the files that no merged file replaces, oldest first."""
         return (file.path for file in stream_files.files_of(self.folder))
 
     def merge(self) -> Path | None:
-        """Merge the newest files if enough of them have the same number of steps, else all files of the previous hour.
+        """Merge the newest files if enough of them have the same number of steps, otherwise the previous hour's files.
 
-        Return the new file; None if there was nothing to merge. The replaced files are deleted after at least an hour,
-        because running queries may have listed them. Raises LakeError: a file cannot be read, or the new file cannot be
-        written; all files are unchanged.
+        Return the new file, or None if no merge was due. The replaced files are deleted after at least an hour, because
+        running queries might have listed them. Raises LakeError, without changing any file, if a file cannot be read or
+        the new file cannot be written.
         """
         if (last := self.last()) is None:
             return None
@@ -207,7 +208,7 @@ class LiveLake:
                 self._last = step
                 return step.path
         elif self._closed != last.path.parent:
-            # once an hour, so that queries open few files and no file that is about to be deleted
+            # merge once an hour, to let queries open few files and none that is about to be deleted
             self._delete_replaced()
             self._closed = last.path.parent
             before = [folder for _, folder in hour_folders(self.folder) if folder != last.path.parent]
@@ -216,13 +217,13 @@ class LiveLake:
         return None
 
     def _merged(self, files: Sequence[stream_files.LiveFile]) -> Step | None:
-        """Merge files into one; return None if they must not be merged."""
+        """Merge files into one file, or return None if the files must not be merged."""
         if len(files) < 2 or sum(one.path.stat().st_size for one in files) > _MERGED_BYTES:
             return None
-        # After the clock was set back, steps between these files may be in another hour; do not replace those.
+        # If the clock was set back, steps between these files can be in another hour and must not be replaced.
         is_gapless = all(file.first == before.last + 1 for before, file in pairwise(files))
         if not is_gapless or any(_columns(file.path) != self._table.schema.names for file in files):
-            return None  # a file is older than the declaration of a column
+            return None  # a file was written before a column was declared
         steps = [_read(file.last, file.path) for file in files]
         sums = {name: sum(getattr(step, name) for step in steps) for name in stream_files.COUNTS}
         target = files[0].path.with_name(stream_files.name_of(files[0].first, files[-1].last))
@@ -250,8 +251,8 @@ class LiveLake:
             except OSError as error:
                 raise landing_failed(error, beside) from error
             _log.warning(
-                "%s of the stream cannot be read (first reason: %s); kept in %s, and the reasons in the .reasons.gz "
-                "file of the same folder.",
+                "%s of the stream cannot be read (first reason: %s). The rejected lines were stored in %s, and the "
+                "reasons in the .reasons.gz file in the same folder.",
                 *(counted(rejects.count, "line"), legible(rejects.first_reason, REASON_MAX), beside),
             )
         self._write(step, (rows.slice(first, _GROUP_ROWS) for first in range(0, len(rows), _GROUP_ROWS)), _STEP_LEVEL)
@@ -266,7 +267,7 @@ class LiveLake:
 
 
 def _counted(kept: pa.Table, before: Step) -> dict[int, int]:
-    """Return the number of stored events of each partition, including `kept`."""
+    """Return the number of stored events per partition, including `kept`."""
     counts = dict(before.event_counts)
     for one in pc.value_counts(kept["event_partition"]).to_pylist():
         if one["values"] is not None:
@@ -275,7 +276,7 @@ def _counted(kept: pa.Table, before: Step) -> dict[int, int]:
 
 
 def _runs(step: Step, before: Step, run: Run | None) -> tuple[Run, ...]:
-    """Return the newest runs; the run of this step includes the counts of the step."""
+    """Return the newest runs. The step's run includes the step's counts."""
     if run is None:
         return before.runs
     is_same = before.runs and before.runs[-1].began_at == run.began_at
@@ -289,7 +290,7 @@ def _runs(step: Step, before: Step, run: Run | None) -> tuple[Run, ...]:
 
 
 def _columns(path: Path) -> list[str]:
-    """Return the column names of a file. Raises LakeError: the file cannot be read."""
+    """Return a file's column names. Raises LakeError if the file cannot be read."""
     try:
         return list(pq.read_schema(path).names)
     except (OSError, ValueError) as error:
@@ -298,13 +299,13 @@ def _columns(path: Path) -> list[str]:
 
 def _not_merged(path: Path, error: Exception) -> LakeError:
     return LakeError(
-        f"The file {path} of the stream cannot be read ({clause(error)}), so nothing was merged; all files are "
-        "kept. Remove this file: its events are then missing until the files of their hours are loaded."
+        f"The stream file {path} cannot be read ({clause(error)}), so no files were merged. All files are kept. Remove "
+        "this file. Its events will be missing until their hourly files are loaded."
     )
 
 
 def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.Table]:
-    """Yield the rows of several files as new row groups. Raises LakeError: a file cannot be read."""
+    """Yield the rows of several files as new row groups. Raises LakeError if a file cannot be read."""
     held: list[pa.Table] = []
     rows = size = 0
     for path in paths:
@@ -312,7 +313,8 @@ def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.Table]:
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 for number in range(file.num_row_groups):
                     read = file.read_row_group(number).cast(table.schema)
-                    # Yield before the limit is exceeded; otherwise groups would grow with every merge of merged files.
+                    # Yield before the limit is exceeded. Otherwise, groups would grow whenever merged files are merged
+                    # again.
                     if held and (rows + len(read) > _GROUP_ROWS or size + read.nbytes > _READ_BYTES):
                         yield pa.concat_tables(held)
                         held, rows, size = [], 0, 0
@@ -325,7 +327,7 @@ def _rows_of(paths: Sequence[Path], table: Table) -> Iterator[pa.Table]:
 
 
 def _filtered(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
-    """Return the rows that the mask selects, without a copy if it selects all rows."""
+    """Return the rows that the mask selects, without copying if the mask selects all rows."""
     return rows if pc.all(mask, min_count=0).as_py() else rows.filter(mask)
 
 
@@ -337,12 +339,12 @@ def _is_of(rows: pa.Table, scope: Sequence[tuple[str, int]]) -> pa.ChunkedArray:
 
 
 def _read(number: int, path: Path) -> Step:
-    """Read the step from a file's metadata. Raises LakeError: the file cannot be read or has no such metadata."""
+    """Read the step from a file's metadata. Raises LakeError if the file cannot be read or has no step metadata."""
     try:
         return stream_files.step_of(number, path)
     except (OSError, ValueError) as error:
         raise LakeError(
-            f"The file {path} of the stream cannot be read ({clause(error)}). Nothing was changed. Remove this file. "
-            "If it is the newest, the stream then resumes after the previous file, as far as the service still has the "
-            "events. Otherwise its events are missing until the files of their hours are loaded."
+            f"The stream file {path} cannot be read ({clause(error)}). Nothing was changed. Remove this file. If this "
+            "was the newest file, the stream then resumes after the previous file, if the service still has the "
+            "events. Otherwise, the events will be missing until their hourly files are loaded."
         ) from error

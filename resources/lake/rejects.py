@@ -1,7 +1,7 @@
-"""Files of rejected records: a Parquet row for each line, and a separate file of lines that are too long for a row.
+"""Files for rejected records: Parquet rows for all lines, and a separate file for lines that are too long for a row.
 
-`<name>.lines.gz` next to `<name>.parquet` holds each long line, with its line feed, as a separate gzip member. `zcat`
-prints all of them. Each row records the offset of its gzip member.
+`<name>.lines.gz`, next to `<name>.parquet`, contains each long line, with its line feed, as a separate gzip member.
+`zcat` prints all long lines. Each row records the offset of its gzip member.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from resources.lake.parquet.writer import ParquetFile, Unfinished, encode
 from resources.storage import Storage
 from resources.tables import REJECTED_LINES
 
-#: Longer rejected lines are stored in the file of long lines; their rows contain only the beginning.
+#: Maximum length of a complete line in a row. Longer lines are stored in the file for long lines, and their rows
+#: contain only the beginning.
 RAW_BYTES_MAX = 1 << 20
 RAW_BEGINNING_BYTES = 4096
 #: Maximum size of a row group, unless the rejects of a single block are larger.
@@ -39,7 +40,7 @@ _READ_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class Rejected:
-    """Rejects of one block as rows, and the compressed lines that are too long for a row, with their row numbers."""
+    """A block's rejects as rows, and the compressed lines that are too long for a row, with their row numbers."""
 
     rows: pa.RecordBatch
     long: tuple[tuple[int, bytes], ...] = ()
@@ -47,14 +48,14 @@ class Rejected:
 
 @dataclass(frozen=True)
 class RejectTable:
-    """Builder of reject rows, whose common columns describe the archive."""
+    """Builder for reject rows, whose common columns describe the archive."""
 
     archive: Archive
     archive_name: str
     lines_path: str
 
     def of_block(self, some: Rejects, block: Block) -> Rejected:
-        """Convert the rejects of a block to rows; positions in `some` are relative to the block."""
+        """Convert a block's rejects to rows. Positions in `some` are relative to the block."""
         sizes = pc.cast(pc.binary_length(some.raws.dictionary), pa.int64()).take(some.raws.indices)
         is_long = pc.greater(sizes, RAW_BYTES_MAX)
         raws, long = some.raws, []
@@ -66,7 +67,7 @@ class RejectTable:
         return Rejected(self._rows(places, some.reasons, raws, sizes, is_long), tuple(long))
 
     def of_long_line(self, line: LongLine, beginning: bytes, longest: int) -> pa.RecordBatch:
-        """Return the row of a line that exceeds the longest allowed record."""
+        """Return the row for a line that exceeds the longest allowed record."""
         reason = (
             f"The line has {line.size:,} bytes; the longest record that is converted has {longest:,} "
             "(WME_MAX_RECORD_MB)."
@@ -105,7 +106,7 @@ class RejectTable:
 
 
 class RejectsFile:
-    """Unfinished files of an archive's rejects. Each file is created only when it is needed."""
+    """Unfinished files for an archive's rejects. Each file is created only when needed."""
 
     def __init__(self, target: Path, level: int, storage: Storage) -> None:
         self._target = target
@@ -128,7 +129,7 @@ class RejectsFile:
 
     @property
     def has_lines(self) -> bool:
-        """True if there is a separate file of long lines."""
+        """True if a separate file with long lines exists."""
         return self._lines is not None
 
     def add(self, rejected: Rejected) -> None:
@@ -140,7 +141,7 @@ class RejectsFile:
         self._add(_placed(rejected.rows, offsets) if offsets else rejected.rows)
 
     def add_long_line(self, line: LongLine, table: RejectTable, longest: int) -> None:
-        """Add a line that exceeds the longest allowed record, piece by piece."""
+        """Add a line that exceeds the longest allowed record, in pieces."""
         file, zipped, beginning = self._long_lines(), packer(), b""
         offset = file.size
         for piece in line.pieces:
@@ -150,7 +151,7 @@ class RejectsFile:
         self._add(_placed(table.of_long_line(line, beginning, longest), {0: offset}))
 
     def land(self, metadata: Mapping[str, str]) -> None:
-        """Rename the files to their final names, the long lines first, so that no visible row lacks its line."""
+        """Rename the files to their final names, starting with the long lines, to which visible rows refer."""
         self._flush()
         if self._lines is not None:
             self._lines.land()
@@ -182,12 +183,12 @@ class RejectsFile:
 
 
 def lines_file(rejects: Path) -> Path:
-    """Return the path of the long lines of a Parquet file of rejects; the file may not exist."""
+    """Return the path of the long lines file for a Parquet file of rejects. The file does not necessarily exist."""
     return rejects.with_suffix(".lines.gz")
 
 
 def whole_line(layout: Layout, raw_path: str, raw_offset: int) -> Iterator[bytes]:
-    """Yield a long rejected line, without line feed, in pieces. Raises OSError: the line cannot be read."""
+    """Yield a long rejected line, without its line feed, in pieces. Raises OSError if the line cannot be read."""
     unpacker, held = zlib.decompressobj(zlib.MAX_WBITS | 16), b""
     try:
         opened = layout.storage.open(files.within(layout.lake, raw_path))
@@ -212,7 +213,7 @@ def whole_line(layout: Layout, raw_path: str, raw_offset: int) -> Iterator[bytes
 
 
 def _placed(rows: pa.RecordBatch, offsets: Mapping[int, int]) -> pa.RecordBatch:
-    """Fill `raw_offset`, the offsets of long lines in their file."""
+    """Fill in `raw_offset`, the offset of each long line in its file."""
     column = rows.schema.get_field_index("raw_offset")
     values: Iterable[int | None] = (offsets.get(row) for row in range(len(rows)))
     return rows.set_column(column, rows.schema.field(column), pa.array(values, pa.int64()))

@@ -1,13 +1,13 @@
-"""Events of a stream: their validation, the detection of duplicates, and the next offset of each partition.
+"""Stream events: validation, duplicate detection, and the next offset of each partition.
 
 A line that is not a valid event becomes a reject. Partition, offset and identifier together identify an event. Offsets
-alone are not enough, because the service may renumber a topic, jump ahead, or go back. An event at or after the next
-offset of its partition is new. An earlier event is looked up among the recent events in memory, and then among the
-events in the files of the last days, which are read once. If it is in neither, it is also new, and the partition has
-gone back.
+are not sufficient, because the service can renumber a topic, jump ahead, or go back. An event at or after its
+partition's next offset is new. An earlier event is looked up among the recent events in memory, and then among the
+events in the last days' files, which are read once. If the event is not found, the event is also new, and the partition
+has gone back.
 
-The next offset is chosen so that in doubt events are received again, which only costs a lookup. The first event with a
-smaller offset moves the next offset back. Only the second of two consecutive events can move it far ahead.
+The next offset is chosen conservatively: receiving an event again costs only a lookup. The first event with a smaller
+offset moves the next offset back. Only the second of two consecutive events can move the next offset far ahead.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from resources.lake.decode.records import RecordReader
 from resources.lake.decode.rejected import Reject, Rejects, merged
 
 _PIECE_BYTES = 1 << 20
-#: Most characters of an identifier; a UUID has 36.
+#: Maximum number of characters in an identifier. A UUID has 36.
 _IDENTIFIER_MAX = 255
 
 
 def events_in(
     piece: memoryview, reader: RecordReader, earliest: datetime, latest: datetime
 ) -> tuple[pa.RecordBatch, Rejects]:
-    """Return the events in `piece` that were published between `earliest` and `latest`, and the rejects."""
+    """Return the events in `piece` published between `earliest` and `latest`, and the rejects."""
     rows = reader.read(piece, "stream", 1, 0)
     batch, rejects = rows.batch, rows.rejects
     if wrong := _faults(batch, earliest, latest):
         rejected, every = {*rejects.line_numbers.to_pylist()}, enumerate(bytes(piece).split(b"\n"), 1)
-        # the lines that became rows, with their numbers
+        # lines that became rows, with their line numbers
         lines = [(number, line) for number, line in every if number not in rejected and line.strip(b" \t\r")]
         more = [Reject("stream", lines[row][0], 0, reason, lines[row][1]) for row, reason in sorted(wrong.items())]
         rejects = merged([rejects, Rejects.of(more, "stream")])
@@ -50,7 +50,7 @@ def events_in(
 
 
 def _with_places(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Add the hour of publication of each event, and zeros for partitions and offsets, which the service omits."""
+    """Add each event's publication hour, and the zeros that the service omits for partitions and offsets."""
     filled = {
         "batch_hour": pc.floor_temporal(batch.column("event_published_at"), unit="hour"),
         "event_partition": pc.fill_null(batch.column("event_partition"), 0),
@@ -63,7 +63,7 @@ def _with_places(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _faults(batch: pa.RecordBatch, earliest: datetime, latest: datetime) -> dict[int, str]:
-    """Return the reason for each row that is not a valid event."""
+    """Return the reject reason for each row that is not a valid event."""
     found: dict[int, str] = {}
 
     def mark(bad: pa.BooleanArray, reason: str) -> None:
@@ -92,10 +92,10 @@ def _outside(numbers: pa.Array, least: int, most: int) -> pa.BooleanArray:
 
 
 def pieces(blocks: Iterable[bytes]) -> Iterator[memoryview]:
-    """Regroup blocks into pieces of complete lines, of about a MiB each; large blocks are not copied.
+    """Regroup blocks into pieces of complete lines, of about 1 MiB each. Large blocks are not copied.
 
-    Connections deliver one or two events at a time, and converting each separately would need buffers for every column.
-    Larger pieces would need much memory if the lines are small.
+    Connections deliver one or two events at a time, and converting each event separately would need buffers for every
+    column. Larger pieces would need a lot of memory if the lines were short.
     """
     held, size = list[bytes](), 0
     for block in blocks:
@@ -123,14 +123,14 @@ def _cut(lines: bytes) -> Iterator[memoryview]:
 
 _log = logging.getLogger(__name__)
 
-#: Most recent events in memory: more than a step has.
+#: Maximum number of recent events in memory, which exceeds the number of events in a step.
 _RECENT = 1 << 18
-#: Most events that are loaded from files (8 bytes each): more than the service publishes in two days.
+#: Maximum number of events (8 bytes each) loaded from files, which exceeds two days of the service's events.
 _KNOWN = 5_000_000
-#: Age limit of files that are searched for events, and of a partition's reset. The service has no older events.
+#: Age limit for files to search for events, and for a partition's reset. The service has no older events.
 _LOOK_BACK = 2 * RETENTION
-#: Plausible increase of an offset between two events of a partition: a constant, and an amount for each hour boundary
-#: between the events. A larger jump must be confirmed by a second event.
+#: Plausible increase of an offset between two events of a partition, as a constant and an amount per hour boundary
+#: between the events. A second event must confirm a larger jump.
 _STEP, _STEP_OF_AN_HOUR = 1_000, 10_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR = 3_600_000_000
@@ -139,12 +139,11 @@ _NAMES = ("event_partition", "event_offset", "event_id")
 
 @dataclass(frozen=True)
 class Continued:
-    """Continuation of a stream by the events of a step.
+    """Continuation of a stream by a step's events.
 
     `is_new` masks the new events, and `keys` are their keys. See `Step` for `offsets`, `highest` and `published_at`.
-    `last` is the offset of the last new event by partition. `backward` and `forward` are the first partition that went
-    back or jumped far ahead, with its old and new offsets. `reset_count` is the number of times that a partition went
-    back.
+    `last` is the last new event's offset by partition. `backward` and `forward` are the first partition that went back
+    or jumped far ahead, with its old and new offsets. `reset_count` is the number of times that a partition went back.
     """
 
     is_new: pa.BooleanArray
@@ -160,7 +159,7 @@ class Continued:
 
 
 class Continuity:
-    """Detects duplicate events of the stream in a folder. Call `landed` after the events of a step were stored."""
+    """Duplicate detector for the stream in a folder. Call `landed` after a step's events have been stored."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -169,10 +168,10 @@ class Continuity:
         self._last: dict[int, int] = {}
 
     def judge(self, rows: pa.Table, before: Step, now: datetime) -> Continued:
-        """Find the new events of a step, in order of arrival; `before` is the previous step."""
+        """Find a step's new events, in order of arrival. `before` is the previous step."""
         places = list(zip(*(rows[name].to_pylist() for name in _NAMES), strict=True))
         published = pc.cast(rows["event_published_at"], pa.int64()).to_pylist()
-        # Python's hash is enough, because keys never leave the process
+        # Python's hash function is sufficient, because keys never leave the process
         keys = [hash(place) for place in places]
         offsets, last = dict(before.offsets), dict(self._last)
         highest = {one: found for one, found in before.highest.items() if now - found[1] < _LOOK_BACK}
@@ -187,7 +186,7 @@ class Continuity:
             following = offsets.get(partition)
             if key in seen or key in self._recent or key in came_again:
                 is_new.append(False)
-                # after a partition went back, its following events are received again
+                # after a partition goes back, its subsequent events are received again
                 if offset == following:
                     offsets[partition] = offset + 1
                 continue
@@ -225,32 +224,31 @@ class Continuity:
         )
 
     def landed(self, step: Continued) -> None:
-        """Remember the events of a stored step, and log resets and jumps of partitions."""
+        """Remember a stored step's events, and log resets and jumps of partitions."""
         self._last = step.last
         self._recent |= dict.fromkeys(step.keys)
         for key in [*self._recent][: max(0, len(self._recent) - _RECENT)]:
             del self._recent[key]
         if self._known is not None:
             self._known.append(pa.array(step.keys, pa.int64()))
-            # Drop the keys if no partition has gone back, because files are not searched then. Also drop keys that
-            # accumulated for days; they are read again.
+            # Drop the keys if no partition has gone back, because files are then not searched. Also drop keys that have
+            # accumulated for days; they will be read again.
             if not step.highest or sum(map(len, self._known)) > 2 * _KNOWN:
                 self._known = None
         if step.backward is not None:
             partition, there, here = step.backward
             more = f", and {counted(step.reset_count - 1, 'time')} more" if step.reset_count > 1 else ""
             _log.warning(
-                "The offsets of partition %s of the stream went back from %s to %s%s. Received events are "
-                "stored, each once. Events that the service does not send again are missing until the files of their "
-                "hours are loaded.",
+                "The offsets of stream partition %s went back from %s to %s%s. Received events are stored, each once. "
+                "Events that the service does not resend will be missing until their hourly files are loaded.",
                 *(partition, f"{there:,}", f"{here:,}", more),
             )
         if step.forward is not None:
             partition, there, here = step.forward
             _log.warning(
-                "The offsets of partition %s of the stream jumped ahead from %s to %s. If the service restarted the "
-                "numbering, its first events are not received; the check `agrees_with_stream` names them once the "
-                "files of their hours are loaded.",
+                "The offsets of stream partition %s jumped ahead from %s to %s. If the service restarted the "
+                "numbering, its first events are not received. The check `agrees_with_stream` lists these events after "
+                "their hourly files are loaded.",
                 *(partition, f"{there:,}", f"{here:,}"),
             )
 
@@ -262,7 +260,7 @@ class Continuity:
         highest: Mapping[int, tuple[int, datetime]],
         now: datetime,
     ) -> set[int]:
-        """Return the keys of events that are not in memory but in the files of the last days."""
+        """Return the keys of events that are not in memory but are in the last days' files."""
         until = dict(offsets)
         for partition, (offset, _) in highest.items():
             until[partition] = max(offset, until.get(partition, 0))
@@ -279,7 +277,7 @@ class Continuity:
         return set(asked.filter(pc.is_in(asked, pa.chunked_array(self._known, pa.int64()))).to_pylist())
 
     def _read(self, now: datetime) -> list[pa.Array]:
-        """Read the keys of the events in the files of the last days, the newest first."""
+        """Read the keys of the events in the last days' files, newest first."""
         found: list[pa.Array] = []
         for file in reversed(files_of(self._folder, now - _LOOK_BACK)):
             if sum(map(len, found)) >= _KNOWN:
@@ -288,8 +286,8 @@ class Continuity:
                 rows = pq.read_table(file.path, columns=list(_NAMES), partitioning=None)
             except (OSError, ValueError) as error:
                 _log.warning(
-                    "The file %s of the stream cannot be read (%s). If its events are received again, they are "
-                    "stored twice.",
+                    "The stream file %s cannot be read (%s). If its events are received again, they will be stored "
+                    "twice.",
                     file.path,
                     error,
                 )
@@ -301,7 +299,7 @@ class Continuity:
 
 
 def _is_near(partition: int, offset: int, at: int, offsets: Mapping[int, int], newest: Mapping[int, int]) -> bool:
-    """Return True if an offset plausibly follows the partition's last one (new partition: the highest of all)."""
+    """Return True if an offset plausibly follows its partition's last offset (new partition: the highest offset)."""
     if partition not in offsets and offsets:
         partition = max(offsets, key=offsets.__getitem__)
     if partition not in offsets:

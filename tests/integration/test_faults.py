@@ -441,8 +441,8 @@ def test_passing_faults_are_got_over(mirror: Any) -> None:
 # --- archives that are damaged at the service itself, under their true MD5 --------------------------------------------
 
 DAMAGES = {
-    "truncated": ({"kind": "gzip_truncated"}, ("gzip data is damaged or cut off", "Nothing of it was landed.")),
-    "without ndjson": ({"kind": "no_ndjson"}, ("it holds no .ndjson member, only README.txt", "Nothing of it")),
+    "truncated": ({"kind": "gzip_truncated"}, ("gzip data is damaged or cut off", "Nothing was written to the lake.")),
+    "without ndjson": ({"kind": "no_ndjson"}, ("it holds no .ndjson member, only README.txt", "Nothing was written")),
 }
 
 

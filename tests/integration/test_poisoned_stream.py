@@ -171,4 +171,4 @@ def test_what_was_numbered_anew_while_nobody_listened_is_read_by_moments(tmp_pat
             log = entries(0, 20, "new", 2)
             steps = listen(20)
     assert sum(one.step.reset_count for one in steps) >= 1
-    assert "The offsets of partition 3 of the stream went back from 5,010 to 19." in caplog.text
+    assert "The offsets of stream partition 3 went back from 5,010 to 19." in caplog.text

@@ -69,7 +69,7 @@ def test_downloads_and_threads_are_as_many_as_were_asked_for():
 
 
 def test_memory_is_in_mebibytes():
-    with pytest.raises(ConversionError, match=r"^300 MB are too little for 8 workers"):
+    with pytest.raises(ConversionError, match=r"^300 MB of memory is too little for 8 workers"):
         ConfiguredEngine(Settings(threads=8, memory_mb=300)).converter(ConfiguredLake(Settings()))
 
 
@@ -89,5 +89,5 @@ def test_memory_follows_the_machine_unless_it_is_set(monkeypatch):
     with ConfiguredEngine(Settings(memory_mb=9000)).converter(ConfiguredLake(Settings())) as converter:
         assert converter.workers == 3
     monkeypatch.setattr(machine, "memory_bytes", lambda: 300 << 20)
-    with pytest.raises(ConversionError, match=r"^150 MB are too little for 1 worker.*Allow at least 256 MB"):
+    with pytest.raises(ConversionError, match=r"^150 MB of memory is too little for 1 worker.*Allow at least 256 MB"):
         ConfiguredEngine(Settings()).converter(ConfiguredLake(Settings()))

@@ -77,6 +77,6 @@ def test_a_folder_in_the_place_of_a_lake_file_is_named_in_whole_sentences(tmp_pa
     with pytest.raises(LakeError) as told, rewriting._reading("a.parquet"):
         files.read(tmp_path)
     assert str(told.value) == (
-        f"The lake file a.parquet cannot be read now: {tmp_path} is a folder, but a regular file is expected. It was "
-        "not compacted; nothing was changed."
+        f"The lake file a.parquet cannot currently be read: {tmp_path} is a folder, but a regular file is expected. "
+        "The file was not compacted; nothing was changed."
     )

@@ -1,4 +1,4 @@
-"""Archive reading: gunzip, tar members, and blocks of complete lines in a bounded number of buffers.
+"""Archive reading: decompression, tar members, and blocks of complete lines in a bounded number of buffers.
 
-`decode` interprets the content of the lines.
+The `decode` package interprets the lines.
 """

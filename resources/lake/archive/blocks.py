@@ -1,7 +1,7 @@
-"""Reader of an archive: it yields blocks of complete lines ahead of the converter.
+"""Archive reader that yields blocks of complete lines ahead of the converter.
 
-The archive is read once, as a stream, into reused buffers. A buffer holds the lines of as many members as fit. Only the
-incomplete line at the end of a buffer is copied.
+The archive is read once, as a stream, into reused buffers. A buffer contains the lines of as many members as fit. Only
+the incomplete line at the end of a buffer is copied.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from resources.lake.archive.buffers import NOTHING, Block, Buffers, Loan, LongLi
 from resources.lake.errors import ArchiveError
 from resources.tar import RECORDS, Contents, TarStream, members
 
-#: Bytes of NDJSON in a buffer. A block holds all complete lines of a buffer and becomes a row group. The limit is in
-#: bytes because the page text of one row can have megabytes. Smaller blocks cost time per column. Larger blocks cost
-#: memory, and leave cores idle at the end of an archive.
+#: Bytes of NDJSON in a buffer. A block contains all complete lines of a buffer and becomes a row group. The limit is in
+#: bytes because a single row's page text can be several megabytes long. Smaller blocks cost time per column. Larger
+#: blocks cost memory and leave cores idle at the end of an archive.
 BLOCK_BYTES = 16 << 20
-#: A buffer of short lines is split into several blocks, because every row needs memory in every column.
+#: Maximum number of lines per block. A buffer of short lines is split, because every row needs memory in every column.
 BLOCK_LINES_MAX = 32_768
-#: Bytes per step when counting lines, and when reading long lines.
+#: Bytes per step when counting lines and when reading long lines.
 _STRIDE, _STEP = 1 << 16, 1 << 20
-#: Bytes read from the file at a time. With 1 MiB, memory allocation took a third of the time of reading a 2 MB archive,
-#: and large archives were no faster.
+#: Bytes read from the file at a time. With 1 MiB, memory allocation took a third of the time for a 2 MB archive, and
+#: large archives were not read faster.
 _READ_BYTES = 1 << 17
-#: Most line feeds of a stride that are located with `find`; `count` is faster for the others.
+#: Maximum number of line feeds per stride to locate with `find`. For more line feeds, `count` is faster.
 _LEAPS = 64
 _BOM = codecs.BOM_UTF8
 _LF = ord("\n")
 
 
 class _Cutter:
-    """Splits the members of an archive into blocks."""
+    """Splitter that divides an archive's members into blocks."""
 
     def __init__(self, file: BinaryIO, stream: TarStream, contents: Contents, buffers: Buffers) -> None:
         self._file = file
         self._stream = stream
         self._contents = contents
         self._buffers = buffers
-        self._room = buffers.size - 1  # one byte for a line feed missing at the end of a member
+        self._room = buffers.size - 1  # one spare byte, for a line feed that is missing at the end of a member
         self._step = min(_STEP, buffers.size // 2)
         self._loan: Loan | None = None
         self._memory = NOTHING
-        self._start = self._filled = 0  # bounds of the bytes that are not in a block yet
-        self._spans: list[Span] = []  # members of these bytes, by position in the buffer; the last may be empty
+        self._start = self._filled = 0  # bounds of the bytes that are not yet in a block
+        self._spans: list[Span] = []  # members of these bytes, by position in the buffer; the last one can be empty
         self._remaining = 0  # unread bytes of the current member
         self._rest = b""
 
@@ -106,7 +106,7 @@ class _Cutter:
         return count
 
     def _cut(self) -> Iterator[Block]:
-        """Yield all complete lines of the buffer as blocks."""
+        """Yield the buffer's complete lines as blocks."""
         while self._spans:
             spans, count, end = self._measure()
             if not count or self._loan is None:
@@ -118,7 +118,7 @@ class _Cutter:
                 return
 
     def _measure(self) -> tuple[tuple[Span, ...], int, int]:
-        """Return the spans, the line count and the end of the next block; remove these spans from `_spans`."""
+        """Return the next block's spans, line count and end, and remove these spans from `_spans`."""
         found: list[Span] = []
         count, end = 0, self._start
         stops = [*(span.place for span in self._spans[1:]), self._filled]
@@ -131,26 +131,26 @@ class _Cutter:
                 count, end = count + lines, place
             if count >= BLOCK_LINES_MAX or place < stop:
                 break
-        # the last span stays even if it is empty, because its member may continue
+        # the last span stays even if it is empty, because its member might continue
         following = Span(span.member, place, 0, span.offset + place - span.place, span.number + lines)
         self._spans[:done] = [following] if place < stop or done == len(stops) else []
         return tuple(found), count, end
 
     def _turn(self) -> Iterator[Block | LongLine]:
-        """Yield the complete lines of a full buffer, and copy the incomplete one to another buffer."""
+        """Yield a full buffer's complete lines, and copy the incomplete line to another buffer."""
         yield from self._cut()
         if self._filled - self._start >= self._room:
             yield from self._long()
         else:
             self._rest = self._memory[self._start : self._filled]
-            # returned before the next one is requested: readers that each held a buffer would deadlock
+            # return this buffer before requesting another, because readers that each hold a buffer would deadlock
             self.close()
         self._spans = [replace(span, place=0) for span in self._spans]
         self._put(self._rest)
         self._rest = b""
 
     def _long(self) -> Iterator[Block | LongLine]:
-        """Yield the line that exceeds the buffer, in separate memory."""
+        """Yield a line that exceeds the buffer, in separate memory."""
         loan = self._buffers.take_long(self._step + 1)
         try:
             end, filled = self._read_long(loan.memory)
@@ -162,7 +162,7 @@ class _Cutter:
             view = memoryview(loan.memory)[: end + 1]
             block = Block(view, (replace(span, place=0, line=0),), 1, self._file.tell(), loan)
             self._rest = loan.memory[end + 1 : filled]
-            del view, loan  # only the block may reference them
+            del view, loan  # only the block must reference the spans
             yield block
         else:
             line = LongLine(span.member, span.number, span.offset)
@@ -177,7 +177,7 @@ class _Cutter:
         self._spans.append(Span(span.member, 0, 0, span.offset + end + 1, span.number + 1))
 
     def _read_long(self, memory: mmap.mmap) -> tuple[int, int]:
-        """Read until the line ends or is too long. Return its end (`filled` if not reached) and the bytes filled."""
+        """Read until the line ends or is too long. Return the line's end (or `filled`) and the bytes filled."""
         filled, end = self._filled - self._start, -1
         with memoryview(self._memory) as view:
             memory[:filled] = view[self._start : self._filled]
@@ -207,9 +207,9 @@ class _Cutter:
 
 
 def _lines(memory: mmap.mmap, start: int, stop: int, most: int) -> tuple[int, int]:
-    """Count the lines between two positions, up to a stride more than `most`, and find the end of the last line.
+    """Count the lines between two positions, up to one stride beyond `most`, and find the last line's end.
 
-    On long lines, `find` is seven times as fast as `count`.
+    For long lines, `find` is seven times as fast as `count`.
     """
     count, end = 0, start
     while start < stop and count < most:
@@ -230,15 +230,15 @@ def _lines(memory: mmap.mmap, start: int, stop: int, most: int) -> tuple[int, in
 def read_blocks(
     path: Path, buffers: Buffers, contents: Contents | None = None
 ) -> Generator[Block | LongLine, None, None]:
-    """Yield all lines of all `.ndjson` members of an archive, in order, including blank lines.
+    """Yield all lines, including blank lines, from an archive's `.ndjson` members, in order.
 
-    The blocks use memory of `buffers`. The consumer must release each block, or the reader blocks forever. `contents`
-    collects facts about all members. Raises ArchiveError: the archive is empty, damaged, truncated, or without an
-    `.ndjson` member.
+    The blocks use memory from `buffers`. The consumer must release each block; otherwise, the reader blocks forever.
+    `contents` collects facts about all members. Raises ArchiveError if the archive is empty, damaged or truncated, or
+    has no `.ndjson` member.
     """
     contents = Contents() if contents is None else contents
     with path.open("rb") as file:
-        # isal 1.9: igzip.IGzipFile wraps this class, but its `readinto` copies. Use IGzipFile once it does not.
+        # isal 1.9: igzip.IGzipFile wraps this class, but its `readinto` copies. Use IGzipFile once this is fixed.
         # `test_private_names_of_libraries_are_where_they_were` fails if this private class changes.
         gunzip = isal_zlib._GzipReader(file, _READ_BYTES)  # noqa: SLF001
         stream = TarStream(gunzip.readinto, partial(ArchiveError, path))

@@ -1,6 +1,6 @@
-"""Pool of buffers that threads share, and the blocks of lines in these buffers.
+"""Pool of buffers shared by threads, and the blocks of lines in these buffers.
 
-The fixed number of buffers limits the memory and makes the reader wait for slower converters.
+The fixed number of buffers limits memory and makes the reader wait for slower converters.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: Default limit for the length of a record. The longest known records have a few megabytes.
+#: Default limit for the length of a record. The longest known records are a few megabytes long.
 RECORD_BYTES_MAX = 64 << 20
 #: Placeholder of a released buffer.
 NOTHING = mmap.mmap(-1, 1)
 
 
 class Buffers:
-    """A pool of a fixed number of buffers; the reader waits until the converters return one.
+    """Pool with a fixed number of buffers. The reader waits until the converters return a buffer.
 
     A buffer is allocated at first use, because most hourly archives are much smaller. The most recently used buffer is
-    reused first, because its memory pages exist. A line that exceeds a buffer gets separate memory, up to the longest
-    record. All archives that share the pool have one such line at a time, until its last part is converted.
+    reused first, because its memory pages already exist. A line that exceeds a buffer gets separate memory, up to the
+    longest record. Archives that share the pool can have only one such line at a time, until its last part is
+    converted.
     """
 
     def __init__(self, count: int, size: int, longest: int = RECORD_BYTES_MAX) -> None:
@@ -38,13 +39,13 @@ class Buffers:
             self._free.put(None)
 
     def take(self) -> Loan:
-        """Return a free buffer; wait until one is free."""
+        """Wait for a free buffer and return it."""
         buffer = self._free.get()
         return Loan(mmap.mmap(-1, self.size) if buffer is None else buffer, self._free.put)
 
     def take_long(self, spare: int) -> Loan:
-        """Return memory for the longest record plus `spare` bytes; wait until no other long line is in use."""
-        self._long.acquire()  # the last holder of the line releases it, possibly in another thread
+        """Wait until no other long line is in use, then return memory for the longest record plus `spare` bytes."""
+        self._long.acquire()  # the line's last holder releases this lock, possibly in another thread
         self._was_long = True
         return Loan(mmap.mmap(-1, self.longest + spare), lambda _: self._long.release(), is_long=True)
 
@@ -55,7 +56,7 @@ class Buffers:
 
 
 class Loan:
-    """A borrowed buffer. It returns to the pool when its last holder drops it."""
+    """A borrowed buffer, which returns to the pool when its last holder drops it."""
 
     def __init__(self, memory: mmap.mmap, give: Callable[[mmap.mmap], None], *, is_long: bool = False) -> None:
         self.memory = memory
@@ -71,7 +72,7 @@ class Loan:
         return self
 
     def drop(self) -> None:
-        """Remove a holder; the last one returns the buffer."""
+        """Remove a holder. The last holder returns the buffer."""
         with self._lock:
             self._holders -= 1
             if self._holders:
@@ -86,10 +87,10 @@ class Loan:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Consecutive lines of one member in a block or buffer.
+    """Consecutive lines of a member in a block or buffer.
 
-    They start at byte `place` and line `line` of the block (both from 0). In the member, this is byte `offset` (from 0)
-    and line `number` (from 1).
+    The lines start at byte `place` and line `line` of the block, and at byte `offset` and line `number` of the member.
+    Only `number` is counted from 1; the other positions start at 0.
     """
 
     member: str
@@ -100,14 +101,14 @@ class Span:
 
 
 def repeated(text: str, count: int) -> pa.DictionaryArray:
-    """Return a column of `count` equal texts, with the text stored once."""
+    """Return a column of `count` equal strings, with the string stored only once."""
     zeros = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))])
     return pa.DictionaryArray.from_arrays(zeros, pa.array([text]), safe=False)
 
 
 @dataclass
 class Block:
-    """Complete lines of one or more members, each with a line feed. `view` is valid until `release` is called.
+    """Complete lines of one or more members, including line feeds. `view` is valid until `release` is called.
 
     `line_count` includes blank lines. `archive_bytes` is the number of bytes of the archive file read so far.
     """
@@ -119,9 +120,10 @@ class Block:
     _loan: Loan | None
 
     def where(self, lines: pa.Int64Array, places: pa.Int64Array) -> tuple[pa.Array, pa.Array, pa.Array]:
-        """Return the member of each line, and its line number (from 1) and offset (from 0) in the member.
+        """Return each line's member, and the line number (starting at 1) and offset (starting at 0) in the member.
 
-        `lines` are ascending line numbers in the block (from 0), and `places` the offsets of these lines in the block.
+        `lines` are ascending line numbers in the block, starting at 0. `places` are the offsets of these lines in the
+        block.
         """
         if len(self.spans) == 1:
             (span,) = self.spans
@@ -141,18 +143,18 @@ class Block:
         return members.take(of), pc.add(lines, numbers), pc.add(places, offsets)
 
     def release(self) -> None:
-        """Release `view` after the last use of the lines."""
+        """Release `view` after the lines' last use."""
         self.view.release()
         if self._loan is None:
             return
         if self._loan.is_long:
-            self._loan.forget()  # the next long line waits until `done`, when the rows of this one are encoded
+            self._loan.forget()  # the next long line waits until `done`, when this line's rows have been encoded
         else:
             self._loan.drop()
             self._loan = None
 
     def done(self) -> None:
-        """Return the buffer to the pool after the lines were converted or abandoned."""
+        """Return the buffer to the pool after the lines have been converted or abandoned."""
         self.release()
         if self._loan is not None:
             self._loan.drop()
@@ -161,9 +163,9 @@ class Block:
 
 @dataclass
 class LongLine:
-    """A line that exceeds the longest allowed record. Its bytes are read on demand, through `pieces`.
+    """A line that exceeds the longest allowed record, with bytes that are read on demand through `pieces`.
 
-    `size` is its length in bytes without the line feed. It is complete once all pieces have been read.
+    `size` is the line's length in bytes without the line feed, and is complete once all pieces have been read.
     """
 
     member: str

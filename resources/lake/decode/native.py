@@ -1,7 +1,8 @@
-"""Python interface of the native decoder: the library, the decoders, and their results.
+"""Python interface to the native decoder: library, decoders and results.
 
-The installation builds the library next to this file if there is a C compiler. Without the library, or with
-WME_NATIVE=0 in the environment, `decoding` yields None, and Python reads the records more slowly with the same result.
+The installation builds the library next to this file if a C compiler is available. Without the library, or with
+WME_NATIVE=0 in the environment, `decoding` yields None, and Python reads the records with the same result but more
+slowly.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ from resources.lake.decode.rejected import LeftLines
 from resources.lake.decode.strict_json import VALUES_MAX
 from resources.tables import Table
 
-#: An arena that grew beyond this size for huge lines is freed with its batch instead of being reused.
+#: Maximum size of a reused arena. A larger arena, which only huge lines need, is freed with its batch.
 KEEP_BYTES = 96 << 20
 _VERSION = 6
-#: Marker in the length field of `_Given`: the number is a maximum.
+#: Marker in the length field of `_Given`, meaning that the number is a maximum.
 _AT_MOST = -1
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Undeclared fields of one row, in order: the path of the object, the name and the value of each.
+    """A row's undeclared fields, in order, each with the object's path, the name and the value.
 
-    `line` is the line number (from 0). `start` and `end` are the bounds of the line in the block.
+    `line` is the line number, starting at 0. `start` and `end` are the line's bounds in the block.
     """
 
     line: int
@@ -50,7 +51,7 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """Result of the decoder for a block: rows in line order, and the lines `left` that did not become valid rows.
+    """Decoder result for a block: rows in line order, and the lines (`left`) that did not become valid rows.
 
     `left` and `unknown` must be read before the decoder is used again. The batch includes the rows of BROKEN lines.
     """
@@ -81,9 +82,9 @@ class _Result(ctypes.Structure):
 
 
 class Decoder:
-    """Decoder of blocks for one table and selection of bodies. Not thread-safe; use `decoding`.
+    """Block decoder for a table and a selection of bodies. Not thread-safe; use `decoding` instead.
 
-    The memory of a batch is reused after the batch is freed. Until then, the next block uses separate memory.
+    A batch's memory is reused after the batch is freed. Until then, the next block uses separate memory.
     """
 
     def __init__(self, library: ctypes.CDLL, table: Table, bodies: frozenset[str]) -> None:
@@ -110,7 +111,7 @@ class Decoder:
             record_schema_of(table).least_bytes,
         )
         if not self._handle:
-            raise MemoryError("There is not enough memory for a decoder of records.")
+            raise MemoryError("There is not enough memory for a record decoder.")
         self._result = _Result()
         self._array = (ctypes.c_int64 * 10)()  # a struct ArrowArray has ten words on 64-bit machines
         self._address = ctypes.addressof(self._array)
@@ -122,7 +123,7 @@ class Decoder:
 
     @property
     def arena_bytes(self) -> int:
-        """Bytes reserved for future batches."""
+        """Number of bytes reserved for future batches."""
         return int(self._library.wme_bytes(self._handle))
 
     def trim(self) -> None:
@@ -132,11 +133,11 @@ class Decoder:
     def decode(
         self, view: memoryview, given: Mapping[str, str | int], most: Mapping[str, int] | None = None
     ) -> Decoded:
-        """Decode a block of complete lines (the last may lack its line feed). The rows do not reference `view`.
+        """Decode a block of complete lines, the last with or without a line feed. The rows do not reference `view`.
 
-        `given` are the required texts or integers of columns; null is allowed too. `most` are maximum integers of
-        columns. Columns without a path in the record are null. Raises MemoryError: there is not enough memory for the
-        rows, or the block has 2 GB or more.
+        `given` maps columns to the required strings or integers; null is also allowed. `most` maps columns to maximum
+        integers. Columns without a path in the record are null. Raises MemoryError if there is not enough memory for
+        the rows, or the block is 2 GB or larger.
         """
         block = pa.py_buffer(view)
         rules = [
@@ -205,7 +206,7 @@ def _integers(numbers: Iterable[int]) -> ctypes.Array[ctypes.c_int32]:
 
 
 class _Pool:
-    """Pool of free decoders whose memory is reused. Each is used by one thread at a time."""
+    """Pool of free decoders whose memory is reused. Only one thread at a time uses each decoder."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -220,7 +221,7 @@ class _Pool:
             decoder = free.pop() if free else None
         decoder = decoder or Decoder(library, table, bodies)
         yield decoder
-        with self._lock:  # not reached after an exception, so that a failed decoder is not reused
+        with self._lock:  # not reached after an exception, because a failed decoder must not be reused
             free.append(decoder)
 
     def trim(self) -> None:
@@ -234,7 +235,7 @@ _POOL = _Pool()
 
 @contextmanager
 def decoding(table: Table, bodies: frozenset[str]) -> Iterator[Decoder | None]:
-    """Yield a decoder that no other thread uses; None if there is no library."""
+    """Yield a decoder that no other thread uses, or None if no library is available."""
     loaded = library() if os.environ.get("WME_NATIVE", "1") != "0" else None
     if loaded is None:
         yield None
@@ -253,7 +254,7 @@ def trim() -> None:
 
 @cache
 def library() -> ctypes.CDLL | None:
-    """Return the library next to this file, or None. Log a warning if the file exists but cannot be used."""
+    """Return the library next to this file, or None. Log a warning if the file exists but is unusable."""
     for suffix in importlib.machinery.EXTENSION_SUFFIXES:
         path = Path(__file__).with_name(f"_decode{suffix}")
         if path.is_file():
@@ -272,7 +273,7 @@ def load(path: Path) -> ctypes.CDLL | None:
         )
         return None
     if version != _VERSION or ctypes.sizeof(ctypes.c_void_p) != 8:
-        _log.warning("The decoder %s has another version, so records are read more slowly. Run `make setup`.", path)
+        _log.warning("The decoder %s has a different version, so records are read more slowly. Run `make setup`.", path)
         return None
     number, pointer, count, text = ctypes.c_int64, ctypes.c_void_p, ctypes.c_int32, ctypes.c_char_p
     library.wme_open.restype = pointer

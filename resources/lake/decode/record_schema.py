@@ -1,4 +1,4 @@
-"""Schema of a record and rules for rows, both derived from a table's declaration, and their form for decode.c."""
+"""Record schema and row rules, both derived from a table's declaration, and their representation for decode.c."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXACT_DOUBLE = 2**53
 
 @dataclass
 class Node:
-    """A value in a record: an object with known fields, a list, or a leaf.
+    """A value in a record, which is an object with known fields, a list, or a leaf.
 
     Exactly one of `fields`, `element`, `leaf` and `json` is set. `whole` marks an integer that the service writes as a
     double. `json` marks a value of any type that is stored as JSON text.
@@ -46,10 +46,10 @@ class Node:
 
 @dataclass(frozen=True)
 class RecordSchema:
-    """The mapping from records to the rows of one table.
+    """Mapping from records to a table's rows.
 
     `type` is the Arrow type of records. `least_bytes` is the size of the shortest record with all required values.
-    `paths` maps columns to their paths in a record; `json` does so for the columns that are stored as JSON text.
+        `paths` maps columns to their paths in a record, and `json` does the same for columns stored as JSON text.
     """
 
     table: Table
@@ -60,7 +60,7 @@ class RecordSchema:
     json: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def columns(self, records: list[dict[str, Any]]) -> dict[str, pa.Array]:
-        """Return the columns with a path in the records; `records` are results of `strict.declared`."""
+        """Return the columns that have a path in the records. `records` are results of `strict.declared`."""
         objects: dict[tuple[str, ...], dict[str, pa.Array]] = {(): _members(pa.array(records, self.type))}
         return {name: _inside(objects, path[:-1])[path[-1]] for name, path in self.paths.items()}
 
@@ -68,7 +68,7 @@ class RecordSchema:
 def _inside(objects: dict[tuple[str, ...], dict[str, pa.Array]], path: tuple[str, ...]) -> dict[str, pa.Array]:
     """Return the members of the object at a path.
 
-    This is not a closure, because a recursive closure would retain all arrays until the next garbage collection.
+    A recursive closure would retain all arrays until the next garbage collection, so this is a separate function.
     """
     if path not in objects:
         parent = _inside(objects, path[:-1])[path[-1]]
@@ -77,12 +77,12 @@ def _inside(objects: dict[tuple[str, ...], dict[str, pa.Array]], path: tuple[str
 
 
 def _members(objects: pa.StructArray) -> dict[str, pa.Array]:
-    # flatten() carries the parent's nulls into the children
+    # flatten() propagates the parent's nulls to the children
     return dict(zip((item.name for item in objects.type), objects.flatten(), strict=True))
 
 
 def node_of(declared: pa.DataType, *, whole: bool = False) -> Node:
-    """Return the node of a value of this type; see Node for `whole`."""
+    """Return the node for a value of this type. See `Node` for `whole`."""
     if pa.types.is_struct(declared):
         return Node(fields={item.name: node_of(item.type) for item in declared})
     if pa.types.is_list(declared):
@@ -92,7 +92,7 @@ def node_of(declared: pa.DataType, *, whole: bool = False) -> Node:
 
 @cache
 def record_schema_of(table: Table) -> RecordSchema:
-    """Return the schema of the records of `table`."""
+    """Return the record schema for `table`."""
     root = Node(fields={})
     paths: dict[str, tuple[str, ...]] = {}
     json_paths: dict[str, tuple[str, ...]] = {}
@@ -112,10 +112,10 @@ def record_schema_of(table: Table) -> RecordSchema:
 
 
 def _least_bytes(table: Table) -> int:
-    """Return the number of bytes of the shortest record with all required values."""
+    """Return the size in bytes of the shortest record with all required values."""
     needed = [column for column in table if column.required and column.default is None]
     paths = [column for column in needed if column.path is not None]
-    # a column with several sources needs only one of them
+    # a column with several sources needs only one source
     sources = next(([table[name] for name in column.first_of] for column in needed if column.first_of), [])
     return min((len(_shortest([*paths, one])) for one in sources), default=len(_shortest(paths)))
 
@@ -134,7 +134,7 @@ def _shortest(columns: Iterable[Column]) -> bytes:
 
 
 def value_at(record: Mapping[str, Any], way: Iterable[str]) -> Any:
-    """Return the value at a path of a record whose objects match the declaration; None if it is missing."""
+    """Return the value at a path in a record whose objects match the declaration, or None if the value is missing."""
     value: Any = record
     for name in way:
         value = None if value is None else value.get(name)
@@ -142,12 +142,12 @@ def value_at(record: Mapping[str, Any], way: Iterable[str]) -> Any:
 
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-#: The range of Python's datetime, and therefore of every program that reads rows with Python.
+#: Range of Python's datetime, which every program that reads rows with Python needs.
 _YEARS = (
     (pc.greater_equal, dt.datetime.min.replace(tzinfo=dt.UTC)),
     (pc.less_equal, dt.datetime.max.replace(tzinfo=dt.UTC)),
 )
-#: Suffix of the reason of a reject whose project or namespace differs from its archive's.
+#: Suffix of the reject reason if a record's project or namespace differs from its archive.
 OF_ANOTHER = ", which the archive is of."
 #: The column that orders the states of a page.
 _EVENT_AT = "event_at"
@@ -163,7 +163,7 @@ class Rules:
 
     @cached_property
     def expected(self) -> dict[str, str | int]:
-        """Values of the archive that records may repeat and must not contradict; times in microseconds since 1970."""
+        """Archive values that records must not contradict. Times are in microseconds since 1970."""
         return {
             name: _micros(value) if isinstance(value, dt.datetime) else value
             for name, value in self.given.items()
@@ -172,17 +172,17 @@ class Rules:
 
     @cached_property
     def most(self) -> dict[str, int]:
-        """Maximum value of a column in a record; times in microseconds since 1970."""
+        """Maximum value per column in a record. Times are in microseconds since 1970."""
         is_bound = self.latest is not None and _EVENT_AT in self.table.schema.names
         return {_EVENT_AT: _micros(self.latest)} if is_bound and self.latest is not None else {}
 
     def complete(self, columns: dict[str, pa.Array]) -> dict[str, pa.Array]:
-        """Add default values, and the columns that are derived from others."""
+        """Add default values, and columns that are derived from other columns."""
         columns |= {c.name: pc.fill_null(columns[c.name], c.default) for c in self.table if c.default is not None}
         return columns | {c.name: pc.coalesce(*(columns[s] for s in c.first_of)) for c in self.table if c.first_of}
 
     def problems(self, columns: dict[str, pa.Array], count: int) -> pa.DictionaryArray:
-        """Return a sentence for each of `count` rows that breaks a rule, and null for every other row."""
+        """Return, for `count` rows, a sentence for each row that breaks a rule and null for every other row."""
         found = pa.nulls(count, pa.int32())
         sentences: list[str] = []
 
@@ -222,7 +222,7 @@ class Rules:
         return pa.DictionaryArray.from_arrays(found, pa.array(sentences, pa.string()))
 
     def judged(self, batch: pa.RecordBatch) -> dict[str, pa.Array]:
-        """Return the columns to which rules apply; the rows match the declared types."""
+        """Return the columns to which rules apply, for rows that match the declared types."""
         return {
             column.name: batch.column(place)
             for place, column in enumerate(self.table)
@@ -231,7 +231,7 @@ class Rules:
         }
 
     def lacking_in(self, record: Mapping[str, Any]) -> str:
-        """Return the sentence for a record of declared types that lacks a required value."""
+        """Return the sentence for a record that has the declared types but no value for a required column."""
         return next(
             self._lacking(column)
             for column in self.table
@@ -267,7 +267,7 @@ def _micros(moment: dt.datetime) -> int:
 _ROUTE, _STRUCT, _LIST, _TEXT, _INTEGER, _DOUBLE, _WHOLE, _BOOL, _TIME = range(9)
 _KINDS = {pa.string(): _TEXT, pa.int64(): _INTEGER, pa.float64(): _DOUBLE, pa.bool_(): _BOOL, TIMESTAMP: _TIME}
 _REQUIRED, _NOT_EMPTY, _DISCARD, _DEFAULT, _JSON = (1 << bit for bit in range(5))
-#: Most bytes of a field name that the decoder supports.
+#: Maximum number of bytes in a field name that the decoder supports.
 _NAME_BYTES_MAX = 48
 
 
@@ -282,9 +282,9 @@ class Description(ctypes.Structure):
 
 
 class Tree:
-    """A table in the form that the decoder reads: the node of the record, then its descendants, siblings together.
+    """A table in the decoder's format, with the record's node first, then its descendants, siblings together.
 
-    Raises ValueError: the decoder does not support the type of a column or the name of a field.
+    Raises ValueError if the decoder does not support a column's type or a field's name.
     """
 
     def __init__(self, table: Table, bodies: frozenset[str]) -> None:

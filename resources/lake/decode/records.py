@@ -1,7 +1,7 @@
-"""Conversion of a block of lines to rows.
+"""Conversion of blocks of lines to rows.
 
 The native decoder converts lines that clearly match the declaration, and marks lines that are clearly bad. Python
-examines the other lines one by one, or all lines if the decoder is not built. Both paths have the same results.
+examines the other lines individually, or all lines if the decoder is not built. Both paths return the same results.
 """
 
 from __future__ import annotations
@@ -35,22 +35,23 @@ from resources.lake.decode.strict_json import Bad
 from resources.lake_files import Drift
 from resources.tables import Column, Table
 
-#: Common reasons by verdict, for lines without a separate reason.
+#: Default reasons by verdict, for lines without a separate reason.
 _COMMON = {
     SHORT: "It has fewer bytes than any record ({}).",
     NO_OBJECT: "It is not one JSON object in UTF-8 with every key once.",
     MISTYPED: "One of its values is not as declared.",
 }
 _BLANK = b" \t\r"
-#: Most different bad lines of a block and verdict that get a separate reason. The others share one.
+#: Maximum number of different bad lines per block and verdict that get separate reasons. All other lines share a
+#: reason.
 _TOLD = 64
-#: Bytes of examined lines that are converted to rows at once. Their Python values need many times this memory.
+#: Bytes of examined lines to convert to rows per step. Their Python values need many times this memory.
 _EXAMINED_BYTES = 1 << 20
 
 
 @dataclass
 class Rows:
-    """Result of one block. `line_count` excludes blank lines, so it equals rows plus rejects."""
+    """Result for one block. `line_count` excludes blank lines, and therefore equals rows plus rejects."""
 
     batch: pa.RecordBatch
     line_count: int
@@ -68,7 +69,7 @@ class _Block:
     offset: int
 
     def rejects(self, lines: LeftLines, reasons: pa.DictionaryArray, raws: pa.DictionaryArray | None = None) -> Rejects:
-        """Return the rejects of these lines of the block; `raws` are their bytes."""
+        """Return the rejects for these lines of the block, whose bytes are `raws`."""
         numbers, places = pc.add(lines.numbers, self.first_line), pc.add(lines.starts, self.offset)
         return Rejects(
             self.member, numbers, places, reasons, lines.texts(self.view).dictionary_encode() if raws is None else raws
@@ -77,7 +78,7 @@ class _Block:
 
 @dataclass
 class _Examined:
-    """Result of lines that were examined one by one. `rows` is the number of the decoder's rows before each row."""
+    """Result for individually examined lines. `rows` is the number of decoder rows before each row."""
 
     batch: pa.RecordBatch
     rows: list[int]
@@ -89,7 +90,8 @@ class _Examined:
 class _Line:
     """An examined line that matches the declaration.
 
-    `place` is its number, the number of rows before it, its start and its end. `extra` holds the undeclared fields.
+    `place` contains the line's number, the number of rows before the line, and the line's start and end. `extra`
+    contains the undeclared fields.
     """
 
     place: tuple[int, int, int, int]
@@ -101,11 +103,11 @@ class _Line:
 
 @dataclass(frozen=True)
 class RecordReader:
-    """Converter of the lines of one archive to rows of `table`.
+    """Converter from an archive's lines to rows of `table`.
 
-    `given` are columns whose value the archive determines, the same in all rows; a record with another value is
-    rejected. `bodies` are the body columns to store; the others are null. A record with an event after `latest` is
-    rejected.
+    `given` maps columns to values that the archive determines for all rows. A record with a different value is
+        rejected, as is a record with an event after `latest`. `bodies` are the body columns to store; other body
+        columns are null.
     """
 
     table: Table
@@ -115,12 +117,12 @@ class RecordReader:
 
     @cached_property
     def record_schema(self) -> RecordSchema:
-        """Schema of the records."""
+        """Record schema."""
         return record_schema_of(self.table)
 
     @cached_property
     def _json(self) -> dict[tuple[str, ...], str]:
-        """Columns that are stored as JSON, by their path in the record."""
+        """Columns stored as JSON, by path in the record."""
         return {way: column for column, way in self.record_schema.json.items()}
 
     @cached_property
@@ -132,7 +134,7 @@ class RecordReader:
         return Rules(self.table, self.given, self.latest)
 
     def read(self, view: memoryview, member: str, first_line: int, offset: int) -> Rows:
-        """Convert a block of complete lines from byte `offset`, line `first_line` of `member`; thread-safe."""
+        """Convert a block of complete lines, starting at byte `offset`, line `first_line` of `member`. Thread-safe."""
         block = _Block(view, member, first_line, offset)
         with decoding(self.table, self.bodies) as decoder:
             if decoder is not None:
@@ -141,7 +143,7 @@ class RecordReader:
         return self._join(Decoded(self._no_rows, len(left), left, iter(())), block)
 
     def _left(self, lines: list[bytes]) -> LeftLines:
-        """Return all lines except blank ones as lines to examine."""
+        """Return all lines except blank lines as lines to examine."""
         numbers, bounds, verdicts = array("q"), array("i"), bytearray()
         add_number, add_bound, add_verdict = numbers.append, bounds.append, verdicts.append
         place, least = 0, self.record_schema.least_bytes
@@ -156,7 +158,7 @@ class RecordReader:
         return LeftLines.of_columns(numbers, bounds, verdicts)
 
     def _filled(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Fill missing values with those that the archive determines."""
+        """Fill in missing values that the archive determines."""
         for place, column in enumerate(self.table):
             if column.name in self.given and (column.path is None or batch.column(place).null_count):
                 value = pa.repeat(pa.scalar(self.given[column.name], column.type), len(batch))
@@ -164,7 +166,7 @@ class RecordReader:
         return batch
 
     def _join(self, decoded: Decoded, block: _Block) -> Rows:
-        """Combine the decoder's rows with those of the lines that were examined one by one."""
+        """Combine the decoder's rows with the rows from individually examined lines."""
         batch, drift, left = self._filled(decoded.batch), DriftCount(), decoded.left.by_verdict()
         rejects: list[Rejects] = []
         removed = pa.array([], pa.int64())
@@ -203,7 +205,7 @@ class RecordReader:
         return Rows(batch, decoded.line_count, merged(rejects), drift.result())
 
     def _rejects(self, lines: LeftLines, verdict: int, block: _Block) -> Rejects:
-        """Return the rejects of lines with a verdict; examine only the first different lines for separate reasons."""
+        """Return rejects for lines with a verdict. Only the first different lines are examined for separate reasons."""
         each = lines.texts(block.view).dictionary_encode()
         common = _COMMON[verdict].format(self.record_schema.least_bytes)
         told = [self._fault(raw) for raw in each.dictionary[:_TOLD].to_pylist()]
@@ -211,7 +213,7 @@ class RecordReader:
         return block.rejects(lines, reasons.take(pc.min_element_wise(each.indices, len(told))), each)
 
     def _fault(self, raw: bytes) -> str:
-        """Return the fault of a line that is not a valid record."""
+        """Return the reason why a line is not a valid record."""
         try:
             record = strict.read_record(raw)
             strict.extra_text(strict.declared(record, self.record_schema.root)[1])
@@ -224,7 +226,7 @@ class RecordReader:
         """Examine each line for faults and undeclared fields, and convert the good lines to rows."""
         good: list[_Line] = []
         bad: list[tuple[int, int, int, int, int]] = []
-        verdicts: dict[bytes, int] = {}  # verdicts on bad lines, since many lines may be equal
+        verdicts: dict[bytes, int] = {}  # verdicts on bad lines, cached because many lines can be equal
         found, batches, size = _Examined(self._no_rows, [], LeftLines.of(bad), []), [], 0
         for place in lines:
             raw = bytes(block.view[place[2] : place[3]])
@@ -255,7 +257,7 @@ class RecordReader:
         return found
 
     def _rows_of(self, lines: list[_Line], found: _Examined, block: _Block, drift: DriftCount) -> pa.RecordBatch:
-        """Convert lines that match the declaration to rows; lines that break a rule become rejects."""
+        """Convert lines that match the declaration to rows, and lines that break a rule to rejects."""
         columns = self._rules.complete(self.record_schema.columns([line.values for line in lines]))
         problems = self._rules.problems(columns, len(lines))
         columns |= {
@@ -292,7 +294,7 @@ class RecordReader:
 
 
 def _placed(batch: pa.RecordBatch, removed: pa.Array, other: pa.RecordBatch, before: pa.Array) -> pa.RecordBatch:
-    """Remove rows of a batch, and insert each row of `other` after as many rows of the batch as `before` says."""
+    """Remove rows from a batch, and insert each row of `other` after the number of batch rows given in `before`."""
     own, two = pa.arange(0, len(batch)), pa.scalar(2)
     order = pc.sort_indices(pa.concat_arrays([pc.add(pc.multiply(own, two), 1), pc.multiply(before, two)]))
     order = order.filter(pc.invert(pc.is_in(order, value_set=pc.cast(removed, order.type))))

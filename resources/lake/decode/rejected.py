@@ -1,4 +1,4 @@
-"""Lines and rejects of a block as Arrow columns, because a block may have a million lines of two bytes."""
+"""A block's lines and rejects as Arrow columns, because a block can have a million lines of two bytes."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ import pyarrow.compute as pc
 
 from resources.formatting import legible
 
-#: Most characters of a reason; some reasons quote a key of the line.
+#: Maximum number of characters in a reason. Some reasons quote a key from the line.
 REASON_MAX = 500
 
 
-#: Verdicts on a line without a valid row, as in decode.c. UNDECIDED: Python must examine the line. SHORT: the line has
-#: fewer bytes than any record. NO_OBJECT: `read_record` rejects the line. MISTYPED: a value has another type than
-#: declared. BROKEN: the types are as declared, but a rule is broken.
+#: Verdicts on a line without a valid row, as in decode.c. UNDECIDED means that Python must examine the line. SHORT
+#: means that the line has fewer bytes than any record. NO_OBJECT means that `read_record` rejects the line. MISTYPED
+#: means that a value does not have the declared type. BROKEN means that the types are as declared, but a rule is
+#: broken.
 UNDECIDED, SHORT, NO_OBJECT, MISTYPED, BROKEN = range(5)
 
 
 @dataclass(frozen=True)
 class LeftLines:
-    """Lines of a block without a valid row, in order, as columns.
+    """A block's lines that did not become valid rows, in order, as columns.
 
-    Each line has a number (from 0), the number of the batch's `rows` before it, the offset of its start in the block,
-    the pair of its start and end (`bounds`), and a verdict.
+    Each line has a number (starting at 0), the number of batch `rows` before the line, the offset of the line's start
+    in the block, the pair of start and end (`bounds`), and a verdict.
     """
 
     numbers: pa.Int64Array
@@ -38,7 +39,7 @@ class LeftLines:
 
     @classmethod
     def of(cls, lines: Iterable[tuple[int, int, int, int, int]]) -> LeftLines:
-        """Build the columns from tuples: number, row, start, end and verdict of each line."""
+        """Build the columns from a tuple per line with number, row, start, end and verdict."""
         numbers, rows, starts, ends, verdicts = zip(*lines, strict=True) if lines else ((),) * 5
         bounds = array("i", (place for both in zip(starts, ends, strict=True) for place in both))
         found = cls.of_columns(array("q", numbers), bounds, bytes(verdicts))
@@ -61,7 +62,7 @@ class LeftLines:
         return len(self.numbers)
 
     def __iter__(self) -> Iterator[tuple[int, int, int, int]]:
-        """Yield number, row, start and end of each line."""
+        """Yield each line's number, row, start and end."""
         bounds = self.bounds.to_pylist()
         return zip(self.numbers.to_pylist(), self.rows.to_pylist(), bounds[::2], bounds[1::2], strict=True)
 
@@ -73,7 +74,7 @@ class LeftLines:
         return {one: self._take(pc.indices_nonzero(pc.equal(self.verdicts, one))) for one in verdicts}
 
     def merged(self, other: LeftLines) -> LeftLines:
-        """Return these and the other lines, in line order."""
+        """Return these lines merged with other lines, in line order."""
         if not len(self) or not len(other):
             return self if len(self) else other
         pairs = ((getattr(self, name.name), getattr(other, name.name)) for name in fields(self))
@@ -81,7 +82,7 @@ class LeftLines:
         return both._take(pc.sort_indices(both.numbers))
 
     def texts(self, view: memoryview) -> pa.BinaryArray:
-        """Return a copy of the bytes of each line."""
+        """Return a copy of each line's bytes."""
         # `bounds` are the offsets of an array of lines and gaps, whose even items are the lines
         count = max(0, len(self.bounds) - 1)
         every = pa.Array.from_buffers(pa.binary(), count, [None, self.bounds.buffers()[1], pa.py_buffer(view)])
@@ -94,13 +95,13 @@ class LeftLines:
 
 
 def reasons_of(reasons: Iterable[str]) -> pa.DictionaryArray:
-    """Return reasons as a column, shortened, with unprintable characters replaced."""
+    """Return reasons as a column, shortened and with unprintable characters replaced."""
     return pa.array([legible(reason, REASON_MAX) for reason in reasons], pa.string()).dictionary_encode()
 
 
 @dataclass(frozen=True)
 class Reject:
-    """A line that could not be converted: its position in the member (line from 1, byte from 0), reason and bytes."""
+    """A line that could not be converted, with position in the member (line from 1, byte from 0), reason and bytes."""
 
     member: str
     line_number: int

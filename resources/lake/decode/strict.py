@@ -1,4 +1,4 @@
-"""Examination of single lines in Python: their faults, and a count of undeclared fields by path."""
+"""Examination of single lines in Python, for faults and for counts of undeclared fields by path."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from resources.lake.decode.record_schema import EXACT_DOUBLE, Node, value_at
 from resources.lake.decode.strict_json import SHOWN, Bad, Number, members_of, read_document, read_value, shown, text_of
 from resources.lake_files import Drift
 
-#: Marks a value without undeclared parts. None cannot, because a record may contain null.
+#: Marker for a value without undeclared parts. None cannot be the marker, because a record can contain null.
 NOTHING: Any = object()
 _INT64 = range(-(2**63), 2**63)
 _INT64_LENGTH = len(str(-(2**63)))
 _TIME = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d(:?\d\d(:?\d\d(\.\d{1,6})?)?)?)?(?P<zone>Z|[+-]\d\d(:?\d\d)?)?", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-#: Python has no year 0. This is the distance from year 0 to 2000, which has the same calendar.
+#: Distance from year 0, which Python does not support, to the year 2000, which has the same calendar.
 _FROM_YEAR_0 = timedelta(days=5 * 146_097)
 
 
 def read_record(line: bytes) -> dict[str, Any]:
-    """Return the JSON object of a line. Raises Bad: the line is not one object in valid UTF-8 with unique keys."""
+    """Return a line's JSON object. Raises Bad if the line is not a single object in valid UTF-8 with unique keys."""
     value = read_document(line)
     if not isinstance(value, dict):
         raise Bad(f"A JSON object was expected, not {_kind(value)}.")
@@ -36,18 +36,18 @@ def read_record(line: bytes) -> dict[str, Any]:
 
 
 def declared(record: dict[str, Any], root: Node) -> tuple[dict[str, Any], Any]:
-    """Split a record into its declared values, in the form that Arrow reads, and the nested rest.
+    """Split a record into its declared values, in the form that Arrow reads, and a nested remainder.
 
-    Times are microseconds since 1970. The rest is NOTHING if every field is declared. A time without a zone is read as
-    UTC, and its original text is part of the rest. For a list whose elements have undeclared fields, the rest holds one
-    object per element (possibly empty). Merging the rest into the row therefore restores the record. Raises Bad: a
-    value has another type than declared.
+    Times are microseconds since 1970. The remainder is NOTHING if every field is declared. A time without a time zone
+    is read as UTC, and its original string is part of the remainder. For a list whose elements have undeclared fields,
+    the remainder contains one object per element (possibly empty). Merging the remainder into the row therefore
+    restores the record. Raises Bad if a value does not have the declared type.
     """
     return _split(record, root, "")
 
 
 def extra_text(extra: Any) -> str | None:
-    """Return `extra` as JSON text; None for NOTHING. Raises Bad: a text contains half a surrogate pair."""
+    """Return `extra` as JSON text, or None for NOTHING. Raises Bad if a string contains an unpaired surrogate."""
     if extra is NOTHING:
         return None
     if not _is_unicode(text := text_of(extra)):
@@ -56,9 +56,10 @@ def extra_text(extra: Any) -> str | None:
 
 
 def json_texts(line: bytes, record: dict[str, Any], wanted: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], str]:
-    """Return the values of a record that are stored as JSON, by path, exactly as written.
+    """Return a record's values that are stored as JSON, by path, exactly as written.
 
-    Null and missing values are omitted. Raises Bad: a text contains half a surrogate pair, which no client could read.
+    Null and missing values are omitted. Raises Bad if a string contains an unpaired surrogate, which clients cannot
+    read.
     """
     found: dict[tuple[str, ...], str] = {}
     objects: dict[tuple[str, ...], dict[str, str]] = {}
@@ -74,7 +75,7 @@ def json_texts(line: bytes, record: dict[str, Any], wanted: Iterable[tuple[str, 
 def _members(line: bytes, objects: dict[tuple[str, ...], dict[str, str]], way: tuple[str, ...]) -> dict[str, str]:
     """Return the members of the object at a path.
 
-    This is not a closure, because a recursive closure would retain the line until the next garbage collection.
+    A recursive closure would retain the line until the next garbage collection, so this is a separate function.
     """
     if way not in objects:
         objects[way] = members_of(_members(line, objects, way[:-1])[way[-1]].encode() if way else line)
@@ -82,7 +83,7 @@ def _members(line: bytes, objects: dict[tuple[str, ...], dict[str, str]], way: t
 
 
 def nested_fields(fields: Iterable[tuple[tuple[str, ...], bytes, bytes]]) -> dict[str, Any]:
-    """Nest the undeclared fields of a row (path, name and value of each). Raises Bad: they are not strict JSON."""
+    """Nest a row's undeclared fields, given as path, name and value. Raises Bad if a field is not strict JSON."""
     extra: dict[str, Any] = {}
     for way, name, value in fields:
         place = extra
@@ -99,7 +100,7 @@ def nested_fields(fields: Iterable[tuple[tuple[str, ...], bytes, bytes]]) -> dic
 
 
 def unknown_fields(extra: dict[str, Any], root: Node) -> Iterator[tuple[str, Any]]:
-    """Yield the dotted path and the value of each undeclared field; `[]` stands for list elements."""
+    """Yield each undeclared field's dotted path and value. In paths, `[]` represents list elements."""
     yield from _unknown(extra, root, "")
 
 
@@ -120,7 +121,7 @@ def _unknown(extra: Any, node: Node, path: str) -> Iterator[tuple[str, Any]]:
 
 
 def _split(value: Any, node: Node, path: str) -> tuple[Any, Any]:
-    """Return the declared part of a value and the rest."""
+    """Return a value's declared part and the remainder."""
     if value is None or node.json:
         return None, NOTHING
     if node.fields is not None:
@@ -166,7 +167,7 @@ def _split(value: Any, node: Node, path: str) -> tuple[Any, Any]:
 
 
 def _text_fault(value: Any, node: Node) -> str | None:
-    """Return the expected kind of value for a value that is not a number; None if the value is valid."""
+    """Return the expected kind of value for a non-number, or None if the value is valid."""
     declared = node.leaf
     if pa.types.is_string(declared):
         return None if isinstance(value, str) else "text"
@@ -176,7 +177,7 @@ def _text_fault(value: Any, node: Node) -> str | None:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return True if a text can be encoded as UTF-8; half of a surrogate pair cannot."""
+    """Return True if a string can be encoded as UTF-8. An unpaired surrogate cannot."""
     if text.isascii():
         return True
     try:
@@ -187,7 +188,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _number_fault(value: float | Number, node: Node) -> str | None:
-    """Return the expected kind of value for a number; None if the number is valid."""
+    """Return the expected kind of value for a number, or None if the number is valid."""
     declared = node.leaf
     if pa.types.is_integer(declared):
         return None if _is_int64(value) else "a whole number of at most 64 bits"
@@ -217,7 +218,7 @@ def _is_exact(value: float | Number) -> bool:
 
 
 def _time(text: str) -> tuple[int, bool] | None:
-    """Parse a time; return its microseconds since 1970, and True if it has a zone. Return None for other texts."""
+    """Parse a time. Return its microseconds since 1970, and True if it has a zone. Return None for other strings."""
     found = _TIME.fullmatch(text)
     if found is None:
         return None
@@ -244,10 +245,10 @@ def _kind(value: Any) -> str:
     return f"the {'truth value' if isinstance(value, bool) else 'number'} {shown(text_of(value))}"
 
 
-#: Most paths that are counted separately, the first in alphabetical order. If keys are identifiers, every record can
-#: add a path.
+#: Maximum number of paths to count separately, in alphabetical order. The number is limited because every record can
+#: add a path if keys are identifiers.
 PATHS_MAX = 1_000
-#: The path under which all others are counted.
+#: Path under which all other fields are counted.
 OTHERS = "(other fields)"
 _LENGTH = 200
 
@@ -267,7 +268,7 @@ class DriftCount:
         self._others = 0
 
     def add(self, extra: dict[str, Any], root: Node, line: int) -> None:
-        """Count the undeclared fields of one line. The example of a path is from its first line."""
+        """Count a line's undeclared fields. The example for a path is from the first line with this path."""
         for path, value in unknown_fields(extra, root):
             self._count(_cut(path), line, value)
 
@@ -293,7 +294,7 @@ class DriftCount:
             seen.line, seen.example = line, _cut(text_of(value))
 
     def _forget(self, limit: int) -> None:
-        """Retain only the first PATHS_MAX paths if there are more than `limit`. A dropped path can never return."""
+        """Retain only the first PATHS_MAX paths if more than `limit` exist. A dropped path can never return."""
         if len(self._seen) > limit:
             for path in sorted(self._seen)[PATHS_MAX:]:
                 self._others += self._seen.pop(path).count

@@ -9,27 +9,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-#: Most nested objects and lists. Python's own limit depends on its version and on the caller.
+#: Maximum nesting depth of objects and lists. Python's own limit depends on its version and on the caller.
 DEPTH_MAX = 500
-#: Most values in a line, because parsed values need many times their bytes in memory. The largest known line has 33,000
+#: Maximum number of values in a line, because parsed values need many times their size. The largest line has 33,000
 #: values.
 VALUES_MAX = 500_000
-#: Most characters of an integer and of a fraction that Python may reproduce exactly.
+#: Maximum numbers of characters in an integer and in a fraction that Python can reproduce exactly.
 _INTEGER_LENGTH, _DOUBLE_LENGTH = 18, len("-2.2250738585072014e-308")
 _TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
-#: Most characters of a text in a message.
+#: Maximum number of characters of a quoted string in a message.
 SHOWN = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """The original text of a number that a Python number would write differently or change."""
+    """Original text of a number that Python would write differently or change."""
 
     text: str
 
     @property
     def double(self) -> float:
-        """The nearest double, or infinity beyond the range of doubles."""
+        """Nearest double, or infinity beyond the range of doubles."""
         return float(self.text)
 
     @property
@@ -39,19 +39,19 @@ class Number:
 
 
 class Bad(Exception):  # noqa: N818  the line is bad, the program is not in error
-    """A line that cannot be converted; the text of the exception is the reason."""
+    """A line cannot be converted. The exception message is the reason."""
 
 
 def read_document(data: bytes) -> Any:
-    """Parse one JSON document strictly: valid UTF-8, unique keys, no NaN. Raises Bad otherwise.
+    """Parse a JSON document strictly. Raises Bad for invalid UTF-8, duplicate keys or NaN.
 
-    Numbers that Python would not write in the same way become a `Number`.
+    Numbers that Python would write differently become a `Number`.
     """
     return _read(data, "utf-8-sig")
 
 
 def read_value(data: bytes) -> Any:
-    """Parse a value from inside a document, as strictly as `read_document`. Raises Bad if it is not valid."""
+    """Parse a value from inside a document, as strictly as `read_document`. Raises Bad if the value is invalid."""
     return _read(data, "utf-8")
 
 
@@ -76,7 +76,7 @@ def _behind_blanks(text: str, place: int) -> int:
 
 
 def is_crowded(data: bytes) -> bool:
-    """Return whether a line has over VALUES_MAX values, estimated from commas and opening brackets outside strings."""
+    """Return True if a line has over VALUES_MAX values, estimated from commas and opening brackets outside strings."""
 
     def count(part: bytes) -> int:
         return sum(map(part.count, (b",", b"[", b"{")))
@@ -87,7 +87,7 @@ def is_crowded(data: bytes) -> bool:
     for number, text in enumerate(_TEXT.finditer(data)):
         found += count(data[place : text.start()])
         place = text.end()
-        if found > VALUES_MAX or number > 2 * VALUES_MAX:  # each text is a key or a value
+        if found > VALUES_MAX or number > 2 * VALUES_MAX:  # each string is a key or a value
             return True
     return found + count(data[place:]) > VALUES_MAX
 
@@ -149,7 +149,7 @@ def _write(value: Any, put: Callable[[str], None], encoder: json.JSONEncoder) ->
 
 
 def shown(text: str) -> str:
-    """Return the beginning of an untrusted text for a message; the text may be long and contain surrogates."""
+    """Return the beginning of an untrusted string for a message. The string can be long and contain surrogates."""
     short = text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
     return short.encode("utf-8", "backslashreplace").decode()
 

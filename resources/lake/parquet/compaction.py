@@ -1,7 +1,8 @@
 """Compaction of several lake files into a few sorted files.
 
-A job and its result are plain data with paths relative to the lake, so that any engine can run the job, even on another
-machine. A job holds no lock and changes no existing file. Its new files have no readers until the ledger lists them.
+A job and its result are plain data with paths relative to the lake, so any engine can run the job, even on another
+machine. A job holds no lock and does not change existing files. Its new files have no readers until the ledger lists
+them.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from resources.lake_files import APART, COMPACTED, FILE_ROW, CompactedFile, Comp
 from resources.storage import UNREADABLE, Storage, is_damage, rows_at_once
 from resources.tables import Table
 
-#: Values of the columns that an archive determines (`Dataset.given`): project and namespace, with an hour or with the
-#: version of a snapshot.
+#: Values of the columns that an archive determines (`Dataset.given`): project and namespace, with either an hour or a
+#: snapshot version.
 Part = tuple[Any, ...]
 
-#: Most row groups that are merged into one without their bodies, and the maximum size of the result. Fewer row groups
-#: keep the footer short, which describes a hundred columns for each of them.
+#: Maximum number of row groups to merge, without bodies, into one row group, and the maximum size of the result. Fewer
+#: row groups keep the footer short, which describes a hundred columns per row group.
 _TOGETHER = 16
 _TOGETHER_BYTES = 32 << 20
 _READ_BYTES = 4 << 20
@@ -44,11 +45,11 @@ _READ_BYTES = 4 << 20
 
 @dataclass(frozen=True)
 class CompactionJob:
-    """Files to compact, each written by a conversion or an earlier compaction, and the options.
+    """Compaction options and the files to compact, each written by a conversion or an earlier compaction.
 
-    `name` is the prefix of the new files' names. `digest` (hex) covers everything that determines their rows. A file
-    ends after `file_bytes`, and a row group after `group_bytes` uncompressed bytes. `memory_bytes` limits the memory
-    for rows. `level` is the zstd level.
+    `name` is the prefix of the new files' names. The hexadecimal `digest` covers everything that determines their rows.
+    A file ends after `file_bytes`, and a row group after `group_bytes` uncompressed bytes. `memory_bytes` limits the
+    memory for rows. `level` is the zstd level.
     """
 
     table_name: str
@@ -64,18 +65,18 @@ class CompactionJob:
 
 @dataclass(frozen=True)
 class Compaction:
-    """Files written by a job, and their number of rows for each part."""
+    """Files written by a job, and their row count per part."""
 
     files: tuple[CompactedFile, ...]
     row_counts: dict[Part, int]
 
 
 def compact(job: CompactionJob, layout: Layout, progress: Callable[[int], None] = lambda _count: None) -> Compaction:
-    """Compact the files of a job.
+    """Compact a job's files.
 
-    `progress` is called with the size of each file after it was read. The job's `memory_bytes` limits the memory,
-    regardless of the size and number of the files. Raises LakeError if a file is missing or damaged, contradicts the
-    ledger, or the disk is full.
+    `progress` is called with the size of each file after the file has been read. The job's `memory_bytes` limits the
+    memory, regardless of the files' size and number. Raises LakeError if a file is missing or damaged or contradicts
+    the ledger, or if the disk is full.
     """
     table = COMPACTED[job.table_name]
     counts: Counter[Part] = Counter()
@@ -113,7 +114,7 @@ def _rows(
     given: tuple[str, ...],
     progress: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a file in the form of compacted files, without the dropped rows."""
+    """Yield a file's rows in the form of compacted files, without the dropped rows."""
     beside = path.with_name(with_bodies(path.name))
     paths = [path] if beside == path else [path, beside]
     names = [one.relative_to(layout.lake).as_posix() for one in paths]
@@ -134,43 +135,43 @@ def _rows(
 def _opened(
     stack: ExitStack, path: Path, storage: Storage, lake_path: str, source: CompactionSource, table: Table
 ) -> pq.ParquetFile:
-    """Open a lake file with verification of page checksums, so that damage is never copied to another file."""
+    """Open a lake file with verification of page checksums, to avoid copying damage to another file."""
     with _reading(lake_path):
         opened = stack.enter_context(storage.open(path))
         file = stack.enter_context(pq.ParquetFile(opened, buffer_size=_READ_BYTES, page_checksum_verification=True))
         if file.metadata.num_rows != source.row_count:
-            raise ValueError(f"it holds {file.metadata.num_rows} rows, and the ledger says {source.row_count}")
-    # A column that is missing in an older file becomes null. An undeclared column would be lost.
+            raise ValueError(f"it has {file.metadata.num_rows} rows, but the ledger says {source.row_count}")
+    # A column that is missing from an older file becomes null. An undeclared column would be lost.
     known = {column.name: column.type for column in table}
     if wrong := [field.name for field in file.schema_arrow if known.get(field.name) != field.type]:
         raise LakeError(
-            f"The lake file {lake_path} has columns that are not declared ({', '.join(wrong)}), so it was not "
-            "compacted; nothing was changed. Remove it: the next publication converts it again from the archive if "
-            "the archive still exists."
+            f"The lake file {lake_path} has undeclared columns ({', '.join(wrong)}), so it was not compacted; nothing "
+            "was changed. Remove the file. If the archive still exists, the next publication converts it again."
         )
     return file
 
 
 @contextmanager
 def _reading(lake_path: str) -> Iterator[None]:
-    """Convert errors of the context to LakeError with the name of the file."""
+    """Convert errors raised in the context to a LakeError with the file's name."""
     try:
         yield
     except FileNotFoundError as error:
         raise LakeError(
-            f"The lake file {lake_path} is gone, so it was not compacted; nothing was changed. The next publication "
-            "converts it again from the archive if the archive still exists."
+            f"The lake file {lake_path} is missing, so it was not compacted; nothing was changed. If the archive still "
+            "exists, the next publication converts it again."
         ) from error
     except UNREADABLE as error:
         if is_damage(error):
             raise DamagedFileError(lake_path, clause(error)) from error
         raise LakeError(
-            f"The lake file {lake_path} cannot be read now: {clause(error)}. It was not compacted; nothing was changed."
+            f"The lake file {lake_path} cannot currently be read: {clause(error)}. The file was not compacted; nothing "
+            "was changed."
         ) from error
 
 
 def _side_by_side(files: list[pq.ParquetFile], names: list[str]) -> Iterator[tuple[pa.RecordBatch, ...]]:
-    """Yield the same rows of all files, some megabytes at a time. Readers may return fewer rows than requested."""
+    """Yield the same rows of all files, some megabytes at a time. Readers can return fewer rows than requested."""
     rows = min(rows_at_once(file.metadata, _READ_BYTES, GROUP_ROWS) for file in files)
     readers = [_batches(file, rows, name) for file, name in zip(files, names, strict=True)]
     held = [next(reader, None) for reader in readers]
@@ -189,7 +190,7 @@ def _batches(file: pq.ParquetFile, rows: int, lake_path: str) -> Iterator[pa.Rec
 
 
 def _of_form(batches: Iterable[pa.RecordBatch], table: Table, start: int) -> pa.RecordBatch:
-    """Arrange batches as columns of compacted files, including bodies; columns that an older file lacks are null."""
+    """Arrange batches as columns of compacted files, including bodies. Columns missing from an older file are null."""
     there = {name: column for batch in batches for name, column in zip(batch.schema.names, batch.columns, strict=True)}
     count = len(next(iter(there.values())))
     columns = []
@@ -204,7 +205,7 @@ def _of_form(batches: Iterable[pa.RecordBatch], table: Table, start: int) -> pa.
 
 
 def _chosen(batch: pa.RecordBatch, start: int, source: CompactionSource) -> pa.RecordBatch:
-    """Remove the dropped rows; `start` is the position of the batch in the file."""
+    """Remove the dropped rows. `start` is the batch's position in the file."""
     if source.dropped_rows:
         rows = pa.array(range(start, start + len(batch)), pa.int64())
         batch = batch.filter(pc.invert(pc.is_in(rows, pa.array(source.dropped_rows, pa.int64()))))
@@ -218,7 +219,7 @@ def _chosen(batch: pa.RecordBatch, start: int, source: CompactionSource) -> pa.R
 
 
 def _part(hours: pa.Array, projects: pa.Array, namespaces: pa.Array) -> pa.Array:
-    """Combine hour, project and namespace to one text."""
+    """Combine hour, project and namespace into a single string."""
     return pc.binary_join_element_wise(
         pc.cast(hours.cast("int64"), "string"), projects, pc.cast(namespaces, "string"), " "
     )
@@ -232,7 +233,7 @@ def _count(batch: pa.RecordBatch, given: tuple[str, ...], counts: Counter[Part])
 
 @dataclass(frozen=True)
 class _Group:
-    """A row group, its file (`place`: index into `_forms`), and its first and last project."""
+    """A row group, its file (the index `place` into `_forms`), and its first and last project."""
 
     place: int
     encoded: footer.Group
@@ -241,12 +242,12 @@ class _Group:
 
 
 def _forms(job: CompactionJob) -> tuple[Table, ...]:
-    """Return the forms of a job's files: one with all columns, or one without bodies and one with bodies."""
+    """Return the forms of a job's files, either one with all columns, or one without bodies and one with bodies."""
     return APART.get(job.table_name, (COMPACTED[job.table_name],))
 
 
 def _apart(groups: Iterable[pa.RecordBatch], forms: tuple[Table, ...]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield row groups with the index of their file: several with bodies, then one with the other columns."""
+    """Yield row groups with their file index, first several with bodies, then one with the other columns."""
     rows, *beside = (form.schema.names for form in forms)
     waiting: list[pa.Table] = []
     size = 0
@@ -284,7 +285,7 @@ def _encoded(groups: Iterable[pa.RecordBatch], job: CompactionJob) -> Iterator[_
 
 
 def _chunks(groups: Iterator[_Group], file_bytes: int) -> Iterator[Iterator[_Group]]:
-    """Split row groups into files, or pairs of files with the same rows. Read each chunk completely before the next."""
+    """Split row groups into files, or pairs of files with the same rows. Consume each chunk before the next."""
     first = next(groups, None)
     while first is not None:
         rest: list[_Group] = []
@@ -295,7 +296,7 @@ def _chunks(groups: Iterator[_Group], file_bytes: int) -> Iterator[Iterator[_Gro
             while found is not None:
                 size += len(found.encoded.pages)
                 yield found
-                # the group of the first form follows the groups with the bodies of its rows
+                # a group of the first form follows the groups with its rows' bodies
                 is_whole = found.place == 0
                 found = next(groups, None)
                 if found is not None and is_whole and size >= file_bytes:
@@ -310,7 +311,7 @@ def _place(layout: Layout, lake_path: str) -> Path:
     try:
         return within(layout.lake, lake_path)
     except UnusableFileError as error:
-        raise LakeError(f"{error.what} Nothing was changed. Check who wrote to the warehouse.") from None
+        raise LakeError(f"{error.what} Nothing was changed. Find out which program wrote to the warehouse.") from None
 
 
 def _written(job: CompactionJob, target: Path, layout: Layout, groups: Iterable[_Group]) -> CompactedFile:

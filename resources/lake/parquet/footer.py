@@ -1,8 +1,8 @@
-"""Parquet footers: assembly of a file from row groups that were encoded separately.
+"""Parquet footers, for assembling a file from separately encoded row groups.
 
-pyarrow encodes a row group only as part of a file, and a file only in one thread. Therefore each row group is encoded
-as a separate file in memory, in parallel with others. Its data pages are then appended to the final file. Only the file
-offsets change, which the footer records for every column.
+pyarrow encodes a row group only as part of a file, and a file only in one thread. Each row group is therefore encoded
+as a separate file in memory, in parallel with other row groups. Its data pages are then appended to the final file.
+Only the file offsets change, which the footer records for every column.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-# Types of the compact protocol.
+# Types in Thrift's compact protocol.
 STOP, TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(13)
 
 
 def fields(data: bytes, position: int) -> Iterator[tuple[int, int, int, int]]:
-    """Yield the fields of the struct at `position`: number, type, start and end of the value."""
+    """Yield the fields of the struct at `position`, each with number, type, value start and value end."""
     field = 0
     while header := data[position]:
         kind = header & 0x0F
@@ -33,7 +33,7 @@ def fields(data: bytes, position: int) -> Iterator[tuple[int, int, int, int]]:
 
 
 def list_header(data: bytes, position: int) -> tuple[int, int, int]:
-    """Return the number of elements of a list, their type, and the position of the first."""
+    """Return a list's element count, element type, and the position of the first element."""
     header = data[position]
     if header >> 4 < 15:
         return header >> 4, header & 0x0F, position + 1
@@ -41,7 +41,7 @@ def list_header(data: bytes, position: int) -> tuple[int, int, int]:
 
 
 def value_end(data: bytes, position: int, kind: int) -> int:
-    """Return the end of the value of type `kind` at `position`. Raises ValueError for a type that no footer has."""
+    """Return the end of a value of type `kind` at `position`. Raises ValueError for a type not used in footers."""
     if I16 <= kind <= I64:
         while data[position] & 0x80:
             position += 1
@@ -56,14 +56,14 @@ def value_end(data: bytes, position: int, kind: int) -> int:
     if kind in (LIST, SET):
         count, element, position = list_header(data, position)
         for _ in range(count):
-            # in a list, a boolean has one byte
+            # in a list, a boolean takes one byte
             position = position + 1 if element in (TRUE, FALSE) else value_end(data, position, element)
         return position
     if kind in (TRUE, FALSE):
         return position
     if kind in (BYTE, DOUBLE):
         return position + (1 if kind == BYTE else 8)
-    raise ValueError(f"a footer holds no value of type {kind}")
+    raise ValueError(f"a footer does not contain values of type {kind}")
 
 
 def varint_end(data: bytes, position: int) -> int:
@@ -105,24 +105,24 @@ def zigzag(value: int) -> bytes:
 
 
 def binary(value: bytes) -> bytes:
-    """Encode bytes or text with a length prefix."""
+    """Encode bytes or a string with a length prefix."""
     return varint(len(value)) + value
 
 
 def list_of_structs(items: list[bytes]) -> bytes:
-    """Encode a list of structs that are already encoded."""
+    """Encode a list of already encoded structs."""
     header = bytes([len(items) << 4 | STRUCT]) if len(items) < 15 else bytes([0xF0 | STRUCT]) + varint(len(items))
     return header + b"".join(items)
 
 
 MAGIC = b"PAR1"
-#: Bytes after the footer: its length, and the magic number.
+#: Number of bytes after the footer, for the footer's length and the magic number.
 _TRAILER_BYTES = 8
 
-# Field numbers of parquet.thrift's FileMetaData.
+# Field numbers in FileMetaData of parquet.thrift.
 _FILE_ROWS, _FILE_GROUPS = 3, 4
 _Wanted: TypeAlias = "dict[int, _Wanted]"
-#: The fields of a RowGroup that hold file offsets. Page indexes, which contain offsets too, and the ordinal are not
+#: RowGroup fields that contain file offsets. Page indexes, which also contain offsets, and the ordinal are not
 #: supported, because this package does not write them.
 _PLACES: _Wanted = {
     1: {  # columns
@@ -135,7 +135,7 @@ _PLACES: _Wanted = {
 
 @dataclass(frozen=True)
 class Group:
-    """One encoded row group: its pages, its row count, and its footer entry for the first position in a file."""
+    """An encoded row group, with pages, row count, and the footer entry for the first position in a file."""
 
     pages: memoryview
     row_count: int
@@ -144,29 +144,29 @@ class Group:
 
 @dataclass(frozen=True)
 class Frame:
-    """Constant parts of the footers of a schema: before the number of rows, and after the row groups."""
+    """Constant footer parts for a schema, before the row count and after the row groups."""
 
     head: bytes
     tail: bytes
 
     @classmethod
     def of(cls, footer: bytes) -> Frame:
-        """Extract the frame from the footer of a file without row groups."""
+        """Extract the frame from a footer without row groups."""
         spans = {field: (start, end) for field, _, start, end in fields(footer, 0)}
         before, after = spans[_FILE_ROWS][0], spans[_FILE_GROUPS][1]
-        # a field header has one byte if the field numbers are close to each other, as in a footer
+        # a field header takes one byte if the field numbers are close to each other, as in a footer
         return cls(footer[: before - 1], footer[after:])
 
     def group(self, file: memoryview, row_count: int) -> Group:
-        """Return the only row group of a file in memory. Raises ValueError if the file has another schema."""
+        """Return the only row group of an in-memory file. Raises ValueError if the file has a different schema."""
         pages, words = split(file)
         before = self._before(row_count) + bytes([0x10 | STRUCT])
         if not (words.startswith(before) and words.endswith(self.tail)):
-            raise ValueError("pyarrow wrote another footer than for a file without rows")
+            raise ValueError("pyarrow wrote a different footer than for a file without rows")
         return Group(pages, row_count, words[len(before) : -len(self.tail)])
 
     def footer(self, groups: list[bytes], row_count: int, metadata: Mapping[str, str]) -> bytes:
-        """Encode the footer of a file with these row groups (see `moved`) and `metadata` as key-value pairs."""
+        """Encode a footer for these row groups (see `moved`), with `metadata` as key-value pairs."""
         pairs = [
             b"\x18" + binary(key.encode()) + b"\x18" + binary(value.encode()) + b"\x00"
             for key, value in metadata.items()
@@ -184,14 +184,14 @@ class Frame:
 
 
 def split(file: memoryview) -> tuple[memoryview, bytes]:
-    """Split a Parquet file in memory into its pages and its footer."""
+    """Split an in-memory Parquet file into pages and footer."""
     (length,) = struct.unpack("<I", file[-_TRAILER_BYTES:-4])
     end = len(file) - _TRAILER_BYTES - length
     return file[len(MAGIC) : end], bytes(file[end:-_TRAILER_BYTES])
 
 
 def moved(group: bytes, distance: int) -> bytes:
-    """Return the footer entry of a row group after its pages moved by `distance` bytes."""
+    """Return a row group's footer entry after its pages have moved by `distance` bytes."""
     offsets: list[tuple[int, int]] = []
     _find(group, 0, _PLACES, offsets)
     pieces, done = [], 0
@@ -204,7 +204,7 @@ def moved(group: bytes, distance: int) -> bytes:
 
 
 def _find(data: bytes, position: int, wanted: _Wanted, found: list[tuple[int, int]]) -> int:
-    """Append the bounds of the wanted values of the struct at `position` to `found`, and return the struct's end."""
+    """Append each wanted value's bounds in the struct at `position` to `found`, and return the struct's end."""
     field = 0
     while header := data[position]:
         position += 1

@@ -1,6 +1,6 @@
-"""External sorting: rows are sorted in pieces that fit into memory, and the pieces are merged.
+"""External sorting, which sorts rows in pieces that fit into memory and merges the pieces.
 
-Spilled pieces are temporary files next to the target file. `sweep` removes those of killed processes.
+Spilled pieces are temporary files next to the target file. `sweep` removes pieces left by killed processes.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ import pyarrow.compute as pc
 from resources.lake.errors import landing_failed
 from resources.lake.parquet.writer import Unfinished
 
-#: Divisor of the memory for the size of a piece. Sorting needs a copy of the piece, and so does the encoding of row
-#: groups.
+#: Divisor of the memory for the size of a piece. Sorting needs a copy of the piece, as does the encoding of row groups.
 _SHARE = 4
-#: Most rows of a row group. Readers skip row groups by statistics and Bloom filters, but each row group adds kilobytes
-#: to the footer. Long page text makes row groups smaller (`group_bytes`), because a reader of one row decompresses its
-#: neighbours too.
+#: Maximum rows per row group. Readers skip row groups by statistics and Bloom filters, but each row group adds
+#: kilobytes to the footer. Long page text makes row groups smaller (`group_bytes`), because a reader of one row
+#: decompresses its neighbours too.
 GROUP_ROWS = 8192
-#: Number of slices of a piece. A merge holds two slices of each piece in memory, so all pieces of a merge together need
+#: Number of slices per piece. A merge keeps two slices of each piece in memory, so all pieces of a merge together need
 #: the memory of one piece.
 _SLICES = 128
-#: Most pieces that are merged at once. More pieces are first merged in groups of this size, which limits memory and
-#: open files.
+#: Maximum number of pieces to merge together. More pieces are first merged in groups of this size, which limits memory
+#: and open files.
 _AT_ONCE = 64
 
 
 def in_order(
     batches: Iterable[pa.RecordBatch], key: Sequence[str], target: Path, memory_bytes: int
 ) -> Iterator[pa.Table]:
-    """Sort the rows of batches by `key`, and yield them in tables.
+    """Sort the rows of batches by `key`, and yield the sorted rows in tables.
 
-    Batches are small compared with the memory, but a single row may exceed it. No key contains null. Rows that do not
-    fit into memory are written next to the file `target`. Raises LakeError: the disk has no space for these rows.
+    Batches must be small compared with the memory, but a single row can exceed it. Keys must not contain null. Rows
+    that do not fit into memory are written next to the file `target`. Raises LakeError if the disk has no space for
+    these rows.
     """
     piece_bytes = memory_bytes // _SHARE
     with contextlib.ExitStack() as stack:
@@ -98,7 +98,7 @@ class _Pieces:
             self._merge(level)
 
     def paths(self) -> list[Path]:
-        """Return the pieces, after merging them until one last merge can read all."""
+        """Return the pieces after merging them until a final merge can read all of them."""
         for level in range(len(self._levels) - 1):
             if sum(map(len, self._levels)) < _AT_ONCE:
                 break
@@ -115,7 +115,7 @@ class _Pieces:
 
 
 def _write(path: Path, slices: Iterable[pa.Table], slice_bytes: int, target: Path) -> None:
-    """Write sorted rows in batches that are small enough for a merge."""
+    """Write sorted rows in batches small enough for a merge."""
     try:
         with contextlib.ExitStack() as writing:
             sink = writing.enter_context(pa.OSFile(str(path), "wb"))
@@ -148,7 +148,7 @@ class _Cursor:
         self.advance()
 
     def advance(self) -> None:
-        """Load the next rows if all loaded rows were taken."""
+        """Load the next rows if all loaded rows have been returned."""
         if self._table is None or self._taken == len(self._table):
             self._table, self._next = self._next, next(self._tables, None)
             self._taken = 0
@@ -160,7 +160,7 @@ class _Cursor:
 
     @property
     def is_last(self) -> bool:
-        """True if no rows follow the loaded ones."""
+        """True if no rows follow the loaded rows."""
         return self._next is None
 
     def last(self) -> tuple[Any, ...]:
@@ -172,7 +172,7 @@ class _Cursor:
         return tuple(column[row].as_py() for column in self._rows)
 
     def take(self, bound: tuple[Any, ...] | None) -> pa.Table:
-        """Return the loaded rows up to and including the key `bound` (None: all)."""
+        """Return the loaded rows up to and including the key `bound`, or all rows if `bound` is None."""
         assert self._table is not None
         rows = range(self._taken, len(self._table))
         count = len(rows) if bound is None else bisect.bisect_right(rows, bound, key=self._values)
@@ -182,7 +182,7 @@ class _Cursor:
 
 
 def _merged(cursors: list[_Cursor], key: Sequence[str]) -> Iterator[pa.Table]:
-    """Merge sorted pieces. Each step takes all rows up to the smallest last key of the loaded rows."""
+    """Merge sorted pieces. Each step yields all rows up to the smallest last key of the loaded rows."""
     while cursors := [cursor for cursor in cursors if not cursor.is_done]:
         bound = min((cursor.last() for cursor in cursors if not cursor.is_last), default=None)
         table = pa.concat_tables([cursor.take(bound) for cursor in cursors]).combine_chunks()
@@ -214,7 +214,7 @@ def joined(tables: list[pa.Table]) -> pa.RecordBatch:
 
 
 def _row_bytes(table: pa.Table) -> list[int]:
-    """Return the bytes of each row: the size of its texts, plus the average of the other columns."""
+    """Return each row's size in bytes, which is the size of its strings plus the average of the other columns."""
     sizes = pa.chunked_array([pa.array([0] * len(table), "int64")])
     texts = 0
     for name in table.schema.names:

@@ -1,4 +1,4 @@
-"""Lake files: written under a temporary name, made durable, then renamed to the final name.
+"""Writer for lake files, which are written under a temporary name, made durable, then renamed to the final name.
 
 Threads encode row groups in parallel (`encode`). One thread appends them to the file in order (`ParquetFile.add`) and
 only adjusts their offsets.
@@ -27,20 +27,20 @@ from resources.storage import LOCAL, Storage
 from resources.tables import Table
 
 COMPRESSION_LEVEL = 3
-#: Smaller columns of a row group are not compressed. Half of the columns of an hourly file are nearly empty, and the
-#: setup of a compressor would cost more than it saves.
+#: Minimum size of a row group's column to compress. Half of an hourly file's columns are nearly empty, and setting up a
+#: compressor would cost more than it saves.
 _UNPACKED_BYTES = 1024
-#: False-positive rate of the Bloom filters.
+#: False-positive rate for Bloom filters.
 _BLOOM_MISSES = 0.01
 #: Suffix of unfinished files and folders.
 UNFINISHED = ".unfinished"
 
 
 class Unfinished:
-    """A file under a temporary name until `land`. Leaving the context without `land` removes the file.
+    """A file that has a temporary name until `land` is called. Exiting the context without `land` removes the file.
 
-    A lock distinguishes the file from those of killed writers (see `sweep`). `size` is the number of bytes written.
-    Errors of the operating system are raised as LakeError (DiskFull: the disk is full).
+    A lock distinguishes the file from files left by killed writers (see `sweep`). `size` is the number of bytes
+    written. Operating system errors are raised as LakeError (DiskFull if the disk is full).
     """
 
     def __init__(self, target: Path, storage: Storage = LOCAL) -> None:
@@ -78,14 +78,14 @@ class Unfinished:
             raise landing_failed(error, self.target) from error
 
     def __exit__(self, *_exception: object) -> None:
-        with contextlib.suppress(OSError):  # the file has landed, or the folder became read-only: see `sweep`
+        with contextlib.suppress(OSError):  # the file was renamed, or the folder became read-only (see `sweep`)
             self.path.unlink()
         if self._handle >= 0:
             os.close(self._handle)
 
 
 def sweep(layout: Layout) -> tuple[Path, ...]:
-    """Remove the unfinished files and folders of killed writers, but not of running ones; return their paths."""
+    """Remove unfinished files and folders of killed writers, but not of running writers, and return their paths."""
     removed = []
     for path in sorted(layout.lake.glob(f"**/*{UNFINISHED}")):
         try:
@@ -105,10 +105,10 @@ def sweep(layout: Layout) -> tuple[Path, ...]:
 
 
 def encode(batch: pa.RecordBatch | pa.Table, table: Table, *, level: int = COMPRESSION_LEVEL) -> footer.Group:
-    """Encode and compress one row group of `table`, of at least one row, with reproducible bytes.
+    """Encode and compress a row group of `table` with at least one row, into reproducible bytes.
 
-    Body columns have neither dictionary nor statistics. Data pages have checksums. Lookup columns have a Bloom filter,
-    because rows are in archive order and every row group spans most titles. A column may be a DictionaryArray; it then
+    Body columns have neither a dictionary nor statistics. Data pages have checksums. Lookup columns have a Bloom
+    filter, because rows are in archive order and every row group spans most titles. A column that is a DictionaryArray
     has no statistics.
     """
     if not batch.schema.equals(table.schema) and not _plain(batch.schema).equals(table.schema):
@@ -133,9 +133,9 @@ def _plain(schema: pa.Schema) -> pa.Schema:
 
 
 def _encoded(batch: pa.RecordBatch | pa.Table, table: Table, codecs: dict[str, Any]) -> memoryview:
-    """Return a Parquet file in memory with one row group, or without row groups if there are no rows."""
+    """Return an in-memory Parquet file with one row group, or without row groups if there are no rows."""
     narrow = [column.name for column in table if not column.body]
-    # statistics of a DictionaryArray would take longer than everything else
+    # computing statistics of a DictionaryArray would take longer than all other steps
     plain = [name for name in narrow if not pa.types.is_dictionary(batch.schema.field(name).type)]
     rising = {column.name: "DELTA_BINARY_PACKED" for column in table if column.rising}
     sink = pa.BufferOutputStream()
@@ -146,7 +146,7 @@ def _encoded(batch: pa.RecordBatch | pa.Table, table: Table, codecs: dict[str, A
         column_encoding=rising,
         write_statistics=plain,
         write_page_checksum=True,
-        # Arrow's schema would be larger than the rows of most hourly files, and the Parquet types are equivalent
+        # Arrow's schema would be larger than most hourly files' rows, and the Parquet types are equivalent
         store_schema=False,
         bloom_filter_options={
             column.name: {"ndv": max(1, len(batch)), "fpp": _BLOOM_MISSES} for column in table if column.lookup
@@ -160,7 +160,7 @@ def _encoded(batch: pa.RecordBatch | pa.Table, table: Table, codecs: dict[str, A
 
 @dataclass(frozen=True)
 class _Form:
-    """Common parts of all files of a table: the frame of the footer, and the paths of the Parquet columns."""
+    """Common parts of a table's files: the footer frame and the paths of the Parquet columns."""
 
     frame: footer.Frame
     paths: tuple[str, ...]
@@ -176,7 +176,7 @@ def _form(table: Table) -> _Form:
 
 
 class ParquetFile(Unfinished):
-    """An unfinished Parquet file, built from encoded row groups in order, with reproducible bytes."""
+    """An unfinished Parquet file with reproducible bytes, built from encoded row groups in order."""
 
     def __init__(self, target: Path, table: Table, storage: Storage = LOCAL) -> None:
         super().__init__(target, storage)

@@ -146,7 +146,7 @@ def test_an_archive_of_another_project_alone_is_damaged_and_one_record_of_its_ow
     strangers = [put(lake.record(number), path, value) for number in range(3)]
     with pytest.raises(ArchiveError, match="none of enwiki namespace 0") as caught:
         lake.convert(*strangers, b"[1]")
-    assert "Nothing of it was landed" in str(caught.value)
+    assert "Nothing was written to the lake" in str(caught.value)
     assert not list(lake.layout.lake.rglob("*.parquet"))
     made = lake.convert(*strangers, lake.record(7))
     assert (made.row_count, made.reject_count) == (1, 3)

@@ -125,12 +125,15 @@ def test_bodies_are_kept_as_asked(lake, rows):
         (row,) = rows(lake.convert(lake.record(1), bodies=bodies).path)
         expected = {name: text if bodies is None or name in bodies else None for name, text in kept.items()}
         assert {name: row[name] for name in kept} == expected
-    with pytest.raises(ConversionError, match=r"Unknown bodies: pdf. Known are html, wikitext."):
+    with pytest.raises(ConversionError, match=r"Unknown bodies: pdf. Known bodies are html, wikitext."):
         lake.convert(lake.record(1), bodies=frozenset({"pdf"}))
 
 
 def test_too_little_memory_is_said_before_anything_is_read(lake):
-    with pytest.raises(ConversionError, match=r"100 MB are too little for 2 workers. Allow at least \d+ MB"):
+    with pytest.raises(
+        ConversionError,
+        match=r"100 MB of memory is too little for 2 workers. Nothing was converted. Allow at least \d+ MB",
+    ):
         lake.convert(lake.record(1), memory_bytes=100 << 20, workers=2)
     assert not lake.layout.lake.exists()
 

@@ -101,7 +101,7 @@ def test_full_disk(lake, monkeypatch):
 
     opened = os.open
     monkeypatch.setattr("resources.lake.parquet.writer.os.open", full)
-    with pytest.raises(DiskFull, match=r"The disk is full: .* Free space, then run again.") as caught:
+    with pytest.raises(DiskFull, match=r"The disk is full: .* Free disk space, then run the command again\.") as caught:
         lake.convert(*(lake.record(n) for n in range(20)))
     assert caught.value.ends_run
     monkeypatch.undo()

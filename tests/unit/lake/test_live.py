@@ -208,7 +208,8 @@ def test_a_newest_file_that_cannot_be_read_is_named(layout):
     step = lake_of(layout).add([lines(record(1, 1))], NOW)
     step.path.write_bytes(b"PAR1")
     with pytest.raises(
-        LakeError, match=r"Nothing was changed\. Remove this file\. If it is the newest, the stream then resumes after"
+        LakeError,
+        match=r"Nothing was changed\. Remove this file\. If this was the newest file, the stream then resumes after",
     ):
         lake_of(layout).add([lines(record(1, 2))], NOW)
 
@@ -326,7 +327,7 @@ def test_a_damaged_file_is_not_merged_and_none_is_lost(layout, where):
         lake.add([lines(record(1, number))], NOW)
     [damaged] = [path for path in lake.files() if path.stem.endswith("03")]
     damaged.write_bytes(damaged.read_bytes()[:where])
-    with pytest.raises(LakeError, match=f"{damaged.name} of the stream cannot be read"):
+    with pytest.raises(LakeError, match=f"{damaged.name} cannot be read"):
         lake.merge()
     assert len(list(lake.files())) == 9
     assert not list(layout.root.rglob("*.unfinished"))

@@ -85,7 +85,7 @@ def test_offsets_that_begin_anew_lose_nothing_and_are_reported(layout, caplog):
     lake.add(some(3, range(5_000, 5_100), "old"), NOW, run=run)
     step = lake.add(some(3, range(50), "new"), NOW, run=run)
     assert (step.row_count, step.duplicate_count, step.reset_count, dict(step.offsets)) == (50, 0, 1, {3: 50})
-    assert "The offsets of partition 3 of the stream went back from 5,100 to 0." in caplog.text
+    assert "The offsets of stream partition 3 went back from 5,100 to 0." in caplog.text
     # what comes again adds nothing: of the new numbering, and of the old one, in this process and in another
     for again in (lake, lake_of(layout)):
         assert again.add(some(3, range(20, 50), "new"), NOW) is None
@@ -110,7 +110,7 @@ def test_a_place_that_is_far_ahead_counts_with_the_second_event_there(layout, ca
     assert caplog.text == ""
     step = lake.add(some(3, [90_000, 90_001], "a"), NOW)
     assert (step.row_count, dict(step.offsets), step.reset_count) == (2, {3: 90_002}, 0)
-    assert caplog.text.count("partition 3 of the stream jumped ahead from 10 to 90,000.") == 1
+    assert caplog.text.count("stream partition 3 jumped ahead from 10 to 90,000.") == 1
     assert lake_of(layout).add(some(3, [2**53 - 1, 8, 90_001], "a"), NOW) is None
 
 
@@ -161,4 +161,4 @@ def test_a_damaged_file_stops_no_stream_that_goes_back(layout, caplog):
     step = lake_of(layout).add(some(3, range(15, 31), "a"), NOW)
     # those of the damaged file are stored once that can be read
     assert (step.row_count, step.duplicate_count) == (6, 10)
-    assert f"{damaged} of the stream cannot be read" in caplog.text
+    assert f"{damaged} cannot be read" in caplog.text

@@ -257,7 +257,9 @@ def test_what_cannot_be_compacted_keeps_nothing_else_from_it_and_the_disk_is_nev
     assert len(names(mirror.warehouse)) == 8
     whole = (damaged := Path(names(mirror.warehouse)[-1])).read_bytes()
     damaged.write_bytes(whole[:-100])
-    again = r"cannot be read .*nothing was changed\. The next publication converts it again from the archive"
+    again = (
+        r"cannot be read .*[Nn]othing was changed\. If the archive still exists, the next publication converts it again"
+    )
     with pytest.raises(LakeError, match=again):
         compact(mirror, 0)
     damaged.write_bytes(whole)

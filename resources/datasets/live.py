@@ -110,7 +110,7 @@ class Step:
 
     @property
     def kept_until(self) -> datetime:
-        """Earliest position among the parts that have events. All events before this time are stored."""
+        """Earliest time that any part with events has reached. All earlier events are stored."""
         reached: dict[int, datetime] = {}
         for partition, moment in self.published_at.items():
             part = partition // _PARTITIONS_OF_A_PART

@@ -49,7 +49,7 @@ LONG_LINE_FACTOR = 12
 
 #: Measured memory of the interpreter with its libraries.
 _BASE_BYTES = 80 << 20
-#: Measured memory of a worker, in blocks. A worker holds a block, its rows, the largest column before and after
+#: Measured memory of a worker. A worker holds a block, its rows, the largest column before and after
 #: compression, the row group, a row group that waits to be written, and an open archive's incomplete line.
 #: Incompressible lines as long as a block need ten blocks; encyclopedia records need five.
 _WORKER_BYTES = 10 * BLOCK_BYTES
@@ -70,7 +70,8 @@ class Converter:
     Args:
         workers: Number of threads that build row groups. The default is one per core (see `machine`), if memory allows.
         memory_bytes: Memory limit for a process that only converts. A line longer than a block needs additional memory
-            of up to LONG_LINE_FACTOR times its length. Only one such line is in memory at a time. level: zstd level.
+            of up to LONG_LINE_FACTOR times its length. Only one such line is in memory at a time.
+        level: zstd compression level.
         record_bytes_max: Maximum length of a line; longer lines are rejected.
 
     Raises:

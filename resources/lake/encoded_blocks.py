@@ -21,7 +21,7 @@ from resources.lake_files import Drift
 
 @dataclass(frozen=True)
 class EncodedBlock:
-    """A block's row group, rejects and counts."""
+    """Row group, rejects and counts for a block."""
 
     rows: Group | None
     rejected: Rejected | None

@@ -78,7 +78,7 @@ def convert_list(dataset: Dataset, raw: bytes, layout: Layout) -> ListConversion
 
 
 def _once(rows: Rows, table: Table) -> tuple[pa.RecordBatch, list[tuple[int, str]]]:
-    """Return the first record of each key, and the number and reason for every other record."""
+    """Return the first record with each key, and the number and reason for every omitted record."""
     odd = {reject.line_number: reject.reason for reject in rows.rejects}
     numbers = (number for number in range(1, rows.line_count + 1) if number not in odd)
     (key,) = table.key

@@ -46,8 +46,8 @@ _GROUP_ROWS = 8_192
 #: Number of files, each with the same number of steps, to merge together, and their maximum total size. Full steps,
 #: which a stream writes while it catches up, exceed this size; merging these steps would only compress them twice.
 _MERGED, _MERGED_BYTES = 8, 32 << 20
-#: zstd level for files of single steps. It needs three quarters of the default's time, and most of these files are soon
-#: merged.
+#: zstd level for single-step files. This level takes three quarters of the default's time, and most of these files are
+#: soon merged.
 _STEP_LEVEL = 1
 #: Seconds after which merged files are deleted, because running queries might have listed them.
 _KEEP_SECONDS = 3600.0
@@ -208,7 +208,7 @@ class LiveLake:
                 self._last = step
                 return step.path
         elif self._closed != last.path.parent:
-            # merge once an hour, to let queries open few files and none that is about to be deleted
+            # merge once an hour, because queries should open few files and no file that is about to be deleted
             self._delete_replaced()
             self._closed = last.path.parent
             before = [folder for _, folder in hour_folders(self.folder) if folder != last.path.parent]

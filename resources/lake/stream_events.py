@@ -239,7 +239,7 @@ class Continuity:
             partition, there, here = step.backward
             more = f", and {counted(step.reset_count - 1, 'time')} more" if step.reset_count > 1 else ""
             _log.warning(
-                "The offsets of stream partition %s went back from %s to %s%s. Received events are stored, each once. "
+                "The offsets of stream partition %s went back from %s to %s%s. Each received event is stored once. "
                 "Events that the service does not resend will be missing until their hourly files are loaded.",
                 *(partition, f"{there:,}", f"{here:,}", more),
             )
@@ -286,8 +286,8 @@ class Continuity:
                 rows = pq.read_table(file.path, columns=list(_NAMES), partitioning=None)
             except (OSError, ValueError) as error:
                 _log.warning(
-                    "The stream file %s cannot be read (%s). If its events are received again, they will be stored "
-                    "twice.",
+                    "The stream file %s cannot be read (%s). Events from this file that are received again will be "
+                    "stored twice.",
                     file.path,
                     error,
                 )

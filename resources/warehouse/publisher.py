@@ -55,9 +55,9 @@ class Publication:
 
 
 def next_text(last: Publication | None, every: timedelta | None) -> str:
-    """Describe the time of the next publication. If `every` is zero, each run publishes; if None, no run does."""
+    """Describe when the next publication is due: at every run if `every` is zero, or only on request if it is None."""
     if every is None:
-        return "only when asked for, by `wme publish` (WME_PUBLISH=off)"
+        return "only on request, with `wme publish` (WME_PUBLISH=off)"
     if not every or last is None:
         return "by the next run"
     due = (last.published_at + every).replace(second=0, microsecond=0)

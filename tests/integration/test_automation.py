@@ -140,7 +140,7 @@ def test_publishing_no_more_often_than_the_operator_wants(daemon):
     assert daemon.tick("publish_pending").run_requests
     # off is off, and whoever publishes by hand is never refused
     daemon.change(publish_every=None)
-    assert "only when asked for" in daemon.tick("publish_pending").skip_message
+    assert "only on request" in daemon.tick("publish_pending").skip_message
     assert publish()["changed"]
     assert warehouse.unpublished_revision() is None
     assert daemon.tick("publish_pending").skip_message == ALL_PUBLISHED

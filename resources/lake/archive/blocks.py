@@ -162,7 +162,7 @@ class _Cutter:
             view = memoryview(loan.memory)[: end + 1]
             block = Block(view, (replace(span, place=0, line=0),), 1, self._file.tell(), loan)
             self._rest = loan.memory[end + 1 : filled]
-            del view, loan  # only the block must reference the spans
+            del view, loan  # leave the block as the only owner of the view
             yield block
         else:
             line = LongLine(span.member, span.number, span.offset)

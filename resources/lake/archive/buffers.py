@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 #: Default limit for the length of a record. The longest known records are a few megabytes long.
 RECORD_BYTES_MAX = 64 << 20
-#: Placeholder of a released buffer.
+#: Placeholder for a released buffer.
 NOTHING = mmap.mmap(-1, 1)
 
 

@@ -51,7 +51,7 @@ _EXAMINED_BYTES = 1 << 20
 
 @dataclass
 class Rows:
-    """Result for one block. `line_count` excludes blank lines, and therefore equals rows plus rejects."""
+    """Result for one block. `line_count` excludes blank lines, so it equals rows plus rejects."""
 
     batch: pa.RecordBatch
     line_count: int

@@ -177,7 +177,7 @@ def _text_fault(value: Any, node: Node) -> str | None:
 
 
 def _is_unicode(text: str) -> bool:
-    """Return True if a string can be encoded as UTF-8. An unpaired surrogate cannot."""
+    """Return True if a string can be encoded as UTF-8, which means that it contains no unpaired surrogates."""
     if text.isascii():
         return True
     try:

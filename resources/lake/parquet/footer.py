@@ -116,10 +116,10 @@ def list_of_structs(items: list[bytes]) -> bytes:
 
 
 MAGIC = b"PAR1"
-#: Number of bytes after the footer, for the footer's length and the magic number.
+#: Number of bytes after the footer, which contain the footer's length and the magic number.
 _TRAILER_BYTES = 8
 
-# Field numbers in FileMetaData of parquet.thrift.
+# FileMetaData field numbers from parquet.thrift.
 _FILE_ROWS, _FILE_GROUPS = 3, 4
 _Wanted: TypeAlias = "dict[int, _Wanted]"
 #: RowGroup fields that contain file offsets. Page indexes, which also contain offsets, and the ordinal are not
@@ -197,7 +197,7 @@ def moved(group: bytes, distance: int) -> bytes:
     pieces, done = [], 0
     for start, end in offsets:
         offset = unzigzag(group, start)
-        # 0 means "unknown" and stays 0
+        # 0 means "unknown" and must remain 0
         pieces += [group[done:start], zigzag(offset + distance if offset else 0)]
         done = end
     return b"".join((*pieces, group[done:]))

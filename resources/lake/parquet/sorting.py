@@ -98,7 +98,7 @@ class _Pieces:
             self._merge(level)
 
     def paths(self) -> list[Path]:
-        """Return the pieces after merging them until a final merge can read all of them."""
+        """Merge pieces until a final merge can read all remaining pieces, and return these."""
         for level in range(len(self._levels) - 1):
             if sum(map(len, self._levels)) < _AT_ONCE:
                 break

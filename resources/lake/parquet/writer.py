@@ -1,7 +1,7 @@
 """Writer for lake files, which are written under a temporary name, made durable, then renamed to the final name.
 
-Threads encode row groups in parallel (`encode`). One thread appends them to the file in order (`ParquetFile.add`) and
-only adjusts their offsets.
+Threads encode row groups in parallel (`encode`). A single thread appends the row groups to the file in order
+(`ParquetFile.add`) and adjusts only their offsets.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def encode(batch: pa.RecordBatch | pa.Table, table: Table, *, level: int = COMPR
     has no statistics.
     """
     if not batch.schema.equals(table.schema) and not _plain(batch.schema).equals(table.schema):
-        raise ValueError(f"These rows do not have the schema of {table.name}.")
+        raise ValueError(f"These rows do not match the schema of {table.name}.")
     # the buffer size is cheap to compute and never smaller than `nbytes`, so it is compared first
     packed = {
         name

@@ -1,4 +1,4 @@
-"""The window of recent months whose changes the build file itself stores.
+"""Window of recent months whose changes are stored in the build file.
 
 Changes of settled months are removed from the build file after they have been compacted and applied to `articles`. Each
 transaction removes a bounded number of rows and moves the window, so every change is always in exactly one place.

@@ -138,7 +138,7 @@ def sql_type(arrow: pa.DataType) -> str:
 
 
 def nulls(table: tables.Table) -> str:
-    """Return the SQL for comma-separated typed nulls, named after the table's columns."""
+    """Return SQL with a comma-separated list of typed nulls, named after the table's columns."""
     return ", ".join(f"CAST(NULL AS {sql_type(c.type)}) AS {identifier(c.name)}" for c in table)
 
 

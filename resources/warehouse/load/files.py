@@ -70,14 +70,14 @@ def check_counts(file: ConvertedFile, table: Table) -> None:
         by_change = file.row_count
     if row_count != file.row_count or by_change != file.row_count:
         raise LakeFileError(
-            f"The lake file {file.path} holds {row_count} rows; {file.row_count} were announced, {by_change} of them "
-            "by kind of change. Nothing was loaded. Remove the file and convert its archive again."
+            f"The lake file {file.path} contains {row_count} rows, but {file.row_count} were announced ({by_change} by "
+            "kind of change). Nothing was loaded. Remove the file and convert its archive again."
         )
     rejects = 0 if file.rejects_path is None else checked_row_count(file.rejects_path, REJECTED_LINES, besides=_SHARED)
     if rejects != file.reject_count:
         raise LakeFileError(
-            f"The rejects of {file.path} hold {rejects} lines; {file.reject_count} were announced. Nothing was loaded. "
-            "Remove the rejects and convert the archive again."
+            f"The rejects file of {file.path} contains {rejects} lines, but {file.reject_count} were announced. "
+            "Nothing was loaded. Remove the rejects and convert the archive again."
         )
 
 
@@ -87,8 +87,8 @@ def lake_path(lake_root: Path, folder: str, path: Path) -> str:
     found = path.resolve()
     if found.parent != root / folder:
         raise LakeFileError(
-            f"The lake file {path} is not in the folder of its partition ({folder}); nothing was loaded. Convert its "
-            "archive again."
+            f"The lake file {path} is not in the folder of its partition ({folder}), so nothing was loaded. Convert "
+            "its archive again."
         )
     return found.relative_to(root).as_posix()
 

@@ -121,7 +121,7 @@ def load_snapshot(
 
 def _check_arguments(snapshot: Snapshot, keep_replaced: int) -> None:
     if keep_replaced < 0:
-        raise ValueError(f"{keep_replaced} replaced versions cannot be kept; the minimum is 0.")
+        raise ValueError(f"{keep_replaced} is not a valid number of replaced versions to keep; the minimum is 0.")
     identifiers = [file.identifier for file in snapshot.files]
     if len(set(identifiers)) < len(identifiers):
         raise ValueError(f"Snapshot {snapshot.snapshot_id} has two files with the same identifier.")

@@ -98,12 +98,12 @@ class Gap:
 
     @property
     def place(self) -> str:
-        """Project and namespace in the format of `Place.name`."""
+        """Project and namespace, in the same format as `Place.name`."""
         return f"{_prefix(self.dataset)}{self.project_id} namespace {self.namespace_id}"
 
     @property
     def sentence(self) -> str:
-        """Sentence that states the hours, their state and the remedy."""
+        """Sentence with the hours, their state and the remedy."""
         span = hour_text(self.first)
         if self.hour_count > 1:
             span += f" to {hour_text(self.last)} ({counted(self.hour_count, 'hour')})"
@@ -113,7 +113,7 @@ class Gap:
 
 @dataclass(frozen=True)
 class Health:
-    """Health of the newest hours of each mirrored dataset, project and namespace, with human-readable sentences.
+    """Health of each mirrored dataset, project and namespace over the newest hours, with human-readable sentences.
 
     `lagging` contains sentences about places without any loaded hours or without new hours. `without_snapshot` contains
     sentences about datasets without a base snapshot. `unmirrored` lists places that have data but are no longer
@@ -216,8 +216,8 @@ def _lag(place: Place, now: datetime) -> str | None:
     elif now - place.newest_hour > LATE:
         behind = (last_complete_hour(now) - place.newest_hour) // _HOUR
         trouble = (
-            f"{place.name}: the newest hour is {hour_text(place.newest_hour)}, {counted(behind, 'hour')} behind. "
-            f"The service keeps two days; `wme run --hours {min(behind, WATCHED)}` fetches the available hours."
+            f"{place.name}: the newest hour is {hour_text(place.newest_hour)}, {counted(behind, 'hour')} behind. The "
+            f"service keeps two days; `wme run --hours {min(behind, WATCHED)}` fetches the available hours."
         )
     return trouble
 

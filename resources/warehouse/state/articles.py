@@ -13,12 +13,12 @@ only in `articles`. Other maxima are stored in `internal.titles` or `internal.pa
 
 `_advance` applies pending changes to `articles` in these steps:
 
-1. Find the pending files of the ledger, and their rows that can decide (`fresh`). 2. If a file was reloaded, its
-deciding row might have disappeared, so all rows of its titles and pages compete again. 3. Find the rows of `articles`
-that have one of these titles or pages (`near`). 4. Compute the newest row of each title and the newest update of each
-page; a row that is both is winning. 5. Delete rows of `articles` that are no longer winning. Store maxima that are not
-in `articles` separately. 6. Insert new winning rows with all columns, from the changes, the lookups or the base
-snapshot.
+1. Find the ledger's pending files, and the rows in these files that can change a state (`fresh`).
+2. If a file was reloaded, its deciding row might have disappeared, so all rows of its titles and pages compete again.
+3. Find the rows of `articles` that have one of these titles or pages (`near`).
+4. Compute the newest row of each title and the newest update of each page. A row that is both is a winning row.
+5. Delete rows of `articles` that are no longer winning rows. Store maxima that are not in `articles` separately.
+6. Insert new winning rows with all columns, from the changes, the lookups or the base snapshot.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def test_small_row_groups_are_merged_and_a_busy_warehouse_fails_no_run(bench, pu
 @pytest.mark.parametrize(
     ("every", "last", "text"),
     [
-        (None, NOON, "only when asked for, by `wme publish` (WME_PUBLISH=off)"),
+        (None, NOON, "only on request, with `wme publish` (WME_PUBLISH=off)"),
         (timedelta(0), NOON, "by the next run"),
         (HALF_HOUR, None, "by the next run"),
         (HALF_HOUR, NOON, "by the first run after 2026-11-01 12:30 UTC (WME_PUBLISH=30)"),

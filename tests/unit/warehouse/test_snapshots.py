@@ -236,9 +236,9 @@ def test_files_that_are_not_whole_change_nothing(lake, warehouse):
     one, two = bad.files
     spoilt = {
         "1 of its 2 files": replace(bad, files=bad.files[:1]),
-        "2 rows; 3 were announced": replace(bad, files=(one, replace(two, row_count=3, update_count=3))),
-        "2 were announced, 1 of them": replace(bad, files=(one, replace(two, update_count=1))),
-        "0 lines; 4 were announced": replace(bad, files=(one, replace(two, reject_count=4))),
+        "2 rows, but 3 were announced": replace(bad, files=(one, replace(two, row_count=3, update_count=3))),
+        r"2 were announced \(1 by": replace(bad, files=(one, replace(two, update_count=1))),
+        "0 lines, but 4 were announced": replace(bad, files=(one, replace(two, reject_count=4))),
         "rows of another snapshot": replace(bad, project_id="frwiki"),
         "is missing": replace(bad, files=(one, replace(two, path=two.path.with_name("other.parquet")))),
         "folder of its partition": replace(bad, files=(one, replace(two, path=good.files[0].path))),

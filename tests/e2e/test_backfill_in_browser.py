@@ -49,9 +49,9 @@ PROJECTS = ("enwiki", "frwiki")
 #: The newest hour that any service has published by now.
 NEWEST = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - 2 * HOUR
 #: Two spans until now, which share an hour.
-WHOLE = [NEWEST - back * HOUR for back in range(11, 3, -1)]
-BROKEN = [NEWEST - back * HOUR for back in range(4, -1, -1)]
-DAMAGED = NEWEST - 2 * HOUR
+WHOLE = [NEWEST - back * HOUR for back in (4, 3, 2)]
+BROKEN = [NEWEST - back * HOUR for back in (2, 1, 0)]
+DAMAGED = NEWEST - HOUR
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="No chromium here; on Debian: apt-get install chromium."),
@@ -80,6 +80,15 @@ class Mirror:
         """Let the downloads of one file go wrong."""
         path = f"/v2/batches/{hour:%Y-%m-%d}/{hour:%H}/{project}_namespace_0/download"
         post(f"{self.service}/sandbox/faults", {"path": path, **fault})
+
+    def partitions(self, layer: str) -> tuple[int, int]:
+        """Numbers of partitions that are materialized and that failed."""
+        node = self.ask(
+            """query ($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) { ... on AssetNode {
+                 partitionStats { numMaterialized numFailed } } } }""",
+            key={"path": layer.split("/")},
+        )["assetNodeOrError"]["partitionStats"]
+        return node["numMaterialized"], node["numFailed"]
 
     def materializations(self, layer: str, run: str) -> dict[str, dict[str, Any]]:
         """What a run told of a layer: the numbers of each materialization by partition; two of one would fail."""
@@ -211,12 +220,20 @@ def page() -> Iterator[Page]:
         browser.close()
 
 
+def show(page: Page, url: str) -> None:
+    """Go to a page of the UI, by its own navigation where it is open already: loading it anew costs a second."""
+    if page.url.startswith("http"):
+        page.evaluate("url => { history.pushState({}, '', url); dispatchEvent(new PopStateEvent('popstate')) }", url)
+    else:
+        page.goto(url)
+
+
 # --- what an operator does in the pages ------------------------------------------------------------------------------
 
 
 def launch_backfill(page: Page, mirror: Mirror, hours: list[datetime]) -> str:
     """Tick the three layers in the catalog, choose the hours, launch; returns the backfill's identifier."""
-    page.goto(f"{mirror.url}/assets")
+    page.goto(f"{mirror.url}/assets")  # anew: nothing is ticked
     for layer in LAYERS:
         page.locator("label", has=page.get_by_test_id(f"checkbox-{layer}")).click()
     page.get_by_role("button", name="Materialize selected (3)").click()
@@ -233,7 +250,7 @@ def launch_backfill(page: Page, mirror: Mirror, hours: list[datetime]) -> str:
 
 def show_partitions(page: Page, mirror: Mirror, layer: str, hours: list[datetime], chosen: datetime) -> None:
     """Open a layer's partitions, narrow them to the hours, and choose one of them."""
-    page.goto(f"{mirror.url}/assets/{layer}?view=partitions")
+    show(page, f"{mirror.url}/assets/{layer}?view=partitions")
     page.locator("input[type=text]").first.fill(text_of(hours))
     page.keyboard.press("Enter")
     expect(page.get_by_text(f"{len(hours)} Partitions Selected")).to_be_visible()
@@ -298,12 +315,11 @@ def test_a_backfill_of_all_layers_is_one_run_and_each_partition_has_its_rows(bac
         rows = warehouse["dagster/partition_row_count"]
         assert rows == lake["dagster/partition_row_count"] - warehouse["duplicates"] == held[hour]
 
-    for layer in LAYERS[1:]:
-        show_partitions(page, mirror, layer, WHOLE, WHOLE[5])
-        expect(page.get_by_text("Materialized (8)")).to_be_visible()
-        expect(page.get_by_text("Failed (0)")).to_be_visible()
-        row = page.get_by_role("row").filter(has_text="dagster/partition_row_count")
-        expect(row).to_contain_text(str(told[layer][key_of(WHOLE[5])]["dagster/partition_row_count"]))
+    show_partitions(page, mirror, LAYERS[-1], WHOLE, WHOLE[1])
+    expect(page.get_by_text("Materialized (3)")).to_be_visible()
+    expect(page.get_by_text("Failed (0)")).to_be_visible()
+    row = page.get_by_role("row").filter(has_text="dagster/partition_row_count")
+    expect(row).to_contain_text(str(told[LAYERS[-1]][key_of(WHOLE[1])]["dagster/partition_row_count"]))
 
 
 def test_a_damaged_hour_is_red_with_its_sentence_and_the_others_are_loaded(backfills, mirror, page):
@@ -323,16 +339,17 @@ def test_a_damaged_hour_is_red_with_its_sentence_and_the_others_are_loaded(backf
     (reason,) = {row.reason for row in rows if row.state == "missing"}
     assert "MD5" in reason
 
-    for layer in LAYERS:
+    assert {mirror.partitions(layer) for layer in LAYERS} == {(len({*WHOLE, *good}), 1)}
+    for layer in (LAYERS[0], LAYERS[-1]):
         show_partitions(page, mirror, layer, BROKEN, DAMAGED)
-        expect(page.get_by_text("Materialized (4)")).to_be_visible()
+        expect(page.get_by_text("Materialized (2)")).to_be_visible()
         expect(page.get_by_text("Failed (1)")).to_be_visible()
         expect(page.get_by_text("failed, and did not materialize this asset")).to_be_visible()
         page.get_by_role("button", name="View all historical events").click()
         page.get_by_role("row").filter(has_text="Observation").get_by_text(key_of(DAMAGED)).click()
         expect(page.get_by_text(reason)).to_be_visible()
-    page.goto(f"{mirror.url}/runs/{run['runId']}")
-    expect(page.get_by_text("1 of 5 hours failed. The other 4 hours are loaded.").first).to_be_visible()
+    show(page, f"{mirror.url}/runs/{run['runId']}")
+    expect(page.get_by_text("1 of 3 hours failed. The other 2 hours are loaded.").first).to_be_visible()
     expect(page.get_by_text(reason).first).to_be_visible()
 
 
@@ -340,7 +357,7 @@ def test_the_password_stands_on_no_page_and_in_no_file_of_the_instance(backfills
     location = mirror.ask("{ workspaceOrError { ... on Workspace { locationEntries { name } } } }")
     (entry,) = location["workspaceOrError"]["locationEntries"]
     assert entry["name"] == "enterprise-content-mirror"
-    page.goto(f"{mirror.url}/locations/{entry['name']}/resources/enterprise")
+    show(page, f"{mirror.url}/locations/{entry['name']}/resources/enterprise")
     expect(page.get_by_text("lookups_per_day", exact=True).first).to_be_visible()
     assert mirror.password not in page.content()
     kept = [path for path in (mirror.data / "dagster").rglob("*") if path.is_file()]
@@ -363,7 +380,7 @@ def test_the_pages_ask_no_other_host_and_complain_of_nothing(mirror, page):
         ("/jobs", "hour_to_published"),
         ("/deployment/concurrency", "snapshots"),
     ):
-        page.goto(mirror.url + path)
+        show(page, mirror.url + path)
         expect(page.get_by_text(shown).first).to_be_visible()
     assert hosts == {mirror.url.removeprefix("http://")}
     assert complaints == []
@@ -377,7 +394,7 @@ def test_the_daemon_closes_the_backfill_with_one_run_for_all(backfills, mirror, 
 
     found = until(closed, 120, "The daemon closes the backfill", mirror.log, pause=1)
     assert (found.status, found.run["runId"]) == (status, backfills[name].run["runId"])
-    page.goto(f"{mirror.url}/runs/b/{found.identifier}")
+    show(page, f"{mirror.url}/runs/b/{found.identifier}")
     expect(page.get_by_text("100% completed")).to_have_count(len(LAYERS))
 
 
@@ -385,7 +402,7 @@ def test_the_daemon_closes_the_backfill_with_one_run_for_all(backfills, mirror, 
 
 
 def test_the_graph_shows_the_groups_from_the_service_to_the_analyst(mirror, page):
-    page.goto(f"{mirror.url}/asset-groups")
+    show(page, f"{mirror.url}/asset-groups")
     left_to_right = []
     for group in ("service", "archive", "lake", "warehouse", "published"):
         # the list at the side has each twice
@@ -402,7 +419,7 @@ def test_an_asset_shows_its_columns_its_plots_and_that_it_is_fresh(backfills, mi
         return True if all(told[layer] == {"freshnessStatus": "HEALTHY"} for layer in LAYERS) else None
 
     until(fresh, 120, "The daemon looks at the freshness", mirror.log, pause=1)
-    page.goto(f"{mirror.url}/assets/lake/article_changes")
+    show(page, f"{mirror.url}/assets/lake/article_changes")
     described = next(column for column in ARTICLE_CHANGES if column.name == "event_at")
     expect(page.get_by_text(described.description)).to_be_visible()
     expect(page.get_by_text("Passing").first).to_be_visible()
@@ -414,12 +431,10 @@ def test_an_asset_shows_its_columns_its_plots_and_that_it_is_fresh(backfills, mi
 
 
 def test_the_checks_name_the_hour_that_failed(backfills, mirror, page):
-    page.goto(f"{mirror.url}/assets/published/warehouse?view=checks")
+    show(page, f"{mirror.url}/assets/published/warehouse?view=checks")
     page.get_by_role("button", name="Execute all").click()
     expect(page.get_by_text(re.compile("Launched run"))).to_be_visible()
-    page.goto("about:blank")
     newest_run(mirror, "SUCCESS")
-    page.goto(f"{mirror.url}/assets/published/warehouse?view=checks")
     page.get_by_text("no_failed_hours", exact=True).first.click()
     expect(page.get_by_text(f"article_changes: 1 hour failed: {hour_text(DAMAGED)}")).to_be_visible()
     page.get_by_text("last_48_hours_covered", exact=True).first.click()
@@ -427,7 +442,7 @@ def test_the_checks_name_the_hour_that_failed(backfills, mirror, page):
 
 
 def test_the_launchpad_explains_each_field_and_refuses_what_is_none(mirror, page):
-    page.goto(f"{mirror.url}/locations/enterprise-content-mirror/jobs/stream/playground")
+    show(page, f"{mirror.url}/locations/enterprise-content-mirror/jobs/stream/playground")
     expect(page.get_by_text("lake__live_changes").first).to_be_visible()
     expect(page.get_by_text("No errors")).to_be_visible()
     assert mirror.password not in page.content()
@@ -441,7 +456,7 @@ def test_a_failed_hour_is_whole_after_its_cause_is_gone_and_its_run_is_repeated(
     request = urllib.request.Request(f"{mirror.service}/sandbox/faults", method="DELETE")
     with urllib.request.urlopen(request, timeout=120):
         pass
-    page.goto(f"{mirror.url}/runs/{backfills['broken'].run['runId']}")
+    show(page, f"{mirror.url}/runs/{backfills['broken'].run['runId']}")
     page.get_by_role("button", name=re.compile("Re-execute")).first.click()
     # the run is one of a backfill, whose status stays as it is
     page.get_by_role("button", name="Confirm").click()
@@ -449,10 +464,10 @@ def test_a_failed_hour_is_whole_after_its_cause_is_gone_and_its_run_is_repeated(
     page.goto("about:blank")
     run = newest_run(mirror, "SUCCESS")
     assert {"key": "dagster/parent_run_id", "value": backfills["broken"].run["runId"]} in run["tags"]
-    for layer in LAYERS:
-        show_partitions(page, mirror, layer, BROKEN, DAMAGED)
-        expect(page.get_by_text("Materialized (5)")).to_be_visible()
-        expect(page.get_by_text("Failed (0)")).to_be_visible()
+    assert {mirror.partitions(layer) for layer in LAYERS} == {(len({*WHOLE, *BROKEN}), 0)}
+    show_partitions(page, mirror, LAYERS[-1], BROKEN, DAMAGED)
+    expect(page.get_by_text("Materialized (3)")).to_be_visible()
+    expect(page.get_by_text("Failed (0)")).to_be_visible()
     (held,) = Warehouse(mirror.data).audit([DAMAGED])
     assert held.row_count > 0
 

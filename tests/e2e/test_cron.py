@@ -25,7 +25,7 @@ def test_the_lines_for_cron_keep_a_mirror_whole_and_silent(account, service, cal
     warehouse = Warehouse(Path(environ["WME_DATA"]))
 
     def run(line):
-        assert call(*line.removeprefix(beginning).split(), environ=environ, history=True) == (0, "", "")
+        assert call(*line.removeprefix(beginning).split(), environ=environ) == (0, "", "")
 
     def snapshots():
         (loaded,) = warehouse.sql(
@@ -36,7 +36,7 @@ def test_the_lines_for_cron_keep_a_mirror_whole_and_silent(account, service, cal
 
     try:
         # a snapshot from before the newest hours: a run fetches all hours since
-        service.clock.set(hours[0])
+        service.clock.set(hours[-1])
         for name in ("enwiki_namespace_0", "frwiki_namespace_0"):
             service.exports.export(name)
         service.clock.release()

@@ -155,7 +155,9 @@ def health(
     for dataset, scope in scopes.items():
         if not scope:
             continue
-        places, others = _survey(warehouse, dataset, scope, newest - (hours - 1) * _HOUR, newest, published=published)
+        with warehouse.opened(published=published) as reader:
+            since = newest - (hours - 1) * _HOUR
+            places, others = _survey(reader, dataset, scope, since, newest, published=published)
         found.places.extend(places)
         found.unmirrored.extend(f"{_prefix(dataset.name)}{project} namespace {number}" for project, number in others)
         if bare := [place.name.removeprefix(_prefix(dataset.name)) for place in places if place.has_snapshot is False]:

@@ -245,7 +245,13 @@ class Reader:
     def open_published(self) -> Iterator[Reader]:
         """Open the published file once for several queries, which then all read the same publication."""
         with self._connector.connect_published() as connection:
-            yield Open(self._connector, self._lake_root, connection)
+            yield Open(self._connector, self._lake_root, connection, is_published=True)
+
+    @contextmanager
+    def opened(self, *, published: bool) -> Iterator[Reader]:
+        """Open the published file or the build file once, for several queries."""
+        with self._reading(published=published) as connection:
+            yield Open(self._connector, self._lake_root, connection, is_published=published)
 
     def connect_published(self) -> duckdb.DuckDBPyConnection:
         """Return a read-only, lock-free connection to the published file. The caller closes the connection."""
@@ -275,16 +281,21 @@ def _as_rows(
 
 
 class Open(Reader):
-    """An open published file for several consecutive queries."""
+    """An open file, published or not, for several consecutive queries."""
 
-    def __init__(self, connector: Connector, lake_root: Path, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(
+        self, connector: Connector, lake_root: Path, connection: duckdb.DuckDBPyConnection, *, is_published: bool
+    ) -> None:
         self._connector, self._lake_root, self._connection = connector, lake_root, connection
+        self._is_published = is_published
 
     def _asking(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        return nullcontext(self._connection)
+        return nullcontext(self._connection) if self._is_published else super()._asking()
 
     def _reading(self, *, published: bool) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        return nullcontext(self._connection) if published else super()._reading(published=False)
+        if published == self._is_published:
+            return nullcontext(self._connection)
+        return super()._reading(published=published)
 
 
 def confine(connection: duckdb.DuckDBPyConnection, folders: Iterable[Path]) -> None:

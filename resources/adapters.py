@@ -1,11 +1,12 @@
-"""The library as Dagster resources: settings in, library objects out.
+"""Dagster resources that create library objects from settings.
 
-A resource holds values of the settings. A run may override only the bounded numbers: no address, account or path.
-Otherwise anyone who can start a run could choose the recipient of the password and the files to read.
+A resource contains values from the settings. A run can override only numeric settings with bounds, not addresses,
+accounts or paths. Otherwise, anyone who can start a run could choose the recipient of the password and the files to
+read.
 
-Belongs here: the resources that assets use (the service, the lake, the warehouse and the engine), each a thin layer
-over its package, and the pools that keep runs of one kind apart. Does not belong here: code that is useful in a
-notebook without Dagster; it belongs to the packages below.
+This module contains the resources that assets use (the service, the lake, the warehouse and the engine), each a thin
+layer over its package, and the pools that prevent concurrent runs of the same kind. Code that is useful without
+Dagster, for example in a notebook, belongs to the packages below.
 """
 
 from __future__ import annotations
@@ -29,25 +30,25 @@ from resources.remote import SCHEME, RemoteCompactor, RemoteConverter, compactor
 from resources.settings import BODIES, Settings
 from resources.warehouse import Warehouse
 
-#: Pools, each for one run at a time (dagster.yaml): fetching hours, fetching snapshots, compaction, and the stream. A
-#: run holds its pool from start to end. Writing build.duckdb needs no pool: the warehouse has its own lock, held only
-#: while data is written, so downloads never block it.
+#: Dagster pools, each limited to one run at a time (dagster.yaml): fetching hours, fetching snapshots, compaction, and
+#: the stream. A run occupies its pool from start to end. Writing build.duckdb needs no pool, because the warehouse has
+#: its own lock, which is held only while data is written and never during downloads.
 HOURS_POOL = "hours"
 SNAPSHOTS_POOL = "snapshots"
 COMPACTION_POOL = "compaction"
 STREAM_POOL = "stream"
-#: Resource keys, which are also the names of the parameters that receive them.
+#: Resource keys, which are also the names of the parameters that receive the resources.
 KEYS = ("enterprise", "lake", "warehouse", "engine")
 POOLS = (HOURS_POOL, SNAPSHOTS_POOL, COMPACTION_POOL, STREAM_POOL)
-#: Seconds for which a caller with little time waits for a writer of the warehouse.
+#: Seconds for which a caller that cannot wait long waits for the warehouse's lock.
 GLANCE_SECONDS = 5.0
 _PLAIN: dict[Any, Any] = {bool: dg.Bool, int: dg.Int, float: dg.Float, str: dg.String}
 
 
 def run_fields(declared: Mapping[str, FieldInfo], values: Mapping[str, Any] | None = None) -> dict[str, dg.Field]:
-    """Convert pydantic fields to a run's configuration in Dagster's plain types; `values` has the defaults.
+    """Convert pydantic fields to a run configuration with Dagster's plain types. `values` contains the defaults.
 
-    Dagster's own conversion accepts `{env: NAME}` for each value, which reads any variable of the process.
+    Dagster's own conversion accepts `{env: NAME}` for each value, and so can read any environment variable.
     """
     made = {}
     for name, field in declared.items():
@@ -64,18 +65,18 @@ def run_fields(declared: Mapping[str, FieldInfo], values: Mapping[str, Any] | No
 
 @dataclass(frozen=True)
 class _Configured:
-    """A resource with values from the settings."""
+    """A resource that contains values from the settings."""
 
     settings: Settings
-    #: Settings that a run may override.
+    #: Settings that a run can override.
     numbers: ClassVar[tuple[str, ...]] = ()
 
     def check(self) -> None:
-        """Check the numbers (SettingsError) when a step uses them: Dagster retries runs that fail before a step."""
+        """Validate the numbers during a step, because Dagster retries runs that fail before their first step."""
         self.settings.check()
 
     def definition(self, description: str | None = None) -> dg.ResourceDefinition:
-        """Return the resource for Dagster: this object, with the overrides of a run. The UI shows the description."""
+        """Return a Dagster resource for this object that supports overrides by a run. The UI shows the description."""
         text = description or type(self).__doc__
         declared = {name: Settings.model_fields[name] for name in self.numbers}
         numbers = run_fields(declared, {name: getattr(self.settings, name) for name in declared})
@@ -87,17 +88,17 @@ class _Configured:
 
 
 class ConfiguredEnterprise(_Configured):
-    """The Enterprise Content Service, or the sandbox in its place, and the mirrored scope."""
+    """The Enterprise Content Service or the sandbox, and the mirrored scope."""
 
     numbers = ("lookups_per_day", "check_pages")
 
     @property
     def scope(self) -> tuple[tuple[str, int], ...]:
-        """The mirrored (project, namespace) pairs, in the order configured."""
+        """The mirrored (project, namespace) pairs, in configured order."""
         return self.settings.scope
 
     def scope_of(self, dataset: Dataset) -> tuple[tuple[str, int], ...]:
-        """Return the mirrored (project, namespace) pairs of a dataset; empty if it is not mirrored."""
+        """Return a dataset's mirrored (project, namespace) pairs, or an empty tuple if the dataset is not mirrored."""
         return self.settings.scope_of(dataset)
 
     def service(self) -> Service:
@@ -105,12 +106,12 @@ class ConfiguredEnterprise(_Configured):
         return connection.service(self.settings)
 
     def client(self, seconds: float | None = None) -> AbstractContextManager[EnterpriseClient]:
-        """Open a client of the service, closed at the end; `seconds`: time limit for callers that cannot wait."""
+        """Open a client of the service as a context manager. `seconds` is a time limit for callers that cannot wait."""
         return connection.client(self.settings, seconds)
 
 
 class ConfiguredLake(_Configured):
-    """The archive and the Parquet lake of a data folder."""
+    """A data folder's archive and Parquet lake."""
 
     numbers = ("max_record_mb", "min_free_gb", "grace_hours")
 
@@ -123,7 +124,7 @@ class ConfiguredLake(_Configured):
         return self.settings.max_record_mb << 20
 
     def bodies_of(self, dataset: Dataset) -> frozenset[str]:
-        """Return the kinds of page text to store for a dataset: HTML and wikitext as configured, and all others."""
+        """Return the page text formats to store for a dataset. The configuration applies only to HTML and wikitext."""
         own = {column.name for column in dataset.table if column.body}
         return frozenset(own - {*BODIES} | own & {*self.settings.bodies})
 
@@ -133,11 +134,11 @@ class ConfiguredLake(_Configured):
 
 
 class ConfiguredWarehouse(_Configured):
-    """The DuckDB warehouse of a data folder, opened only for each use, under its lock, and always closed."""
+    """A data folder's DuckDB warehouse, which is opened under its lock for each use and then closed."""
 
     @property
     def publish_every(self) -> timedelta | None:
-        """Shortest time between two automatic publications; None: publish on request only."""
+        """Minimum time between automatic publications, or None to publish only on request."""
         return self.settings.publish_every
 
     @property
@@ -146,22 +147,22 @@ class ConfiguredWarehouse(_Configured):
 
     @property
     def glance(self) -> Warehouse:
-        """Return a warehouse for readers that cannot wait: the lock of a writer is awaited for a few seconds only."""
+        """Return a warehouse for readers that cannot wait long. They wait only a few seconds for a writer's lock."""
         settings = self.settings
         return Warehouse(settings.data, storage_version=settings.storage_version, lock_timeout=GLANCE_SECONDS)
 
 
 class ConfiguredEngine(_Configured):
-    """The engine that runs parallel work."""
+    """The engine for parallel work."""
 
     numbers = ("workers", "threads", "memory_mb")
 
     def engine(self, say: Callable[[str], None]) -> Engine:
-        """Return the engine, which reports its progress in lines through `say`."""
+        """Return the engine, which reports progress as lines of text through `say`."""
         return Engine(workers=self.settings.workers, reporter=LineReporter(say))
 
     def converter(self, lake: ConfiguredLake) -> Converter | RemoteConverter:
-        """Return the converter of archives into a lake, to be used as a context."""
+        """Return a context manager for the converter of archives into a lake."""
         self.check()
         lake.check()
         chosen, longest = self.settings, lake.record_bytes_max
@@ -174,19 +175,19 @@ class ConfiguredEngine(_Configured):
         )
 
     def compactor(self, lake: ConfiguredLake) -> AbstractContextManager[RemoteCompactor | None]:
-        """Return the workers for compactions, to be used as a context; None: threads of this process."""
+        """Return a context manager for the remote compaction workers. Its value is None if local threads are used."""
         self.check()
         lake.check()
         return compactor(self.settings.engine, lake.layout, record_bytes_max=lake.record_bytes_max)
 
 
 def build_resources(settings: Settings) -> dict[str, Any]:
-    """Build the four resources, as plain objects, by resource key; `build_defs` converts them to Dagster's."""
+    """Build the four resources as plain objects, by resource key. `build_defs` converts them to Dagster resources."""
     kinds = (ConfiguredEnterprise, ConfiguredLake, ConfiguredWarehouse, ConfiguredEngine)
     return {key: kind(settings) for key, kind in zip(KEYS, kinds, strict=True)}
 
 
-#: Types of the parameters of assets, checks and sensors.
+#: Types for parameters of assets, checks and sensors.
 EnterpriseResource = dg.ResourceParam[ConfiguredEnterprise]
 LakeResource = dg.ResourceParam[ConfiguredLake]
 WarehouseResource = dg.ResourceParam[ConfiguredWarehouse]

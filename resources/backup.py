@@ -1,7 +1,7 @@
-"""Folders of backups: plain files, with hard links to the previous backup for files that did not change.
+"""Backup folders, which contain plain files and hard links to unchanged files of the previous backup.
 
-Belongs here: the format of a backup, and copying, linking and listing its files. Does not belong here: the contents of
-a mirror (see `pipelines/operations/backup.py`).
+This module defines the backup format, and copies, links and lists files. `pipelines/operations/backup.py` selects the
+mirror's files.
 
 <destination>/2026-11-23T080500Z/        a complete backup: the mirror's files under their own paths
               2026-11-23T080500Z/MD5SUMS      a line per file, as `md5sum` writes and checks it, in `order`
@@ -33,14 +33,14 @@ from resources.errors import DiskFullError, MirrorError
 _log = logging.getLogger(__name__)
 
 SUMS, FACTS, UNFINISHED = "MD5SUMS", "backup.json", "unfinished"
-#: Maximum number of files of a backup, and maximum bytes of their list, of one of its lines, and of `backup.json`.
+#: Maximum number of files in a backup, and maximum sizes of the file list, of its lines, and of `backup.json`.
 _MOST_FILES: Final = 50_000_000
 _SUMS_BYTES, _LINE_BYTES, _FACTS_BYTES = 8 << 30, 4_100, 1 << 16
 _LINE: Final = re.compile(r"([0-9a-f]{32})  ([^\n]+)\n")
 _BLOCK_BYTES: Final = 1 << 20
-#: Suffixes of unfinished files and of locks.
+#: Suffixes of unfinished files and lock files.
 _UNFINISHED_ENDS: Final = (".tmp", ".part", ".part.json", ".unfinished", ".wal", ".lock")
-#: Errors of file systems without hard links, or at their limit of links per file.
+#: Errors of file systems that do not support hard links or have reached their limit of links per file.
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES})
 
 
@@ -49,7 +49,7 @@ class BackupError(MirrorError):
 
 
 class BackupDiskFullError(BackupError, DiskFullError):
-    """The destination disk of a copy is full."""
+    """The destination disk is full."""
 
 
 class _Facts(BaseModel):
@@ -64,33 +64,33 @@ class _Facts(BaseModel):
 
 
 class Backup(_Facts):
-    """A complete backup: its folder (named by its time, in UTC), its service, and number and bytes of its files."""
+    """A complete backup, with its folder (named by the UTC time), its service, and the number and size of its files."""
 
     path: Path
 
     def sums(self) -> Iterator[tuple[str, str]]:
-        """Yield path and MD5 of every file, in `order`; one at a time, because there may be millions.
+        """Yield the path and MD5 of every file, in `order`. The files are not collected, because there may be millions.
 
         Raises:
-            BackupError: The list was changed, or was not written by `wme backup`.
+            BackupError: The file list was changed, or was not written by `wme backup`.
         """
         path = self.path / SUMS
         try:
             with files.opened(path, follow=False) as lines:
                 yield from self._lines(lines)
         except (FileNotFoundError, files.UnusableFileError) as error:
-            what = error.what if isinstance(error, files.UnusableFileError) else f"The list of files {path} is gone."
+            what = error.what if isinstance(error, files.UnusableFileError) else f"The file list {path} does not exist."
             raise BackupError(
-                f"{what} Nothing was changed. Choose an older backup, or copy its files manually: it is a plain copy "
-                "of the data folder."
+                f"{what} Nothing was changed. Choose an older backup, or copy this backup's files manually: a backup "
+                "is a plain copy of the data folder."
             ) from None
 
     def _lines(self, lines: BufferedReader) -> Iterator[tuple[str, str]]:
         path, last = self.path / SUMS, None
-        # do not read an endless list
+        # prevents reading an endless list
         is_short = os.fstat(lines.fileno()).st_size <= _SUMS_BYTES
         if not is_short or hashlib.file_digest(lines, files.new_md5).hexdigest() != self.sums_md5:
-            raise files.UnusableFileError(f"The list of files {path} is damaged.")
+            raise files.UnusableFileError(f"The file list {path} is damaged.")
         lines.seek(0)
         for number in range(1, self.file_count + 1):
             found = _LINE.fullmatch(lines.readline(_LINE_BYTES).decode(errors="surrogateescape"))
@@ -99,11 +99,11 @@ class Backup(_Facts):
             last = order(found[2])
             yield found[2], found[1]
         if lines.read(1):
-            raise files.UnusableFileError(f"{path} has more lines than the {self.file_count} files of the backup.")
+            raise files.UnusableFileError(f"{path} has more lines than the backup has files ({self.file_count}).")
 
 
 class Listing:
-    """Sequential reader of a file list; names skipped between two look-ups are counted by their first folder."""
+    """Sequential reader for a file list. Names skipped between two lookups are counted by top-level folder."""
 
     def __init__(self, sums: Iterator[tuple[str, str]]) -> None:
         self.skipped: Counter[str] = Counter()
@@ -111,7 +111,7 @@ class Listing:
         self._next = next(sums, None)
 
     def digest_of(self, name: str | None) -> str | None:
-        """Return the MD5 of a file; None if the list lacks it. Without a name, read the rest of the list."""
+        """Return a file's MD5, or None if the list does not contain it. Without `name`, read the remaining list."""
         while self._next is not None and (name is None or order(self._next[0]) > order(name)):
             self.skipped[order(self._next[0])[0]] += 1
             self._next = next(self._sums, None)
@@ -122,12 +122,12 @@ class Listing:
 
 
 def order(name: str) -> list[str]:
-    """Return the sort key of files, for descending order: newest hours first, the files of a folder together."""
+    """Return a sort key for files. Descending order puts the newest hours first and keeps a folder's files together."""
     return name.split("/")
 
 
 def completed(destination: Path) -> list[Backup]:
-    """Return the complete backups of a destination, oldest first. A damaged backup is logged and left out."""
+    """Return a destination's complete backups, oldest first. Damaged backups are logged and skipped."""
     found = []
     for path in sorted(destination.glob("????-??-??T??????Z")):
         try:
@@ -138,10 +138,10 @@ def completed(destination: Path) -> list[Backup]:
 
 
 def find(source: Path) -> Backup:
-    """Return the backup at a path: the folder itself, or the newest backup in it.
+    """Return the backup at a path, which is a backup's folder or contains backups. The newest backup is used.
 
     Raises:
-        BackupError: No backup was found, or it is damaged.
+        BackupError: No backup was found, or the backup is damaged.
     """
     backup = None if source.name == UNFINISHED else _read(source)
     if backup is not None:
@@ -149,7 +149,7 @@ def find(source: Path) -> Backup:
     if found := completed(source):
         return found[-1]
     has_unfinished = (source / UNFINISHED).exists()
-    unfinished = " It has an unfinished backup, which `wme backup` resumes." if has_unfinished else ""
+    unfinished = " The folder contains an unfinished backup, which `wme backup` resumes." if has_unfinished else ""
     raise BackupError(
         f"There is no complete backup in {source}.{unfinished} Nothing was changed. Pass a folder written by `wme "
         "backup`."
@@ -157,14 +157,14 @@ def find(source: Path) -> Backup:
 
 
 def complete(folder: Path, service: str, file_count: int, size_bytes: int) -> None:
-    """Write `backup.json`, which marks the backup in a folder as complete."""
+    """Write `backup.json`, which marks a folder's backup as complete."""
     sums_md5 = files.md5_of(folder / SUMS)
     facts = _Facts(service=service, file_count=file_count, size_bytes=size_bytes, sums_md5=sums_md5)
     files.write(folder / FACTS, facts.model_dump_json(indent=2).encode() + b"\n")
 
 
 def _read(folder: Path) -> Backup | None:
-    """Return the backup of a folder; None: it is not complete."""
+    """Return a folder's backup, or None if it is incomplete."""
     try:
         facts = files.read_json(folder / FACTS, TypeAdapter(_Facts), most=_FACTS_BYTES)
         return Backup(path=folder, **facts.model_dump())
@@ -173,19 +173,19 @@ def _read(folder: Path) -> Backup | None:
     except files.UnusableFileError as error:
         what = error.what
     except OSError as error:
-        what = f"its note {FACTS} cannot be read ({error.strerror})."
+        what = f"the file {FACTS} cannot be read ({error.strerror})."
     raise BackupError(
-        f"The backup {folder} cannot be used: {what} Nothing was changed. Its other files are plain copies of the "
-        "data folder's; choose another backup, or copy them manually."
+        f"The backup {folder} cannot be used: {what} Nothing was changed. Choose another backup, or copy this backup's "
+        "files manually: a backup is a plain copy of the data folder."
     )
 
 
 @dataclass(frozen=True)
 class Source:
-    """A file to copy: its path below the data folder (with `/`), its location, and its size.
+    """A file to copy, with its path below the data folder (with `/`), its location, and its size.
 
-    `mtime_ns`: an existing copy with this time and size is reused; None: always copied. `write` writes a copy of a file
-    that cannot be copied byte by byte.
+    An existing copy with the time `mtime_ns` and the same size is reused. If `mtime_ns` is None, the file is always
+    copied. `write` creates a copy of a file that cannot be copied byte by byte.
     """
 
     name: str
@@ -195,7 +195,7 @@ class Source:
     write: Callable[[Path], None] | None = None
 
     def is_same(self, other: Path) -> bool:
-        """Return whether another file is a copy of it, by its time, and its size if known."""
+        """Return whether another file is a copy, according to its time and, if known, its size."""
         try:
             seen = other.lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -205,12 +205,12 @@ class Source:
 
 
 def walk(folder: Path, name: str) -> Iterator[Source]:
-    """Yield the finished files of a folder, in descending order of their paths, so that the newest hours come first.
+    """Yield a folder's finished files in descending order of their paths, with the newest hours first.
 
-    If files are numbered in the order of writing, as in the stream, no file is found without its predecessors.
+    If files are numbered in the order of writing, like the stream's files, no file is found without its predecessors.
 
     Raises:
-        BackupError: An entry is not a regular file, or has a name that no list of files can hold.
+        BackupError: An entry is not a regular file, or has a name that a file list cannot contain.
     """
     try:
         with os.scandir(folder) as entries:
@@ -226,27 +226,27 @@ def walk(folder: Path, name: str) -> Iterator[Source]:
             seen = path.stat()
             if not (stat.S_ISREG(seen.st_mode) and files.is_name(entry.name)):
                 raise BackupError(
-                    f"{str(path)!r} is not a regular file, or has a name that is not printable. A backup cannot hold "
-                    "it, and no file of a mirror has such a name. Complete backups are unchanged. Move it away, and "
+                    f"{str(path)!r} is not a regular file, or its name is not printable. A backup cannot contain such "
+                    "a file, and a mirror does not create one. Complete backups are unchanged. Move the file away, and "
                     "run this again."
                 )
             yield Source(below, path, seen.st_size, seen.st_mtime_ns)
 
 
 def is_finished(part: str) -> bool:
-    """Return whether a file or folder of this name belongs to a backup; hidden and unfinished ones and locks do not."""
+    """Return whether a backup includes this file or folder. Hidden files, unfinished files and locks are excluded."""
     return not part.startswith(".") and not part.endswith(_UNFINISHED_ENDS)
 
 
 def copy(source: Source, target: Path, advance: Callable[[float], None]) -> str:
-    """Copy a file, which appears only when it is complete; return the MD5 of the copy.
+    """Copy a file atomically, and return the copy's MD5.
 
     Raises:
         FileNotFoundError: The file was removed.
     """
     unfinished = target.with_name(f".{target.name}.tmp")
     target.parent.mkdir(parents=True, exist_ok=True)
-    # writing through a link of this name would overwrite another file
+    # writing through an existing link of this name would overwrite another file
     unfinished.unlink(missing_ok=True)
     changed = source.mtime_ns
     if source.write is None:
@@ -261,12 +261,12 @@ def copy(source: Source, target: Path, advance: Callable[[float], None]) -> str:
 
 
 def copy_bytes(source: Path, target: Path, advance: Callable[[float], None]) -> tuple[str, int]:
-    """Copy a file up to the size it had when it was opened; return its MD5 and modification time."""
+    """Copy a file up to its size at opening. Return the copy's MD5 and the modification time."""
     digest = files.new_md5()
     with files.opened(source) as reader, target.open("xb") as writer:
         seen = os.fstat(reader.fileno())
         left = seen.st_size
-        # bytes appended in the meantime belong to the next copy
+        # bytes appended during the copy belong to the next copy
         while left and (block := reader.read(min(left, _BLOCK_BYTES))):
             writer.write(block)
             digest.update(block)
@@ -276,7 +276,7 @@ def copy_bytes(source: Path, target: Path, advance: Callable[[float], None]) -> 
 
 
 def link(existing: Path, target: Path) -> bool:
-    """Create a hard link; return False if the file system does not support it."""
+    """Create a hard link. Return False if the file system does not support hard links."""
     try:
         if os.path.lexists(target) and os.path.samestat(target.lstat(), existing.lstat()):
             return True
@@ -291,7 +291,7 @@ def link(existing: Path, target: Path) -> bool:
 
 
 def irregular(folder: Path) -> Iterator[Path]:
-    """Yield entries below a folder that are neither file nor folder: writing through a link would change its target."""
+    """Yield entries below a folder that are neither files nor folders, because links could lead elsewhere."""
     for place, folders, names in os.walk(folder):
         for path in (folder / place / name for name in (*folders, *names)):
             if stat.S_IFMT(path.lstat().st_mode) not in {stat.S_IFREG, stat.S_IFDIR}:
@@ -300,10 +300,10 @@ def irregular(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def reporting_full(folder: Path, kept: str) -> Iterator[None]:
-    """Raise BackupDiskFullError, with a sentence about retained files, when the disk of a folder is full."""
+    """Raise BackupDiskFullError with the sentence `kept` if a folder's disk is full."""
     try:
         yield
     except OSError as error:
         if not files.is_full(error):
             raise
-        raise BackupDiskFullError(f"There is no room left in {folder} ({error.strerror}). {kept}") from error
+        raise BackupDiskFullError(f"The disk of {folder} is full ({error.strerror}). {kept}") from error

@@ -1,6 +1,6 @@
-"""Connection to the service of a mirror: an account at its addresses or the sandbox, and checks of names.
+"""A mirror's connection to the service or the sandbox, and validation of configured names.
 
-Shared by commands and by Dagster's resource. Does not import Dagster, which takes a second.
+Commands and Dagster's resource share this module. It does not import Dagster, because that takes a second.
 """
 
 from __future__ import annotations
@@ -29,49 +29,49 @@ if TYPE_CHECKING:
 
 
 class SandboxError(MirrorError):
-    """The sandbox of the data folder could not be started or joined."""
+    """The data folder's sandbox could not be started or contacted."""
 
     ends_run = True
 
 
 def description(settings: Settings) -> str:
-    """Describe the service in use and its address, without starting anything or sending a request."""
+    """Describe the configured service and its address, without starting a process or sending a request."""
     if not settings.sandbox:
         return f"The Enterprise Content Service at {settings.base_url}."
     found = found_sandbox(settings)
     where = (
-        "It is not running; the first run that needs it starts it on a free port of this machine."
+        "The sandbox is not running. The first run that needs it starts it on a free local port."
         if found is None
-        else f"Its address is {found.url} until it stops; the next start takes another free port."
+        else f"The sandbox's address is {found.url} until it stops. The next start uses another free port."
     )
     return (
-        f"The built-in sandbox (synthetic pages) of {settings.data}, in place of the service. {where} Reload the "
-        "definitions to look again."
+        f"The built-in sandbox (synthetic pages) in {settings.data}, instead of the service. {where} Reload the "
+        "definitions to check again."
     )
 
 
 def found_sandbox(settings: Settings) -> sandbox.Record | None:
-    """Return the state of the data folder's running sandbox, from its own record; None: it is not running."""
+    """Return the recorded state of the data folder's running sandbox, or None if it is not running."""
     from resources import sandbox
 
     return sandbox.find(sandbox_settings(settings.data).state)
 
 
 def service(settings: Settings, *, writes: bool = True) -> Service:
-    """Return the service to use, and bind the data folder to it; starts the sandbox if it is configured.
+    """Return the service to use, and bind the data folder to it. Starts the sandbox if the sandbox is configured.
 
-    Without `writes`, the folder may be full or read-only, and is not bound.
+    If `writes` is False, the folder may be full or read-only and is not bound.
 
     Raises:
         FolderError: The folder cannot be written.
         OriginError: The data folder belongs to another service.
-        SandboxError: The sandbox could not be started or joined.
+        SandboxError: The sandbox could not be started or contacted.
     """
     data = settings.data
     if writes or (settings.sandbox and found_sandbox(settings) is None):
         data_folder.ready(data)
     if not settings.sandbox:
-        # validate first: a malformed address must not bind the folder, and is not stored
+        # validate first, because a malformed address must not be stored
         made = Service(
             auth_url=settings.auth_url,
             base_url=settings.base_url,
@@ -104,10 +104,10 @@ def service(settings: Settings, *, writes: bool = True) -> Service:
 
 @contextmanager
 def client(settings: Settings, seconds: float | None = None, *, writes: bool = True) -> Iterator[EnterpriseClient]:
-    """Open a client of the service, closed at the end. Tokens are shared with every process of this data folder.
+    """Open a client of the service as a context manager. All processes of this data folder share its tokens.
 
-    `seconds` limits a response, without retries, for callers that cannot wait. Without `writes`, a valid stored token
-    is used without writing; a new token is stored.
+    `seconds` limits the duration of a response and disables retries, for callers that cannot wait. If `writes` is
+    False, a valid stored token is used without writing any file. A new token is always stored.
     """
     limits = Limits(keep_free_bytes=int(settings.min_free_gb * 1e9))
     retry = RetryPolicy(requests_per_second=settings.requests_per_second)
@@ -126,12 +126,12 @@ def sandbox_settings(data: Path) -> sandbox.Settings:
     return sandbox.Settings(state=data / "sandbox")
 
 
-#: Maximum number of unknown names in a message.
+#: Maximum number of unknown names that a message lists.
 _SHOWN = 10
 
 
 class UnknownNameError(MirrorError):
-    """The service does not have a project or namespace; the message suggests the nearest name."""
+    """The service does not have a project or namespace. The message suggests the most similar name."""
 
     ends_run = True
 
@@ -146,12 +146,12 @@ def check_names(
 ) -> None:
     """Check that the service has these projects and namespaces.
 
-    The archived lists are used if they contain all names; else the service is queried once, since a name may be new.
-    `correct` is the source of the names, for the message.
+    If the archived lists do not contain all names, the service is queried once, because a name may be new. `correct` is
+    the source of the names for messages.
 
     Raises:
-        UnknownNameError: The service does not have one of them; nothing was fetched.
-        EnterpriseError: The service was needed and did not respond.
+        UnknownNameError: The service does not have one of the names. Nothing was fetched.
+        EnterpriseError: The service had to be queried, but did not respond.
     """
     kinds: dict[Kind, list[Any]] = {
         "projects": list(dict.fromkeys(projects)),
@@ -171,10 +171,10 @@ def check_names(
                     f"archived yet and cannot be fetched. {error}"
                 ) from error
             fetched_at = datetime.fromtimestamp(layout.list_archive(named(kind)).stat().st_mtime, UTC)
-            note = f" The list of {kind} is of {moment_text(fetched_at)} UTC, and the service does not respond now."
+            note = f" The list of {kind} is from {moment_text(fetched_at)} UTC, and the service does not respond now."
         else:
             if listing.odd:
-                continue  # a name absent from the list may belong to an unusable record
+                continue  # a missing name may belong to an unusable record
             known = {record.identifier for record in listing.records}
         if unknown := [name for name in names if name not in known]:
             told.append(f"no {kind[:-1]} {listed([_suggested(name, known) for name in unknown], _SHOWN)}")
@@ -183,7 +183,7 @@ def check_names(
 
 
 def _archived(layout: Layout, kind: Kind) -> set[Any] | None:
-    """Return the names of an archived list, without unusable records; None: no readable list."""
+    """Return the names in an archived list without unusable records, or None if there is no readable list."""
     try:
         records = json.loads(files.read(layout.list_archive(named(kind))))
         found = [record.get("identifier") for record in records if isinstance(record, dict)]

@@ -1,7 +1,7 @@
-"""Checks of the data folder before writing: it is usable, has room, and belongs to the service.
+"""Checks of the data folder before writing: it must be usable, have free space, and belong to the service.
 
-Synthetic pages must never pass for real ones, and two services must never be mixed in one warehouse. So a data folder
-records the service that it was filled from. The plan of a run checks the room for the run itself.
+Synthetic pages must never be mistaken for real pages, and a warehouse must never mix two services. A data folder
+therefore records the service that filled it. Each run's plan checks the disk space for the run itself.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pydantic import BaseModel, Field, TypeAdapter
 from resources import files
 from resources.errors import MirrorError
 
-#: Minimum free space of any run: a new history of runs, tokens and locks.
+#: Minimum free disk space for any run, enough for a new run history, tokens and locks.
 ROOM_BYTES = 8_000_000
-#: Path of the report on the web server of the Dagster UI.
+#: Path of the report on the Dagster UI's web server.
 REPORT_PATH = "/report"
 _POLL_SECONDS = 0.05
 _REFUSED = frozenset({errno.EACCES, errno.EPERM})
-_MAKE_ROOM = "Make room, or set WME_DATA to a folder of another disk."
+_MAKE_ROOM = "Free up disk space, or set WME_DATA to a folder on another disk."
 
 
 def report(data: Path) -> Path:
@@ -36,18 +36,18 @@ def report(data: Path) -> Path:
 
 
 def ui_lock(data: Path) -> Path:
-    """Return the file that `wme ui` holds a lock on while it serves a data folder. The lock ends with the process."""
+    """Return the lock file that `wme ui` holds while it serves a data folder. The lock ends with the process."""
     return data.absolute() / "dagster" / "ui.lock"
 
 
 class BackupUnderWayError(MirrorError):
-    """Another process is copying or removing files."""
+    """Another process is backing up or removing files."""
 
     retryable = True
 
 
 class FolderError(MirrorError):
-    """The folder cannot be written; nothing was changed."""
+    """The folder cannot be written. Nothing was changed."""
 
     ends_run = True
 
@@ -59,7 +59,7 @@ class OriginError(MirrorError):
 
 
 class _Note(BaseModel):
-    """Record of the service that a data folder was filled from."""
+    """Stored note that identifies the service that filled a data folder."""
 
     service: Annotated[str, Field(pattern=r"\A[^\x00-\x1f\x7f-\x9f]*\z")]
 
@@ -71,12 +71,12 @@ def ready(folder: Path) -> None:
     """Create a folder if needed, and check that files can be written there.
 
     Raises:
-        FolderError: Files cannot be written, or the disk is full; the message says which, and what to do.
+        FolderError: Files cannot be written, or the disk is full.
     """
     probe = folder / f".{os.getpid()}.tmp"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # a quota of the user is only detected by writing
+        # a user's disk quota can be detected only by writing
         try:
             probe.unlink(missing_ok=True)
             with probe.open("xb") as file:
@@ -90,38 +90,38 @@ def ready(folder: Path) -> None:
         ) from None
     if free < ROOM_BYTES:
         raise FolderError(
-            f"The disk of the folder {folder} is full: {free / 1e6:.1f} MB are free, and any run needs "
-            f"{ROOM_BYTES / 1e6:.0f}. Nothing was changed. {_MAKE_ROOM}"
+            f"The disk with the folder {folder} is full: {free / 1e6:.1f} MB are free, but any run needs "
+            f"{ROOM_BYTES / 1e6:.0f} MB. Nothing was changed. {_MAKE_ROOM}"
         )
 
 
 def advice(error: OSError) -> str:
-    """Return advice for an error of the system."""
+    """Return advice for an operating system error."""
     if files.is_full(error):
         return _MAKE_ROOM
     if error.errno == errno.EROFS:
-        return "Mount its file system for writing, or set WME_DATA to another folder."
+        return "Mount the file system for writing, or set WME_DATA to another folder."
     if error.errno in _REFUSED:
-        return "Give it to the user who runs this (chown), or set WME_DATA to another folder."
-    return "Correct this, or set WME_DATA to another folder."
+        return "Make yourself the owner of the folder (chown), or set WME_DATA to another folder."
+    return "Correct the problem, or set WME_DATA to another folder."
 
 
 def origin_of(data: Path) -> str | None:
-    """Return the service that a data folder was filled from (None: it is empty); OriginError if its note is damaged."""
+    """Return the service that filled a data folder, or None if it is empty. Raises OriginError for a damaged note."""
     try:
         return files.read_json(_note(data), _NOTE).service
     except FileNotFoundError:
         return None
     except files.UnusableFileError as error:
         raise OriginError(
-            f"{error.what} It says which service the data folder was filled from, so nothing was changed. Restore the "
-            "file from a backup, or write "
-            f'{{"service": "..."}} into it: the table `about` of the published file has the service\'s name.'
+            f"{error.what} The file identifies the service that filled the data folder, so nothing was changed. "
+            "Restore the file from a backup, or write "
+            f'{{"service": "..."}} to the file: the table `about` in the published file has the service\'s name.'
         ) from None
 
 
 def facts_of(data: Path) -> dict[str, str]:
-    """Return the rows of the published table `about` that name the source of the content."""
+    """Return the rows of the published table `about` that identify the source of the content."""
     return {"service": origin_of(data) or "unknown"}
 
 
@@ -129,7 +129,7 @@ def claim(data: Path, service: str, *, writes: bool = True) -> None:
     """Bind a data folder to `service` (its address, or `sandbox <identity>`), or check the existing binding.
 
     Raises:
-        OriginError: The folder was filled from another service; nothing was changed.
+        OriginError: Another service filled the folder. Nothing was changed.
     """
     known = origin_of(data)
     if known is None:
@@ -138,27 +138,27 @@ def claim(data: Path, service: str, *, writes: bool = True) -> None:
     elif known != service:
         told = (
             f"The data folder {data} was filled from {known}, but the settings name {service}. Nothing was changed. "
-            "Set WME_DATA to another folder for this service, or return to the service of this folder."
+            "Set WME_DATA to another folder for this service, or change the settings back to the previous service."
         )
-        # without tokens no login has ever succeeded: probably the address is wrong
+        # without tokens, no login has ever succeeded, so the address is probably wrong
         if not (data / "archive").exists() and not (data / "state" / "tokens.json").exists():
-            told += f" Nothing has been fetched yet: if {known} was a mistake, remove {_note(data)}."
+            told += f" Nothing has been fetched yet. If {known} was a mistake, remove {_note(data)}."
         raise OriginError(told)
 
 
 @contextlib.contextmanager
 def removing(data: Path) -> Iterator[bool]:
-    """Yield True if files of archive and lake may be removed now; no backup starts within the context then."""
+    """Yield True if files may be removed from archive and lake. In that case, no backup starts within the context."""
     with _flock(data) as descriptor:
         yield _taken(descriptor, fcntl.LOCK_SH)
 
 
 @contextlib.contextmanager
 def copying(data: Path, wait_seconds: float = 60.0) -> Iterator[None]:
-    """Prevent the removal of files of the archive and the lake. Files may still be added.
+    """Prevent other processes from removing files from the archive and the lake. Files can still be added.
 
     Raises:
-        BackupUnderWayError: Another process is copying them, or has been removing files for `wait_seconds`.
+        BackupUnderWayError: Another process has been backing up or removing files for `wait_seconds`.
     """
     deadline = time.monotonic() + wait_seconds
     with _flock(data) as descriptor:
@@ -166,7 +166,7 @@ def copying(data: Path, wait_seconds: float = 60.0) -> Iterator[None]:
             if time.monotonic() > deadline:
                 raise BackupUnderWayError(
                     f"Another process is backing up {data} or removing files from it. Nothing was changed. Wait until "
-                    "it has finished, then run this again."
+                    "the other process has finished, then run this again."
                 )
             time.sleep(_POLL_SECONDS)
         yield

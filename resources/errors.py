@@ -1,7 +1,7 @@
-"""Root of all errors that this package raises deliberately.
+"""Base class of all errors that this package raises deliberately.
 
-A subclass declares two facts: whether a retry helps, and whether the error ends the run. Error handlers read these
-attributes and need no list of classes. A message states what happened, what was kept, and what to do.
+Subclasses declare whether a retry can help and whether the error ends the run. Error handlers use these attributes
+instead of lists of classes. Messages state what happened, what was kept, and what to do.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ class MirrorError(Exception):
     """An expected failure.
 
     Attributes:
-        retryable: The same call may succeed later without any change by a user.
-        ends_run: Every other hour and file of the run would fail as well: a refused account, a full disk.
-        unavailable: The system that is unusable for all runs, until a user acts or some time has passed.
+        retryable: True if the same call may succeed later without any action by a user.
+        ends_run: True if all other work of the run would fail as well, for example because the disk is full.
+        unavailable: Name of a system that no run can use until a user acts or some time has passed.
     """
 
     retryable: ClassVar[bool] = False
@@ -24,28 +24,28 @@ class MirrorError(Exception):
 
 
 class DiskFullError(MirrorError):
-    """The disk, the quota of the user or the allowed file size is exhausted."""
+    """The disk is full, or the user's disk quota or file size limit is reached."""
 
     ends_run = True
 
 
 def retryable(error: BaseException) -> bool:
-    """Return True if a later retry can help. Unexpected errors count as permanent."""
+    """Return True if a later retry can help. Unexpected errors are treated as permanent."""
     return isinstance(error, MirrorError) and error.retryable
 
 
 def ends_run(error: BaseException) -> bool:
-    """Return True if an error would stop all other work of the run as well."""
+    """Return True if all other work of the run would fail for the same reason."""
     return isinstance(error, MirrorError) and error.ends_run
 
 
 def unavailable(error: BaseException) -> Literal["service", "warehouse"] | None:
-    """Return the system that other runs should not query after this error."""
+    """Return the name of the system that other runs should not use after this error, or None."""
     return error.unavailable if isinstance(error, MirrorError) else None
 
 
 def clause(error: BaseException) -> str:
-    """Return an error as a clause for the middle of a sentence: its first statement, without advice and full stop."""
+    """Return an error's first statement without a full stop, for use within another sentence."""
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.strerror}{f': {error.filename}' if error.filename else ''}"
     else:

@@ -1,7 +1,7 @@
-"""Files that are complete or absent, even if a process is killed while it writes them.
+"""Atomic writing of files: a file is either complete or absent, even if the writing process is killed.
 
-A file is renamed to its final name when it is complete. An unfinished file is in the same folder and locked by its
-writer. Locks that outlive the guarded file are lock files of filelock.
+A file is renamed to its final name when it is complete. An unfinished file is in the same folder, and its writer locks
+it. Locks that must outlive the guarded file use lock files of the filelock library.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from resources.errors import MirrorError
 _T = TypeVar("_T")
 _log = logging.getLogger(__name__)
 
-#: A path as callers may write it; converted to `Path` on use.
+#: A path argument, which is converted to `Path` on use.
 StrPath = str | os.PathLike[str]
-#: Form of a JSON file that may be any object.
+#: Type of a JSON file that contains an arbitrary object.
 JSON_OBJECT = TypeAdapter(dict[str, Any])
 
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _PIECE_BYTES: Final = 1 << 20
-#: Suffix of a file that is set aside.
+#: Suffix of damaged files that are renamed.
 _ASIDE: Final = "damaged"
 _POLL_SECONDS: Final = 0.02
 _WAIT_SECONDS: Final = 60.0
-#: Maximum size of a state file, sidecar or settings file: a hundred times that of a large mirror.
+#: Maximum size of state files, sidecars and settings files, about a hundred times the size in a large mirror.
 _MOST_BYTES: Final = 64 << 20
-#: Maximum length of a relative path, and of one of its parts (bytes), as in common file systems.
+#: Maximum length in bytes of a relative path and of each path component, as in common file systems.
 _NAME_BYTES, _PART_BYTES = 4_000, 255
 _KINDS: Final = {
     stat.S_IFDIR: "a folder",
@@ -60,9 +60,9 @@ class BusyError(MirrorError):
 
 
 class UnusableFileError(MirrorError, ValueError):
-    """A file that is not regular, too long, or malformed, or a name outside its folder.
+    """A file is not regular, too long or malformed, or a name leads outside of its folder.
 
-    `what` is the message without its advice.
+    `what` is the message without advice.
     """
 
     def __init__(self, message: str, what: str | None = None) -> None:
@@ -76,27 +76,27 @@ def is_full(error: OSError) -> bool:
 
 
 def read(path: Path, *, most: int = _MOST_BYTES) -> bytes:
-    """Read a regular file of at most `most` bytes; other kinds of files are refused without waiting.
+    """Read a regular file of at most `most` bytes. Other kinds of files are refused without waiting.
 
     Raises:
         FileNotFoundError: The file does not exist.
-        UnusableFileError: It is a folder, a named pipe or a device, or is too long.
-        OSError: The system refuses to read it.
+        UnusableFileError: The path is a folder, a named pipe or a device, or the file is too long.
+        OSError: The system cannot read the file.
     """
     with opened(path) as file:
-        # do not read an endless file
+        # prevents reading an endless file
         content = b"" if (is_long := os.fstat(file.fileno()).st_size > most) else file.read(most + 1)
     if is_long or len(content) > most:
-        raise _unusable(f"The file {path} is longer than {most:,} bytes, so it is not the expected file.")
+        raise _unusable(f"The file {path} is longer than {most:,} bytes, so it cannot be the expected file.")
     return content
 
 
 def read_json(path: Path, form: TypeAdapter[_T], *, most: int = _MOST_BYTES) -> _T:
-    """Read a JSON file of a declared form. Raises as `read`, and UnusableFileError for another form."""
+    """Read a JSON file and validate it. Raises the errors of `read`, and UnusableFileError if validation fails."""
     try:
         return form.validate_json(read(path, most=most))
     except ValidationError as error:
-        # without the input: the file may contain secrets
+        # without the input, because the file may contain secrets
         found = error.errors(include_url=False, include_context=False, include_input=False)[0]
     place = ".".join(map(str, found["loc"]))
     raise _unusable(f"The file {path} is damaged ({f'{place}: ' if place else ''}{found['msg']}).")
@@ -105,10 +105,10 @@ def read_json(path: Path, form: TypeAdapter[_T], *, most: int = _MOST_BYTES) -> 
 def read_cache(path: Path, form: TypeAdapter[_T]) -> _T | None:
     """Read a JSON file that can be created again, or return None.
 
-    A damaged file is renamed to `NAME.damaged`, which is logged.
+    A damaged file is renamed to `NAME.damaged`, with a log message.
 
     Raises:
-        OSError: The system refuses to read it.
+        OSError: The system cannot read the file.
     """
     try:
         return read_json(path, form)
@@ -118,18 +118,18 @@ def read_cache(path: Path, form: TypeAdapter[_T]) -> _T | None:
         aside = path.with_name(f"{path.name}.damaged")
         with contextlib.suppress(OSError):  # the folder may be read-only
             path.replace(aside)
-        _log.warning("%s It is set aside as %s and created again.", error.what, aside.name)
+        _log.warning("%s The file was renamed to %s and will be created again.", error.what, aside.name)
         return None
 
 
 def opened(path: Path, *, follow: bool = True) -> io.BufferedReader:
-    """Open a regular file for reading; with `follow` off, symbolic links are refused.
+    """Open a regular file for reading. If `follow` is False, symbolic links are refused.
 
     Raises:
         FileNotFoundError: The file does not exist.
         UnusableFileError: The path is not a regular file.
     """
-    # opening a named pipe would wait for its writer
+    # opening a named pipe would block until it has a writer
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags)
@@ -150,26 +150,25 @@ def _irregular(path: Path, mode: int) -> UnusableFileError:
 
 def _unusable(what: str) -> UnusableFileError:
     return UnusableFileError(
-        f"{what} It was not used, and nothing was changed. Restore it from a backup, or move it away, and run this "
-        "again.",
+        f"{what} The file was not used, and nothing was changed. Restore the file from a backup or move it away, and "
+        "run this again.",
         what,
     )
 
 
 def within(folder: Path, name: str) -> Path:
-    """Return the path below a folder for a name from a file or a database. The disk is not read.
+    """Return the path below a folder for a name from a file or a database, without accessing the disk.
 
     Raises:
-        UnusableFileError: The name is not relative and normalized, or not printable, so it might lead outside the
-            folder.
+        UnusableFileError: The name is not relative, normalized and printable, so it might lead outside of the folder.
     """
     if not is_name(name):
-        raise UnusableFileError(f"{name[:200]!r} does not name a file within {folder}, so it is not used.")
+        raise UnusableFileError(f"{name[:200]!r} is not a valid name for a file in {folder}, so it was not used.")
     return folder / name
 
 
 def is_name(name: str) -> bool:
-    """Return whether a name is relative, normalized and printable, so that it stays within any folder."""
+    """Return whether a name is relative, normalized and printable, and therefore safe within any folder."""
     parts = name.split("/")
     return (
         len(name) <= _NAME_BYTES
@@ -182,10 +181,10 @@ def is_name(name: str) -> bool:
 
 
 def check_way(folder: Path, path: Path) -> None:
-    """Check that the path is a regular file or absent, with no symbolic link between it and the folder.
+    """Check that a path below a folder is a regular file or absent, and does not pass through symbolic links.
 
     Raises:
-        UnusableFileError: Names the first part of the path that is something else.
+        UnusableFileError: A part of the path is something else. The message names the first such part.
     """
     place = folder
     *folders, last = path.relative_to(folder).parts
@@ -206,7 +205,7 @@ def md5(content: bytes) -> str:
 
 
 def md5_of(path: Path, advance: Callable[[float], None] | None = None) -> str:
-    """Return the MD5 of a file in lower-case hex: the service's version. `advance` receives the bytes read."""
+    """Return a file's MD5 as lower-case hex, like the service's versions. `advance` receives the bytes read."""
     with opened(path) as file:
         if advance is None:
             return hashlib.file_digest(file, new_md5).hexdigest()
@@ -218,18 +217,18 @@ def md5_of(path: Path, advance: Callable[[float], None] | None = None) -> str:
 
 
 def new_md5(content: bytes = b"") -> hashlib._Hash:
-    """Return an MD5 object that only identifies versions; it offers no security."""
+    """Return an MD5 object for identifying versions. MD5 is not used for security."""
     return hashlib.md5(content, usedforsecurity=False)
 
 
 def write(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = True) -> None:
-    """Write a file so that it is complete or absent; with `durable`, even after a power failure.
+    """Write a file atomically. If `durable` is True, the file survives a power failure.
 
-    `mode` applies from the first moment. The unfinished file has a fixed name and a lock: after a kill the next writer
-    reuses it, and two writers never mix.
+    The file is created with `mode`. The unfinished file has a fixed name and a lock. If a writer is killed, the next
+    writer reuses the unfinished file, and two writers never write at the same time.
 
     Raises:
-        BusyError: Another process has been writing it for a minute.
+        BusyError: Another process has been writing the file for a minute.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.tmp")
@@ -250,7 +249,7 @@ def write(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = True
 
 
 def sync(path: Path) -> None:
-    """Flush a file's bytes, or the names in a folder, to survive a power failure."""
+    """Flush a file's contents or a folder's entries to disk, so that they survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -259,7 +258,7 @@ def sync(path: Path) -> None:
 
 
 def put(finished: Path, target: Path) -> None:
-    """Rename a finished file to another name, durably."""
+    """Rename a finished file, and flush the change to disk."""
     sync(finished)
     finished.replace(target)
     sync(target.parent)
@@ -267,17 +266,17 @@ def put(finished: Path, target: Path) -> None:
 
 @contextlib.contextmanager
 def held(path: Path, *, wait_seconds: float, mode: int = 0o644) -> Iterator[int]:
-    """Open (or create) a file and lock it exclusively; yields its descriptor, open for reading and writing.
+    """Open or create a file, lock it exclusively, and yield a descriptor for reading and writing.
 
-    The holder may rename or unlink the file: a waiting process then starts over with a new file of that name. The lock
-    ends with the process, however the process ends.
+    The holder can rename or unlink the file. A waiting process then opens a new file of that name. The operating system
+    releases the lock when the process ends.
 
     Raises:
-        BusyError: Another process has held the file for `wait_seconds`.
+        BusyError: Another process has held the lock for `wait_seconds`.
     """
     deadline = time.monotonic() + wait_seconds
     while True:
-        # through a symbolic link, another file would be truncated
+        # following a symbolic link could truncate another file
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         try:
             if not stat.S_ISREG(found := os.fstat(descriptor).st_mode):
@@ -290,13 +289,13 @@ def held(path: Path, *, wait_seconds: float, mode: int = 0o644) -> Iterator[int]
         if time.monotonic() > deadline:
             raise BusyError(
                 f"Another process has been writing {path} for more than {wait_seconds:.0f} s. Nothing was changed. "
-                "Wait for it, or end it if it hangs, and run this again."
+                "Wait for that process, or end it if it hangs, and run this again."
             )
         time.sleep(_POLL_SECONDS)
 
 
 def require_file(path: Path) -> None:
-    """Check that a path is a regular file. Opening a FIFO would wait for its writer.
+    """Check that a path is a regular file. Opening a FIFO would block until it has a writer.
 
     Raises:
         OSError: The path does not exist or cannot be reached.
@@ -307,14 +306,14 @@ def require_file(path: Path) -> None:
 
 
 def not_a_file(mode: int) -> str | None:
-    """Describe the kind of a path that is not a regular file, by its mode; None for a regular file."""
+    """Describe a file type according to its mode, or return None for a regular file."""
     if stat.S_ISREG(mode):
         return None
     return f"it is {'a directory' if stat.S_ISDIR(mode) else 'no regular file'}"
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a file to `<name>.damaged`, which no view and no pattern of the mirror matches; return the new path."""
+    """Rename a file to `<name>.damaged`, which no view or file pattern matches. Return the new path."""
     for number in itertools.count():
         aside = path.with_name(f"{path.name}.{_ASIDE}{number or ''}")
         if not aside.exists():
@@ -323,7 +322,7 @@ def set_aside(path: Path) -> Path:
 
 
 def take(descriptor: int) -> bool:
-    """Lock an open file for this descriptor alone; False: another descriptor holds the lock."""
+    """Lock an open file exclusively for this descriptor. Return False if another descriptor holds the lock."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -332,7 +331,7 @@ def take(descriptor: int) -> bool:
 
 
 def _is_named(descriptor: int, path: Path) -> bool:
-    """Return True if the locked file is still the one at this path."""
+    """Return True if the path still refers to the locked file."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Formats of quantities and times for messages, tables, progress and metadata."""
+"""Formatting of quantities and times for messages, tables, progress and metadata."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 
-#: Code between blanks only, so that its backticks cannot pair with others.
+#: Matches code only between spaces, so that its backticks cannot pair with other backticks.
 _CODE_OR_WORD: Final = re.compile(r"(?<!\S)(`[^`|]+`)(?=[.,:;)]*(?:\s|$))|\S+")
 
 
 def counted(number: float, noun: str) -> str:
-    """Return a number with its noun: `1 file`, `1,204 files`, `2 entries`. The noun is given in the singular."""
+    """Return a number and a noun, for example `1 file` or `2 entries`. `noun` is the singular form."""
     return f"{number:,.0f} {noun if number == 1 else plural(noun)}"
 
 
@@ -28,7 +28,7 @@ def plural(noun: str) -> str:
 
 
 def size_text(count: float) -> str:
-    """Format bytes in decimal units, as the service counts them."""
+    """Format a number of bytes in decimal units, like the service."""
     for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= factor:
             return f"{count / factor:,.1f} {unit}"
@@ -36,22 +36,22 @@ def size_text(count: float) -> str:
 
 
 def amount_text(value: float, unit: str) -> str:
-    """Format a quantity of bytes (unit `B`) or of things (a noun in the singular)."""
+    """Format a number of bytes (unit `B`) or of items (unit is a singular noun)."""
     return size_text(value) if unit == "B" else counted(value, unit)
 
 
 def moment_text(when: datetime) -> str:
-    """Format a time in UTC to the second, or to the minute if it has no seconds: `2026-11-20 05:00`."""
+    """Format a time in UTC, for example `2026-11-20 05:00`. Seconds are included unless they are zero."""
     return when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
 
 
 def hour_text(start: datetime) -> str:
-    """Format the hour (UTC) of a time: `2026-11-20 05:00`."""
+    """Format the hour (UTC) that contains a time, for example `2026-11-20 05:00`."""
     return start.astimezone(UTC).strftime("%Y-%m-%d %H:00")
 
 
 def listed(names: list[str], shown: int) -> str:
-    """Join the first names and the number of further ones: `a, b and 3 more`."""
+    """Join the first names and the number of further names, for example `a, b and 3 more`."""
     more = f" and {len(names) - shown:,} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more
 
@@ -63,7 +63,7 @@ def value_text(value: Any, column: str = "") -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Decimal):
-        # DuckDB's sums of integers are decimals
+        # DuckDB returns sums of integers as decimals
         return f"{value:,f}"
     if isinstance(value, int):
         return str(value) if column.endswith("_id") else f"{value:,}"
@@ -77,7 +77,7 @@ def value_text(value: Any, column: str = "") -> str:
 
 
 def printable(text: str) -> str:
-    """Escape control characters, direction overrides and lone surrogates in a text."""
+    """Escape control characters, direction overrides and lone surrogates."""
     if text.isprintable():
         return text
     return "".join(
@@ -86,7 +86,7 @@ def printable(text: str) -> str:
 
 
 def legible(text: str, limit: int) -> str:
-    """Return external text in at most `limit` characters (then `…`), with escapes for unprintable ones."""
+    """Escape unprintable characters in external text, and truncate it to `limit` characters with `…`."""
     shown = text[:limit]
     if not shown.isprintable():
         shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in shown)
@@ -94,16 +94,16 @@ def legible(text: str, limit: int) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Return external text (a title, a file name, an error) as one line or table cell of Markdown.
+    """Convert external text (a title, a file name, an error) to one line or table cell of Markdown.
 
-    No part of it becomes a link, an image or HTML. Words with any character that is unusual in prose become code: bare
-    addresses would become links even if escaped. Code stays code, for example a command in a message.
+    No part of the text becomes a link, an image or HTML. Words with characters that are unusual in prose become code,
+    because bare URLs would become links even if escaped. Existing code, for example a command, remains code.
     """
     return re.sub(_CODE_OR_WORD, lambda found: found[1] or _markdown_words(found[0]), " ".join(text.split()))
 
 
 def _markdown_words(word: str) -> str:
-    # a pipe would end the cell, even in code
+    # a pipe would end the table cell, even in code
     return r"\|".join(map(_markdown_word, word.split("|")))
 
 
@@ -117,7 +117,7 @@ def _markdown_word(word: str) -> str:
 
 
 def refusal(error: ValidationError) -> str:
-    """Return a sentence for each invalid value."""
+    """Return an error message with one sentence for each invalid value."""
     sentences = []
     for fault in error.errors(include_url=False):
         if fault["type"] == "value_error":

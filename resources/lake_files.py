@@ -1,7 +1,7 @@
-"""Descriptions of converted and compacted lake files, and the tables of compacted files.
+"""Descriptions of converted and compacted lake files, and table definitions for compacted files.
 
-Compacted files hold the rows of many lake files, sorted by their key. For hourly datasets, their page text is in
-separate files, so that a lookup of one row reads footers of a dozen columns instead of a hundred.
+A compacted file contains the rows of many lake files, sorted by key. Hourly datasets store page text in separate files.
+Looking up one row then reads file metadata for a dozen columns instead of a hundred.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from resources.tables.declaration import INT, SNAPSHOT_VERSION, Column, Table
 
 @dataclass(frozen=True)
 class Drift:
-    """An undeclared field: its path, the number of its occurrences, and one of its values as JSON."""
+    """An undeclared field, with its path, the number of occurrences, and an example value as JSON."""
 
     path: str
     count: int
@@ -25,22 +25,23 @@ class Drift:
 
 @dataclass(frozen=True, kw_only=True)
 class ConvertedFile:
-    """A Parquet file of the lake with the rows of one archive.
+    """A Parquet file in the lake with the rows of one archive.
 
-    Paths are absolute. Files with equal digests have equal rows; the digest covers the archive and the converter.
+    Paths are absolute. Files with equal digests have equal rows. The digest covers the archive and the converter.
 
     Attributes:
-        path: Parquet file of the rows.
-        rejects_path: Parquet file of the rejected records; None if there are none.
-        identifier: Identifier of the archive.
-        version: Version of the archive (its MD5).
-        batch_hour: Hour of an hourly batch; None for other archives.
-        source_at: Start of the run that looked up the pages; None for other archives.
-        update_count: Rows of this change type; 0 if the table has no change types. The next two fields are similar.
-        remarks: Sentences about members of the archive that hold no records.
-        drift: Fields that were stored in `extra`.
-        seconds: Duration of the conversion; 0 if the file existed.
-        converted: True if this conversion wrote the file, False if the file existed.
+        path: Parquet file with the rows.
+        rejects_path: Parquet file with the rejected records, or None if no records were rejected.
+        identifier: The archive's identifier.
+        version: The archive's version (MD5).
+        batch_hour: Hour of an hourly batch, or None for other archives.
+        source_at: Start time of the run that looked up the pages, or None for other archives.
+        update_count: Number of rows with this change type, or 0 if the table has no change types. The fields
+            `delete_count` and `visibility_change_count` are similar.
+        remarks: Sentences about archive members that contain no records.
+        drift: Undeclared fields that were stored in `extra`.
+        seconds: Duration of the conversion, or 0 if the file existed.
+        converted: True if this conversion wrote the file, or False if the file existed.
     """
 
     path: Path
@@ -69,7 +70,7 @@ class ConvertedFile:
 FILE_ROW = Column(
     "file_row", INT, "Place of the row in the lake file that it was converted into, from 0.", required=True
 )
-#: Columns for lookups of single rows: page, revision, title.
+#: Columns for looking up single rows by page, revision or title.
 _LOOKED_UP = frozenset({"article_id", "version_id", "name"})
 
 
@@ -78,9 +79,9 @@ def _columns(table: Table) -> tuple[Column, ...]:
 
 
 def _of_hours(table: Table, *by: str) -> Table:
-    """Return the compacted form of an hourly table.
+    """Return the compacted version of an hourly table.
 
-    Masked rows are kept with their positions, because other files of the hour may change the set of masked rows.
+    Masked rows are kept with their positions, because other files for the same hour may change the set of masked rows.
     """
     narrow = (column for column in _columns(table) if not column.body)
     bodies = (column for column in table if column.body)
@@ -89,28 +90,28 @@ def _of_hours(table: Table, *by: str) -> Table:
 
 
 def _of_versions(table: Table) -> Table:
-    """Return the compacted form of a table of one snapshot version.
+    """Return the compacted version of a snapshot table.
 
-    Masked rows are dropped, because the set of masked rows depends only on the version.
+    Masked rows are dropped, because the set of masked rows depends only on the snapshot version.
     """
     of_version = {column.name for column in SNAPSHOT_VERSION}
     key = tuple(name for name in table.key if name not in of_version)
     return Table(f"compacted_{table.name}", table.description, _columns(table), key)
 
 
-#: Tables of compacted files, by name of the dataset.
+#: Tables of compacted files, by dataset name.
 COMPACTED = {one.name: _of_hours(one.table, *one.compacted_by) for one in datasets(Family.HOURLY)}
 COMPACTED |= {one.name: _of_versions(one.table) for one in datasets(Family.SNAPSHOT)}
 
 
 def _apart(table: Table, *by: str) -> tuple[Table, Table]:
-    """Split a compacted table into one without the bodies and one with the bodies and the key."""
+    """Split a compacted table into a table without page text and a table with page text and the key."""
     found = {column.name for column in table if column.body or column.name in {*table.key, *by}}
     bodies = tuple(column for column in table if column.name in found)
     return table.narrow, Table(f"{table.name}_bodies", table.description, bodies, table.key)
 
 
-#: Tables of both files for datasets with separate files of bodies.
+#: Tables of both files, for datasets that store page text in separate files.
 APART = {one.name: _apart(COMPACTED[one.name], "change_type") for one in datasets(Family.HOURLY)}
 
 
@@ -119,10 +120,10 @@ class CompactionSource:
     """A file that a compaction reads.
 
     Attributes:
-        lake_path: Path relative to the lake.
-        row_count: Expected number of rows.
-        dropped_rows: Positions of rows to drop (duplicates).
-        dropped_parts: Hours, projects and namespaces whose rows to drop.
+        lake_path: Path relative to the lake's folder.
+        row_count: Expected number of rows in the file.
+        dropped_rows: Positions of duplicate rows to drop.
+        dropped_parts: Hours, projects and namespaces whose rows are dropped.
     """
 
     lake_path: str
@@ -135,8 +136,8 @@ class CompactionSource:
 class CompactedFile:
     """A file that a compaction wrote.
 
-    The projects of its rows are between `first_project_id` and `last_project_id`. `lake_path` is relative to the lake.
-    `lake_bytes` includes the separate file with the page text (`with_bodies`), if there is one.
+    `first_project_id` and `last_project_id` are the bounds of the rows' projects. `lake_path` is relative to the lake's
+    folder. `lake_bytes` includes the separate page text file (`with_bodies`), if it exists.
     """
 
     lake_path: str

@@ -1,6 +1,6 @@
-"""Cores and memory available to this process, within the limits of the system and its control groups.
+"""Cores and memory available to this process, within the limits of the system and the control groups.
 
-Each call reads files of `/proc` and `/sys`; results are not cached.
+Each call reads files in `/proc` and `/sys`. Results are not cached.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _ROOT = Path("/")
-#: Mount point of the controllers of version 1 and of the unified hierarchy of version 2; if version 1 is in use, the
-#: latter is `unified`.
+#: Mount point of cgroup v1 controllers and of the unified cgroup v2 hierarchy. If version 1 is in use, the unified
+#: hierarchy is in the subfolder `unified`.
 _MOUNTS = Path("sys/fs/cgroup")
-#: Version 1 represents "no limit" by the largest number of pages.
+#: Cgroup v1 represents "no limit" by the largest number of memory pages.
 _NO_LIMIT = 1 << 60
 
 
 def cores(root: Path = _ROOT) -> int:
-    """Return the cores that this process may use: its affinity, and the quota of its control groups, rounded up."""
+    """Return the number of usable cores, according to the process's affinity and control group quotas (rounded up)."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quotas = [
         quota / period
@@ -31,7 +31,7 @@ def cores(root: Path = _ROOT) -> int:
 
 
 def memory_bytes(root: Path = _ROOT) -> int:
-    """Return the bytes of memory that this process and its siblings may use, by the machine or the control groups."""
+    """Return the bytes of memory that this process and its siblings may use in this machine and control group."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [
         limit
@@ -44,9 +44,9 @@ def memory_bytes(root: Path = _ROOT) -> int:
 
 
 def _folders(root: Path, controller: str) -> Iterator[Path]:
-    """Yield the control groups of this process and their visible ancestors.
+    """Yield this process's control groups and their visible ancestors.
 
-    In a container, the paths may be those of the host, which are not mounted; the limits are then in the mount itself.
+    In a container, the paths may be the host's paths, which are not mounted. The mount point then contains the limits.
     """
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
@@ -66,7 +66,7 @@ def _folders(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _quota(folder: Path) -> tuple[int, int]:
-    """Return microseconds of processor time per period, and the length of the period; 0 without a quota."""
+    """Return the CPU quota in microseconds per period, and the period's length. The quota is 0 if there is no limit."""
     if found := _numbers(folder / "cpu.max"):
         return (found[0], found[1]) if len(found) > 1 else (0, 0)
     quota, period = _numbers(folder / "cpu.cfs_quota_us"), _numbers(folder / "cpu.cfs_period_us")
@@ -74,7 +74,7 @@ def _quota(folder: Path) -> tuple[int, int]:
 
 
 def _numbers(path: Path) -> list[int]:
-    """Return the numbers of a file, 0 for a word such as `max`; empty if the file is missing."""
+    """Return the numbers in a file, with 0 for words such as `max`. The result is empty if the file is missing."""
     try:
         words = path.read_text().split()
     except OSError:

@@ -1,8 +1,8 @@
 """Conversion of archives and compaction of lake files by workers on other machines.
 
-Belongs here: both sides of remote work, and the values that they exchange. Does not belong here: its transport
-(`engine`), and the work itself (`lake`). Workers see the same data folder, possibly under another path, so paths are
-sent relative to it.
+This module contains both sides of remote work and the values that they exchange. `engine` contains the transport, and
+`lake` contains the work itself. Workers see the same data folder, possibly at a different path, so transmitted paths
+are relative to the data folder.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _KINDS = {kind.__name__: kind for kind in (Archive, LookupArchive, SnapshotArchi
 
 
 class _Remote:
-    """Remote work by the workers of a cluster. The connection is opened on first use.
+    """Remote work on a cluster's workers. The connection is opened on first use.
 
     Args:
         address: `dask://host:port`.
-        layout: The data folder that the workers see, too.
-        record_bytes_max: Maximum length of a converted record; the workers must have the same limit.
-        answer_seconds: Time limit of the scheduler's responses.
+        layout: Data folder, which the workers must also see.
+        record_bytes_max: Maximum length of a converted record. The workers must have the same limit.
+        answer_seconds: Time limit for the scheduler's responses.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class _Remote:
 
     @property
     def cluster(self) -> Cluster:
-        """Connection to the cluster. Raises ExtraMissingError if Dask is not installed."""
+        """Connection to the cluster. Accessing it raises ExtraMissingError if Dask is not installed."""
         if self._cluster is None:
             from resources.engine.dask import Cluster, TimeLimits  # noqa: PLC0415  half a second, and an extra
 
@@ -83,17 +83,17 @@ class _Remote:
 
 
 class RemoteConverter(_Remote):
-    """Converts archives by the workers of a cluster, with the interface of `Converter`."""
+    """Converts archives on a cluster's workers. The interface is that of `Converter`."""
 
     def convert_all(
         self, archives: Sequence[Archive], *, bodies: frozenset[str], advance: Callable[[float], None]
     ) -> list[Outcome[Archive, ConvertedFile]]:
-        """Convert archives; outcomes are in the same order. Existing conversions are returned without a request.
+        """Convert archives. Outcomes are in the same order. Existing conversions are returned without a request.
 
-        `advance` receives the bytes of each finished archive.
+        `advance` receives the size of each finished archive.
 
         Raises:
-            EngineError: The cluster cannot be used or was lost; converted archives are retained.
+            EngineError: The cluster cannot be used or was lost. Converted archives are retained.
         """
         from resources.engine.dask import Call  # noqa: PLC0415
 
@@ -123,11 +123,11 @@ class RemoteConverter(_Remote):
         ]
 
     def _landed(self, archive: Archive, outcome: Outcome[Any, Any]) -> Outcome[Archive, ConvertedFile]:
-        """Return the worker's conversion with the paths of the files on this machine."""
+        """Return the worker's conversion with file paths for this machine."""
         if outcome.error is not None:
             return Outcome(archive, error=outcome.error)
         made: ConvertedFile = outcome.unwrap()
-        # responses of a worker are as untrusted as any message
+        # a worker's responses are as untrusted as any message
         rejects = made.rejects_path
         here = replace(
             made,
@@ -139,15 +139,15 @@ class RemoteConverter(_Remote):
 
 
 class RemoteCompactor(_Remote):
-    """Compacts by the workers of a cluster, one job at a time on each."""
+    """Compacts lake files on a cluster's workers. Each worker runs one job at a time."""
 
     def compact_all(
         self, jobs: Sequence[CompactionJob], done: Callable[[Outcome[CompactionJob, Compaction]], None]
     ) -> None:
-        """Rewrite the files of jobs; `done` receives each outcome as soon as it is available.
+        """Rewrite each job's files. `done` receives each outcome as soon as it is available.
 
         Raises:
-            EngineError: The cluster cannot be used or was lost; jobs reported to `done` are complete.
+            EngineError: The cluster cannot be used or was lost. Jobs reported to `done` are complete.
         """
         from resources.engine.dask import Call  # noqa: PLC0415
 
@@ -166,14 +166,14 @@ class RemoteCompactor(_Remote):
 def compactor(
     address: str, layout: Layout, *, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> AbstractContextManager[RemoteCompactor | None]:
-    """Open the workers of WME_ENGINE for compactions, as a context; None: threads of this process."""
+    """Open the compaction workers of WME_ENGINE as a context manager. The value is None if local threads are used."""
     if address.startswith(SCHEME):
         return RemoteCompactor(address, layout, record_bytes_max=record_bytes_max)
     return nullcontext()
 
 
 def versions(record_bytes_max: int = RECORD_BYTES_MAX) -> dict[str, str]:
-    """Return the versions, by name, that must be equal on a worker and in the run for identical files."""
+    """Return the versions, by name, that a worker and the run must share to write identical files."""
     forms = (*datasets.tables(), *COMPACTED.values())
     tables = json.dumps({table.name: version_of(table) for table in forms}, sort_keys=True)
     try:
@@ -193,19 +193,19 @@ def versions(record_bytes_max: int = RECORD_BYTES_MAX) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """The data folder of a worker process, and the converter that all its tasks share."""
+    """A worker process's data folder, and the converter that all tasks share."""
 
     layout: Layout
     converter: Converter
 
 
 _context: WorkerContext | None = None
-_NO_CONTEXT = "This process is no worker of `wme worker`: it has no data folder and no converter."
+_NO_CONTEXT = "This process was not started by `wme worker`, so it has no data folder and no converter."
 
 
 @contextmanager
 def worker_context(data: Path, *, memory_bytes: int | None, record_bytes_max: int) -> Iterator[Converter]:
-    """Allow this process to convert archives of a data folder within the context."""
+    """Allow this process to convert a data folder's archives within the context."""
     global _context  # noqa: PLW0603  tasks are functions of plain arguments, and find here what they share
     with Converter(memory_bytes=memory_bytes, record_bytes_max=record_bytes_max) as converter:
         _context = WorkerContext(Layout(data), converter)
@@ -216,10 +216,10 @@ def worker_context(data: Path, *, memory_bytes: int | None, record_bytes_max: in
 
 
 def convert_here(archive: dict[str, Any], bodies: list[str]) -> ConvertedFile:
-    """Convert one archive on this worker; returned paths are relative to the data folder.
+    """Convert one archive on this worker. Returned paths are relative to the data folder.
 
     Raises:
-        LakeError: As by `Converter.convert`.
+        LakeError: An error of `Converter.convert`.
     """
     if _context is None:
         raise EngineError(_NO_CONTEXT)
@@ -233,10 +233,10 @@ def convert_here(archive: dict[str, Any], bodies: list[str]) -> ConvertedFile:
 
 
 def compact_here(job: CompactionJob) -> Compaction:
-    """Rewrite the files of a job on this worker, with all its threads.
+    """Rewrite a job's files on this worker, with all its threads.
 
     Raises:
-        LakeError: As by `compact`.
+        LakeError: An error of `compact`.
     """
     if _context is None:
         raise EngineError(_NO_CONTEXT)
@@ -251,7 +251,7 @@ def _plain(archive: Archive, layout: Layout) -> dict[str, Any]:
     return facts | {
         "kind": type(archive).__name__,
         "dataset": archive.dataset.name,
-        # an archive from elsewhere keeps its path, which must exist on the workers, too
+        # an archive outside of the data folder keeps its path, which must also exist on the workers
         "path": archive.path.relative_to(layout.root).as_posix()
         if archive.path.is_relative_to(layout.root)
         else str(archive.path),
@@ -266,16 +266,16 @@ def _archive(plain: dict[str, Any], layout: Layout) -> Archive:
 
 
 def _not_shared(landed: Iterable[Path]) -> FolderNotSharedError | None:
-    """Return an error if a file that a worker wrote is not visible here."""
+    """Return an error if a file that a worker wrote is not visible on this machine."""
     missing = next((path for path in landed if not _appears(path)), None)
     if missing is None:
         return None
     return FolderNotSharedError(
-        f"A worker has landed {missing.name}, and it does not appear in {missing.parent}. The file is kept where the "
-        "worker wrote it. Mount the same data folder on all machines, then run again."
+        f"A worker wrote {missing.name}, but the file does not appear in {missing.parent}. The file is kept where the "
+        "worker wrote it. Mount the same data folder on all machines, then run this again."
     )
 
 
 def _appears(path: Path) -> bool:
-    """Return True if a file exists, even if a network file system has cached its absence."""
+    """Return True if a file exists, even if a network file system cached that it does not."""
     return path.exists() or (path.parent.exists() and path.name in {one.name for one in path.parent.iterdir()})

@@ -1,7 +1,7 @@
-"""Storage of a lake, and detection of damaged files.
+"""A lake's storage, and detection of damaged files.
 
-Files are identified by their paths from `Layout`, and DuckDB reads them by the same paths. DuckDB does not verify the
-checksums of data pages: code that depends on intact rows reads them with pyarrow, which does.
+Files are identified by paths from `Layout`, and DuckDB reads them by the same paths. DuckDB does not verify the
+checksums of data pages. Code that depends on intact rows therefore reads them with pyarrow, which verifies checksums.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from resources import files
 
 
 class Storage(Protocol):
-    """The seven operations that the lake needs from a file system; all raise OSError if the storage refuses.
+    """The seven file operations that the lake needs. All operations raise OSError if the storage refuses.
 
-    A file appears complete or not at all, and is never changed: a new version has a new name.
+    A file appears only when it is complete, and never changes. New versions have new names.
     """
 
     def put(self, finished: Path, path: Path) -> None:
-        """Move a complete local file into the storage, durably; an existing file of that name is replaced."""
+        """Move a complete local file into durable storage. An existing file of that name is replaced."""
 
     def open(self, path: Path) -> pa.NativeFile:
-        """Open a file for reading, also from several threads.
+        """Open a file for reading. Several threads can read it.
 
         Raises:
             FileNotFoundError: The file does not exist.
@@ -40,10 +40,10 @@ class Storage(Protocol):
         """Return whether the file exists."""
 
     def list(self, folder: Path, pattern: str = "**/*.*") -> list[Path]:
-        """Return the sorted paths below a folder that match a pattern. Folders of a lake have no dot in their names."""
+        """Return the sorted paths below a folder that match a pattern. Names of lake folders do not contain dots."""
 
     def delete(self, path: Path) -> None:
-        """Delete a file, if it exists, and its folder if it is empty then."""
+        """Delete a file if it exists. If its folder is then empty, delete the folder too."""
 
     def modified(self, path: Path) -> datetime:
         """Return the time when a file was stored. Raises FileNotFoundError if it does not exist."""
@@ -53,7 +53,7 @@ class Storage(Protocol):
 
 
 class LocalStorage:
-    """A local file system; paths are used unchanged."""
+    """Storage on a local file system. Paths are used unchanged."""
 
     def put(self, finished: Path, path: Path) -> None:
         files.sync(finished)
@@ -61,7 +61,7 @@ class LocalStorage:
         finished.replace(path)
 
     def open(self, path: Path) -> pa.NativeFile:
-        files.require_file(path)  # opening a named pipe would wait for a writer
+        files.require_file(path)  # opening a named pipe would block until it has a writer
         return pa.OSFile(str(path))
 
     def exists(self, path: Path) -> bool:
@@ -72,7 +72,7 @@ class LocalStorage:
 
     def delete(self, path: Path) -> None:
         path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # the folder has other files
+        with contextlib.suppress(OSError):  # the folder contains other files
             path.parent.rmdir()
 
     def modified(self, path: Path) -> datetime:
@@ -85,9 +85,9 @@ class LocalStorage:
 LOCAL = LocalStorage()
 
 
-#: Errors of pyarrow for an unreadable file, whatever the reason.
+#: Errors that pyarrow raises for an unreadable file.
 UNREADABLE: Final = (OSError, ValueError, pa.ArrowException)
-#: Errors of the system that do not imply damaged bytes.
+#: Operating system errors that do not imply damaged data.
 _NOT_OF_THE_FILE: Final = frozenset(
     {errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOENT, errno.ENOMEM, errno.ESTALE, errno.ETIMEDOUT}
 )
@@ -95,12 +95,12 @@ _READ_BYTES: Final = 4 << 20
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return whether an error of `UNREADABLE` means damaged bytes, not a file that cannot be read now."""
+    """Return whether an error of `UNREADABLE` means that the file is damaged, not just temporarily unreadable."""
     return not isinstance(error, MemoryError) and getattr(error, "errno", None) not in _NOT_OF_THE_FILE
 
 
 def read_footer(path: Path, storage: Storage = LOCAL) -> pq.FileMetaData:
-    """Return the footer of a Parquet file.
+    """Return a Parquet file's footer.
 
     Raises:
         OSError, ValueError, pyarrow.ArrowException: The file cannot be read (`UNREADABLE`).
@@ -112,7 +112,7 @@ def read_footer(path: Path, storage: Storage = LOCAL) -> pq.FileMetaData:
 def verify(path: Path, columns: Sequence[str] | None = None, storage: Storage = LOCAL) -> int:
     """Read a Parquet file, or some of its columns, and verify the checksum of every data page.
 
-    Returns the number of its rows.
+    Returns the number of rows in the file.
 
     Raises:
         OSError, ValueError, pyarrow.ArrowException: The file is damaged or cannot be read (`UNREADABLE`).
@@ -126,6 +126,6 @@ def verify(path: Path, columns: Sequence[str] | None = None, storage: Storage = 
 
 
 def rows_at_once(metadata: pq.FileMetaData, most_bytes: int, most_rows: int = 8192) -> int:
-    """Return the number of rows per read that needs about `most_bytes`."""
+    """Return a number of rows that can be read at a time with about `most_bytes` of memory."""
     size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
     return max(1, min(most_rows, int(most_bytes * metadata.num_rows // max(1, size))))

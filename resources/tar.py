@@ -1,7 +1,8 @@
-"""Reader of the tar inside a gzip file, once and in order, in memory that does not depend on sizes in its headers.
+"""Sequential reader for the tar file inside a gzip file. Memory use does not depend on sizes in the headers.
 
-Single headers are parsed by the standard library. Its tar readers load extended headers of any size into memory, parse
-them in quadratic time (before Python 3.11.10), and treat an invalid size as 0; so these are parsed here.
+The standard library parses single headers. This module parses extended headers, because the standard library's readers
+load extended headers of any size into memory, parse them in quadratic time (before Python 3.11.10), and treat invalid
+sizes as 0.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from isal import isal_zlib
 
 from resources.formatting import legible
 
-#: Maximum total size of the extended headers and long names of one member. Real paths have some hundred bytes.
+#: Maximum total size of one member's extended headers and long names. Real paths have a few hundred bytes.
 HEADER_BYTES_MAX = 1 << 20
-#: Maximum length of a member's name in messages and in `rejects`, without the digest added to a shortened name.
+#: Maximum length of a member's name in messages and in `rejects`. Shortened names are followed by a digest.
 NAME_MAX = 200
-#: Suffix of members that hold records, in any case.
+#: Suffix of members that contain records. Case is ignored.
 RECORDS = ".ndjson"
 _SECTOR = 512
 _ZEROS = bytes(_SECTOR)
@@ -31,21 +32,21 @@ _NAMED = 5
 _PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
 _EXTENDED = (*_PAX, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _FILES = tuple(kind for kind in tarfile.REGULAR_TYPES if kind != tarfile.GNUTYPE_SPARSE)
-# IsalError is an exception class, but is declared as an instance
+# IsalError is an exception class, but its declared type is an instance
 _DAMAGED = (EOFError, OSError, zlib.error, cast("type[Exception]", isal_zlib.IsalError))
 
 
 class Failure(Protocol):
-    """Creates the error for damage from its description and place (the member, and the offset in it or in the tar)."""
+    """Creates an error from a description of the damage, the member, and the offset in the member or the tar."""
 
     def __call__(self, what: str, *, member: str | None, offset: int) -> Exception: ...
 
 
 @dataclass
 class Contents:
-    """Contents of an archive: bytes of records, and other members.
+    """Summary of an archive's contents: the number of record bytes, and the members without records.
 
-    `goes_on`: there were members after the end of the tar.
+    `goes_on` is True if members followed the tar's end-of-archive marker.
     """
 
     ndjson_bytes: int = 0
@@ -55,7 +56,7 @@ class Contents:
     goes_on: bool = False
 
     def pass_over(self, name: str, size: int) -> None:
-        """Count a member that holds no records."""
+        """Count a member that contains no records."""
         self.other_count += 1
         self.other_bytes += size
         if len(self.others) < _NAMED:
@@ -67,7 +68,7 @@ class Contents:
         return ", ".join(self.others) + (" and more" if self.other_count > len(self.others) else "")
 
     def remarks(self) -> list[str]:
-        """Return unusual findings, one sentence each."""
+        """Return a sentence for each unusual finding."""
         told = []
         if self.other_bytes:
             told.append(
@@ -80,11 +81,11 @@ class Contents:
 
 
 class TarStream:
-    """The bytes of a tar, read in order, with the position of every failure.
+    """Sequential reader for the bytes of a tar file, which reports the position of every failure.
 
     Args:
-        readinto: Decompresses into a buffer; returns the number of bytes, 0 at the end.
-        failure: Creates the errors.
+        readinto: Function that decompresses into a buffer and returns the number of bytes, or 0 at the end.
+        failure: Function that creates errors.
     """
 
     def __init__(self, readinto: Callable[[memoryview], int], failure: Failure) -> None:
@@ -99,12 +100,12 @@ class TarStream:
         return self._failure(what, member=self.member, offset=offset)
 
     def enter(self, member: str | None) -> None:
-        """Attribute the following bytes to `member`."""
+        """Attribute the following bytes to the member `member`."""
         self.member = member
         self._member_start = self.position
 
     def some(self, target: memoryview) -> int:
-        """Read the bytes of one call; return their number, 0 at the end of the stream."""
+        """Read some bytes with a single call. Return the number of bytes, or 0 at the end of the stream."""
         try:
             count = self._readinto(target)
         except _DAMAGED as error:
@@ -113,7 +114,7 @@ class TarStream:
         return count
 
     def fill(self, target: memoryview) -> int:
-        """Read until `target` is full or the stream ends; return the number of bytes read."""
+        """Read until `target` is full or the stream ends. Return the number of bytes read."""
         done = 0
         while done < len(target) and (count := self.some(target[done:])):
             done += count
@@ -129,7 +130,7 @@ class TarStream:
         return bytes(data)
 
     def sector(self) -> bytes:
-        """Return the next 512 bytes; fewer, or none, at the end of the stream."""
+        """Return the next 512 bytes, or fewer at the end of the stream."""
         data = bytearray(_SECTOR)
         return bytes(data[: self.fill(memoryview(data))])
 
@@ -143,7 +144,7 @@ class TarStream:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A regular file in the tar: its name for display, its size in bytes, and whether it should hold records."""
+    """A regular file in the tar: its display name, its size in bytes, and whether it should contain records."""
 
     name: str
     size: int
@@ -151,13 +152,13 @@ class Member:
 
 
 def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
-    """Yield the regular files. Each must be read completely before the next is requested.
+    """Yield the regular files. Each file must be read completely before the next file is requested.
 
-    Two blocks of zeros end a tar. Reading continues after any number of them: only zeros or further members may follow;
-    anything else is damage.
+    Two blocks of zeros end a tar. Reading continues after zero blocks. Only further zeros or members may follow. Any
+    other data means that the tar is damaged.
 
     Raises:
-        Exception: The error of the stream's `failure`: the tar is damaged, cut off, or has no members.
+        Exception: The tar is damaged or truncated, or has no members. The stream's `failure` creates the error.
     """
     extended: dict[str, bytes] = {}
     found = header_bytes = zeros = 0
@@ -192,7 +193,7 @@ def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
         if info.type == tarfile.GNUTYPE_SPARSE or "sparse" in extended:
             raise stream.error(f"the member {name} is stored as a sparse file, which is not read")
         extended, header_bytes = {}, 0
-        # according to POSIX, a member of an unknown kind is a file; links, folders and devices have no data
+        # POSIX treats members of unknown types as files; links, folders and devices have no data
         if info.type in _FILES or info.type not in tarfile.SUPPORTED_TYPES:
             stream.enter(name)
             yield Member(name, size, path.lower().endswith(RECORDS))
@@ -216,7 +217,7 @@ def _size(stream: TarStream, stated: int | bytes) -> int:
 
 
 def _pax(stream: TarStream, payload: bytes) -> dict[str, bytes]:
-    """Return the relevant fields of an extended header: the path, the size, and whether the member is sparse."""
+    """Return an extended header's relevant fields: the path, the size, and whether the member is sparse."""
     fields: dict[str, bytes] = {}
     payload, place = payload.rstrip(b"\0"), 0
     while place < len(payload):
@@ -235,7 +236,7 @@ def _pax(stream: TarStream, payload: bytes) -> dict[str, bytes]:
 
 
 def _shown(name: str) -> str:
-    """Return a member's name for messages and rejects; a modified name remains unique."""
+    """Return a member's name for messages and rejects. Modified names remain unique."""
     shown = legible(name, NAME_MAX)
     if shown == name:
         return name

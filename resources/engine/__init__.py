@@ -1,4 +1,4 @@
-"""Parallel work: a function is applied to independent items, on threads of this machine or on workers of Dask.
+"""Parallel execution of a function over independent items, on local threads or on Dask workers.
 
 This package does not depend on archives, tables or services.
 """

@@ -1,4 +1,4 @@
-"""Parallel map over items that succeed or fail independently, and progress reports of long tasks."""
+"""Parallel map over items that succeed or fail independently, and progress reports for long tasks."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Task(Protocol):
     """A long task whose progress is reported."""
 
     def advance(self, amount: float) -> None:
-        """Add `amount` to the completed work, in units of the total. Thread-safe."""
+        """Add `amount` to the completed work, in the units of the total. Thread-safe."""
 
     def finish(self) -> None:
-        """End the task, even if it is incomplete."""
+        """End the task, even if the work is incomplete."""
 
 
 class Reporter(Protocol):
@@ -32,7 +32,7 @@ class Reporter(Protocol):
 
 
 def increments(advance: Callable[[float], None]) -> Callable[[float, float | None], None]:
-    """Return a progress callback that receives cumulative amounts and calls `advance` with the increments."""
+    """Return a progress callback that receives cumulative amounts and passes increments to `advance`."""
     reached = 0.0
 
     def progress(done: float, _total: float | None) -> None:
@@ -45,7 +45,7 @@ def increments(advance: Callable[[float], None]) -> Callable[[float, float | Non
 
 
 class LineReporter:
-    """Calls `say` with a line of text at the start, at most every `seconds` during the task, and at the end."""
+    """Reports progress as lines of text: at the start, at most every `seconds` during the task, and at the end."""
 
     def __init__(
         self, say: Callable[[str], None], *, seconds: float = 5.0, clock: Callable[[], float] = time.monotonic
@@ -53,7 +53,7 @@ class LineReporter:
         self.say, self.seconds, self.clock = say, seconds, clock
 
     def start(self, label: str, total: float, unit: str) -> Task:
-        """Start a task, and print its total."""
+        """Start a task, and report its total."""
         self.say(f"{label}: {amount_text(total, unit)}")
         return _LineTask(self, label, total, unit)
 
@@ -90,14 +90,14 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Outcome(Generic[Item, Result]):
-    """Outcome of one item: its result, or the error that it raised."""
+    """Outcome of one item: a result or an error."""
 
     item: Item
     result: Result | None = None
     error: Exception | None = None
 
     def unwrap(self) -> Result:
-        """Return the result, or raise the error of the item."""
+        """Return the item's result, or raise its error."""
         if self.error is not None:
             raise self.error
         return self.result  # type: ignore[return-value]
@@ -105,10 +105,10 @@ class Outcome(Generic[Item, Result]):
 
 @dataclass(frozen=True)
 class Engine:
-    """Parallel map on threads of this machine.
+    """Parallel map on local threads.
 
-    Threads are enough, because the work either waits for the network or releases the GIL (gunzip, parsing, compression,
-    DuckDB). `workers` is the maximum number of concurrent items. `reporter` receives their progress.
+    Threads are sufficient, because the work either waits for the network or releases the GIL (gunzip, parsing,
+    compression, DuckDB). `workers` is the maximum number of concurrent items. `reporter` receives progress reports.
     """
 
     workers: int = 4
@@ -116,7 +116,7 @@ class Engine:
 
     @contextmanager
     def task(self, label: str, total: float, unit: str) -> Iterator[Callable[[float], None]]:
-        """Report a task of `total` units (nothing if 0). Yield a function to call with each completed amount."""
+        """Report a task of `total` units, unless `total` is 0. Yield a function that receives each completed amount."""
         if not total:
             yield lambda _amount: None
             return
@@ -136,9 +136,9 @@ class Engine:
     ) -> list[Outcome[Item, Result]]:
         """Apply `function` to every item; return the outcomes in the order of the items.
 
-        An exception becomes the outcome of its item and does not stop other items. If `ends` returns True for an error,
-        items that have not started fail with the same error without being tried. `workers` (default: the engine's) is
-        the maximum number of concurrent items. An interrupt drops items that have not started; running items continue
+        An exception becomes the item's outcome and does not stop other items. If `ends` returns True for an error,
+        items that have not started fail with the same error. `workers` is the maximum number of concurrent items, by
+        default the engine's number of workers. An interrupt drops items that have not started. Running items continue
         until the process ends.
         """
         met: list[Exception] = []
@@ -161,41 +161,41 @@ class Engine:
         try:
             return list(pool.map(attempt, work))
         finally:
-            # an interrupted caller must not wait for running items; without an interrupt, none is running now
+            # an interrupted caller must not wait for running items; without an interrupt, no items are running here
             pool.shutdown(wait=False, cancel_futures=True)
 
 
 class EngineError(MirrorError):
-    """The workers of a cluster could not complete the work. Files landed before are kept and reused by the next run."""
+    """A cluster's workers could not complete the work. Finished files are kept and reused by the next run."""
 
 
 class ExtraMissingError(EngineError):
-    """A cluster is configured, but its packages are not installed."""
+    """A cluster is configured, but the required packages are not installed."""
 
 
 class EngineUnreachableError(EngineError):
-    """The scheduler does not answer, or the connection to it was lost."""
+    """The scheduler does not respond, or the connection to the scheduler was lost."""
 
     retryable = True
 
 
 class NoWorkerError(EngineError):
-    """The scheduler answers, but has no worker or has lost all workers."""
+    """The scheduler responds, but has no workers or has lost all of them."""
 
     retryable = True
 
 
 class WorkersDifferError(EngineError):
-    """All workers, or the scheduler, have other versions than this process."""
+    """The versions of the scheduler or of all workers differ from this process's versions."""
 
 
 class FolderNotSharedError(EngineError):
-    """A worker cannot access the data folder of this process, or cannot write to it."""
+    """A worker cannot read or write this process's data folder."""
 
 
 class TaskLostError(EngineError):
-    """A task was lost repeatedly because its workers died."""
+    """A task was lost repeatedly, because the workers that ran it died."""
 
 
 class TaskError(EngineError):
-    """A task failed with an unexpected error; the message contains the text of that error."""
+    """A task failed with an unexpected error, which the message describes."""

@@ -37,7 +37,7 @@ __all__ = [
 
 #: Maximum size of the settings file.
 _ENV_BYTES = 1 << 20
-#: Variables that are read elsewhere, before the settings exist.
+#: Variables that other modules read before the settings exist.
 _READ_ELSEWHERE = (ENV_FILE, "WME_NATIVE", "WME_NEW_PASSWORD", "WME_CODE", "WME_LIVE_DOWNLOADS")
 
 
@@ -72,11 +72,11 @@ def load_env_file() -> None:
     except OSError as error:
         problem = str(error.strerror)
     except UnicodeDecodeError:
-        problem = "it is not UTF-8 text"
+        problem = "the file is not UTF-8 text"
     except files.UnusableFileError as error:
         problem = error.what
     else:
-        problem = "it contains a zero byte" if "\0" in text else ""
+        problem = "the file contains a null byte" if "\0" in text else ""
     if problem:
         raise SettingsError(
             f"The settings file {path} cannot be read ({problem}). Nothing was started. Correct the file, or remove it."

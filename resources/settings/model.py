@@ -43,7 +43,7 @@ class Settings(BaseModel):
         alias_generator=AliasGenerator(validation_alias=lambda field: f"WME_{field.upper()}"),
     )
 
-    # the service's user pool stores names in lower case
+    # the service stores user names in lower case
     username: Annotated[str, StringConstraints(to_lower=True)] | None = Field(
         None, description="The account's user name. The sandbox is used if no account is configured.", examples=["you"]
     )
@@ -265,7 +265,7 @@ class Settings(BaseModel):
 
     @property
     def dagster_home(self) -> Path:
-        """Folder of the Dagster instance: run history, logs, schedules."""
+        """Folder of the Dagster instance, with run history, logs and schedules."""
         return self.data / "dagster"
 
 

@@ -25,7 +25,7 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 PROJECT = _CHECKOUT if (_CHECKOUT / "workspace.yaml").exists() else Path.cwd()
 #: Variable that replaces the project's `.env` with another settings file. Relative paths start at that file's folder.
 ENV_FILE = "WME_ENV_FILE"
-#: Projects that the sandbox serves by default.
+#: The sandbox's default projects.
 SANDBOX_PROJECTS = ("enwiki", "frwiki", "simplewiki")
 BODIES: Final[tuple[Literal["html", "wikitext"], ...]] = ("html", "wikitext")
 #: Maximum for numeric settings. Larger numbers are mistakes, and much larger numbers exceed the range of dates.
@@ -69,7 +69,7 @@ def _address(text: str) -> str:
 def env_file() -> Path:
     """Return the absolute path of this process's settings file."""
     path = Path(os.environ.get(ENV_FILE) or PROJECT / ".env")
-    return path.parent.resolve() / path.name  # the file itself may be a link into another folder
+    return path.parent.resolve() / path.name  # the file itself may be a symbolic link into another folder
 
 
 def is_address(text: str) -> bool:

@@ -25,8 +25,8 @@ def test_a_full_disk_is_said_before_anything_is_made(account: Any, call: Any, mo
     disk = mounted("size=4m")
     told = call(*words, environ=account.environ(disk / "data"), history=True)
     assert told.code == 1
-    assert "is full: 4.2 MB are free, and any run needs 8. Nothing was changed. Make room, or set WME_DATA" in told.err
-    assert told.err.splitlines()[-1].startswith(f"The disk of the folder {disk}/data")
+    assert "is full: 4.2 MB are free, but any run needs 8 MB. Nothing was changed. Free up disk space" in told.err
+    assert told.err.splitlines()[-1].startswith(f"The disk with the folder {disk}/data")
     assert not [path for path in disk.rglob("*") if path.is_file()]
 
 
@@ -37,7 +37,7 @@ def test_a_disk_mounted_for_reading_is_called_so(account: Any, call: Any, mounte
     assert told.code == 1
     assert told.err.splitlines()[-1] == (
         f"The folder {disk}/data{'/dagster' if words[0] == 'publish' else ''} cannot be written (Read-only file "
-        "system). Nothing was changed. Mount its file system for writing, or set WME_DATA to another folder."
+        "system). Nothing was changed. Mount the file system for writing, or set WME_DATA to another folder."
     )
 
 

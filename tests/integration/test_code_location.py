@@ -258,13 +258,13 @@ def test_the_launchpad_and_the_page_of_the_resource_say_which_service_it_is(tmp_
 def test_of_a_sandbox_its_address_is_shown_while_it_runs_and_nothing_starts_one(tmp_path):
     settings = Settings(data=tmp_path / "data", sandbox=True)
     page = shown(settings)
-    assert page.startswith(f"The built-in sandbox (synthetic pages) of {settings.data}, in place of the service. ")
-    assert "It is not running;" in page
+    assert page.startswith(f"The built-in sandbox (synthetic pages) in {settings.data}, instead of the service. ")
+    assert "The sandbox is not running." in page
     assert not settings.data.exists()
     with running(SandboxSettings(state=settings.data / "sandbox", changes_per_hour=20, body_bytes=200)) as sandbox:
         page = shown(settings)
-    assert f"Its address is {sandbox.url} until it stops;" in page
-    assert "It is not running;" in shown(settings)
+    assert f"The sandbox's address is {sandbox.url} until it stops." in page
+    assert "The sandbox is not running." in shown(settings)
 
 
 def test_tables_are_named_as_in_the_published_file_and_no_two_assets_claim_one():

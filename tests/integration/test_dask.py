@@ -182,7 +182,8 @@ def test_workers_that_do_not_see_the_folder_are_refused(shared, tmp_path):
     with Cluster(made.address, versions(), tmp_path / "elsewhere", QUICK) as connection:
         for _ in range(2):  # the second time at once
             with pytest.raises(
-                errors.FolderNotSharedError, match=r"does not share the folder .*elsewhere.*Mount the data folder"
+                errors.FolderNotSharedError,
+                match=r"does not share the folder .*elsewhere.*Mount this machine's data folder",
             ):
                 connection.map(tasks.double, calls((1,)), print)
     assert list((tmp_path / "elsewhere").iterdir()) == []
@@ -194,7 +195,7 @@ def test_nobody_at_the_address_is_said_within_the_time_allowed(tmp_path):
         Cluster(f"dask://127.0.0.1:{free_port()}", versions(), tmp_path, TimeLimits(answer=0.5)) as connection,
         pytest.raises(
             errors.EngineUnreachableError,
-            match=r"^Nobody answers at dask://127\.0\.0\.1:\d+ within 0\.5 s .*dask scheduler",
+            match=r"^No scheduler responded at dask://127\.0\.0\.1:\d+ within 0\.5 s .*dask scheduler",
         ) as refused,
     ):
         connection.map(tasks.double, calls((1,)), print)
@@ -248,7 +249,7 @@ def test_killed_workers_and_a_killed_scheduler_lose_nothing(tmp_path, caplog, mo
             outcomes = converter.convert_all(archives[:6], bodies=frozenset({"html"}), advance=kill_one)
             assert [outcome.unwrap().row_count for outcome in outcomes] == counts[:6]
             assert made.workers[0].wait(timeout=120) == -signal.SIGKILL
-            assert "is gone" in caplog.text
+            assert "disappeared" in caplog.text
             goes_on.unlink()
             (data / tasks.FIRST).unlink()
 
@@ -256,7 +257,7 @@ def test_killed_workers_and_a_killed_scheduler_lose_nothing(tmp_path, caplog, mo
                 os.killpg(made.scheduler.pid, signal.SIGKILL)
                 goes_on.touch()
 
-            with pytest.raises(errors.EngineUnreachableError, match="a retry helps"):
+            with pytest.raises(errors.EngineUnreachableError, match=r"was lost\. Completed work is kept"):
                 converter.convert_all(archives[6:], bodies=frozenset({"html"}), advance=kill_scheduler)
         assert made.workers[1].wait(timeout=120) == 1
         assert "The scheduler at" in made.log("worker-1")
@@ -368,7 +369,7 @@ def lose_workers(made, connection):
     """One of two workers is killed by its task, and the other is told to end."""
     (outcome,) = connection.map(tasks.die, [Call("deadly", "enwiki.tar.gz", ())], print)
     assert isinstance(outcome.error, errors.TaskLostError), made.log("scheduler")
-    assert str(outcome.error).startswith("enwiki.tar.gz: its worker died 1 time. Nothing of this task was landed")
+    assert str(outcome.error).startswith("enwiki.tar.gz: the task's worker died 1 time. This task wrote no files")
     (fine,) = connection.map(tasks.double, calls((4,)), print)
     assert fine.unwrap() == 8
     assert len(connection.members()) == 1
@@ -414,7 +415,7 @@ def test_large_archives_with_a_killed_worker_and_a_killed_scheduler_equal_thread
             if len(finished) == 7:
                 os.killpg(made.scheduler.pid, signal.SIGKILL)
 
-        with pytest.raises(errors.EngineUnreachableError, match="a retry helps"):
+        with pytest.raises(errors.EngineUnreachableError, match=r"was lost\. Completed work is kept"):
             converter.convert_all(archives, bodies=frozenset({"html", "wikitext"}), advance=strike)
         for worker in made.workers:
             worker.wait(timeout=120)

@@ -118,7 +118,7 @@ def test_a_damaged_journal_of_replaced_files_is_set_aside(tmp_path, make, caplog
         path.write_bytes(b'{"lake/x": "2026-11-23T08:00:00"}')  # of no time zone
     assert housekeeping._read(path) == {}
     assert not os.path.lexists(path)
-    assert "replaced.json.damaged and created again" in caplog.text
+    assert "replaced.json.damaged and will be created again" in caplog.text
 
 
 @odd
@@ -327,13 +327,13 @@ def test_a_look_at_the_room_writes_through_no_link(tmp_path):
 def test_a_ledger_names_no_file_outside_of_the_lake(tmp_path, name):
     layout = Layout(tmp_path)
     lay(tmp_path / "victim", write(b"precious"))
-    with pytest.raises(OSError, match="does not name a file within"):
+    with pytest.raises(OSError, match="is not a valid name for a file in"):
         list(whole_line(layout, name, 0))
     source = CompactionSource(name, 1)
     job = CompactionJob(ARTICLE_CHANGES.name, (source,), "day", "0123456789", 1, 1, 1, 1, 1)
-    with pytest.raises(LakeError, match=r"does not name a file within .*Nothing was changed"):
+    with pytest.raises(LakeError, match=r"is not a valid name for a file in .*Nothing was changed"):
         compact(job, layout)
     # what a worker of a cluster says that it has made
     landed = Outcome(None, result=SimpleNamespace(path=PurePosixPath(name), rejects_path=None))
-    with pytest.raises(UnusableFileError, match="does not name a file within"):
+    with pytest.raises(UnusableFileError, match="is not a valid name for a file in"):
         RemoteConverter("dask://127.0.0.1:1", layout)._landed(None, landed)

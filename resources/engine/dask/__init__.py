@@ -1,7 +1,7 @@
-"""Parallel work on the workers of a Dask cluster, which share the data folder. Only this package imports Dask.
+"""Parallel execution on a Dask cluster whose workers share the data folder. Only this package imports Dask.
 
-Dask's dashboard, memory management and profiler are not used. The import raises ExtraMissingError if Dask is not
-installed.
+Dask's dashboard, memory management and profiler are not used. Importing this package without Dask raises
+ExtraMissingError.
 """
 
 from resources.engine.mapping import ExtraMissingError

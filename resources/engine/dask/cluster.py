@@ -1,4 +1,4 @@
-"""Client for a Dask scheduler: selects suitable workers and maps calls over them, and tolerates lost workers."""
+"""Client for a Dask scheduler that selects suitable workers, distributes calls to them, and tolerates lost workers."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from resources.engine.mapping import (
 from resources.formatting import counted
 
 _log = logging.getLogger(__name__)
-#: Suffix of probe files. `sweep` of the lake removes those of killed processes.
+#: Suffix of probe files. The lake's `sweep` removes probe files of killed processes.
 _PROBE = "probe.unfinished"
-#: Calls submitted for each thread of a worker. Few, because Dask counts a worker's death against all calls assigned to
-#: the worker.
+#: Number of calls submitted per worker thread. The number is low, because Dask counts a worker's death against all its
+#: calls.
 _AHEAD = 2
-#: Most attempts of a call whose result is lost with its worker before it is fetched.
+#: Maximum number of attempts for a call whose result is lost with its worker.
 _FETCHES = 4
 
 
 @dataclass(frozen=True)
 class Member:
-    """A worker as reported by the scheduler. `versions` is empty if it was not started by `wme worker`."""
+    """A worker as reported by the scheduler. `versions` is empty if the worker was not started by `wme worker`."""
 
     address: str
     host: str
@@ -54,7 +54,7 @@ class Member:
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Limits in seconds: `answer` for the scheduler's response, `workers` without any worker, `look` between polls."""
+    """Time limits in seconds: for the scheduler's response, for a time without workers, and between polls."""
 
     answer: float = 10.0
     workers: float = 60.0
@@ -62,9 +62,9 @@ class TimeLimits:
 
 
 class Cluster:
-    """A connection to a scheduler (`dask://host:port`), opened at first use and reopened after a loss.
+    """A connection to a scheduler (`dask://host:port`), opened on first use and reopened if it is lost.
 
-    All workers must share the folder with this process. Workers with other `versions` get no work.
+    All workers must share the folder with this process. Workers with different `versions` receive no work.
     """
 
     def __init__(
@@ -87,10 +87,10 @@ class Cluster:
     def map(
         self, function: Callable[..., Any], calls: Sequence[Call], done: Callable[[Outcome[Call, Any]], None]
     ) -> list[Outcome[Call, Any]]:
-        """Run a module-level function for all calls; return the outcomes in the order of the calls.
+        """Run a module-level function for all calls, and return the outcomes in the order of the calls.
 
-        `done` is called with each outcome on arrival. Raises EngineError: the cluster cannot be used, or was lost.
-        After a failed connection, further calls of this method fail at once with the same error.
+        `done` receives each outcome on arrival. Raises EngineError if the cluster cannot be used or is lost. After a
+        failed connection, further calls of this method fail immediately with the same error.
         """
         client, probe = self._connected()
         waiting, attempts = deque(calls), dict.fromkeys((call.key for call in calls), 0)
@@ -109,10 +109,10 @@ class Cluster:
                     deserted_since = None if fit else deserted_since or looked
                     if deserted_since is not None and looked - deserted_since > self._limits.workers:
                         raise NoWorkerError(
-                            f"The last worker at {self.address} is gone, and no worker returned within "
-                            f"{self._limits.workers:g} s. {counted(len(calls) - len(outcomes), 'task')} of "
-                            f"{len(calls):,} were not done; completed tasks are kept. Start workers with "
-                            "`wme worker`, then run again."
+                            f"The last worker at {self.address} disappeared, and no worker returned within "
+                            f"{self._limits.workers:g} s. {len(calls) - len(outcomes):,} of "
+                            f"{counted(len(calls), 'task')} were not done. Completed tasks are kept. Start workers "
+                            "with `wme worker`, then run this again."
                         )
                 while waiting and len(under_way) < _AHEAD * max(1, places):
                     call = waiting.popleft()
@@ -142,19 +142,19 @@ class Cluster:
                 outcomes[call.key] = outcome or Outcome(call, error=_lost(call, _FETCHES))
                 done(outcomes[call.key])
         finally:
-            with contextlib.suppress(Exception):  # a lost scheduler has dropped them already
+            with contextlib.suppress(Exception):  # a lost scheduler has already dropped these calls
                 client.cancel(list(under_way), reason="the run ended")
             self._tell_gone()
         return [outcomes[call.key] for call in calls]
 
     def members(self) -> list[Member]:
-        """Return all workers, including other versions. Raises EngineUnreachableError: no scheduler answers."""
+        """Return all workers, including workers with different versions. Raises EngineUnreachableError."""
         if self._client is None:
             self._client = self._open()
         return self._members(self._client)
 
     def differences(self, member: Member) -> str:
-        """Describe the version differences between a worker and this process; empty if there are none."""
+        """Describe the version differences between a worker and this process, or return "" if there are none."""
         if not member.versions:
             return "not started by `wme worker`"
         names = [*self._versions, *(name for name in member.versions if name not in self._versions)]
@@ -165,7 +165,7 @@ class Cluster:
         )
 
     def close(self) -> None:
-        """Close the connection and abandon running tasks."""
+        """Close the connection, and abandon running tasks."""
         client, self._client = self._client, None
         probe, self._probe = self._probe, None
         if client is not None:
@@ -207,9 +207,10 @@ class Cluster:
             )
         except (OSError, TimeoutError, ValueError, asyncio.CancelledError) as error:
             raise EngineUnreachableError(
-                f"Nobody answers at {self.address} within {self._limits.answer:g} s ({type(error).__name__}: "
-                f"{dask_worker.short(error)}). Nothing was converted; archived files are kept. Start `dask scheduler` "
-                "there (with the same TLS settings), correct WME_ENGINE, or set WME_ENGINE=threads; then run again."
+                f"No scheduler responded at {self.address} within {self._limits.answer:g} s ({type(error).__name__}: "
+                f"{dask_worker.short(error)}). Nothing was converted. Archived files are kept. Start `dask scheduler` "
+                "there (with the same TLS settings), or correct WME_ENGINE, then run this again. WME_ENGINE=threads "
+                "needs no scheduler."
             ) from None
         client.subscribe_topic("all", self._hear)
         return client
@@ -231,7 +232,7 @@ class Cluster:
         ]
 
     def _await_workers(self, client: distributed.Client) -> list[Member]:
-        """Return the workers of the same versions; log a warning for each other worker."""
+        """Return the workers with the same versions. Log a warning for each other worker."""
         end = time.monotonic() + self._limits.answer
         while True:
             members = self._members(client)
@@ -243,17 +244,17 @@ class Cluster:
         others = [f"{one.name} on {one.host}: {self.differences(one)}" for one in members if not self._fits(one)]
         if fit:
             for other in others:
-                _log.warning("A worker gets no work because its versions differ: %s.", other)
+                _log.warning("A worker receives no work because its versions differ: %s.", other)
             return fit
         if others:
             raise WorkersDifferError(
                 f"No worker at {self.address} has the same versions as this process: {'; '.join(others)}. Nothing was "
-                "done; archived files are kept. Install the same version on all machines, restart the workers with "
-                "`wme worker`, then run again."
+                "done. Archived files are kept. Install the same versions on all machines, restart the workers with "
+                "`wme worker`, then run this again."
             )
         raise NoWorkerError(
-            f"The scheduler at {self.address} has no worker. Nothing was done; archived files are kept. Start workers "
-            "with `wme worker`, then run again."
+            f"The scheduler at {self.address} has no worker. Nothing was done. Archived files are kept. Start workers "
+            "with `wme worker`, then run this again."
         )
 
     def _see(self, client: distributed.Client, fit: Sequence[Member]) -> Probe:
@@ -261,7 +262,7 @@ class Cluster:
         probe = Probe(f"{secrets.token_hex(8)}.{_PROBE}", secrets.token_hex(16))
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / probe.name).write_text(probe.secret)
-        self._probe = probe  # set at once, so that `close` always removes the file
+        self._probe = probe  # set immediately, so that `close` always removes the file
         try:
             told = client.run(dask_worker.answer_probe, probe, workers=[one.address for one in fit], on_error="return")
         except (OSError, TimeoutError, RuntimeError, asyncio.CancelledError) as error:
@@ -274,13 +275,13 @@ class Cluster:
                 if path.exists() and path.read_text() == probe.secret:
                     path.unlink()
                     continue
-                why = f"the file {answer} that the worker wrote does not appear there"
+                why = f"the worker's file {answer} does not appear in the folder"
             else:
-                why = dask_worker.short(answer) if isinstance(answer, Exception) else "the worker does not answer"
+                why = dask_worker.short(answer) if isinstance(answer, Exception) else "the worker does not respond"
             raise FolderNotSharedError(
                 f"The worker {member.name} on {member.host} does not share the folder {self._folder}: {why}. Nothing "
-                "was done; archived files are kept. Mount the data folder of this machine there, pass its path to `wme "
-                "worker --data`, then run again."
+                "was done. Archived files are kept. Mount this machine's data folder there, pass the path to `wme "
+                "worker --data`, then run this again."
             )
         return probe
 
@@ -289,11 +290,11 @@ class Cluster:
     def _outcome(
         self, client: distributed.Client, future: distributed.Future[Answer], call: Call
     ) -> Outcome[Call, Any] | None:
-        """Return the outcome of a call; None if its result was lost and it must run again."""
+        """Return a call's outcome, or None if the result was lost and the call must run again."""
         if future.status == "finished":
             try:
                 answer: Answer = future.result(timeout=self._limits.answer)
-            except Exception:  # noqa: BLE001  the worker died meanwhile; the next line raises if the scheduler died
+            except Exception:  # noqa: BLE001  the worker died; the next line raises an error if the scheduler died
                 self._still_there(client)
                 return None
             return Outcome(call, result=answer.value, error=answer.error)
@@ -312,8 +313,8 @@ class Cluster:
     def _connection_lost(self) -> EngineUnreachableError:
         self.close()
         return EngineUnreachableError(
-            f"The scheduler at {self.address} is gone, or the connection to it was lost. Completed work is kept and is "
-            "not repeated. Check that `dask scheduler` is running there, then run again: a retry helps."
+            f"The connection to the scheduler at {self.address} was lost. Completed work is kept and is not repeated. "
+            "Check that `dask scheduler` is running there, then run this again."
         )
 
     def _hear(self, event: tuple[float, Any]) -> None:
@@ -322,15 +323,15 @@ class Cluster:
             self._gone.put((str(message.get("worker")), len(message.get("processing-tasks") or ())))
 
     def _tell_gone(self) -> None:
-        """Log which workers died. This runs in the thread of the run, so that its log shows the warnings."""
+        """Log which workers died. This method runs in the run's thread, so that the run's log shows the warnings."""
         while not self._gone.empty():
             worker, count = self._gone.get()
-            _log.warning("The worker %s is gone; %s will run again on other workers.", worker, counted(count, "task"))
+            _log.warning("The worker %s disappeared. Other workers will run %s again.", worker, counted(count, "task"))
 
 
 def _lost(call: Call, times: int) -> TaskLostError:
     return TaskLostError(
-        f"{call.label}: its worker died {counted(times, 'time')}. Nothing of this task was landed; the other "
-        "tasks are done. Check the workers' logs for the cause (most often too little memory), then run again, or run "
-        "with WME_ENGINE=threads."
+        f"{call.label}: the task's worker died {counted(times, 'time')}. This task wrote no files. The other tasks are "
+        "done. Check the workers' logs for the cause (most often too little memory), then run this again, or use "
+        "WME_ENGINE=threads."
     )

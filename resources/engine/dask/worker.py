@@ -1,4 +1,4 @@
-"""Worker process of a Dask cluster, the calls that it executes, and the data that it exchanges with a run."""
+"""Dask worker process, with the calls that it executes and the data that it exchanges with a run."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ import distributed
 
 from resources.engine.mapping import EngineUnreachableError, FolderNotSharedError, TaskError
 
-#: Key of the versions in the startup information that a worker sends to the scheduler.
+#: Key of the versions in a worker's startup information for the scheduler.
 VERSIONS = "wme_versions"
 
 
 @dataclass(frozen=True)
 class Call:
-    """One task: plain arguments, a key that identifies the work, and a label for people.
+    """One task, with plain arguments, a key that identifies the work, and a label for messages.
 
-    A worker process runs only one `alone` task at a time, because each needs the memory of a process.
+    A worker process runs only one `alone` task at a time, because such a task may use the process's entire memory.
     """
 
     key: str
@@ -40,7 +40,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Probe:
-    """A file that proves access to the shared folder: only processes with the same folder can read its secret."""
+    """A file that proves access to the shared folder, because only processes with this folder can read the secret."""
 
     name: str
     secret: str
@@ -48,14 +48,14 @@ class Probe:
 
 @dataclass(frozen=True)
 class Answer:
-    """Result of a call, or the error that it raised."""
+    """A call's result or error."""
 
     value: Any = None
     error: Exception | None = None
 
 
 def own_versions() -> dict[str, str]:
-    """Return the versions of local software that a run and its workers must share."""
+    """Return the versions of local software that must be equal in a run and its workers."""
     return {
         "Python": ".".join(platform.python_version_tuple()[:2]),
         "distributed": str(vars(distributed)["__version__"]),
@@ -68,7 +68,7 @@ def resource_of(versions: Mapping[str, str], *, alone: bool = False) -> str:
 
 
 def url(address: str) -> str:
-    """Return Dask's form of an address, with TLS if Dask's configuration names a CA file (…TLS__CA_FILE)."""
+    """Return an address in Dask's format, with TLS if Dask's configuration specifies a CA file (…TLS__CA_FILE)."""
     place = address.removeprefix("dask://")
     has_tls = dask.config.get("distributed.comm.tls.ca-file", None) or dask.config.get(
         "distributed.comm.require-encryption", None
@@ -87,12 +87,12 @@ def short(error: BaseException | None) -> str:
 
 
 def quiet() -> None:
-    """Silence Dask's log messages, because this package reports failures itself."""
+    """Disable Dask's log messages, because this package reports failures itself."""
     for name in ("distributed", *(one for one in logging.root.manager.loggerDict if one.startswith("distributed."))):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-#: The worker's data folder, and the names of the probes that it has read there.
+#: The worker's data folder, and the names of the verified probes.
 _folder: Path | None = None
 _seen: set[str] = set()
 
@@ -106,11 +106,11 @@ async def serve(
     name: str,
     started: Callable[[Worker], None],
 ) -> None:
-    """Run as a worker of `dask://host:port` until the scheduler is gone or ends the worker.
+    """Run a worker for `dask://host:port` until the scheduler disappears or stops the worker.
 
-    Runs must have the same `versions` and data folder. `threads` is the number of concurrent tasks. `name` appears in
-    messages. `started` is called after the registration. Raises EngineUnreachableError: the scheduler does not answer
-    within 30 seconds.
+    Runs must use the same `versions` and data folder. `threads` is the number of concurrent tasks. `name` appears in
+    messages. `started` is called after the registration. Raises EngineUnreachableError if the scheduler does not
+    respond within 30 seconds.
     """
     global _folder  # noqa: PLW0603  one worker is one process
     _folder = folder
@@ -136,8 +136,9 @@ async def serve(
             await worker
         except (OSError, TimeoutError, ValueError, asyncio.CancelledError) as error:
             raise EngineUnreachableError(
-                f"Nobody answers at {address} within 30 s ({type(error).__name__}: {short(error)}). The worker was not "
-                "started. Start `dask scheduler` there (with the same TLS settings), then start the worker again."
+                f"No scheduler responded at {address} within 30 s ({type(error).__name__}: {short(error)}). The worker "
+                "was not started. Start `dask scheduler` there (with the same TLS settings), then start the worker "
+                "again."
             ) from None
         started(Worker(worker, asyncio.get_running_loop()))
         await worker.finished()
@@ -145,7 +146,7 @@ async def serve(
 
 @dataclass(frozen=True)
 class Worker:
-    """A registered worker."""
+    """A worker that is registered with the scheduler."""
 
     _worker: distributed.Worker
     _loop: asyncio.AbstractEventLoop
@@ -156,7 +157,7 @@ class Worker:
         return str(self._worker.address)
 
     def leave(self) -> None:
-        """Unregister, so that tasks run elsewhere and do not count as failed; this takes at most a second."""
+        """Unregister, so that tasks run elsewhere and are not treated as failed. Takes at most a second."""
 
         async def unregister() -> None:
             await self._worker.scheduler.unregister(
@@ -167,7 +168,7 @@ class Worker:
 
 
 def run(function: Callable[..., Any], arguments: tuple[Any, ...], probe: Probe) -> Answer:
-    """Run a call on a worker. Return errors as values, so that they arrive complete and Dask does not log them."""
+    """Run a call on a worker. Errors are returned as values, so they arrive complete and Dask does not log them."""
     try:
         _check_probe(probe)
         return Answer(value=function(*arguments))
@@ -176,7 +177,7 @@ def run(function: Callable[..., Any], arguments: tuple[Any, ...], probe: Probe) 
 
 
 def portable(error: Exception) -> Exception:
-    """Return the error if pickling preserves it, else a TaskError with its text."""
+    """Return the error if pickling preserves it, otherwise a TaskError with the error's message."""
     try:
         same = pickle.loads(pickle.dumps(error))  # noqa: S301  our own
     except Exception:  # noqa: BLE001  foreign classes may raise anything
@@ -187,27 +188,27 @@ def portable(error: Exception) -> Exception:
 
 
 def _check_probe(probe: Probe) -> None:
-    """Verify, once for each probe, that this worker has the data folder of the run."""
+    """Verify that this worker has the run's data folder. Each probe is checked once."""
     if probe.name in _seen:
         return
     try:
         if _folder is None:
-            raise FolderNotSharedError("This worker was not started by `wme worker`, and has no data folder.")
+            raise FolderNotSharedError("This worker was not started by `wme worker`, so it has no data folder.")
         visible(_folder)
         same = (_folder / probe.name).read_text() == probe.secret
     except OSError as error:
         raise FolderNotSharedError(
-            f"The worker on {socket.gethostname()} does not find the data folder of the run at {_folder}: "
+            f"The worker on {socket.gethostname()} cannot find the run's data folder at {_folder}: "
             f"{error.strerror}. The task was not started. Mount the folder there, pass its path to "
-            "`wme worker --data`, then run again."
+            "`wme worker --data`, then run this again."
         ) from None
     if not same:
-        raise FolderNotSharedError(f"{_folder} is not the data folder of the run.")
+        raise FolderNotSharedError(f"{_folder} is not the run's data folder.")
     _seen.add(probe.name)
 
 
 def answer_probe(probe: Probe) -> str:
-    """Read the probe of the run, write an answer next to it, and return the name of the answer."""
+    """Read the run's probe file, write a response file next to it, and return the response file's name."""
     _check_probe(probe)
     name = f"{probe.name}.{socket.gethostname()}-{os.getpid()}.unfinished"
     assert _folder is not None

@@ -143,10 +143,10 @@ def test_a_data_folder_refuses_another_service(tmp_path):
     claim(tmp_path, "sandbox 1")
     claim(tmp_path, "sandbox 1")
     with pytest.raises(
-        OriginError, match=r"Set WME_DATA to another folder.*if sandbox 1 was a mistake, remove .*service\.json"
+        OriginError, match=r"Set WME_DATA to another folder.*If sandbox 1 was a mistake, remove .*service\.json"
     ):
         claim(tmp_path, "https://api.example.org")
     assert origin_of(tmp_path) == "sandbox 1"
     (tmp_path / "archive").mkdir()
-    with pytest.raises(OriginError, match=r"or return to the service of this folder\.$"):
+    with pytest.raises(OriginError, match=r"back to the previous service\.$"):
         claim(tmp_path, "https://api.example.org")

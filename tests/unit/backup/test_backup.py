@@ -152,7 +152,7 @@ def test_a_full_disk_keeps_what_is_complete(data, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(backups, "copy_bytes", full)
-        with pytest.raises(BackupDiskFullError, match=r"There is no room left in .* Complete backups are as they were"):
+        with pytest.raises(BackupDiskFullError, match=r"The disk of .* is full .* Complete backups are as they were"):
             take(data, to)
         assert backups.completed(to) == [first]
         with pytest.raises(

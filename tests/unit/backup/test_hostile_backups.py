@@ -498,6 +498,6 @@ def test_a_destination_whose_unfinished_backup_is_a_link_is_refused(stage):
 )
 def test_what_no_backup_can_hold_is_named_and_does_not_hang(stage, make):
     make(stage.folder / "source/lake")
-    with pytest.raises(BackupError, match=r"A backup cannot hold it.* Complete backups are unchanged"):
+    with pytest.raises(BackupError, match=r"A backup cannot contain such a file.* Complete backups are unchanged"):
         again(stage)
     assert [one.path for one in backups.completed(stage.folder / "to")] == [stage.path]

@@ -193,11 +193,10 @@ class Connector:
         if the file cannot be opened with the requested version.
         """
         spill = _spill_path(path)
-        with _WRITERS.connection(spill) as connection:
+        with _WRITERS.connection(spill, self.memory_limit) as connection:
             version = self.storage_version or (None if path.exists() else OLDEST_STORAGE)
             options = f" (STORAGE_VERSION {quoted(version)})" if version else ""
             try:
-                connection.execute(f"SET memory_limit = {quoted(self.memory_limit)}")
                 connection.execute(f"SET temp_directory = {quoted(str(spill))}")
                 # an earlier user of the instance might have changed the thread count
                 connection.execute("RESET threads")

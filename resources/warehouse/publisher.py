@@ -116,7 +116,8 @@ class Publisher(Reader):
                     looked_at_ns = time.time_ns()
                     found = self._sources(connection)
                     facts = self._facts(connection, found, about or {})
-                    if changed := not self._holds(facts):
+                    # the published file is not opened if the build file alone shows that something has changed
+                    if changed := not (publication(connection).items() >= facts.items() and self._holds(facts)):
                         found = self._renew(connection, found, facts, now, looked_at_ns)
                         connection.execute("CHECKPOINT")
                 # copy after the connection is closed: closing another file descriptor would release DuckDB's lock

@@ -9,19 +9,22 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from resources import datasets
 from resources.warehouse import Warehouse
+from resources.warehouse.database.connect import Connector
+from resources.warehouse.database.schema import search_internal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager, ExitStack
 
     from resources.datasets import Dataset
 
@@ -54,32 +57,112 @@ def _instance() -> duckdb.DuckDBPyConnection:
     return duckdb.connect()
 
 
+#: Open files: what tells whether the file was replaced, its closing, and a connection.
+_kept: dict[Path, tuple[object, ExitStack, duckdb.DuckDBPyConnection]] = {}
+
+
+def close(path: Path) -> None:
+    """Close a file that is kept open, as the operation that opened it would have done."""
+    if path in _kept:
+        _kept.pop(path)[1].close()
+
+
+def close_all() -> None:
+    """Close all files that are kept open."""
+    for path in [*_kept]:
+        close(path)
+
+
+class _Keeping(Connector):
+    """Keep both files open between operations: to open and close them costs more than most operations of tests.
+
+    Each operation has a connection of its own. An operation that fails closes the build file, as in the product.
+    """
+
+    @contextlib.contextmanager
+    def build_unlocked(self, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
+        path = self.build_path
+        connection = self._open(path, None, lambda: Connector.build_unlocked(self, purpose))
+        try:
+            with connection.cursor() as own:
+                _begin(own)
+                search_internal(own)
+                own.execute("SET max_vacuum_tasks = 0")
+                yield own
+        except BaseException:
+            if path not in _kept or not _kept.pop(path)[1].__exit__(*sys.exc_info()):
+                raise
+
+    @contextlib.contextmanager
+    def published(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        path, stamp = self.published_path, None
+        with contextlib.suppress(OSError):
+            found = path.stat()
+            stamp = found.st_ino, found.st_size, found.st_mtime_ns
+        with self._open(path, stamp, lambda: Connector.published(self)).cursor() as own:
+            _begin(own)
+            yield own
+
+    @staticmethod
+    def _open(
+        path: Path, stamp: object, opening: Callable[[], AbstractContextManager[duckdb.DuckDBPyConnection]]
+    ) -> duckdb.DuckDBPyConnection:
+        if path in _kept and _kept[path][0] != stamp:
+            close(path)
+        if path not in _kept:
+            stack = contextlib.ExitStack()
+            _kept[path] = stamp, stack, stack.enter_context(opening())
+        return _kept[path][2]
+
+
+def _begin(connection: duckdb.DuckDBPyConnection) -> None:
+    connection.execute("USE warehouse; SET TimeZone = 'UTC'")
+
+
+class OpenWarehouse(Warehouse):
+    """A warehouse whose files stay open in this process until `close_all`, or until a test asks for `build_path`."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._connector = _Keeping(**vars(self._connector))
+        self._asking = self._connector.published
+
+    @property
+    def build_path(self) -> Path:
+        close(super().build_path)
+        return super().build_path
+
+
+_open_file = Connector.open_file
+
+
+def _open_alone(self: Connector, path: Path) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+    """Close the file first: two instances of DuckDB in one process do not notice each other's changes."""
+    close(path)
+    return _open_file(self, path)
+
+
+Connector.open_file = _open_alone  # type: ignore[method-assign]
+
+
 @contextlib.contextmanager
 def looking(warehouse: Warehouse) -> Iterator[duckdb.DuckDBPyConnection]:
     """The build file, to be read.
 
-    All looks share an instance of DuckDB: making one for each costs more than most questions.
+    All looks at closed files share an instance of DuckDB: making one for each costs more than most questions.
     """
-    _instance().execute(f"ATTACH '{warehouse.build_path}' AS warehouse (READ_ONLY)")
-    try:
-        with _instance().cursor() as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            connection.execute("SET search_path = 'warehouse.internal,warehouse.main'")
-            yield connection
-    finally:
-        _instance().execute("DETACH warehouse")
-
-
-@contextlib.contextmanager
-def open_once(warehouse: Warehouse) -> Iterator[None]:
-    """Let several operations share one opening and checkpoint of the build file, half the cost of a small one."""
-    connector = warehouse._connector
-    with connector.build("load test data") as connection:
-        warehouse._connector = SimpleNamespace(build=lambda _purpose: contextlib.nullcontext(connection))
-        try:
-            yield
-        finally:
-            warehouse._connector = connector
+    path = warehouse._connector.build_path
+    with contextlib.ExitStack() as stack:
+        if path in _kept:
+            instance = _kept[path][2]
+        else:
+            instance = _instance()
+            instance.execute(f"ATTACH '{path}' AS warehouse (READ_ONLY)")
+            stack.callback(instance.execute, "DETACH warehouse")
+        connection = stack.enter_context(instance.cursor())
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.execute("SET search_path = 'warehouse.internal,warehouse.main'")
+        yield connection
 
 
 def replaced_file(data: Path) -> Path:

@@ -21,8 +21,8 @@ from resources.datasets.live import LIVE_CHANGES
 from resources.lake import Archive, Layout, ListError, LookupArchive, SnapshotArchive, convert, convert_list
 from resources.lake.live import LiveLake
 from resources.tables import ARTICLE_CHANGES, TIMESTAMP
-from resources.warehouse import Snapshot, Warehouse
-from tests.builds import lay
+from resources.warehouse import Snapshot
+from tests.builds import OpenWarehouse, lay
 from tests.unit.lake.conftest import tar_bytes
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ class HostileMirror:
 
     def __init__(self, data: Path, seed: int) -> None:
         self.layout, self.draw = Layout(data), Draw(seed)
-        self.warehouse = Warehouse(lay(data), clock=lambda: HOUR + timedelta(hours=3))
+        self.warehouse = OpenWarehouse(lay(data), clock=lambda: HOUR + timedelta(hours=3))
         self.rows: Counter[str] = Counter()
         self.rejects: Counter[str] = Counter()
 

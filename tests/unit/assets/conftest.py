@@ -25,7 +25,7 @@ from resources.formatting import hour_text
 from resources.lake import Archive, Converter, Layout
 from resources.settings import Settings
 from resources.warehouse import Warehouse
-from tests.builds import lay
+from tests.builds import OpenWarehouse, close_all, lay
 from tests.unit.enterprise.conftest import HOUR, QUICK, Clock
 from tests.unit.enterprise.loopback import FakeService, json_reply
 from tests.unit.lake.conftest import tar_bytes
@@ -85,7 +85,7 @@ class Bench:
 
     @property
     def warehouse(self) -> Warehouse:
-        return Warehouse(self.data, lock_timeout=5.0, clock=self.clock)
+        return OpenWarehouse(self.data, lock_timeout=5.0, clock=self.clock)
 
     def serve(self, project: str, *records: dict[str, Any] | bytes | int, namespace: int = 0, **lies: Any) -> str:
         """Export the hour's file of a project (anew); numbers stand for records. Returns its version."""
@@ -187,6 +187,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         made.know("projects", "dewiki", "enwiki", "frwiki", "itwiki")
         made.know("namespaces", 0, 14)
         yield made
+        close_all()
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.datasets.live import LIVE_CHANGES, path_of
 from resources.lake import Layout
 from resources.lake.rejects import lines_file
-from resources.warehouse import Warehouse
-from tests.builds import lay
+from tests.builds import OpenWarehouse, close_all, lay
 from tests.unit.warehouse.conftest import START, Clock, Lake
 
 #: Before everything that is loaded; long after it.
@@ -30,7 +29,7 @@ class House:
 
     def __init__(self, data):
         self.data, self.layout, self.lake = data, Layout(data), Lake(data)
-        self.warehouse = Warehouse(lay(data), lock_timeout=5.0, clock=Clock())
+        self.warehouse = OpenWarehouse(lay(data), lock_timeout=5.0, clock=Clock())
 
     def aged(self, *paths, moment=EARLIER):
         for path in paths:
@@ -61,7 +60,8 @@ class House:
 
 @pytest.fixture
 def house(tmp_path):
-    return House(tmp_path / "data")
+    yield House(tmp_path / "data")
+    close_all()
 
 
 def test_redone_hour_goes_after_the_grace_period_and_nothing_else(house):
@@ -242,26 +242,30 @@ def test_replaced_version_of_a_snapshot_goes_with_its_archives(house):
 def test_killed_cleaning_is_finished_by_the_next(house):
     lake, warehouse = house.lake, house.warehouse
     loaded = lake.file(0, [lake.change(1, "A", 1, html="h")])
-    rubbish = [loaded.path.with_name(f"{loaded.identifier}.{number:08x}.parquet") for number in range(4000)]
+    rubbish = [loaded.path.with_name(f"{loaded.identifier}.{number:08x}.parquet") for number in range(20)]
     for path in rubbish:
         path.write_bytes(b"old")
     house.aged(loaded.path, *rubbish)
     warehouse.load_hour(lake.hour(0), [loaded])
     warehouse.publish()
+    close_all()
     program = (
-        "import sys; from datetime import timedelta; from pathlib import Path\n"
+        "import os, signal, sys; from datetime import timedelta; from pathlib import Path\n"
         "from assets.steps.housekeeping import clean; from resources.lake import Layout\n"
         "from resources.warehouse import Warehouse\n"
+        "removed = []\n"
+        "def hook(event, words):\n"
+        "    if event == 'os.remove' and str(words[0]).endswith('.parquet'):\n"
+        "        removed.append(words)\n"
+        "        if len(removed) == 8: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "sys.addaudithook(hook)\n"
         "data = Path(sys.argv[1]); clean(Layout(data), Warehouse(data), grace=timedelta(0))\n"
     )
     folder = loaded.path.parent
-    child = subprocess.Popen([sys.executable, "-c", program, str(house.data)])
-    while child.poll() is None and len(list(folder.iterdir())) == 4001:
-        pass
-    child.send_signal(signal.SIGKILL)
-    child.wait(timeout=120)
+    killed = subprocess.run([sys.executable, "-c", program, str(house.data)], check=False, timeout=120)
+    assert killed.returncode == -signal.SIGKILL
     left = len(list(folder.iterdir()))
-    assert 1 <= left < 4001
+    assert left == 1 + 20 - 7
     assert len(house.clean(grace=timedelta(0)).freed) == left - 1
     assert list(folder.iterdir()) == [loaded.path]
     assert warehouse.sql("SELECT html FROM article_bodies").rows == [("h",)]

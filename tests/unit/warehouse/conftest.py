@@ -21,7 +21,7 @@ import pytest
 from resources.datasets import LISTS
 from resources.tables import ARTICLE_CHANGES, LOOKUPS, REFERENCE_TABLES, REJECTED_LINES, SNAPSHOT_ARTICLES
 from resources.warehouse import ConvertedFile, Snapshot, Warehouse
-from tests.builds import NO_BAR, lay, looking
+from tests.builds import NO_BAR, OpenWarehouse, close, close_all, lay, looking
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 ROOT = Path(__file__).parents[3]
@@ -211,6 +211,12 @@ class Clock:
         return self.now
 
 
+@pytest.fixture(autouse=True)
+def _closed():
+    yield
+    close_all()
+
+
 @pytest.fixture
 def data(tmp_path):
     return tmp_path / "data"
@@ -231,11 +237,14 @@ def warehouse(data, clock):
     return _warehouse(data, clock)
 
 
+@pytest.fixture
+def closing_warehouse(data, clock):
+    """A warehouse that closes its files after each operation, for tests of just that."""
+    return Warehouse(lay(data), lock_timeout=5.0, clock=clock)
+
+
 def _warehouse(data, clock):
-    """A warehouse whose queries share an instance of DuckDB: to start one costs more than most of them."""
-    made = Warehouse(lay(data), lock_timeout=5.0, clock=clock)
-    made._asking = made._connector.published
-    return made
+    return OpenWarehouse(lay(data), lock_timeout=5.0, clock=clock)
 
 
 @pytest.fixture
@@ -280,12 +289,15 @@ def again(tmp_path_factory):
     @cache
     def first(begin, *words):
         made = _mirror(tmp_path_factory.mktemp("first"))
-        return made, begin(made, *words)
+        told = begin(made, *words)
+        close_all()
+        return made, told
 
     def copied(made, begin, *words):
         template, told = first(begin, *words)
         build = Path("warehouse") / "build.duckdb"
         shutil.copytree(template.data / "lake", made.data / "lake", dirs_exist_ok=True)
+        close(made.data / build)
         (made.data / build).parent.mkdir(exist_ok=True)
         shutil.copyfile(template.data / build, made.data / build)
         made.warehouse._clock = Clock()
@@ -305,6 +317,7 @@ def killing():
         with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
 
             def kill_at(phase):
+                close_all()
                 process.stdin.write(f"{phase}\n")
                 process.stdin.flush()
                 assert process.stdout.readline() == "-9\n", phase

@@ -22,7 +22,7 @@ from resources.warehouse import LakeFileError, Warehouse
 from resources.warehouse.compaction.plan import VersionMerge
 from resources.warehouse.database.connect import answer
 from resources.warehouse.views.lake import make_views, sources
-from tests.builds import looking, open_once
+from tests.builds import looking
 
 VIEWS = ("snapshot_articles", "article_bodies")
 #: What `articles` is made of, and what it was.
@@ -62,16 +62,15 @@ def version_of(lake, edition=0, chunks=5, project="enwiki"):
 
 
 def load(made, *editions, keep_replaced=2, hours=(1,)):
-    with open_once(made.warehouse):
-        for edition in editions:
-            made.warehouse.load_snapshot(version_of(made.lake, edition), keep_replaced=keep_replaced)
-        for hour in hours:
-            rows = [
-                made.lake.change(3, "Page 3", 60 * hour, html="newer"),
-                made.lake.change(9, "Page 9", 60 * hour, "delete"),
-            ]
-            made.warehouse.load_hour(made.lake.hour(hour), [made.lake.file(hour, rows)])
-        made.warehouse.apply_changes()
+    for edition in editions:
+        made.warehouse.load_snapshot(version_of(made.lake, edition), keep_replaced=keep_replaced)
+    for hour in hours:
+        rows = [
+            made.lake.change(3, "Page 3", 60 * hour, html="newer"),
+            made.lake.change(9, "Page 9", 60 * hour, "delete"),
+        ]
+        made.warehouse.load_hour(made.lake.hour(hour), [made.lake.file(hour, rows)])
+    made.warehouse.apply_changes()
 
 
 def published(warehouse):

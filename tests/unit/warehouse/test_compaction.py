@@ -33,7 +33,7 @@ from resources.lake_files import CompactedFile
 from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError
 from resources.warehouse.compaction.plan import SPANS, Unit, merges
 from resources.warehouse.database.connect import answer
-from tests.builds import NO_BAR, looking, open_once
+from tests.builds import NO_BAR, looking
 
 PROJECTS = ("dewiki", "enwiki")
 ROOT = Path(__file__).parents[3]
@@ -71,10 +71,9 @@ def files_of(lake, hour, edition=0, projects=PROJECTS, namespaces=(0, 10)):
 
 
 def load(made, hours, edition=0, **more):
-    with open_once(made.warehouse):
-        for hour in hours:
-            made.warehouse.load_hour(made.lake.hour(hour), files_of(made.lake, hour, edition, **more))
-        made.warehouse.apply_changes()
+    for hour in hours:
+        made.warehouse.load_hour(made.lake.hour(hour), files_of(made.lake, hour, edition, **more))
+    made.warehouse.apply_changes()
 
 
 def content(warehouse):

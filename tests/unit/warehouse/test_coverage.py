@@ -8,6 +8,7 @@ import pytest
 
 from resources.tables import NO_SNAPSHOT, HourState
 from resources.warehouse import HourStatus
+from tests.builds import close_all
 
 
 @pytest.fixture
@@ -130,6 +131,7 @@ def test_a_mirror_whose_beginning_was_moved_heals(lake, warehouse, status):
         connection.execute("DROP VIEW main.project_state")
         connection.execute("CREATE VIEW main.project_state AS SELECT 'of old' AS project_id")
         connection.execute("UPDATE internal.meta SET schema_version = 'of old'")
+    close_all()
     (state,) = warehouse.project_states(published=False)
     assert (state.first_gap_at, state.reason) == (None, NO_SNAPSHOT)
     assert warehouse.fill_coverage(["enwiki"], [0], lake.hour(301)) == 231

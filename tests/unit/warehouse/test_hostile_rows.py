@@ -17,7 +17,7 @@ from resources import datasets
 from resources.datasets.live import LIVE_CHANGES
 from resources.warehouse import Warehouse
 from tests import asking_everything
-from tests.builds import lay
+from tests.builds import close_all, lay
 from tests.hostile_rows import HOUR, HostileMirror, Raw, encode
 
 ENTITIES, STRUCTURED = datasets.SNAPSHOT_ENTITIES, datasets.STRUCTURED_ARTICLES
@@ -53,6 +53,7 @@ def test_every_view_and_macro_answers(data, seed, count, calls_max):
     assert set(mirror.rows) == {*(dataset.name for dataset in datasets.datasets()), LIVE_CHANGES}
     assert min(mirror.rows.values()) > 0
     path = mirror.warehouse.published_path
+    close_all()
     counts, errors = asking_everything.answers(str(path), calls_max)
     assert errors == {}
     shown = {name.replace('"', "").removeprefix("FROM "): rows for name, rows in counts.items() if "(" not in name}

@@ -18,7 +18,7 @@ from resources.datasets.live import LIVE_CHANGES, METADATA_KEY, Step, facts_of, 
 from resources.tables import ARTICLE_CHANGES, HourState
 from resources.warehouse import HourStatus, Warehouse
 from resources.warehouse.database.sql import FORMULAS
-from tests.builds import NO_BAR, open_once
+from tests.builds import NO_BAR
 
 
 def events(lake, seed):
@@ -53,11 +53,10 @@ def stream(lake, hours, first_step):
 
 
 def load(mirror, hours):
-    with open_once(mirror.warehouse):
-        for number in sorted({hour for hour, *_ in hours}):
-            files = [mirror.lake.file(number, rows, p, n) for (hour, p, n), rows in hours.items() if hour == number]
-            mirror.warehouse.load_hour(mirror.lake.hour(number), files)
-        mirror.warehouse.apply_changes()
+    for number in sorted({hour for hour, *_ in hours}):
+        files = [mirror.lake.file(number, rows, p, n) for (hour, p, n), rows in hours.items() if hour == number]
+        mirror.warehouse.load_hour(mirror.lake.hour(number), files)
+    mirror.warehouse.apply_changes()
 
 
 def rows(connection, query):

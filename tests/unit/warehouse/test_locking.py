@@ -15,6 +15,11 @@ from resources.warehouse import Warehouse, WarehouseBusyError, WarehouseFullErro
 from resources.warehouse.database.sql import transaction
 
 
+@pytest.fixture
+def warehouse(closing_warehouse):
+    return closing_warehouse
+
+
 def test_two_writers_take_turns_and_the_second_says_that_it_waits(data, lake, caplog):
     warehouse = Warehouse(data, lock_timeout=120)  # far more than a busy machine takes to let both begin
     files = [lake.file(hour, [lake.change(1, "A", 60 * hour)]) for hour in range(6)]

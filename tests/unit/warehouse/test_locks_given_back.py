@@ -9,6 +9,11 @@ from resources.datasets import ARTICLE_CHANGES
 from resources.warehouse import LakeFileError, Warehouse, WarehouseBusyError
 
 
+@pytest.fixture
+def warehouse(closing_warehouse):
+    return closing_warehouse
+
+
 def test_a_failure_that_somebody_keeps_holds_no_lock(warehouse, lake):
     """A run keeps the errors of its hours until its end, and notes them in the warehouse."""
     file = lake.file(0, [lake.change(1, "A", 1)])

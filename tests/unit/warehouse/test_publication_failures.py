@@ -17,6 +17,11 @@ from resources.warehouse import WarehouseFullError
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.fixture
+def warehouse(closing_warehouse):
+    return closing_warehouse
+
+
 class Mirror:
     """Hours of a few pages, loaded and published."""
 

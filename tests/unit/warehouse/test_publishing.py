@@ -17,6 +17,7 @@ import pytest
 from resources import datasets, tables
 from resources.tables import HourState
 from resources.warehouse import HourStatus, NotPublishedError, QueryError, Warehouse, WarehouseBusyError, WarehouseError
+from tests.builds import OpenWarehouse
 
 
 def fill(lake, warehouse):
@@ -60,7 +61,7 @@ def published(again, data, lake, warehouse, clock):
 def library(tmp_path_factory, make_lake):
     """For tests that only read it."""
     data = tmp_path_factory.mktemp("library") / "data"
-    return fill(make_lake(data), Warehouse(data, lock_timeout=5.0))
+    return fill(make_lake(data), OpenWarehouse(data, lock_timeout=5.0))
 
 
 def test_nothing_published_yet_is_said(warehouse):

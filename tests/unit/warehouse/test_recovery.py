@@ -44,6 +44,11 @@ def load(warehouse, lake, hour, name):
     warehouse.apply_changes()
 
 
+@pytest.fixture
+def warehouse(closing_warehouse):
+    return closing_warehouse
+
+
 @pytest.fixture(scope="module")
 def template(tmp_path_factory, make_lake):
     """A data folder with one hour that is published, and one that is not."""

@@ -21,7 +21,7 @@ from resources.engine import Engine
 from resources.errors import MirrorError
 from resources.lake import Layout
 from resources.warehouse import LakeFileError, Warehouse
-from tests.builds import lay, looking, open_once
+from tests.builds import OpenWarehouse, lay, looking
 
 PROJECTS = ("dewiki", "enwiki")
 ASKED = (
@@ -70,11 +70,10 @@ def files_of(lake, hour, edition=0, projects=PROJECTS, namespaces=(0, 10)):
 
 
 def load(made, hours, edition=0, *, applied=True, **more):
-    with open_once(made.warehouse):
-        for hour in hours:
-            made.warehouse.load_hour(made.lake.hour(hour), files_of(made.lake, hour, edition, **more))
-        if applied:
-            made.warehouse.apply_changes()
+    for hour in hours:
+        made.warehouse.load_hour(made.lake.hour(hour), files_of(made.lake, hour, edition, **more))
+    if applied:
+        made.warehouse.apply_changes()
 
 
 def snapshot_of(lake, minute, edition=0):
@@ -306,7 +305,7 @@ def older(tmp_path_factory, make_lake):
     """A published file with two hours in the lake and two of its own."""
     data = tmp_path_factory.mktemp("older")
     clock = SimpleNamespace(now=make_lake.hour(30))
-    made = SimpleNamespace(data=data, lake=make_lake(data), warehouse=Warehouse(lay(data), clock=lambda: clock.now))
+    made = SimpleNamespace(data=data, lake=make_lake(data), warehouse=OpenWarehouse(lay(data), clock=lambda: clock.now))
     load(made, range(4))
     compact(made)
     move(made, 2)

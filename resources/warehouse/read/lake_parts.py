@@ -263,10 +263,11 @@ def lake_parts(
         single = tuple(str(root / path) for path, _, is_compacted in found if not is_compacted)
         compacted = tuple(str(root / with_bodies(path)) for path, _, is_compacted in found if is_compacted)
         return [LakePart(dataset, f"{root}/", single), LakePart(dataset, f"{root}/", compacted, is_compacted=True)]
-    files: dict[tuple[Any, ...], list[str]] = {}
-    for *place, path in answer(connection, _FILES_OF_VERSIONS, values):
-        files.setdefault(tuple(place), []).append(str(within(root, path) if checked else root / path))
     kept = answer(connection, filled(_VERSIONS, versions=_BASES if bases_only else "snapshots"), values)
+    files: dict[tuple[Any, ...], list[str]] = {}
+    # most mirrors have no snapshots of most datasets
+    for *place, path in answer(connection, _FILES_OF_VERSIONS, values) if kept else ():
+        files.setdefault(tuple(place), []).append(str(within(root, path) if checked else root / path))
     return [
         LakePart(
             dataset,

@@ -22,6 +22,10 @@ def attach(connection, path):
     connection.execute(f"USE {NAME}")
 
 
+def idle(instances):
+    return [one for of_limit in instances._idle.values() for one in of_limit]
+
+
 def test_one_serves_file_after_file_and_nothing_passes_on(instances, tmp_path):
     with instances.connection() as connection:
         [kept] = connection.execute("SELECT txid_current() > 0, current_setting('TimeZone')").fetchall()
@@ -31,16 +35,16 @@ def test_one_serves_file_after_file_and_nothing_passes_on(instances, tmp_path):
         connection.execute("CREATE TEMP TABLE passing AS SELECT 1 AS n")
         connection.execute("SET VARIABLE passing = 1")
         connection.execute("SET TimeZone = 'Asia/Tokyo'")
-    [instance] = instances._idle
+    [instance] = idle(instances)
     # as after the end of an instance: there is no log, and the file is whole for everybody
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one.duckdb"]
     with instances.connection() as connection:
-        assert instances._idle == []
+        assert idle(instances) == []
         attach(connection, tmp_path / "other.duckdb")
         assert connection.execute("SHOW TABLES").fetchall() == []
         found = connection.execute("SELECT getvariable('passing'), current_setting('TimeZone')").fetchall()
         assert found == [(None, "UTC")]
-    assert instances._idle == [instance]
+    assert idle(instances) == [instance]
     with duckdb.connect(tmp_path / "one.duckdb", read_only=True) as connection:
         assert connection.execute("FROM here").fetchall() == [(1,)]
 
@@ -51,10 +55,14 @@ def test_users_at_the_same_time_have_one_each(instances, tmp_path):
         attach(other, tmp_path / "other.duckdb")
         one.execute("CREATE TABLE only_here (n INTEGER)")
         assert other.execute("SHOW TABLES").fetchall() == []
-    assert len(instances._idle) == 2
+    assert len(idle(instances)) == 2
     with instances.connection(), instances.connection(), instances.connection():
         pass
-    assert len(instances._idle) == 2
+    assert len(idle(instances)) == 2
+    with instances.connection(memory_limit="50MB") as connection:
+        limit = connection.execute("SELECT current_setting('memory_limit')").fetchall()
+    with instances.connection() as connection:
+        assert connection.execute("SELECT current_setting('memory_limit')").fetchall() != limit
 
 
 def test_one_that_failed_or_spilled_is_ended(instances, tmp_path):
@@ -67,7 +75,7 @@ def test_one_that_failed_or_spilled_is_ended(instances, tmp_path):
 
     with pytest.raises(duckdb.CatalogException):
         fail()
-    assert instances._idle == []
+    assert idle(instances) == []
     spill = tmp_path / "spill"
     with instances.connection(spill) as connection:
         attach(connection, tmp_path / "one.duckdb")
@@ -79,18 +87,18 @@ def test_one_that_failed_or_spilled_is_ended(instances, tmp_path):
             "CREATE TEMP TABLE large AS SELECT hash(range) AS n, repeat('x', 90) AS t FROM range(400_000)"
         )
         assert spill.exists()
-    assert instances._idle == []
+    assert idle(instances) == []
     assert not spill.exists()
 
 
 def test_a_process_that_is_forked_inherits_none(instances):
     with instances.connection():
         pass
-    assert len(instances._idle) == 1
+    assert len(idle(instances)) == 1
     pid = os.fork()
     if pid == 0:
         try:
-            inherited = len(instances._idle)
+            inherited = len(idle(instances))
             with instances.connection() as connection:
                 [(found,)] = connection.execute("SELECT sum(range) FROM range(1_000_000)").fetchall()
             os._exit(inherited if found == 499_999_500_000 else 9)

@@ -16,6 +16,7 @@ from resources.adapters import ConfiguredEngine
 from resources.settings import Settings
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Publication, Warehouse, WarehouseBusyError, next_text
+from tests.builds import close_all
 from tests.unit.enterprise.conftest import HOUR
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
@@ -118,6 +119,7 @@ def garbled(warehouse):
 
 def earlier(warehouse):
     """The layout of a release before: a published file with the tables of analysts alone, and another build file."""
+    close_all()
     with duckdb.connect(warehouse.build_path) as build:
         build.execute("ALTER TABLE main.loads ADD COLUMN another INTEGER")
         build.execute("UPDATE internal.meta SET schema_version = 'of another release'")

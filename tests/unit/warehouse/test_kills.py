@@ -16,6 +16,11 @@ PROGRAM = Path(__file__).with_name("killing.py")
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.fixture
+def warehouse(closing_warehouse):
+    return closing_warehouse
+
+
 def editions(lake):
     """Two hours and a snapshot, twice: the second edition of each has other rows, loses some and holds collisions."""
     made = []

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
+
 from tests.builds import looking
 
 TABLES = ("article_changes", "articles")
 _CONTENT = ("article_changes", "articles", "loads", "hours", "internal.titles", "internal.pages")
+
+
+@pytest.fixture
+def warehouse(closing_warehouse):
+    return closing_warehouse
 
 
 def look(warehouse, query):

@@ -165,7 +165,7 @@ _CONFIG: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
 }
-#: Maximum number of idle instances. Concurrent users of the same pool are rare.
+#: Maximum number of idle instances per memory limit. Concurrent users of the same pool are rare.
 _KEPT = 2
 #: Name under which every file is attached.
 NAME = "warehouse"

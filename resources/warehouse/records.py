@@ -19,7 +19,7 @@ from resources.tables import HourState
 
 
 class WarehouseError(MirrorError):
-    """Base class: an operation of the warehouse failed."""
+    """Base class for failed warehouse operations."""
 
 
 class WarehouseBusyError(WarehouseError):
@@ -42,7 +42,7 @@ class WarehouseDamagedError(WarehouseError):
 
 
 class WarehouseVersionError(WarehouseError):
-    """The build file cannot be opened in the requested storage version."""
+    """The build file cannot be opened with the requested storage version."""
 
     ends_run = True
     unavailable = "warehouse"

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from resources import tables
 
-#: Columns, with types, that decide which row is current for a title and page.
+#: Columns, with their types, that determine which row is current for a title and page.
 STATE = {
     "project_id": "VARCHAR",
     "title": "VARCHAR",

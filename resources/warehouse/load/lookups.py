@@ -19,7 +19,7 @@ from resources.warehouse.load.files import announce, check_counts, enter, lake_p
 
 #: Maximum number of rejected records whose pages are looked up, newest first.
 _MOST_LINES = 1000
-#: Time after the start of an hour until which its file can contain events, because the export ends after the hour.
+#: Maximum time between an hour's start and the events in its file, because the export ends after the hour.
 _TOLD = timedelta(hours=2)
 #: Pattern for the title of a rejected record, whose first field is `name` in the service's records.
 _FIRST_NAME = re.compile(rb'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")')
@@ -138,7 +138,7 @@ def lookups_since(build: Build, moment: datetime, purpose: str | None = None) ->
 
 
 def lookups_due(build: Build, watched: Sequence[tuple[str, str]], now: datetime) -> list[Page]:
-    """Return the watched (project, title) pairs that are due: never requested, changed, or not found a day ago."""
+    """Return the watched (project, title) pairs due for lookup: new, changed, or not found at least a day ago."""
     parameters = {"projects": [one[0] for one in watched], "names": [one[1] for one in watched], "now": now}
     return _pages(build.connection, statement("read/due"), parameters) if watched else []
 

@@ -213,7 +213,7 @@ class Damaged:
         self._lake = data / "lake"
 
     def read(self) -> dict[str, tuple[list[int], str]]:
-        """Return a mapping from file path, relative to the lake, to the file's mark when recorded and the damage."""
+        """Return a mapping from file path (relative to the lake) to the file's recorded mark and damage."""
         try:
             notes = json.loads(self._path.read_bytes())
             return {path: ([int(one) for one in mark], str(why)) for path, (mark, why) in notes.items()}

@@ -32,7 +32,7 @@ class Rule:
         renewed: Query for projects with a new snapshot.
         renew: Function that rebuilds the projects in `renewed` and returns the number of rows written.
         advance: Function that applies the files in `pending` to other projects and returns the numbers of rows written,
-            rows removed, and states decided again.
+            rows removed, and states recomputed.
         also: Additional datasets whose files are applied.
     """
 

@@ -112,7 +112,7 @@ DROP TABLE new_titles;
 DROP TABLE new_pages;
 DELETE FROM articles WHERE project_id IN (SELECT project_id FROM renewed)
 """
-#: The dataset of the base snapshots.
+#: Dataset that contains the base snapshots.
 (_SNAPSHOTS,) = (dataset for dataset in datasets(Family.SNAPSHOT) if dataset.state is ARTICLES)
 #: Approximate memory per row, in bytes, while the newest row of each title is computed.
 _STATE_BYTES = 250
@@ -157,7 +157,7 @@ def _bases(connection: duckdb.DuckDBPyConnection, lake_root: Path, *, checked: b
 
 
 def rebuild_articles(build: Build) -> Applied:
-    """Rebuild `articles` from all changes and snapshots; the result equals that of `apply_changes`."""
+    """Rebuild `articles` from all changes and snapshots, with the same result as `apply_changes`."""
     with transaction(build.connection):
         return RULE.apply(build, rebuilt=True)
 
@@ -225,7 +225,7 @@ def _advance(build: Build) -> tuple[int, int, int]:
     # 5
     removed = count_of(connection, "leaving ANTI JOIN deciding USING (project_id, article_id)")
     connection.execute(filled(_KEEP))
-    # 6: without a reload, deciding rows are in pending files, and those are in `article_changes`
+    # step 6: without a reload, deciding rows are in pending files, whose rows are in `article_changes`
     return _insert(connection, bases, "all_changes" if recomputed else "article_changes"), removed, recomputed
 
 

@@ -58,7 +58,7 @@ _BELOW = ("snapshot_pages", "snapshot_states")
 
 @dataclass(frozen=True)
 class Sources:
-    """Usable lake files for the views, and the dataset partitions in these files.
+    """Lake files that the views can use, and the dataset partitions in these files.
 
     `window` is the time range of changes in the build file itself, or None if the file contains all changes. `cold` are
     the compacted files with older changes. `versions` are the retained snapshots. `live` is the stream's folder;

@@ -147,7 +147,7 @@ class ConfiguredWarehouse(_Configured):
 
     @property
     def glance(self) -> Warehouse:
-        """Return a warehouse for readers that cannot wait long. They wait only a few seconds for a writer's lock."""
+        """Return a warehouse for readers that cannot wait long. Such readers wait only a few seconds for the lock."""
         settings = self.settings
         return Warehouse(settings.data, storage_version=settings.storage_version, lock_timeout=GLANCE_SECONDS)
 

@@ -1,6 +1,6 @@
 """A mirror's connection to the service or the sandbox, and validation of configured names.
 
-Commands and Dagster's resource share this module. It does not import Dagster, because that takes a second.
+Commands and Dagster's resource share this module. To start quickly, it does not import Dagster.
 """
 
 from __future__ import annotations

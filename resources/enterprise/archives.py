@@ -1,7 +1,7 @@
 """Streaming readers for archives, and downloads of single files.
 
-Readers need memory for only one record. They first return all readable records, and then raise an error if the archive
-is damaged or truncated or contains invalid records.
+Readers need memory for only one record. A reader first returns all readable records, and then raises an error if the
+archive is damaged or truncated or contains invalid records.
 
 Source: the service's documentation of downloads. HEAD requests cost no quota. GET requests cost a unit if the product
 has a quota.
@@ -267,8 +267,8 @@ class ServiceFiles:
         """Download a file to any object with a `write` method, in order and in bounded memory. The object stays open.
 
         If the connection breaks, this call resumes the download. After a failed call, discard the output.
-        `Hours.download` and `Snapshots.download` resume across calls and fetch large files over several connections.
-        A download costs at most one unit of quota, and one more for each new signed URL.
+        `Hours.download` and `Snapshots.download` resume across calls and fetch large files over several connections. A
+        download costs at most one quota unit, and another unit for each new signed URL.
 
         Returns:
             The downloaded file's record.

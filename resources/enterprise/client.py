@@ -133,7 +133,7 @@ class Lookups:
         self.redactor = api.redactor
 
     def articles(self, name: str, query: Query | None = None) -> Listing[models.Record]:
-        """Look up articles with this title (`/v2/articles/{name}`). Each project has at most one.
+        """Look up the articles with this title (`/v2/articles/{name}`), at most one per project.
 
         The limit is 3 by default and 10 at most. If more projects have the title, the service chooses among them
         arbitrarily. To select a project, filter by `is_part_of.identifier`.

@@ -108,7 +108,7 @@ class DataApi:
     def listing(
         self, path: str, form: TypeAdapter[Any], doing: str, query: Query | None = None, **options: Any
     ) -> Listing[Any]:
-        """Read a list. Return its original bytes and its typed records. A single record is a list of one.
+        """Read a list, and return its original bytes and typed records. A single record is returned as a list.
 
         The options are those of `ask`. Unusable records are logged and skipped.
 
@@ -145,7 +145,7 @@ class DataApi:
     ) -> Source:
         """Return a record's archive as a `Source` for the downloader.
 
-        `again` reads the record again, and returns it with the number of requests. If `pinned`, only this version is
+        `again` returns the current record and the number of requests sent. If `pinned` is True, only this version is
         accepted.
         """
         address, name = endpoints.download(path), name or record.identifier
@@ -216,7 +216,7 @@ class DataApi:
             except (errors.RateLimited, BrokenAnswer) as error:
                 attempt += 1
                 if attempt > self._retry.retries:
-                    if isinstance(error, BrokenAnswer):  # this method has made all attempts, so callers need not retry
+                    if isinstance(error, BrokenAnswer):  # all attempts have been made, so callers need not retry
                         raise errors.ServiceUnavailable(error.message, status=error.status) from None
                     raise
                 wait = self._retry.wait(attempt, asked)
@@ -261,7 +261,8 @@ class DataApi:
     def _refuse(self, answer: Answer, doing: str, product: str, *, last: bool) -> None:
         """Raise the error for a refusal. For a 429, account counters distinguish a rate limit from a spent quota.
 
-        Simultaneous refusals query the account only once. Before the client gives up, it queries the account again.
+        Simultaneous refusals cause only one query of the account. The client queries the account again before giving
+        up.
         """
         now = time.monotonic()
         known = now - self._left_at.get(product, -_BELIEVED) < _BELIEVED

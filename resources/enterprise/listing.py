@@ -1,7 +1,7 @@
 """Lists of records, each validated separately.
 
-An unusable record is skipped and reported, and the other records are read. Its file is never assumed to be absent:
-`Listing.left_out` names the projects and namespaces that may be affected.
+An unusable record is skipped and reported, and the other records are read. A file with an unusable record is never
+assumed to be absent: `Listing.left_out` names the projects and namespaces that may be affected.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Listing(Generic[RecordT]):
         return f"{what} {'is' if len(self.odd) == 1 else 'are'} not used ({shown})."
 
     def typed(self, model: Any) -> tuple[Any, ...]:
-        """Convert the records to a model, for example one from `record_model`. The order is the service's.
+        """Convert the records to a model, for example a result of `record_model`, in the original order.
 
         Raises:
             UnexpectedAnswer: A record does not match the model.
@@ -166,7 +166,7 @@ def _key(record: ArchiveRecord) -> tuple[str, str, int]:
 
 
 def _contradictions(files: Iterable[ArchiveRecord]) -> dict[tuple[str, str, int], str]:
-    """Return the files whose records contradict one another, with the reason."""
+    """Return the files whose records contradict each other, with the reasons."""
     found: dict[tuple[str, str, int], str] = {}
     alike: dict[Any, list[ArchiveRecord]] = defaultdict(list)
     for file in files:

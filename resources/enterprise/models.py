@@ -2,9 +2,9 @@
 
 Unknown fields are retained in `model_extra`, because the service adds fields without notice. The service omits empty
 fields, so every field except the identifier may be absent. Numbers may have an exponent (`126211.488e0`). Dates may
-have nanoseconds, which are truncated to microseconds here; the archived list keeps the original digits.
+have nanoseconds, which are truncated to microseconds. The archived list retains the original digits.
 
-Source: the service's data dictionary for codes, languages, projects, namespaces, snapshots and batches; `get-user`.
+Source: the service's data dictionary for codes, languages, projects, namespaces, snapshots and batches, and `get-user`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Query parameters (`fields`, `filters` and `limit`), validated before a request is sent.
 
-The service silently accepts most invalid parameters and returns all records or none. For example, it reads a list with
-commas as one name, ignores malformed filters, and compares numbers by `>`. This module refuses such requests, and its
-messages show the correct spelling. It does not check the field names of a stream, because the service refuses invalid
-ones at no cost.
+The service silently accepts most invalid parameters and returns all records or none. For example, the service treats a
+comma-separated list as a single name, ignores malformed filters, and compares numbers with `>`. This module refuses
+such requests, and its messages show the correct spelling. A stream's field names are not checked, because the service
+refuses invalid names at no cost.
 
 Source: the service's filtering reference. If the public source code of August 2025 differs, the stricter rule applies.
 """
@@ -28,14 +28,14 @@ _HIGHEST_LIMIT: Final = 10
 UNPAIRED = re.compile(r"[\ud800-\udfff]")
 _NAME = re.compile(r"[\w-]+(\.([\w-]+|#))*(\.\*)?|\*")
 _DATES = re.compile(r"date_\w+|expiry|last_revised|since")
-#: Arrays of objects in article records. Requests for their members' fields use `#` as a separator.
+#: Arrays of objects in article records. Requests for fields of array members use `#` as a separator.
 _ARRAYS: Final = frozenset({"protection", "additional_entities", "categories", "templates", "redirects", "license"})
 _PARTS: Final = frozenset({"infoboxes", "sections", "references", "tables"})
 #: Field names in the streams' schema, mapped to their JSON names.
 _IN_JSON: Final = {"sizes": "size", "contentUrl": "content_url", "truthy": "true", "falsy": "false"}
 #: Field names used before 2025, mapped to their current names.
 _RENAMED: Final = {"infobox": "infoboxes", "article_sections": "sections"}
-#: Streams format numbers from this value upward differently before comparing them, so filters never match.
+#: Streams use a different number format from this value upward, so filters with such numbers never match.
 _COMPARABLE: Final = 1_000_000
 
 

@@ -1,4 +1,4 @@
-"""Stream consumer: it returns blocks of records, tracks committed offsets, and can be stopped at any time.
+"""Stream consumer that returns blocks of records, tracks committed offsets, and can be stopped at any time.
 
 Source: the service's reference for realtime streams (`/v2/articles` and other paths of the stream host). A stream has
 50 partitions in ten parts of five. `offsets` and `since_per_partition` contain values per partition, and have no effect
@@ -70,7 +70,7 @@ class Positions:
         """Commit these offsets as the next positions.
 
         An offset may decrease if the service renumbered its topic. `reached` maps partitions to the publication times
-        of their last committed events. These times are used to request partitions by time.
+        of their last committed events, which are used to request partitions by time.
         """
         with self._lock:
             self._offsets |= following
@@ -105,7 +105,7 @@ def _text(moment: datetime) -> str:
 
 _log = logging.getLogger(__name__)
 
-#: Number of recent events among which `records` detects duplicates.
+#: Number of recent events that `records` remembers to detect duplicates.
 _RECENT: Final = 1 << 16
 #: Seconds between checks of the connections while no data arrives.
 _LOOK_SECONDS: Final = 1.0

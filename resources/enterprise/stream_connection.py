@@ -1,4 +1,4 @@
-"""One stream connection, which fills the inbox, and is reopened at the committed offsets when it ends.
+"""A stream connection that fills the inbox. When the connection ends, it is reopened at the committed offsets.
 
 After the end of a response body, a broken connection or a temporary refusal, the stream resumes later. `Records`
 assembles received blocks into records, one per line (NDJSON). After a reconnection, the service repeats a truncated
@@ -48,14 +48,14 @@ class Records:
 
     @property
     def size(self) -> int:
-        """Bytes received of the incomplete record. At most the maximum length is in memory."""
+        """Number of received bytes of the incomplete record. Bytes beyond the maximum length are not kept in memory."""
         return self._size
 
     def feed(self, piece: bytes) -> bytes:
         """Add a block and return the completed records, one per line. Blank keep-alive lines are removed.
 
         Raises:
-            EndlessRecord: A line exceeds a multiple of the maximum length.
+            EndlessRecord: A line is many times longer than the maximum length.
         """
         whole = self._lines(piece)
         if b"\r" in whole or _has_blank(whole):
@@ -139,7 +139,7 @@ class Inbox:
             return self._is_open
 
     def take(self, seconds: float) -> list[Block]:
-        """Return all waiting records. If there are none, wait up to this many seconds.
+        """Return all waiting records. If there are no records, wait up to this many seconds.
 
         Raises:
             Exception: The error that ended the stream. It is raised after all earlier events were returned.
@@ -267,7 +267,7 @@ class Connection(threading.Thread):
             except errors.EnterpriseError as error:
                 self.failure = error
                 self.failing_since = self.failing_since or time.monotonic()
-                # the host may become reachable later; meanwhile, no other request needs it
+                # an unreachable host may become reachable later, and no other request needs the host until then
                 if not error.retryable:
                     self._inbox.fail(error)
                     return

@@ -54,7 +54,7 @@ class Member:
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Time limits in seconds: for the scheduler's response, for a time without workers, and between polls."""
+    """Time limits in seconds for the scheduler's response, for a period without workers, and between polls."""
 
     answer: float = 10.0
     workers: float = 60.0

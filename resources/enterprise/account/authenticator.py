@@ -1,6 +1,6 @@
 """Login and refresh policy, which provides a valid token for each request.
 
-Access tokens are renewed before they expire. A refresh token is valid for 90 refreshes or 90 days; then the password
+Access tokens are renewed before they expire. A refresh token is valid for 90 refreshes or 90 days. Then the password
 is required again. A refused token (401) is renewed only once. The first thread or process that acquires the lock renews
 the token, and all others read the new token from the store.
 """
@@ -150,7 +150,7 @@ class Authenticator:
         return self._calls.get_user(renewed)
 
     def known_user(self) -> User | None:
-        """Return the account's groups and counters, or None with a single log message if they are unknown.
+        """Return the account's groups and counters, or None if they are unknown, which is logged once.
 
         The underlying operation is undocumented, so features must also work without it. A refused account still raises
         an error.

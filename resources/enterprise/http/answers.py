@@ -131,7 +131,7 @@ def moment_in(headers: Mapping[str, str], name: str) -> datetime | None:
 
 
 def etag_in(headers: Mapping[str, str]) -> str | None:
-    """Return the ETag including its quotes, or None if it is absent or cannot be sent in a request header."""
+    """Return the ETag including its quotes, or None if the ETag is absent or cannot be sent in a request header."""
     text = headers.get("ETag", "")
     return text if _ETAG.match(text) else None
 

@@ -298,7 +298,7 @@ class Transport:
             )
         unreachable = stems_from(error, NewConnectionError, ConnectTimeoutError)
         kind = errors.UnreachableError if unreachable else errors.ServiceUnavailable
-        return kind(f"{what} Earlier downloads are kept. Check the network of this machine and run this again.")
+        return kind(f"{what} Earlier downloads are kept. Check this machine's network, and run this again.")
 
     def _to_service(self) -> requests.Session:
         p = self.retry

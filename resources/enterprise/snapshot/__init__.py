@@ -1,1 +1,1 @@
-"""Snapshots: planned cost, download of all files as one consistent set, and the manifest of the set."""
+"""Snapshots: cost planning, download of all files as one consistent set, and the set's manifest."""

@@ -1,8 +1,8 @@
 """Choice of a snapshot's download form: one file or chunks.
 
 The choice is a pure function of data from the service and the disk. Each chunk costs one chunk unit. A complete
-snapshot file costs one snapshot unit, and accounts have far fewer of these. Chunks can be processed in parallel, and
-fetching a failed chunk again costs only one chunk unit. The better form depends on the remaining units of both
+snapshot file costs one snapshot unit, and accounts have far fewer snapshot units. Chunks can be processed in parallel,
+and fetching a failed chunk again costs only one chunk unit. The better form depends on the remaining units of both
 counters and on the machine.
 """
 

@@ -30,13 +30,13 @@ class SnapshotOptions(BaseModel):
     """
 
     whole: bool = Field(default=False, description="Always download each snapshot as one file.")
-    chunks: bool = Field(default=False, description="Always download in chunks.")
-    beyond_quota: bool = Field(default=False, description="Start even if the quota is too small; rerun for the rest.")
+    chunks: bool = Field(default=False, description="Always download each snapshot in chunks.")
+    beyond_quota: bool = Field(default=False, description="Start even if the quota covers only some of the files.")
     most_units: int | None = Field(
         default=None,
         ge=0,
         le=1_000_000,
-        description="Maximum number of quota units; a download that needs more is not started. Default: no limit.",
+        description="Maximum cost in quota units. More expensive downloads are not started. Default: no limit.",
     )
 
     @model_validator(mode="after")
@@ -108,7 +108,7 @@ class PlannedFile:
 
     @property
     def unit_count(self) -> int:
-        """Quota units for this file. Resuming a partial file costs a unit, because it requires a new signed URL."""
+        """Quota units for this file. Resuming a partial file costs a unit, because a new signed URL is required."""
         return 0 if self.is_landed else 1
 
 

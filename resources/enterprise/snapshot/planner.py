@@ -92,8 +92,8 @@ class Snapshots:
     ) -> SnapshotPlan:
         """Plan a snapshot's download, as one file or in chunks, with its cost in quota units and bytes.
 
-        Planning reads the records of the snapshot and its chunks, the account's counters, and the folder's contents. It
-        pins the versions. Planning costs no quota and changes nothing, so a plan also serves as a dry run.
+        Planning reads the records of the snapshot and its chunks, the account's counters, and the folder's contents.
+        The plan pins the versions. Planning costs no quota and changes nothing, so a plan also serves as a dry run.
 
         Raises:
             NotFound: The snapshot does not exist.
@@ -120,7 +120,7 @@ class Snapshots:
     def fetch(self, plan: SnapshotPlan, file: PlannedFile, progress: Progress | None = None) -> Download:
         """Download and verify one planned file, and write its sidecar.
 
-        The pinned versions are checked again first. A file costs at most one unit of quota. An existing file costs
+        The pinned versions are checked again first. A file costs at most one quota unit. An existing file costs
         nothing. Resuming a partial file costs another unit. Separate threads can fetch and retry files independently.
 
         Raises:
@@ -158,7 +158,7 @@ class Snapshots:
     def confirm(self, plan: SnapshotPlan) -> Path:
         """Check that all files of a plan exist and are consistent. Write the manifest, and return its path.
 
-        Call this method after fetching every file. It reads the versions once more and costs no quota.
+        Call this method after fetching every file. The versions are read once more, which costs no quota.
 
         Raises:
             StaleSnapshot: The service replaced the snapshot or a chunk during the download.
@@ -180,9 +180,9 @@ class Snapshots:
     ) -> tuple[Download, ...]:
         """Download all files of a plan, `workers` at a time, and confirm the set. Return the downloads in order.
 
-        If one file fails, the download continues with other files. It stops if other files would fail for the same
-        reason: the snapshot was replaced, the quota is spent, or the disk is full. If all failures are temporary, the
-        failed files are retried once.
+        If one file fails, the download continues with other files. The download stops if other files would fail for the
+        same reason: the snapshot was replaced, the quota is spent, or the disk is full. If all failures are temporary,
+        the failed files are retried once.
 
         Raises:
             EnterpriseError: An error of `fetch` or `confirm`. Complete and partial files are retained.

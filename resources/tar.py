@@ -72,11 +72,11 @@ class Contents:
         told = []
         if self.other_bytes:
             told.append(
-                f"Not read, because only members named *{RECORDS} hold records: {self.named} "
+                f"Members that are not named *{RECORDS} were skipped: {self.named} "
                 f"({self.other_count:,} members, {self.other_bytes:,} bytes)."
             )
         if self.goes_on:
-            told.append("Members follow the end of the tar; they were read like those before it.")
+            told.append("Members after the tar's end-of-archive marker were read as well.")
         return told
 
 
@@ -167,11 +167,11 @@ def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
             zeros += 1
             continue
         if len(header) < _SECTOR:
-            raise stream.error("something follows the end of the tar" if zeros else "the tar ends too early")
+            raise stream.error("unexpected data follows the end of the tar" if zeros else "the tar ends too early")
         try:
             info = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
         except tarfile.HeaderError as error:
-            what = "something that is no tar follows its end" if zeros else "the tar is damaged"
+            what = "the data after the end of the tar is not a tar" if zeros else "the tar is damaged"
             raise stream.error(f"{what}: {error}") from error
         contents.goes_on |= bool(zeros and found)
         zeros = 0
@@ -191,7 +191,7 @@ def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
         name = _shown(path)
         size = _size(stream, extended.get("size", info.size))
         if info.type == tarfile.GNUTYPE_SPARSE or "sparse" in extended:
-            raise stream.error(f"the member {name} is stored as a sparse file, which is not read")
+            raise stream.error(f"the member {name} is stored as a sparse file, which is not supported")
         extended, header_bytes = {}, 0
         # POSIX treats members of unknown types as files; links, folders and devices have no data
         if info.type in _FILES or info.type not in tarfile.SUPPORTED_TYPES:
@@ -202,7 +202,7 @@ def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
     if extended or header_bytes or not (zeros or found):
         raise stream.error("the tar ends too early")
     if not found:
-        raise stream.error("it holds no member at all")
+        raise stream.error("the archive contains no members")
     if not zeros:
         raise stream.error("the tar ends too early")
 
@@ -212,7 +212,7 @@ def _size(stream: TarStream, stated: int | bytes) -> int:
     if isinstance(stated, bytes):
         stated = int(stated) if stated.isdigit() and len(stated) <= len(str(_SIZE_MAX)) else -1
     if not 0 <= stated <= _SIZE_MAX:
-        raise stream.error("the tar is damaged: a header gives a size that no member can have")
+        raise stream.error("the tar is damaged: a header contains an impossible size")
     return stated
 
 

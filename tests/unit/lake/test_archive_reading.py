@@ -89,7 +89,7 @@ def test_what_is_no_archive_is_said(lake, make_tar):
         (b"", "the archive is empty (0 bytes)"),
         (b"<html>busy</html>" * 100, "the gzip data is damaged or cut off"),
         (gzip.compress(b"{}\n" * 1000), "the tar is damaged"),
-        (gzip.compress(make_tar([])), "holds no member at all"),
+        (gzip.compress(make_tar([])), "contains no members"),
         (gzip.compress(make_tar([("readme.txt", b"hello"), ("x.json", b"{}")])), "only readme.txt, x.json"),
         (gzip.compress(bytes(extended)), "extended header cannot be read"),
         (flipped, "damaged"),

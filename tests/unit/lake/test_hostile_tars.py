@@ -250,7 +250,7 @@ def test_members_behind_zeros_are_read_and_told_of(lake, rows, zeros, apart):
     packed = b"".join(map(gzip.compress, parts)) if apart else gzip.compress(b"".join(parts))
     made = convert(lake.from_bytes(packed), lake.layout)
     assert [row["article_id"] for row in rows(made.path)] == [101, 102]
-    assert made.remarks == ("Members follow the end of the tar; they were read like those before it.",)
+    assert made.remarks == ("Members after the tar's end-of-archive marker were read as well.",)
     assert convert(lake.from_bytes(packed), lake.layout).remarks == made.remarks
 
 
@@ -265,10 +265,10 @@ def test_zeros_at_the_end_are_nothing_to_tell_of(lake, zeros):
 @pytest.mark.parametrize(
     ("tail", "told"),
     [
-        (b"x", "something follows the end of the tar"),
-        (b'{"name":"x"}\n' * 100, "something that is no tar follows its end"),
-        (bytes(511) + b"x", "something that is no tar follows its end"),
-        (bytes(5120) + b"\n", "something follows the end of the tar"),
+        (b"x", "unexpected data follows the end of the tar"),
+        (b'{"name":"x"}\n' * 100, "the data after the end of the tar is not a tar"),
+        (bytes(511) + b"x", "the data after the end of the tar is not a tar"),
+        (bytes(5120) + b"\n", "unexpected data follows the end of the tar"),
     ],
 )
 def test_anything_else_behind_the_end_is_damage(lake, tail, told):

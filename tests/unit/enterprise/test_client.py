@@ -137,7 +137,7 @@ def test_no_connection_says_which_host_and_is_one_line_in_the_log(make_client, c
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))  # bound and not listening: refused
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-        with pytest.raises(errors.UnreachableError, match=r"refused \(127.0.0.1\).*Check the network"):
+        with pytest.raises(errors.UnreachableError, match=r"refused \(127.0.0.1\).*Check this machine"):
             make_client(auth_url=url, base_url=url).lists.reference("codes")
     assert caplog.messages == ["A request failed: the connection was refused. Retrying up to 3 times."]
 

@@ -33,8 +33,7 @@ def parsed(text):
 def mirror(tmp_path_factory):
     """Hours 0, 1 and 4 of two projects; of the second only the first."""
     made = Mirror(tmp_path_factory.mktemp("metrics") / "data")
-    for number in (0, 1, 4):
-        made.load(number)
+    made.load_all((0, 1, 4))
     made.load(0, project="frwiki")
     made.publish()
     return made
@@ -66,17 +65,6 @@ def test_each_figure_of_the_status_is_a_metric(mirror):
         samples["wme_newest_hour_timestamp_seconds", "article_changes", "frwiki", "0"]
         == mirror.lake.hour(0).timestamp()
     )
-
-
-def test_a_project_without_a_snapshot_has_a_metric_that_says_so(tmp_path):
-    made = Mirror(tmp_path / "data", has_snapshots=False)
-    made.load(0)
-    made.publish()
-    status = made.status(0, min_free_gb=0)
-    text = metrics.text(status, made.lake.hour(1))
-    assert parsed(text)["wme_snapshot_loaded", "article_changes", "enwiki", "0"] == 0
-    assert parsed(text)["wme_attention",] == 1
-    assert b"0: no snapshot: only changed pages are known. `wme run --snapshots` fetches it" in text
 
 
 def test_a_folder_without_anything_has_what_is_known_of_it(tmp_path):

@@ -86,9 +86,19 @@ def statuses(instance: dg.DagsterInstance, *runs: str) -> list[str]:
     return [instance.get_run_by_id(run).status.value for run in runs]
 
 
-def test_a_run_is_ended_when_its_process_was_killed_and_asked_for_again_once(instance):
+def test_runs_are_ended_when_their_process_was_killed_and_those_of_a_command_asked_for_again_once(instance):
     with holding(instance) as (process, tags):
-        run = run_of(instance, tags)
+        run, canceled = run_of(instance, tags), run_of(instance, tags)
+        instance.report_run_canceling(instance.get_run_by_id(canceled))
+        first = run_of(instance, {}, location=HERE)
+        instance.add_run_tags(first, tags | {".dagster/wme_process_of": first})
+        # a run that is tried again has the tags of the first, and is not taken for it
+        second = run_of(
+            instance,
+            instance.get_run_by_id(first).tags | {"dagster/retry_number": "1"},
+            dg.DagsterRunStatus.STARTED,
+            location=HERE,
+        )
         assert processes.end_killed(instance) == []
         # a process that was stopped is not dead
         os.kill(process.pid, signal.SIGSTOP)
@@ -97,21 +107,12 @@ def test_a_run_is_ended_when_its_process_was_killed_and_asked_for_again_once(ins
         assert processes.wanted_again(instance) == []
         process.kill()
         process.wait()
-    assert [one.run_id for one in processes.end_killed(instance)] == [run]
+    assert sorted(one.run_id for one in processes.end_killed(instance)) == sorted([run, canceled, first])
     assert processes.end_killed(instance) == []
-    assert statuses(instance, run) == ["FAILURE"]
+    assert statuses(instance, run, canceled, first, second) == ["FAILURE", "CANCELED", "FAILURE", "STARTED"]
+    # nobody wants what was canceled, and Dagster's daemon tries again what it has launched
     assert [one.run_id for one in processes.wanted_again(instance)] == [run]
     assert list((Path(instance.root_directory) / "processes").iterdir()) == []
-
-
-def test_a_run_that_was_being_canceled_is_canceled_and_not_asked_for_again(instance):
-    with holding(instance) as (_, tags):
-        run = run_of(instance, tags)
-        instance.report_run_canceling(instance.get_run_by_id(run))
-        assert processes.end_killed(instance) == []
-    assert len(processes.end_killed(instance)) == 1
-    assert statuses(instance, run) == ["CANCELED"]
-    assert processes.wanted_again(instance) == []
 
 
 def test_an_interrupt_ends_a_run_that_is_recorded_while_it_looks(instance, monkeypatch):
@@ -130,23 +131,6 @@ def test_a_run_of_another_machine_is_left_alone(instance):
     assert statuses(instance, run) == ["STARTED"]
 
 
-def test_a_run_that_is_tried_again_is_not_taken_for_the_one_that_was_killed(instance):
-    """Dagster hands on the tags of the first."""
-    with holding(instance) as (_, tags):
-        first = run_of(instance, {}, location=HERE)
-        instance.add_run_tags(first, tags | {".dagster/wme_process_of": first})
-    second = run_of(
-        instance,
-        instance.get_run_by_id(first).tags | {"dagster/retry_number": "1"},
-        dg.DagsterRunStatus.STARTED,
-        location=HERE,
-    )
-    assert [one.run_id for one in processes.end_killed(instance)] == [first]
-    assert statuses(instance, first, second) == ["FAILURE", "STARTED"]
-    # Dagster's daemon tries again what it has launched
-    assert processes.wanted_again(instance) == []
-
-
 def test_a_run_that_never_said_its_process_is_ended_when_no_process_can_be_its_own(instance, monkeypatch):
     run = run_of(instance, {}, location=HERE)
     foreign = run_of(instance, {}, location="elsewhere")
@@ -155,7 +139,7 @@ def test_a_run_that_never_said_its_process_is_ended_when_no_process_can_be_its_o
     assert processes.end_killed(instance, HERE) == []  # it has begun just now
     monkeypatch.setattr(processes, "_SILENT_SECONDS", -1.0)
     assert processes.end_killed(instance) == []
-    with holding(instance):  # nobody knows of which run this process is
+    with processes.under_way(instance):  # nobody knows of which run this process is
         assert processes.end_killed(instance, HERE) == []
     assert [one.run_id for one in processes.end_killed(instance, HERE)] == [run]
     assert statuses(instance, run, foreign) == ["FAILURE", "STARTED"]

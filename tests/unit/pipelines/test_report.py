@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections import Counter
 from datetime import datetime, timedelta
 from html.parser import HTMLParser
@@ -25,6 +26,7 @@ from resources.settings import Settings
 from resources.tables import NO_SNAPSHOT
 from resources.warehouse.database.sql import statement
 from resources.warehouse.read.coverage import Gap, Place
+from tests.builds import open_once
 from tests.unit.pipelines.test_status import ONE, Mirror
 from tests.unit.warehouse.conftest import START
 
@@ -79,13 +81,29 @@ def mirror(tmp_path):
 
 
 @pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """Four hours in a row above a snapshot."""
+    made = Mirror(tmp_path_factory.mktemp("whole") / "data")
+    made.load_all(range(4))
+    made.publish()
+    return made
+
+
+@pytest.fixture
+def altered(whole, tmp_path):
+    """A copy of it whose published file a test alters."""
+    shutil.copytree(whole.data, tmp_path / "data")
+    return Mirror(tmp_path / "data")
+
+
+@pytest.fixture(scope="module")
 def filled(tmp_path_factory):
     """Five hours of two projects.
 
     Pages are edited, moved, deleted and named with care, and lines are rejected.
     """
     mirror = Mirror(tmp_path_factory.mktemp("filled") / "data")
-    lake = mirror.lake
+    lake, hours = mirror.lake, {}
     for number in range(5):
         minute = 60 * number + 1
         web = {"url": "https://en.wikipedia.org/wiki/A"}
@@ -95,13 +113,22 @@ def filled(tmp_path_factory):
             changes += [lake.change(3, "Old name", minute + 2, "delete"), lake.change(4, "Gone", minute + 3, "delete")]
             changes.append(lake.change(3, "New name", minute + 2) | {"event_id": changes[-2]["event_id"]})
         rejects = ["not a record"] if number == 3 else []
-        mirror.warehouse.load_hour(lake.hour(number), [lake.file(number, changes, rejects=rejects)])
+        hours[number] = lake.file(number, changes, rejects=rejects)
+    with open_once(mirror.warehouse):
+        for number, file in hours.items():
+            mirror.warehouse.load_hour(lake.hour(number), [file])
     mirror.publish()
     return mirror
 
 
-def test_each_question_has_its_card(filled):
-    wrote, page = made(filled, 4)
+@pytest.fixture(scope="module")
+def told(filled):
+    """The page about it as of the end of the newest hour, and what was said of it."""
+    return made(filled, 4)
+
+
+def test_each_question_has_its_card(filled, told):
+    wrote, page = told
     assert page.headings == ["What needs attention", *CARDS, "Facts"]
     assert wrote.attention == [f"enwiki namespace 0: {NO_SNAPSHOT}."]
     assert NO_SNAPSHOT.replace("`", "") in page.text
@@ -116,16 +143,13 @@ def test_each_question_has_its_card(filled):
     assert "1 line of hourly files could not be converted" in page.text
 
 
-def test_a_mirror_with_a_snapshot_and_all_hours_needs_no_attention(mirror):
-    for number in range(2):
-        mirror.load(number)
-    mirror.publish()
-    wrote, page = made(mirror, 1)
+def test_a_mirror_with_a_snapshot_and_all_hours_needs_no_attention(whole):
+    wrote, page = made(whole, 3)
     assert (page.headings[0], wrote.attention_count) == ("Nothing needs attention", 0)
 
 
-def test_the_page_is_alone_and_runs_nothing(filled):
-    _, page = made(filled, 4)
+def test_the_page_is_alone_and_runs_nothing(told):
+    _, page = told
     assert not {"script", "iframe", "object", "img", "form"} & set(page.tags)
     assert not [name for _, name, _ in page.attributes if name.startswith("on")]
     links = {value for tag, name, value in page.attributes if name in {"href", "src", "xlink:href"}}
@@ -137,8 +161,8 @@ def test_the_page_is_alone_and_runs_nothing(filled):
     assert HOSTILE in page.text  # as it is, and no markup of it
 
 
-def test_pages_of_a_state_that_no_longer_holds_are_replaced_whole(filled):
-    _, before = made(filled, 4)
+def test_pages_of_a_state_that_no_longer_holds_are_replaced_whole(filled, told):
+    _, before = told
     wrote, after = made(filled, 90)
     assert after.headings[0] == "What needs attention"
     assert wrote.attention_count == len(wrote.attention) > 0
@@ -168,26 +192,22 @@ def test_an_hour_that_is_not_published_yet_is_not_missing(filled):
     assert "1 project namespace: no hour is missing." in made(filled, 5)[1].text
 
 
-def test_the_page_does_not_name_the_account(filled):
-    told = Status(facts=[("tokens", "Logged in as anna."), ("articles", "3")])
-    assert list(_facts(told)) == [("articles", "3")]
+def test_the_page_does_not_name_the_account():
+    status = Status(facts=[("tokens", "Logged in as anna."), ("articles", "3")])
+    assert list(_facts(status)) == [("articles", "3")]
 
 
-def test_the_sentences_are_cut_and_say_so(mirror, monkeypatch):
-    mirror.load(0)
-    mirror.publish()
+def test_the_sentences_are_cut_and_say_so(whole, monkeypatch):
     different = [f"Trouble {number}." for number in range(60)]
     monkeypatch.setattr(statuses, "collect", lambda *_: Status(troubles=different))
-    wrote, page = made(mirror, 4)
+    wrote, page = made(whole, 4)
     assert wrote.attention_count == 60
     assert wrote.attention == different[:20]
     assert "40 more; wme status lists them all." in page.text
 
 
-def test_sentences_that_differ_only_in_the_project_are_one_line(mirror):
-    mirror.load(0)
-    mirror.publish()
-    wrote, _ = made(mirror, 4, projects=tuple(f"p{number:02}wiki" for number in range(60)))
+def test_sentences_that_differ_only_in_the_project_are_one_line(whole):
+    wrote, _ = made(whole, 4, projects=tuple(f"p{number:02}wiki" for number in range(60)))
     shown = [line for line in wrote.attention if "no hours have been loaded" in line]
     names = ", ".join(f"p{number:02}wiki namespace 0" for number in range(5))
     assert shown == [f"{names} and 55 more: no hours have been loaded yet. `wme run` fetches the newest hours."]
@@ -218,8 +238,8 @@ def test_gaps_of_one_reason_are_grouped_by_project_and_by_hour():
     ]
 
 
-def test_the_headline_comes_first_and_says_how_fresh_the_mirror_is(filled):
-    _, page = made(filled, 4)
+def test_the_headline_comes_first_and_says_how_fresh_the_mirror_is(filled, told):
+    _, page = told
     published = filled.warehouse.publication().published_at
     names = ("Newest hour", "Published", "Stream", "Disk free")
     assert all(page.text.index(name) < page.text.index("What needs attention") for name in names)
@@ -234,22 +254,19 @@ def test_the_headline_comes_first_and_says_how_fresh_the_mirror_is(filled):
     )
 
 
-def test_the_lag_leaves_out_hours_of_a_backfill_and_hours_that_were_loaded_again(mirror):
-    for number in range(4):
-        mirror.load(number)
-    mirror.publish()
+def test_the_lag_leaves_out_hours_of_a_backfill_and_hours_that_were_loaded_again(altered):
     loaded = {0: "2026-11-01 02:30", 1: "2026-11-01 02:30", 2: "2026-11-01 03:20", 3: "2026-11-09 03:00"}
-    with duckdb.connect(str(mirror.warehouse.published_path)) as published:
+    with duckdb.connect(str(altered.warehouse.published_path)) as published:
         for number, at in loaded.items():
             published.execute(
                 "UPDATE loads SET loaded_at = ? WHERE table_name = 'article_changes' AND batch_hour = ?",
-                [f"{at}:00+00", mirror.lake.hour(number)],
+                [f"{at}:00+00", altered.lake.hour(number)],
             )
-        published.execute("UPDATE hours SET load_count = 2 WHERE batch_hour = ?", [mirror.lake.hour(3)])
+        published.execute("UPDATE hours SET load_count = 2 WHERE batch_hour = ?", [altered.lake.hour(3)])
         rows = published.execute(statement("read/page/hours"), ["1 hours"]).fetchall()
     # two hours had ended before anything was loaded; the last was loaded again a week later
     assert [row[3] for row in rows] == [None, None, 20, None]
-    labels = [value for tag, name, value in made(mirror, 4)[1].attributes if (tag, name) == ("svg", "aria-label")]
+    labels = [value for tag, name, value in made(altered, 4)[1].attributes if (tag, name) == ("svg", "aria-label")]
     assert any(label.startswith("Time in hours from the end of an hour to its load") for label in labels)
 
 
@@ -307,24 +324,22 @@ def test_times_of_a_picture_are_read_in_utc_and_in_24_hours():
     assert not [text for text in texts if "PM" in text]
 
 
-@pytest.mark.parametrize("is_well", [True, False])
-def test_a_check_in_dagster_is_what_status_check_is(mirror, monkeypatch, is_well):
-    mirror.load(0)
-    mirror.publish()
-    collected = collect(Settings(data=mirror.data, projects=("enwiki", "frwiki")), 48, mirror.lake.hour(0) + ONE)
+def test_a_check_in_dagster_is_what_status_check_is(whole, monkeypatch):
+    collected = collect(Settings(data=whole.data, projects=("enwiki", "frwiki")), 48, whole.lake.hour(3) + ONE)
     assert collected.troubles
-    status = Status() if is_well else collected
-    monkeypatch.setattr(statuses, "collect", lambda *_: status)
-    defs = build_defs(Settings(data=mirror.data))
     key = dg.AssetCheckKey(dg.AssetKey(["published", "warehouse"]), "nothing_needs_attention")
     job = dg.define_asset_job("ask", selection=dg.AssetSelection.checks(key))
+    defs = dg.Definitions.merge(build_defs(Settings(data=whole.data)), dg.Definitions(jobs=[job]))
+    asked, answers = defs.resolve_job_def("ask"), []
     with dg.DagsterInstance.ephemeral() as instance:
-        asked = dg.Definitions.merge(defs, dg.Definitions(jobs=[job])).resolve_job_def("ask")
-        [answer] = asked.execute_in_process(instance=instance).get_asset_check_evaluations()
-    assert answer.passed == (not status.troubles) == is_well
-    assert answer.metadata["attention_count"].value == len(attention(status))
-    if not is_well:
-        assert "frwiki namespace 0: no hours have been loaded yet." in answer.description
+        for status in (Status(), collected):
+            monkeypatch.setattr(statuses, "collect", lambda *_, status=status: status)
+            answers += asked.execute_in_process(instance=instance).get_asset_check_evaluations()
+    well, troubled = answers
+    assert (well.passed, troubled.passed) == (True, False)
+    counts = [answer.metadata["attention_count"].value for answer in answers]
+    assert counts == [0, len(attention(collected))]
+    assert "frwiki namespace 0: no hours have been loaded yet." in troubled.description
 
 
 def test_dagster_writes_it_and_leads_to_it(filled):

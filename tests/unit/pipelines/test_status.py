@@ -9,10 +9,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from pipelines.report import metrics
 from pipelines.report import status as statuses
 from pipelines.report.status import collect
 from resources import files
-from resources.datasets import ENTITY_CHANGES, SNAPSHOT_ARTICLES
+from resources.datasets import ENTITY_CHANGES
 from resources.datasets.live import LIVE_CHANGES, Run
 from resources.lake import Layout
 from resources.lake.live import LiveLake
@@ -20,7 +21,7 @@ from resources.settings import Settings
 from resources.tables import ARTICLE_CHANGES, NO_SNAPSHOT, HourState
 from resources.warehouse import HourStatus, Warehouse
 from resources.warehouse.database.connect import Connector
-from tests.builds import lay
+from tests.builds import lay, open_once
 from tests.local_cluster import free_port
 from tests.unit.warehouse.conftest import START, Clock, Lake
 
@@ -38,13 +39,19 @@ class Mirror:
 
     def load(self, number, project="enwiki", tag=""):
         file = self.lake.file(number, [self.lake.change(number + 1, "A", 60 * number + 1)], project, tag=tag)
-        if (project, 0) not in self.warehouse.snapshot_scopes(SNAPSHOT_ARTICLES) and self.has_snapshots:
+        if self.has_snapshots and not any(of == project for _, of in self.files):
             self.warehouse.load_snapshot(self.lake.snapshot([[self.lake.change(1, "A", 60 * number + 30)]], project))
         self.warehouse.load_hour(self.lake.hour(number), [file])
         self.files[number, project] = file
 
+    def load_all(self, numbers, *projects):
+        """Load these hours of these projects in one opening of the build file."""
+        with open_once(self.warehouse):
+            for project in projects or ("enwiki",):
+                for number in numbers:
+                    self.load(number, project)
+
     def publish(self):
-        self.warehouse.apply_changes()
         self.warehouse.publish()
 
     def status(self, newest, hours=48, projects=("enwiki",), **more):
@@ -62,8 +69,7 @@ def mirror(tmp_path):
 def whole(tmp_path_factory):
     """Five hours in a row, published."""
     made = Mirror(tmp_path_factory.mktemp("whole") / "data")
-    for number in range(5):
-        made.load(number)
+    made.load_all(range(5))
     made.publish()
     return made
 
@@ -105,22 +111,27 @@ def test_a_mirror_that_is_behind_says_by_how_many_hours(whole, late, told):
 
 def test_a_project_without_a_snapshot_is_neither_exact_nor_healthy(tmp_path):
     mirror = Mirror(tmp_path / "data", has_snapshots=False)
-    for number in range(3):
-        mirror.load(number)
+    mirror.load(0)
     mirror.publish()
-    status = mirror.status(2, hours=3, min_free_gb=0)
+    status = mirror.status(0, hours=1, min_free_gb=0)
     assert status.troubles == [f"enwiki namespace 0: {NO_SNAPSHOT}."]
-    assert status.coverage[0][:3] == ("enwiki", 0, 3)
+    assert status.coverage[0][:3] == ("enwiki", 0, 1)
     assert status.coverage[0][-3:-1] == (None, None)
     (place,) = statuses.as_json(status)["coverage"]
     assert (place["has_snapshot"], place["exact_from_at"], place["exact_until_at"]) == (False, None, None)
+    text = metrics.text(status, mirror.lake.hour(1))
+    assert b'wme_snapshot_loaded{dataset="article_changes",namespace="0",project="enwiki"} 0.0' in text
+    assert b"wme_attention 1.0" in text
+    assert b"0: no snapshot: only changed pages are known. `wme run --snapshots` fetches it" in text
 
 
 def test_what_is_not_mirrored_is_no_trouble(mirror):
     mirror.load(0)
-    for hour in (0, 1):
-        state = HourStatus(mirror.lake.hour(hour), "wikidatawiki", 0, HourState.MISSING, "The service answered 403.")
-        mirror.warehouse.record_statuses([state], ENTITY_CHANGES)
+    lost = [
+        HourStatus(mirror.lake.hour(hour), "wikidatawiki", 0, HourState.MISSING, "The service answered 403.")
+        for hour in (0, 1)
+    ]
+    mirror.warehouse.record_statuses(lost, ENTITY_CHANGES)
     mirror.publish()
     status = mirror.status(0, min_free_gb=0)
     assert (status.troubles, [place.project_id for place in status.places]) == ([], ["enwiki"])
@@ -141,8 +152,7 @@ def test_a_disk_below_the_floor_is_told(whole, monkeypatch):
 
 
 def test_lake_files_that_are_gone_are_told_until_they_are_made_again(mirror):
-    for number in range(2):
-        mirror.load(number)
+    mirror.load_all(range(2))
     away = mirror.files[0, "enwiki"].path
     kept = away.rename(away.with_suffix(".away"))
     mirror.publish()
@@ -167,20 +177,20 @@ def test_loaded_files_that_no_article_knows_are_told(mirror, monkeypatch):
 
 
 def test_the_command_that_closes_gaps_names_hours_of_mirrored_projects(mirror):
-    for project in ("enwiki", "frwiki"):
-        mirror.load(0, project)
-    for number, project in ((1, "enwiki"), (2, "frwiki")):
-        state = HourStatus(mirror.lake.hour(number), project, 0, HourState.MISSING, "Because.")
-        mirror.warehouse.record_statuses([state])
-    for project in ("enwiki", "frwiki"):
-        mirror.load(3, project)
+    mirror.load_all((0, 3), "enwiki", "frwiki")
+    lost = [
+        HourStatus(mirror.lake.hour(number), project, 0, HourState.MISSING, "Because.")
+        for number, project in ((1, "enwiki"), (2, "frwiki"))
+    ]
+    mirror.warehouse.record_statuses(lost)
     mirror.publish()
     status = mirror.status(3, min_free_gb=0)
     assert len(status.gaps) >= 2
     (command,) = [text for text in status.troubles if text.startswith("`wme run")]
     assert command.startswith(f"`wme run --from {START:%Y-%m-%d}T01 --to {START:%Y-%m-%d}T")
-    assert mirror.status(3, projects=("dewiki",), min_free_gb=0).troubles[0].startswith("dewiki namespace 0: no hour")
-    assert not any("wme run --from" in text for text in mirror.status(3, projects=("dewiki",), min_free_gb=0).troubles)
+    troubles = mirror.status(3, projects=("dewiki",), min_free_gb=0).troubles
+    assert troubles[0].startswith("dewiki namespace 0: no hour")
+    assert not any("wme run --from" in text for text in troubles)
 
 
 def test_engine_is_shown_with_its_workers_and_memory(whole):

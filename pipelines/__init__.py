@@ -1,5 +1,5 @@
-"""Definitions for Dagster, operator tasks, reports, and the command line `wme`.
+"""Dagster definitions, operator tasks, reports, and the command line `wme`.
 
-Belongs here: the choice of what to run, running it, and showing the result. Does not belong here: the assets (see
-`assets`), and access to the service, files and databases (see `resources`).
+This package decides which work to run, runs it, and shows the results. The assets are in `assets`. Access to the
+service, files and databases is in `resources`.
 """

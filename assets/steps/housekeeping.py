@@ -1,13 +1,12 @@
-"""Detection of replaced files, and their removal once no process can still be reading them.
+"""Detection and removal of replaced files.
 
-A lake file is replaced if neither the ledger nor the published file names it, and if something else was loaded into its
-scope (an hour's project and namespace, or a snapshot) after the file was written. An archive is replaced if it belongs
-neither to the loaded data nor to the current listing of the service. Files that were never loaded, loaded files, files
-needed to restore them, and unrelated files are retained.
+A lake file is replaced if neither the ledger nor the published file references the file, and if newer data was loaded
+into the same scope. A scope is a snapshot or an hour of a project and namespace. An archive is replaced if it belongs
+neither to the loaded data nor to the service's current listing. All other files are retained.
 
-A file is removed after it has been replaced for the whole grace period, since a reader may have opened an older
-published file. A journal records when a file was first found replaced; a lost journal makes the wait longer, never
-shorter. After a kill at any point, the next call removes the remaining files.
+A replaced file is removed after a grace period, because readers can still use an older published file. A journal
+records when each file was first found to be replaced. Losing the journal restarts the grace period. If the process is
+killed, the next call removes the remaining files.
 """
 
 from __future__ import annotations
@@ -36,18 +35,18 @@ from resources.warehouse import Ledger, Named, Warehouse, WarehouseBusyError
 from resources.warehouse.read.ledger import LoadedFile
 
 GRACE = timedelta(hours=24)
-#: Longest time that stream events may lack a file of their hour, with a margin.
+#: Maximum time until the hourly file of a stream event is available, with a margin.
 _STREAMED = datasets.RETENTION + timedelta(hours=2)
-#: Time between searches: each search lists every file of the lake, and the space is not needed within a day.
+#: Minimum time between searches, because each search lists every lake file.
 _BETWEEN_LOOKS = timedelta(days=1)
-#: The journal: the time when each file was first found replaced.
+#: Journal format: the time at which each file was first found to be replaced, by path.
 _SEEN = TypeAdapter(dict[str, AwareDatetime])
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
 class Replaced:
-    """A file that is not needed any more: its path in the data folder, the reason, and the earliest time of removal."""
+    """A replaced file with its path in the data folder, the reason, and the earliest removal time."""
 
     path: str
     size_bytes: int
@@ -57,7 +56,7 @@ class Replaced:
 
 @dataclass(frozen=True)
 class Cleaning:
-    """Files that are or would be removed, and files that still wait; `is_held`: all files wait for a backup."""
+    """Files to remove now, and files still in their grace period. `is_held` is true if a backup delays all removals."""
 
     freed: tuple[Replaced, ...]
     waiting: tuple[Replaced, ...]
@@ -73,7 +72,7 @@ class Cleaning:
 
 
 def is_due(layout: Layout, *, grace: timedelta = GRACE, now: datetime | None = None) -> bool:
-    """Return True if a run should search for replaced files: once a day, or once in a shorter grace period."""
+    """Return True if the last search is older than a day, or older than the grace period if that is shorter."""
     try:
         looked_at = datetime.fromtimestamp(_journal(layout).stat().st_mtime, UTC)
     except FileNotFoundError:
@@ -90,29 +89,29 @@ def clean(
     now: datetime | None = None,
     dry_run: bool = False,
 ) -> Cleaning:
-    """Remove files that have been replaced for the whole grace period; `dry_run` only reports them.
+    """Remove replaced files whose grace period has passed. `dry_run` only reports these files.
 
-    No process loads or publishes in the meantime. During a backup, all files wait for the next call. Searching a
-    hundred thousand files takes a few seconds, one day of files at a time.
+    Other processes cannot load or publish during the search. While a backup is running, no files are removed.
+    Searching 100,000 files takes a few seconds.
 
     Raises:
-        OSError: A file cannot be removed; the files before it are removed.
+        OSError: A file cannot be removed. Earlier files have been removed.
     """
     now = now or datetime.now(UTC)
     journal = _journal(layout)
-    # the ledger of a build file that replaced a damaged one does not name all files that are needed
+    # the ledger of an incomplete build file omits files that are still needed
     if not warehouse.build_path.exists() or not warehouse.is_complete():
         return Cleaning((), ())
     with warehouse.ledger() as ledger, removing(layout.root) as may_remove:
         since = _read(journal)
         found = []
         for path, why in _replaced(layout, ledger, now, compacts=_compacts(warehouse)):
-            with contextlib.suppress(FileNotFoundError):  # its journal entry was removed with it
+            with contextlib.suppress(FileNotFoundError):  # the file has disappeared
                 name = layout.relative(path)
-                # an entry in the future (the clock was set back) starts its grace period now
+                # the grace period of an entry in the future starts now, because the clock was set back
                 size = _storage(layout, path).size(path)
                 found.append(Replaced(name, size, why, min(since.get(name, now), now) + grace))
-        # a process that copies the files for a backup finds all files that its copy of the ledger names
+        # a running backup must find all files in its copy of the ledger
         until = now if may_remove else _NEVER
         cleaning = Cleaning(
             tuple(file for file in found if file.due_at <= until),
@@ -138,7 +137,7 @@ def _read(journal: Path) -> dict[str, datetime]:
 
 
 def _compacts(warehouse: Warehouse) -> bool:
-    """Return True if a compaction is running, whose new files may not be in the ledger yet."""
+    """Return True if a compaction is running. The ledger does not contain its new files yet."""
     try:
         with warehouse.compacting():
             return False
@@ -147,7 +146,7 @@ def _compacts(warehouse: Warehouse) -> bool:
 
 
 def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) -> Iterator[tuple[Path, str]]:
-    """Return replaced files in order of removal, so that after a kill the next call still finds the rest."""
+    """Yield replaced files in removal order. If the process is killed, the next call finds the remaining files."""
     for dataset in datasets.datasets(Family.HOURLY):
         for day, hours in groupby(_hours(layout, dataset), datetime.date):
             named = ledger.of_day(day, dataset)
@@ -170,10 +169,10 @@ def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) 
 
 
 def _of_stream(layout: Layout, now: datetime) -> Iterator[tuple[Path, str]]:
-    """Return the replaced files of the stream.
+    """Yield replaced stream files.
 
-    A file is replaced if a larger file has its events, or if its hours have hourly files or never will. The newest file
-    is retained: it holds the offset at which the stream resumes.
+    A file is replaced if a larger file contains its events, or if the retention of its hours has passed. The newest
+    file is retained, because it contains the offset at which the stream resumes.
     """
     folder = layout.lake / LIVE_CHANGES
     counting = files_of(folder)
@@ -182,7 +181,7 @@ def _of_stream(layout: Layout, now: datetime) -> Iterator[tuple[Path, str]]:
         found = (layout.storage.list(of_hour, pattern) for pattern in ("*.parquet", "*.parquet.damaged*"))
         for path in sorted(chain.from_iterable(found)):
             if path not in kept and path.suffix == ".parquet":
-                yield path, "a larger file has its events"
+                yield path, "a larger file contains its events"
             elif now - hour > _STREAMED and path != (counting[-1].path if counting else None):
                 yield path, "the service no longer has files of these hours"
 
@@ -204,18 +203,18 @@ def _of_hour(
         if f"{folder}/{path.name}" in named.paths:
             continue
         if f"{folder}/{path.name}" in compacted:
-            # its rejects still belong to it; a file restored from the archive is as dispensable as before
+            # its rejects are retained, because the compacted file contains no rejects
             yield path, "its rows are in a compacted file"
         elif since is not None and _older(layout.storage, path, since):
             yield from _with_rejects(layout, path, "another conversion of the hour is loaded")
 
 
 def _compacted(layout: Layout, dataset: Dataset, ledger: Ledger) -> Iterator[tuple[Path, str]]:
-    """Return compacted files that were compacted again, belong to a dropped version, or were never committed."""
+    """Yield compacted files that were compacted again, belong to a dropped version, or were never committed."""
     named = ledger.compacted(dataset)
     for path in layout.storage.list(layout.compacted_folder(dataset.name), f"*.{paths.PARQUET}"):
         if path.relative_to(layout.lake).as_posix() not in named:
-            yield path, "no compaction names it any more"
+            yield path, "no compaction references the file"
 
 
 def _of_snapshots(
@@ -246,7 +245,7 @@ def _with_rejects(layout: Layout, path: Path, why: str) -> Iterator[tuple[Path, 
 def _archives_of_hour(
     layout: Layout, dataset: Dataset, hour: datetime, loads: list[LoadedFile]
 ) -> Iterator[tuple[Path, str]]:
-    """Return earlier exports of an hour's projects; they exist only if the service exported the hour again."""
+    """Yield earlier exports of an hour, which exist only if the service exported the hour again."""
     listing = layout.batch_list(dataset, hour)
     archives: dict[str, list[tuple[str, Path]]] = {}
     for path in sorted(listing.parent.glob(f"*.{paths.ARCHIVE}")):
@@ -261,7 +260,7 @@ def _archives_of_hour(
     listed_at = datetime.fromtimestamp(listing.stat().st_mtime, UTC)
     for identifier, found in archives.items():
         kept = loaded.get(identifier, set())
-        # until the listed export is loaded, an earlier export may be the only one
+        # keep earlier exports until the listed export is loaded
         for digits, path in found if any((identifier, digits) in listed for digits in kept) else ():
             if digits not in kept and _older(LOCAL, path, listed_at):
                 note = path.with_name(f"{path.name}.json")
@@ -272,7 +271,7 @@ def _archives_of_hour(
 def _archives_of_snapshot(
     layout: Layout, dataset: Dataset, identifier: str, versions: Collection[str]
 ) -> Iterator[tuple[Path, str]]:
-    """Return archives and partial files that belong neither to a loaded version nor to the newest set."""
+    """Yield archives and partial files that belong neither to a loaded version nor to the newest set."""
     folder = layout.snapshot_archive(dataset, identifier)
     sets = archived_sets(folder, dataset)
     if not sets:
@@ -283,19 +282,19 @@ def _archives_of_snapshot(
     wanted |= {archive.path.name for one in kept.values() for archive in one.archives}
     wanted |= {f"{name}.json" for name in wanted}
     complete_at = max(datetime.fromtimestamp(manifest.stat().st_mtime, UTC) for manifest in kept)
-    # manifests last: files without a manifest would count as a download in progress forever
+    # remove manifests last, because files without a manifest look like a download in progress
     for path in sorted(folder.iterdir(), key=lambda path: (path.name.endswith(paths.SET), path.name)):
         if paths.is_of_snapshot(path.name, identifier) and path.name not in wanted and _older(LOCAL, path, complete_at):
             yield path, "newer versions of the snapshot are complete"
 
 
 def _storage(layout: Layout, path: Path) -> Storage:
-    """Return the storage of a file of the data folder: only the lake has a separate storage."""
+    """Return the storage that contains a file. Only lake files can be in remote storage."""
     return layout.storage if path.is_relative_to(layout.lake) else LOCAL
 
 
 def _older(storage: Storage, path: Path, moment: datetime) -> bool:
     try:
         return storage.modified(path) < moment
-    except FileNotFoundError:  # a download has renamed it to its final name
+    except FileNotFoundError:  # a finished download has renamed the file
         return False

@@ -1,9 +1,9 @@
-"""Single page lookups: pages of the watch list, and pages made uncertain by a missing hour or a rejected record.
+"""Page lookups for the watch list, and for pages that a missing hour or a rejected record made uncertain.
 
-    plan     the pages, within the day's budget and the remaining quota
-    ask      one unit each; a response is on disk before the next page is requested
-    convert  the responses to Parquet
-    load     into `lookups`, which `articles` reads
+    plan     selects pages within the day's budget and the remaining quota
+    ask      requests pages at one unit each, and writes each response to disk before the next request
+    convert  converts the responses to Parquet
+    load     loads the responses into `lookups`, which `articles` reads
 
 Source: the service's lookups, /v2/articles/{name}.
 """
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-#: Quota of the account that lookups use.
+#: Name of the account quota that lookups use.
 _QUOTA = LOOKUPS.quota or ""
 
 
@@ -51,14 +51,14 @@ class LookupsBusyError(MirrorError):
 
 
 class WatchlistError(MirrorError):
-    """The watch list cannot be used; the message names the line."""
+    """The watch list is unreadable or contains an invalid line."""
 
     ends_run = True
 
 
 @dataclass(frozen=True)
 class Looked:
-    """Result of a run: pages found, titles not found, failed pages, and the day's remaining lookups."""
+    """Result of a run's lookups: numbers of pages found and missing, failures, and the day's remaining lookups."""
 
     found_count: int
     missing_count: int
@@ -67,7 +67,7 @@ class Looked:
 
 
 class _Spent(BaseModel):
-    """Record of a day's lookups on disk."""
+    """Stored count of a day's lookups."""
 
     day: str
     spent: NonNegativeInt
@@ -77,7 +77,7 @@ _SPENT = TypeAdapter(_Spent)
 
 
 class Budget:
-    """Budget of lookups per day (UTC), `per_day` at most; each is recorded before it is sent, so no kill exceeds it."""
+    """Daily lookup budget (UTC). Each lookup is recorded before its request, so killed runs never exceed the budget."""
 
     def __init__(self, folder: Path, per_day: int, now: Callable[[], datetime]) -> None:
         self._path, self._per_day, self._now = folder / "state" / "lookups.json", per_day, now
@@ -88,7 +88,7 @@ class Budget:
         return max(0, self._per_day - self._spent())
 
     def take(self) -> bool:
-        """Spend one lookup; return False if none is left."""
+        """Spend one lookup, or return False if no lookup is left."""
         with self._lock:
             spent = self._spent()
             if spent >= self._per_day:
@@ -102,8 +102,8 @@ class Budget:
         except FileNotFoundError:
             return 0
         except files.UnusableFileError as error:
-            _log.warning("%s No lookups are made before tomorrow (UTC), and the file is created again.", error.what)
-            self._write(self._per_day)  # the number of lookups spent is unknown, so none is left today
+            _log.warning("%s The file is recreated, and lookups resume tomorrow (UTC).", error.what)
+            self._write(self._per_day)  # the number of spent lookups is unknown, so the budget counts as spent
             return self._per_day
         return known.spent if known.day == self._today() else 0
 
@@ -116,7 +116,7 @@ class Budget:
 
 @contextmanager
 def alone(layout: Layout) -> Iterator[None]:
-    """Hold the lock for lookups in this data folder, so that no page is looked up twice. Raises LookupsBusyError."""
+    """Hold the data folder's lookup lock, so that no page is looked up twice. Raises LookupsBusyError."""
     path = layout.root / "state" / "lookups.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -124,13 +124,15 @@ def alone(layout: Layout) -> Iterator[None]:
             yield
     except files.BusyError:
         raise LookupsBusyError(
-            "Another process is looking up pages in this data folder. Nothing was sent. Wait until it ends, then run "
-            "this again."
+            "Another process is looking up pages in this data folder. Nothing was sent. Wait until the process ends, "
+            "then run the command again."
         ) from None
 
 
 def read_watchlist(path: Path | None) -> list[tuple[str, str]]:
-    """Read the (project, title) pairs of a watch list: one per line, separated by a space; `#` starts a comment.
+    """Read the (project, title) pairs in a watch list.
+
+    Each line contains a project, a space and a title. `#` starts a comment.
 
     Raises:
         WatchlistError: A line has no title, or the file cannot be read.
@@ -149,8 +151,8 @@ def read_watchlist(path: Path | None) -> list[tuple[str, str]]:
         project, _, title = line.partition("#")[0].strip().partition(" ")
         if project and not (title.strip() and project.replace("_", "").isalnum() and project == project.lower()):
             raise WatchlistError(
-                f"Line {number} of the watch list {path} is {line[:100]!r}. Nothing was looked up. Write a project, a "
-                "space and a title, for example: enwiki Alan Turing"
+                f"Line {number} of the watch list {path} is invalid: {line[:100]!r}. Nothing was looked up. Each line "
+                "must contain a project, a space and a title, for example: enwiki Alan Turing"
             )
         if project:
             found.append((project, title.strip()))
@@ -164,12 +166,12 @@ def plan(
     limit: int,
     now: datetime,
 ) -> list[Asked]:
-    """Return the pages to look up, `limit` at most: due pages of the watch list, then uncertain pages."""
+    """Return up to `limit` pages to look up: due pages in the watch list, then uncertain pages."""
     if limit < 1:
         return []
     wanted = {(page.project_id, page.name): Asked(*page, Purpose.WATCH) for page in warehouse.lookups_due(watched, now)}
     projects, namespaces = sorted({one for one, _ in scope}), sorted({one for _, one in scope})
-    # a repair gives the same data as a watch, and also counts in `articles`
+    # a repair returns the same data as a watch and also updates `articles`
     wanted |= {
         (page.project_id, page.name): Asked(*page, Purpose.REPAIR)
         for page in warehouse.uncertain_pages(projects, namespaces, limit, now)
@@ -178,7 +180,7 @@ def plan(
 
 
 def units_left(client: EnterpriseClient) -> int | None:
-    """Return the account's remaining quota of lookups; None: no limit is reported. Uses no quota."""
+    """Return the account's remaining lookup quota, or None if the service reports no limit. Uses no quota."""
     quota = client.account.quotas().get(_QUOTA)
     return None if quota is None else quota.left
 
@@ -191,10 +193,10 @@ def ask(
     engine: Engine,
     now: Callable[[], datetime],
 ) -> Looked:
-    """Look up pages in parallel, each once (one unit of quota); each response is on disk before the next request."""
+    """Look up each page once, in parallel. Each page costs one unit of quota, and each response is stored on disk."""
     counts = {True: 0, False: 0}
     counting = threading.Lock()
-    # a clock that was set back repeats timestamps
+    # random microseconds keep timestamps unique even if the clock was set back
     source_at = now().replace(microsecond=1 + secrets.randbelow(999_999))
     with Journals(layout, source_at) as journals, engine.task("look up", len(wanted), "page") as advance:
 
@@ -223,7 +225,7 @@ def ask(
 
 
 def _only(raw: bytes) -> bytes:
-    """Return the record of a one-element array, as the service sent it."""
+    """Return the unmodified record from a one-element JSON array."""
     text = raw.strip()
     return text[1:-1].strip() if text.startswith(b"[") else text
 
@@ -231,10 +233,10 @@ def _only(raw: bytes) -> bytes:
 def load(
     layout: Layout, warehouse: Warehouse, converter: Converter | RemoteConverter, engine: Engine, bodies: frozenset[str]
 ) -> int:
-    """Load all responses into DuckDB that are not loaded yet, also those of killed runs; return their rows.
+    """Load all pending responses into DuckDB, including responses from killed runs, and return the number of rows.
 
     Raises:
-        ConversionError: An archive could not be converted; nothing was loaded.
+        ConversionError: An archive could not be converted. Nothing was loaded.
     """
     journal.pack(layout)
     known, longest = warehouse.lookup_digests(), converter.record_bytes_max

@@ -1,9 +1,8 @@
-"""Rebuilding of lake and warehouse from the archive: loads that are absent, and lake files that are missing or damaged.
+"""Rebuilding of missing loads and of missing or damaged lake files from the archive, without the service.
 
-The service is not contacted. Finished conversions and loads are retained, so the same call resumes after a kill. A
-repair does not change rows, so Dagster's history of the hour or the snapshot stays valid. A damaged file is removed
-only after its archive was found, and is restored if the conversion fails. A kill in between leaves a missing file,
-which the next run creates again.
+Finished conversions and loads are retained, so the same call resumes after a kill. A repair does not change rows, so
+Dagster's history of the hour or snapshot stays valid. A damaged file is moved aside only if its archive exists, and
+moved back if the conversion fails. If the process is killed in between, the next run creates the missing file.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from resources.remote import RemoteConverter
 from resources.warehouse import KEEP_REPLACED, FaultyFile, Warehouse
 from resources.warehouse import Part as LoadedPart
 
-#: An hour or a snapshot of a dataset.
+#: Dataset with the hour or snapshot to rebuild.
 Part = tuple[Dataset, datetime | str]
 Only = Mapping[Part, AbstractSet[tuple[str, int]]]
 
@@ -49,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Rebuilt:
-    """Lake files, hours and versions of snapshots that were created or loaded, and a message for each failure."""
+    """Numbers of created lake files, loaded hours and loaded snapshot versions, and a message for each failure."""
 
     file_count: int = 0
     hour_count: int = 0
@@ -60,11 +59,11 @@ class Rebuilt:
 def complete(
     lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource, enterprise: EnterpriseResource
 ) -> Rebuilt | None:
-    """Reload what is missing from a build file that replaced a damaged one. None: the build file is complete.
+    """Load missing data into a build file that replaced a damaged file, or return None if nothing is missing.
 
     Raises:
-        MirrorError: An error that would stop all other loads as well: the disk is full, or another process holds the
-            warehouse.
+        MirrorError: The error would stop all other loads as well. For example, the disk is full, or another process has
+            locked the warehouse.
     """
     store = warehouse.warehouse
     if store.is_complete():
@@ -73,16 +72,16 @@ def complete(
     store.note_complete()
     failed = f" Failed: {' '.join(done.failures)}" if done.failures else ""
     _log.warning(
-        "The build file was replaced. Loaded again: %s, %s of snapshots.%s",
+        "The build file was replaced. Reloaded %s and %s.%s",
         counted(done.hour_count, "hour"),
-        counted(done.snapshot_count, "version"),
+        counted(done.snapshot_count, "snapshot version"),
         failed,
     )
     return done
 
 
 def _loaded_hours(layout: Layout, store: Warehouse) -> set[Part]:
-    """Return the hours whose lake files are all in the ledger; other hours are loaded again."""
+    """Return the hours whose lake files are all in the ledger. All other hours must be loaded again."""
     found: set[Part] = set()
     with store.ledger() as ledger:
         for dataset in datasets.datasets(Family.HOURLY):
@@ -108,14 +107,19 @@ def load_archived(
     only: Only | None = None,
     skip: AbstractSet[Part] = frozenset(),
 ) -> Rebuilt:
-    """Convert and load all archived data that is not loaded. One failure does not stop the rest.
+    """Convert and load all archived data that is not loaded. One failure does not stop other loads.
 
-    `only` limits the work to hours and snapshots, each with its projects and namespaces; the hours in `skip` are left
-    out. `enterprise` provides the mirrored scope; the service is not contacted.
+    Args:
+        lake: Source and destination of the files.
+        warehouse: Destination of the rows.
+        engine: Workers that convert the archives.
+        enterprise: Source of the mirrored scope. The service is not contacted.
+        only: Hours and snapshots to load, with their projects and namespaces, or None for all.
+        skip: Hours to skip.
 
     Raises:
-        MirrorError: An error that would stop all other loads as well: the disk is full, or another process holds the
-            warehouse.
+        MirrorError: The error would stop all other loads as well. For example, the disk is full, or another process has
+            locked the warehouse.
     """
     store, layout, done = warehouse.warehouse, lake.layout, Rebuilt()
     workers: Engine = engine.engine(lambda _: None)
@@ -141,7 +145,7 @@ def load_archived(
     try:
         store.keep_visibility_changes()
     except MirrorError as error:
-        done.failures.append(f"changes of visibility: {sentence(error)}")
+        done.failures.append(f"visibility changes: {sentence(error)}")
     return done
 
 
@@ -154,7 +158,7 @@ def _steps(
     only: Only | None,
     skip: AbstractSet[Part],
 ) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield name and step of each load: lists, then snapshots with the oldest version first, then hours."""
+    """Yield each load's name and function: lists, then snapshots with the oldest version first, then hours."""
 
     def load_list(dataset: Dataset) -> None:
         store.load_list(dataset, convert_list(dataset, files.read(layout.list_archive(dataset)), layout).path)
@@ -181,13 +185,13 @@ def _steps(
     for dataset in datasets.datasets(Family.HOURLY):
         for hour, _ in hour_folders(layout.archive / dataset.archive):
             is_wanted = (only is None or (dataset, hour) in only) and (dataset, hour) not in skip
-            # without a listing, the download was killed: the next run fetches the hour
+            # an hour without a listing was not downloaded completely, so the next run fetches the hour
             if is_wanted and layout.batch_list(dataset, hour).exists():
                 yield f"{dataset.name} {hour_text(hour)} UTC", partial(load_hour, dataset, hour)
 
 
 def kept_versions(layout: Layout, dataset: Dataset, identifier: str) -> list[ArchivedSnapshot]:
-    """Return the archived versions of a snapshot that the warehouse retains, oldest first, without incomplete ones."""
+    """Return a snapshot's complete archived versions that the warehouse retains, oldest first."""
     sets = snapshot_sets.archived_sets(layout.snapshot_archive(dataset, identifier), dataset).values()
     complete = [one for one in sets if all(archive.path.exists() for archive in one.archives)]
     count = 1 if dataset.state is None else 1 + KEEP_REPLACED
@@ -195,7 +199,7 @@ def kept_versions(layout: Layout, dataset: Dataset, identifier: str) -> list[Arc
 
 
 def _scope(dataset: Dataset, hour: datetime, layout: Layout, enterprise: EnterpriseResource) -> list[tuple[str, int]]:
-    """Return the archived projects and namespaces of an hour, and the mirrored ones that its listing lacks."""
+    """Return an hour's archived (project, namespace) pairs, and the mirrored pairs that are not in its listing."""
     records = read_listing(layout.batch_list(dataset, hour))
     named = {(record.project_id, record.namespace_id): record for record in records}
     archived = [
@@ -206,8 +210,8 @@ def _scope(dataset: Dataset, hour: datetime, layout: Layout, enterprise: Enterpr
     return [*archived, *(place for place in enterprise.scope_of(dataset) if place not in named)]
 
 
-#: Hours and versions of snapshots repaired by one run, so that a publication never waits for a month of them. The next
-#: run continues.
+#: Maximum number of hours and snapshot versions that one run repairs, so that publications do not wait for hours. The
+#: next run continues.
 MOST = 48
 _SHOWN = 5
 
@@ -217,10 +221,10 @@ class Repaired:
     """Outcome of a repair.
 
     Attributes:
-        replaced: Files whose rows were loaded again from intact files.
-        failed: A message for each hour, snapshot or lookup that could not be repaired.
-        waiting: Hours and snapshots left to the next run, or without room on the disk now.
-        load_count: Hours, snapshots and lookups that were loaded again.
+        replaced: Files that were replaced by new conversions, which were then loaded.
+        failed: Message for each hour, snapshot or lookup that could not be repaired.
+        waiting: Number of hours and snapshots that were postponed to the next run, or for lack of disk space.
+        load_count: Number of hours, snapshots and lookups that were loaded again.
     """
 
     replaced: list[FaultyFile] = field(default_factory=list)
@@ -241,11 +245,11 @@ class Repair:
     min_free_bytes: int = 0
 
     def run(self, faulty: Sequence[FaultyFile], most: int | None = MOST) -> Repaired:
-        """Repair the files, those of the newest hours first; `most`: maximum number of hours and snapshots (None: all).
+        """Repair files, newest hours first. `most` limits the number of hours and snapshots, or None for no limit.
 
         Raises:
-            MirrorError: An error that would stop all other repairs as well: the disk is full, or another process holds
-                the warehouse.
+            MirrorError: The error would stop all other repairs as well. For example, the disk is full, or another
+                process has locked the warehouse.
         """
         done = Repaired()
         bad: set[LoadedPart] = set()
@@ -267,11 +271,11 @@ class Repair:
                 done.failed.append(f"{_name(parts[0])}: {sentence(error)}")
         done.replaced = [file for file in faulty if file.parts and bad.isdisjoint(file.parts)]
         for file in done.replaced:
-            _log.warning("The lake file %s. It was replaced from the archive.", file)
+            _log.warning("The lake file %s. The file was replaced from the archive.", file)
         return done
 
     def _load(self, parts: Sequence[LoadedPart], damaged: Sequence[Path]) -> None:
-        """Convert and load the files of one load; `damaged`: its files to replace, missing ones included."""
+        """Convert and load the parts of one load. `damaged` lists the damaged or missing files to replace."""
         dataset, first = named(parts[0].table_name), parts[0]
         if dataset.family is Family.SNAPSHOT:
             assert first.snapshot_id is not None
@@ -284,7 +288,7 @@ class Repair:
             hour = batches.archived_hour(first.batch_hour, self.layout, places, dataset)
             if hour.absent:
                 raise NotArchivedError(
-                    "The archived listing of the hour does not name "
+                    "The hour's archived listing does not contain "
                     f"{', '.join(f'{name} {number}' for name, number in hour.absent)}, so there is nothing to convert. "
                     "Nothing was changed. Restore the file from a backup."
                 )
@@ -301,7 +305,7 @@ class Repair:
         ]
         if len(archives) < len(wanted):
             raise NotArchivedError(
-                "The archive of the responses is missing, so there is nothing to convert. Nothing was changed. "
+                "The archived lookup responses are missing, so there is nothing to convert. Nothing was changed. "
                 "Restore the file from a backup."
             )
         made = self._converted("the lookups", archives, dataset, damaged)
@@ -319,7 +323,7 @@ class Repair:
                 if not path.exists():
                     kept.replace(path)
             raise
-        # also remove leftovers of a killed repair; a folder is left alone, since a user may want its contents
+        # also remove leftovers of a killed repair, except folders, which can contain a user's files
         for kept in [kept for path in damaged for kept in path.parent.glob(f"{path.name}.damaged*")]:
             if not kept.is_dir():
                 kept.unlink()
@@ -327,7 +331,7 @@ class Repair:
 
 
 def _units(faulty: Sequence[FaultyFile]) -> Iterator[list[LoadedPart]]:
-    """Group the parts that load together, an hour or one other part: newest first."""
+    """Yield the parts of each load, newest first. A load is an hour, or one part of another family."""
 
     def unit(part: LoadedPart) -> tuple[str, ...]:
         if part.batch_hour is not None:
@@ -353,7 +357,7 @@ def repaired(
     say: Callable[[str], None],
     most: int | None = MOST,
 ) -> Repaired:
-    """Repair missing or damaged lake files of the build file's ledger (`Repair.run`) if their archives exist."""
+    """Repair lake files that the build file's ledger lists but that are missing or damaged (see `Repair.run`)."""
     store = warehouse.warehouse
     faulty = store.faulty_lake_files()
     with engine.converter(lake) as converter:
@@ -366,9 +370,7 @@ def format_repaired(done: Repaired) -> str:
     if done.replaced:
         some.append(f"Restored from the archive: {listed([file.lake_path for file in done.replaced], _SHOWN)}.")
     if done.waiting:
-        some.append(
-            f"{counted(done.waiting, 'hour')} or versions of snapshots wait for the next run, or for free disk space."
-        )
+        some.append(f"Postponed repairs: {done.waiting}. The next run continues if enough disk space is free.")
     if done.failed:
-        some.append(f"{counted(len(done.failed), 'load')} cannot be restored: {' '.join(done.failed[:_SHOWN])}")
+        some.append(f"{counted(len(done.failed), 'load')} could not be restored: {' '.join(done.failed[:_SHOWN])}")
     return " ".join(some)

@@ -1,9 +1,9 @@
-"""Steps of a snapshot, from the service to DuckDB, and its representation in the archive.
+"""Processing steps of a snapshot, from the service to DuckDB.
 
-    plan     one file or chunks, the cost, and the files already archived
-    fetch    the missing archives, each verified, then the set as a whole
-    convert  the archives to Parquet, with rejects in a separate file
-    load     the complete version into DuckDB, in one transaction
+    plan     chooses one file or chunks, and finds the cost and the files already archived
+    fetch    downloads and verifies missing archives, then verifies the complete set
+    convert  converts the archives to Parquet, with rejects in a separate file
+    load     loads the complete version into DuckDB in one transaction
 
 Source: the service's snapshot endpoints, for articles /v2/snapshots and below.
 """
@@ -34,14 +34,14 @@ from resources.warehouse import Snapshot, SnapshotLoad, Warehouse
 
 Scope = Sequence[tuple[str, int]]
 
-#: Total disk space for each byte of archive, the archive included: the Parquet files are about as large as the
-#: archives, and DuckDB holds the narrow columns of the pages twice, in the build file and in the published file.
+#: Disk space per archive byte for the archive, the Parquet files, the build file and the published file. The Parquet
+#: files are about as large as the archives, and the DuckDB files are smaller.
 DISK_FACTOR = 2.5
 
 
 @dataclass(frozen=True)
 class ArchivedSnapshot:
-    """One complete version of a snapshot in the archive: one file, or one file for each chunk."""
+    """One complete archived version of a snapshot, with a single file or one file per chunk."""
 
     dataset: Dataset
     identifier: str
@@ -60,16 +60,15 @@ def mirrored(listing: Listing[SnapshotRecord], scope: Scope) -> list[SnapshotRec
 
 
 def odd(listing: Listing[SnapshotRecord], scope: Scope) -> dict[str, str]:
-    """Return the mirrored snapshots whose record in the list is unusable, by identifier, each with the reason.
+    """Return the reason for each mirrored snapshot with an unusable record in the listing, by identifier.
 
-    A run of such a snapshot requests its record separately: it either fails with a message about this snapshot or
-    fetches it.
+    A run of such a snapshot requests the record separately, and then fetches the snapshot or fails with a message.
     """
     return {f"{project}_namespace_{ns}": why for (project, ns), why in listing.left_out(scope).items()}
 
 
 def is_archived(record: SnapshotRecord, layout: Layout, dataset: Dataset) -> bool:
-    """Return True if exactly this version of a snapshot is archived and complete."""
+    """Return True if the record's version of the snapshot is archived completely."""
     try:
         archived_snapshot(record.identifier, layout, dataset, record.version)
     except NotArchivedError:
@@ -78,7 +77,7 @@ def is_archived(record: SnapshotRecord, layout: Layout, dataset: Dataset) -> boo
 
 
 def fetch_options(min_free_gb: float, options: SnapshotOptions | None = None) -> FetchOptions:
-    """Return the options for the planner; disk space is reserved for all files derived from the archives."""
+    """Return planner options that reserve disk space for all files derived from the archives."""
     options = options or SnapshotOptions()
     return FetchOptions(
         form=options.form,
@@ -97,24 +96,24 @@ def plan_snapshot(
     dataset: Dataset,
     options: SnapshotOptions | None = None,
 ) -> SnapshotPlan:
-    """Plan how to fetch the snapshot and at what cost, without quota. Raises NotFound if the service has none."""
+    """Plan the download of a snapshot and its cost, without using quota. Raises NotFound for an unknown snapshot."""
     folder = layout.snapshot_archive(dataset, identifier)
     return client.snapshots.plan(identifier, folder, fetch_options(min_free_gb, options), dataset)
 
 
 def download(plan: SnapshotPlan, client: EnterpriseClient, engine: Engine) -> tuple[Download, ...]:
-    """Download the missing files, several at once, and check that they belong together.
+    """Download the missing files in parallel, and verify that all files belong to the same version.
 
     Raises:
-        StaleSnapshot: The service replaced the snapshot in the meantime.
-        EnterpriseError: A file could not be downloaded. Complete files and its partial file are retained.
+        StaleSnapshot: The service replaced the snapshot after the plan was created.
+        EnterpriseError: A file could not be downloaded. Complete and partial files are retained.
     """
     with engine.task(f"download {plan.identifier}", plan.missing_bytes, "B") as advance:
         return client.snapshots.download(plan, workers=engine.workers, progress=advance)
 
 
 def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedSnapshot:
-    """Download the snapshot into the archive, unless complete, and return it. Raises as `download`."""
+    """Download missing files of the snapshot and return the archived snapshot. Raises the errors of `download`."""
     download(plan, client, engine)
     return archived_snapshot(plan.identifier, layout, plan.dataset, plan.snapshot.version)
 
@@ -122,27 +121,26 @@ def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout,
 def archived_snapshot(
     identifier: str, layout: Layout, dataset: Dataset, version: str | None = None
 ) -> ArchivedSnapshot:
-    """Return a version from the archive, by default the newest. Raises NotArchivedError if no set is complete."""
+    """Return an archived version, by default the newest. Raises NotArchivedError if no complete version exists."""
     sets = archived_sets(layout.snapshot_archive(dataset, identifier), dataset).values()
     found = [one for one in sets if version in (None, one.version)]
     if not found:
         raise NotArchivedError(
-            f"No complete set of files of {identifier} is archived, so there is nothing to convert. Materialize "
-            f"archive/{dataset.archive} of this snapshot first; files already fetched are kept."
+            f"The files of {identifier} are not completely archived. Nothing was converted. Materialize "
+            f"archive/{dataset.archive} for this snapshot first. Files already fetched are kept."
         )
     newest = max(found, key=lambda one: one.exported_at)
     for archive in newest.archives:
         if not archive.path.exists():
             raise NotArchivedError(
-                f"{archive.path.name} of {identifier} was removed from the archive. Materialize "
-                f"archive/{dataset.archive} of this snapshot to fetch it again, if the service still offers this "
-                "version."
+                f"{archive.path.name} of {identifier} was removed from the archive. If the service still offers this "
+                f"version, materialize archive/{dataset.archive} for this snapshot to fetch the file again."
             )
     return newest
 
 
 def archived_sets(folder: Path, dataset: Dataset) -> dict[Path, ArchivedSnapshot]:
-    """Return the complete sets in a snapshot's archive folder, by manifest; files of old sets may be missing."""
+    """Return the snapshot versions in an archive folder, by manifest. Files of older versions can be missing."""
     return {one.path: _archived(one, dataset) for one in read_sets(folder)}
 
 
@@ -168,12 +166,12 @@ def _archived(found: SnapshotSet, dataset: Dataset) -> ArchivedSnapshot:
 def all_conversions(
     archived: ArchivedSnapshot, layout: Layout, bodies: Iterable[str], record_bytes_max: int
 ) -> list[ConvertedFile]:
-    """Return the existing conversions of all its archives. Raises NotArchivedError if one is missing."""
+    """Return the conversions of all archives. Raises NotArchivedError if an archive is not converted."""
     found = known_conversions(archived.archives, layout, bodies, record_bytes_max)
     if missing := len(archived.archives) - len(found):
         raise NotArchivedError(
-            f"{missing} of the {len(archived.archives)} archives of {archived.identifier} are not converted. Nothing "
-            f"was loaded. Materialize lake/{archived.dataset.name} of this snapshot first."
+            f"{missing} of {len(archived.archives)} archives of {archived.identifier} are not converted. Nothing was "
+            f"loaded. Materialize lake/{archived.dataset.name} for this snapshot first."
         )
     return found
 
@@ -181,7 +179,7 @@ def all_conversions(
 def load_snapshot(
     archived: ArchivedSnapshot, conversions: Sequence[ConvertedFile], warehouse: Warehouse, *, reload: bool = False
 ) -> SnapshotLoad:
-    """Load the complete version into DuckDB or nothing; `reload` also replaces a version already loaded."""
+    """Load a complete version into DuckDB in one transaction. `reload` also replaces a version already loaded."""
     first = archived.archives[0]
     return warehouse.load_snapshot(
         Snapshot(

@@ -1,10 +1,10 @@
-"""A realtime stream, stored in the lake: every event of the mirrored scope, exactly once.
+"""Storage of a realtime stream in the lake. Every event of the mirrored scope is stored exactly once.
 
-    begin    find the offsets at which to resume in the file of the newest step
-    take     receive blocks of events from all connections
-    keep     write one file for each step, with events and offsets; merge small files into large ones
+    begin    reads the offsets at which to resume from the newest file
+    take     receives blocks of events from all connections
+    keep     writes one file with events and offsets for each step, and merges small files
 
-The views of the published file (`live_changes`, `articles_live`) find each file as soon as it is written.
+The published file's views `live_changes` and `articles_live` read each file as soon as it is written.
 
 Source: the service's realtime streams, /v2/articles of their host.
 """
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from resources.lake.live import LiveLake
     from resources.warehouse import Warehouse
 
-#: A step is written after this many seconds or bytes of buffered events.
+#: Maximum age in seconds and maximum size in bytes of the event buffer, which is then written to a file.
 STEP_SECONDS, STEP_BYTES = 10.0, 32 << 20
-#: Minimum seconds between releases of memory: a stream that catches up has several steps a second, and each needs the
-#: memory again.
+#: Minimum time between memory releases in seconds. A stream that catches up writes several files per second and reuses
+#: the memory.
 _TRIM_SECONDS = 5.0
-#: Poll interval in seconds for the end of the stream.
+#: Interval in seconds between checks whether reading should end.
 _LOOK_SECONDS = 0.2
-#: Interval in seconds of files without events, which record the offsets.
+#: Interval in seconds between files without events, which only record the offsets.
 _SAID_SECONDS = 300.0
 _LOCK = "stream.lock"
 _HOUR = timedelta(hours=1)
@@ -53,7 +53,7 @@ class StreamBusyError(MirrorError):
 
 @dataclass(frozen=True)
 class Gap:
-    """Events published between these times, which the service had deleted before reading resumed."""
+    """Time range whose events the service had deleted before reading resumed."""
 
     since: datetime
     until: datetime
@@ -64,29 +64,29 @@ class Gap:
         return [first + number * _HOUR for number in range(-((first - self.until) // _HOUR))]
 
     def sentence(self, loaded: Collection[datetime]) -> str:
-        """Describe the gap and how to close it; `loaded`: hours whose files are loaded."""
+        """Describe the gap and the way to close it. `loaded` lists the hours whose files are loaded."""
         lost = (
             f"The stream has not been read since {moment_text(self.since)}, which is longer than the service keeps "
-            f"events: those published until {moment_text(self.until)} are missing from it. "
+            f"events. Events published until {moment_text(self.until)} are missing from the stream. "
         )
         open_ = [hour for hour in self.hours if hour not in loaded]
         if not open_:
             return (
-                f"{lost}The files of these hours are loaded, so only changes of visibility are missing; files do not "
-                "have them."
+                f"{lost}The files of these hours are loaded, so only visibility changes are missing. Hourly files do "
+                "not contain visibility changes."
             )
         first, last = open_[0], open_[-1]
         span = hour_text(first) if first == last else f"{hour_text(first)} to {hour_text(last)}"
         return (
-            f"{lost}The files of {counted(len(open_), 'hour')} of that time are not loaded ({span}): `wme run --from "
-            f"{first:%Y-%m-%dT%H} --to {last:%Y-%m-%dT%H}` fetches those that the service still has. The next loaded "
-            "snapshot corrects the current state; the events themselves remain missing."
+            f"{lost}The files of {counted(len(open_), 'hour')} in this range are not loaded ({span}). Run `wme run "
+            f"--from {first:%Y-%m-%dT%H} --to {last:%Y-%m-%dT%H}` to fetch the files that the service still has. The "
+            "next loaded snapshot corrects the current state, but the events remain missing."
         )
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The file of one step, and the seconds between its newest event and now (None: no event)."""
+    """Result of one step. `lag_seconds` is the age of its newest event, or None if the step has no events."""
 
     step: Step
     lag_seconds: float | None
@@ -106,27 +106,27 @@ def keep(
     step_seconds: float = STEP_SECONDS,
     loaded: Callable[[list[datetime]], Collection[datetime]] = lambda _hours: (),
 ) -> None:
-    """Read a stream and store its events until `ended()`; buffered events are stored on exit.
+    """Read a stream and store its events until `ended()` returns True. Buffered events are stored on exit.
 
     Args:
         client: Client of the service.
         lake: Destination of the files.
-        state: Folder of the lock that limits a stream to one process.
-        since: Start of a stream that was never read; None: now.
-        clock: Returns the current time, aware.
-        ended: Returns True once reading should end.
-        say: Receives each step.
-        warn: Receives messages about possible gaps.
-        options: Options of the stream.
-        step_seconds: Seconds that events are buffered before they are written.
-        loaded: Returns those of the given hours whose files are loaded, for the report of a gap.
+        state: Folder of the lock file. Only one process can read a stream.
+        since: Start time of the first run, or None for the current time.
+        clock: Function that returns the current time with a time zone.
+        ended: Function that returns True when reading should end.
+        say: Function that receives the result of each step.
+        warn: Function that receives messages about possible gaps.
+        options: Connection options of the stream.
+        step_seconds: Maximum time in seconds that events are buffered.
+        loaded: Function that returns the given hours whose files are loaded, for gap messages.
 
     Raises:
         StreamBusyError: Another process is consuming the stream.
-        EnterpriseError: The service refuses the stream, or could not be reached for an hour. Stored events remain.
-        LakeError: A file could not be written (for example DiskFull). Stored events remain.
+        EnterpriseError: The service refused the stream or was unreachable for an hour. Stored events are kept.
+        LakeError: A file could not be written, for example because the disk is full. Stored events are kept.
     """
-    # wait briefly: `is_kept` holds the lock for a moment
+    # wait briefly, because `is_kept` locks the file for a short time
     with _alone(state / _LOCK, _LOOK_SECONDS):
         last = lake.begin(since or clock(), clock())
         gap = _report_gap(missed(last, clock()), None, loaded, warn)
@@ -142,7 +142,7 @@ def keep(
                     size += len(block.lines)
                 now = time.monotonic()
                 if held and (is_last or size >= STEP_BYTES or now >= due):
-                    # check again: a machine may have been suspended for days while the process continued
+                    # check again, because the machine can have been suspended for days
                     before = lake.last() or last
                     gap = _report_gap(missed(before, clock()), gap, loaded, warn)
                     counts = len(stream.connections), stream.reconnect_count, stream.too_long_count
@@ -162,7 +162,7 @@ def keep(
 
 
 def is_kept(state: Path) -> bool:
-    """Return True if a process is consuming the stream now."""
+    """Return True if a process is currently consuming the stream."""
     path = state / _LOCK
     if not path.exists():
         return False
@@ -174,20 +174,20 @@ def is_kept(state: Path) -> bool:
 
 
 def _emptied(held: deque[bytes]) -> Iterator[bytes]:
-    """Yield and release the buffered blocks one by one: writing a step needs the same amount of memory again."""
+    """Yield and release the buffered blocks one by one, because writing needs the same amount of memory again."""
     while held:
         yield held.popleft()
 
 
 class _Tidying:
-    """Cleanup between the steps. A failure is reported once and delays no step."""
+    """Maintenance between steps. Each failure is reported only once and does not stop the stream."""
 
     def __init__(self, lake: LiveLake, warn: Callable[[str], None]) -> None:
         self._lake, self._warn = lake, warn
         self._trim_due, self._said = 0.0, set[str]()
 
     def run(self) -> None:
-        """Merge small files if there are enough, and release memory if due."""
+        """Merge small files, and release memory if due."""
         try:
             while self._lake.merge() is not None:
                 pass
@@ -202,15 +202,15 @@ class _Tidying:
 
 
 def missed(last: Step, now: datetime) -> Gap | None:
-    """Return the gap of events that the service deleted before they were read; None: no gap."""
+    """Return the time range of deleted unread events, or None if no event was missed."""
     reached = min(last.published_at.values(), default=last.since)
-    # a partition without events for two days looks like an unread one
+    # use the newest partition, because other partitions can have had no events for two days
     newest = max(last.published_at.values(), default=last.since)
     return Gap(reached, now - RETENTION) if now - newest > RETENTION else None
 
 
 def _backward(before: Step, step: Step) -> dict[int, datetime]:
-    """Return the partitions whose offsets moved back in a step, and when their last events were published."""
+    """Return the publication time of the last event for each partition whose offset moved back."""
     moments = before.published_at
     return {one: moments.get(one, before.since) for one, at in before.offsets.items() if step.offsets.get(one, at) < at}
 
@@ -227,7 +227,7 @@ def _report_gap(
 
 
 def loaded_hours(warehouse: Warehouse, scope: Collection[tuple[str, int]], hours: Sequence[datetime]) -> set[datetime]:
-    """Return the hours for which the published file has the complete mirrored scope."""
+    """Return the hours for which the published file contains the complete mirrored scope."""
     if not warehouse.published_path.exists():
         return set()
     rows = warehouse.coverage(hours[0], hours[-1] + _HOUR)
@@ -236,7 +236,7 @@ def loaded_hours(warehouse: Warehouse, scope: Collection[tuple[str, int]], hours
 
 
 def _lag(step: Step, now: datetime) -> float | None:
-    """Return seconds behind; 0 if the service's clock, or a wrong date, is ahead of this machine's."""
+    """Return the lag in seconds, or None if the step has no events. Events in the future have no lag."""
     newest = max(step.published_at.values(), default=None)
     return None if newest is None else max(0.0, (now - newest) / timedelta(seconds=1))
 
@@ -249,16 +249,16 @@ def _alone(path: Path, wait_seconds: float = 0.0) -> Iterator[None]:
             yield
     except files.BusyError:
         raise StreamBusyError(
-            "Another process is already reading this stream into the data folder. Nothing was changed. End that "
-            "process first, or let it continue."
+            "Another process is already reading this stream into the data folder. Nothing was changed. To read the "
+            "stream here, end the other process first."
         ) from None
 
 
 def format_kept(kept: Kept) -> str:
     step = kept.step
     lag = "" if kept.lag_seconds is None else f", {kept.lag_seconds:.1f} s behind"
-    others = f", {step.other_count:,} of other projects" if step.other_count else ""
-    again = f", {step.duplicate_count:,} came again" if step.duplicate_count else ""
-    rejects = f", {counted(step.reject_count, 'line')} rejected" if step.reject_count else ""
-    resets = f", offsets went back {counted(step.reset_count, 'time')}" if step.reset_count else ""
-    return f"{counted(step.row_count, 'event')} kept{others}{again}{rejects}{resets}{lag}."
+    others = f", {step.other_count:,} from other projects" if step.other_count else ""
+    again = f", {step.duplicate_count:,} duplicates" if step.duplicate_count else ""
+    rejects = f", {counted(step.reject_count, 'record')} rejected" if step.reject_count else ""
+    resets = f", offsets reset {counted(step.reset_count, 'time')}" if step.reset_count else ""
+    return f"{counted(step.row_count, 'event')} stored{others}{again}{rejects}{resets}{lag}."

@@ -1,5 +1,5 @@
 """Jobs, schedules and sensors.
 
-Belongs here: asset selections, times, and the search for missing or pending hours. Does not belong here: the work (see
-`assets`), and running jobs outside Dagster's daemon (see `operations`).
+This package selects assets and times, and finds missing or pending hours. The work itself is in `assets`. Code that
+runs jobs without Dagster's daemon is in `operations`.
 """

@@ -1,12 +1,12 @@
-"""Selection of the hours to fetch and load, and of the runs that do it.
+"""Selection of the hours to fetch and load, and of their runs.
 
-The decision depends on the loaded hours and the runs in progress, never on earlier requests. If the service has an
-hour that is not loaded, the hour is requested again, even if earlier runs were killed. So no state is stored between
-two evaluations, and an evaluation costs a few requests, however many hours are missing.
+The selection depends on the loaded hours and the runs in progress, never on earlier requests. An hour that the service
+has published but that is not loaded is requested again, even if earlier runs were killed. No state is stored between
+evaluations. Each evaluation sends a few requests to the service, regardless of the number of missing hours.
 
-A permanent failure (a refused account, an unknown name, an exhausted quota) would recur in each run, and repeated
-logins with a wrong password lock the account. So the cause is checked before such hours are requested again, and each
-refusal lengthens the wait.
+A permanent failure, such as a refused account, an unknown name or an exhausted quota, would recur in each run.
+Repeated logins with a wrong password lock the account. Therefore, the cause is checked before failed hours are
+requested again, and each refusal lengthens the wait.
 """
 
 from __future__ import annotations
@@ -34,26 +34,25 @@ from resources.lake import Layout
 from resources.tables import RECHECKS, HourState
 from resources.warehouse import CoverageRow
 
-#: Maximum number of hours per run: an outage of two days takes three runs.
+#: Maximum number of hours per run. An outage of two days needs three runs.
 SPAN: Final = 16
-#: An hour is published minutes after its end, at worst hours. Older hours are assumed to be published.
+#: Time after which an hour is assumed to be published. Most hours are published minutes after their end.
 LATE: Final = timedelta(hours=6)
-#: Seconds after which an evaluation sends no further request. Dagster's limit is 60.
+#: Time in seconds after which an evaluation sends no more requests. Dagster's limit is 60 seconds.
 ASKING_SECONDS: Final = 15.0
-#: Waits before a failed hour is requested again: after its first failure, its second, and so on; the last value
-#: repeats. Retries continue while the service keeps the hour: a failure may pass after a day, and after two days the
-#: hour is lost.
+#: Delays before a failed hour is requested again, by number of failures. The last delay repeats until the service
+#: deletes the hour after two days.
 WAITS: Final = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=4))
 
-#: Time that the runs of a backfill may take to appear. Until then, the hours of the backfill are unknown.
+#: Maximum time until a backfill's runs appear. Until then, the backfill's hours are unknown.
 LAUNCHING: Final = timedelta(minutes=5)
-#: Definitions are loaded together with the settings, so the cause of an earlier refusal may be fixed.
+#: Time at which definitions and settings were loaded. Earlier refusals are ignored, because settings can have changed.
 LOADED_AT = datetime.now(UTC)
 
 _ARTICLES: Final = keys(ARTICLE_CHANGES)
-#: States that another run over the hour would not change.
+#: Coverage states that another run over the hour would not change.
 DONE: Final = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT, HourState.PAST_RETENTION})
-#: States of a run that is requested and has not ended.
+#: States of a requested run that has not ended.
 UNDER_WAY: Final = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.QUEUED,
@@ -64,7 +63,7 @@ UNDER_WAY: Final = [
 
 
 class Span(NamedTuple):
-    """Range of hours, first and last included."""
+    """Range of hours, including the first and the last hour."""
 
     first: datetime
     last: datetime
@@ -77,7 +76,7 @@ def missing_hours(
     scope: Collection[tuple[str, int]],
     dataset: Dataset = ARTICLE_CHANGES,
 ) -> list[datetime]:
-    """Return hours of the last two days that lack a mirrored project, or are due to be fetched again, oldest first."""
+    """Return recent hours without a mirrored project's data, and hours to fetch again, oldest first."""
     done: dict[datetime, set[tuple[str, int]]] = {}
     for row in rows:
         if row.state in DONE:
@@ -98,10 +97,10 @@ def missing_now(
     warehouse: WarehouseResource,
     dataset: Dataset,
 ) -> list[datetime]:
-    """Return the `missing_hours` of a dataset's mirrored scope. Does not wait for a writer of the warehouse.
+    """Return the `missing_hours` of a dataset's mirrored scope, without waiting for processes that write.
 
     Raises:
-        MirrorError: The warehouse cannot be read now.
+        MirrorError: The warehouse cannot be read at present.
     """
     store = warehouse.glance
     rows = store.coverage(since=now - RETENTION, published=False, dataset=dataset) if store.build_path.exists() else []
@@ -109,7 +108,7 @@ def missing_now(
 
 
 def due_again(listing: Path, hour: datetime, now: datetime, scope: Collection[tuple[str, int]]) -> bool:
-    """Return True if the batch listing of an hour lacked a mirrored project, and it is time to fetch it again."""
+    """Return True if an hour's listing omitted a mirrored project, and the listing is due to be fetched again."""
     try:
         named = {(record.project_id, record.namespace_id) for record in read_listing(listing)}
     except FileNotFoundError:
@@ -121,10 +120,12 @@ def due_again(listing: Path, hour: datetime, now: datetime, scope: Collection[tu
 
 
 class Open(NamedTuple):
-    """Missing hours by the reason to request them or not.
+    """Missing hours, grouped by whether they can be requested.
 
-    `wanted` hours can be requested. `busy` hours have a run under way, or a backfill is being launched. `waiting`
-    hours failed recently; the value is the time until which they are not requested.
+    Attributes:
+        wanted: Hours that can be requested.
+        busy: Hours with a run in progress, or all hours while a backfill is being launched.
+        waiting: Hours that failed recently, with the time of the next request.
     """
 
     wanted: list[datetime]
@@ -133,12 +134,12 @@ class Open(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Reason why no run is requested."""
-        parts = [f"{len(self.busy)} under way"] if self.busy else []
+        """Sentence that explains why no run is requested."""
+        parts = [f"{len(self.busy)} in progress"] if self.busy else []
         if self.waiting:
             parts.append(
-                f"{len(self.waiting)} failed, and no run is requested before {moment_text(min(self.waiting.values()))} "
-                "UTC (runs that are started by hand do not change that)"
+                f"{len(self.waiting)} failed, and the next run is requested at "
+                f"{moment_text(min(self.waiting.values()))} UTC (runs started manually do not change this time)"
             )
         return f"{counted(len(self.busy) + len(self.waiting), 'hour')} missing: {', '.join(parts)}."
 
@@ -146,7 +147,7 @@ class Open(NamedTuple):
 def without_busy(
     hours: Iterable[datetime], instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey] = _ARTICLES
 ) -> Open:
-    """Separate hours that have a run under way and hours that failed recently from those to request."""
+    """Group missing hours into hours to request, hours in progress and recently failed hours."""
     spans_ = [span for run in instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY)) if (span := _span_of(run, layers))]
     is_launching = _is_launching(instance, now, layers)
     first_failures = _requested_failures(instance, now, layers)
@@ -164,7 +165,7 @@ def without_busy(
 
 
 def _is_launching(instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey]) -> bool:
-    """Return True if a backfill of these assets has just been launched, whose runs may not exist yet."""
+    """Return True if a backfill of these assets was just launched and might not have runs yet."""
     return any(
         backfill.status.value == "REQUESTED"
         and now - datetime.fromtimestamp(backfill.backfill_timestamp, UTC) < LAUNCHING
@@ -176,7 +177,7 @@ def _is_launching(instance: dg.DagsterInstance, now: datetime, layers: Collectio
 def have_failed(
     hours: Iterable[datetime], instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey] = _ARTICLES
 ) -> bool:
-    """Return True if a run of these assets failed recently and included one of the hours."""
+    """Return True if a recently failed run of these assets included one of the hours."""
     failed = [span for _, span, _ in _failed_runs(instance, now, layers)]
     return any(span.first <= hour <= span.last for hour in hours for span in failed)
 
@@ -184,7 +185,7 @@ def have_failed(
 def _requested_failures(
     instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey]
 ) -> list[tuple[Span, datetime]]:
-    """Return the hours and first failure of each failed request by a sensor or schedule. Re-executions do not count."""
+    """Return the hours and the first failure time of each failed run that a sensor or schedule requested."""
     first: dict[str, tuple[Span, datetime]] = {}
     for run, span, end in _failed_runs(instance, now, layers):
         if run.tags.keys() & {RunTag.SENSOR, RunTag.SCHEDULE}:
@@ -196,22 +197,22 @@ def _requested_failures(
 def _failed_runs(
     instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey]
 ) -> Iterator[tuple[dg.DagsterRun, Span, datetime]]:
-    """Yield each failed run of these assets, its hours and its end. Killed runs are left out."""
+    """Yield each failed run of these assets with its hours and end time, except killed runs."""
     for record in instance.get_run_records(
         dg.RunsFilter(
             statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED], updated_after=now - RETENTION
         )
     ):
         run, span = record.dagster_run, _span_of(record.dagster_run, layers)
-        # the failure of a killed run is not caused by its hours
+        # a killed run did not fail because of its hours
         own = run.status is dg.DagsterRunStatus.CANCELED or run.tags.get(RunTag.FAILURE_REASON) == "STEP_FAILURE"
         if span and own:
             yield run, span, record.update_timestamp
 
 
 def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None:
-    """Return the hours of a run; None if it does not cover hours, or none of these assets."""
-    # an empty selection, as in runs of commands, means all assets of the job
+    """Return a run's range of hours, or None if the run has no hours or none of these assets."""
+    # an empty selection means all assets of the job, as in runs that commands start
     is_over = not run.asset_selection.isdisjoint(layers) if run.asset_selection else prefix_of(layers).runs(run)
     if not is_over:
         return None
@@ -227,10 +228,10 @@ def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None
 def published(
     hours: Sequence[datetime], client: EnterpriseClient, now: datetime, dataset: Dataset = ARTICLE_CHANGES
 ) -> list[datetime]:
-    """Return the hours (oldest first) that the service has published. Sends at most six requests, newest hour first.
+    """Return the published hours, oldest first. Sends at most six requests, newest hour first.
 
     Raises:
-        EnterpriseError: The service did not answer.
+        EnterpriseError: The service did not respond.
     """
     there = [hour for hour in hours if now - hour > LATE + HOUR]
     late = hours[len(there) :]
@@ -247,7 +248,7 @@ def published(
 
 
 def spans(hours: Iterable[datetime]) -> list[Span]:
-    """Group hours into few spans: first the hours about to expire, then the newest, then the rest. Gaps are filled."""
+    """Group hours into a few spans without gaps: the oldest span first, then the newest, then the remaining spans."""
     rest, found = sorted(hours), []
     while rest:
         within = [hour for hour in rest if hour < rest[0] + SPAN * HOUR]
@@ -264,12 +265,12 @@ def hindrance(
     now: datetime,
     dataset: Dataset,
 ) -> str | None:
-    """Return the reason why a run over hours (oldest first) would fail again, or None if it may succeed.
+    """Return the reason why a run over the hours (oldest first) would fail again, or None if the run can succeed.
 
     Sends at most five requests.
 
     Raises:
-        MirrorError: The account is refused, a name is unknown to the service, or the service does not answer.
+        MirrorError: The service refused the account, does not know a name, or did not respond.
     """
     certain = [hour for hour in hours if now - hour > LATE] or hours
     with suppress(NotPublishedYet, RetentionPassed):
@@ -280,13 +281,13 @@ def hindrance(
     if quota is None or not quota.exhausted:
         return None
     return (
-        f"The account has used {quota.used:,} of its {quota.limit:,} {UNCOUNTED} units. No hour is requested until the "
-        "vendor resets the counters (monthly) or raises the limit."
+        f"The account has used {quota.used:,} of its {quota.limit:,} {UNCOUNTED} units. No hours are requested until "
+        "the vendor resets the monthly counters or raises the limit."
     )
 
 
 def waiting(cursor: str | None, now: datetime) -> str | None:
-    """Return why the service is not contacted now, after it refused the account; None if it may be contacted.
+    """Return the reason to wait after the service refused the account, or None if requests are allowed.
 
     `cursor` is the sensor's cursor, written by `noted`.
     """
@@ -294,25 +295,25 @@ def waiting(cursor: str | None, now: datetime) -> str | None:
     if not count or now >= (again := refused_at + WAITS[min(count, len(WAITS)) - 1]):
         return None
     return (
-        f"The service refused the account, and repeated logins could lock it. The next attempt is at "
-        f"{moment_text(again)} UTC, or as soon as the definitions are reloaded."
+        f"The service refused the account. Repeated logins can lock an account, so the next attempt is at "
+        f"{moment_text(again)} UTC, or after the definitions are reloaded."
     )
 
 
 def noted(cursor: str | None, now: datetime) -> str:
-    """Return a sensor's cursor that records a refusal now."""
+    """Return a new sensor cursor that records a refusal at the time `now`."""
     return json.dumps([now.isoformat(), _refused(cursor)[1] + 1])
 
 
 def _refused(cursor: str | None) -> tuple[datetime, int]:
-    """Return the last refusal and the number of refusals in a row since the definitions were loaded."""
+    """Return the time of the last refusal, and the number of refusals since the definitions were loaded."""
     at, count = json.loads(cursor) if cursor else (LOADED_AT.isoformat(), 0)
     refused_at = datetime.fromisoformat(at)
     return refused_at, count if refused_at >= LOADED_AT else 0
 
 
 def refusal_of(instance: dg.DagsterInstance, run: dg.DagsterRun, ended_at: datetime) -> str | None:
-    """Return the message of a failed run whose account was refused since the definitions were loaded, else None."""
+    """Return a failed run's message if its account was refused after the definitions were loaded, else None."""
     if ended_at < LOADED_AT:
         return None
     for record in instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records:

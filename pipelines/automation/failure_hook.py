@@ -1,7 +1,6 @@
-"""The run-failure hook (WME_ON_FAILURE): a URL or a program receives a JSON document per failed run.
+"""Run-failure hook (WME_ON_FAILURE), which sends a JSON document about each failed run to a URL or a program.
 
-Belongs here: the document, and its delivery within a time limit. Does not belong here: the decision that a run has
-failed for good (see `sensors`).
+This module creates and delivers the document. The decision that a run has finally failed is in `sensors`.
 """
 
 from __future__ import annotations
@@ -30,16 +29,16 @@ from resources.settings.types import is_address
 if TYPE_CHECKING:
     import dagster as dg
 
-#: Time limit in seconds of one delivery. Dagster allows an evaluation a minute, which may include about five runs.
+#: Delivery timeout in seconds. Dagster allows one minute for an evaluation, which can include about five runs.
 SECONDS: Final = 8.0
 #: Maximum length of a message, and maximum number of steps.
 _LONGEST, _STEPS = 2000, 10
-#: Variables that are not passed to the program, because it does not need them.
+#: Environment variables that are not passed to the program.
 _SECRETS: Final = ("WME_PASSWORD", "WME_ON_FAILURE", "WME_NEW_PASSWORD", "WME_CODE")
 
 
 class HookError(MirrorError):
-    """The hook could not be notified of a failed run. The run itself is not affected."""
+    """The hook could not be notified about a failed run."""
 
 
 def document(
@@ -50,9 +49,9 @@ def document(
     hours: tuple[str | None, str | None],
     failed_at: datetime,
 ) -> dict[str, Any]:
-    """Return the document for the hook, without secrets of the settings.
+    """Return the document for the hook, without secrets from the settings.
 
-    `steps` are the failed steps, each with its message. `hours` are the first and last partition, or None.
+    `steps` contains the name and message of each failed step. `hours` contains the first and last partition, or None.
     """
     redactor = Redactor()
     for secret in (settings.password, settings.on_failure):
@@ -78,10 +77,10 @@ def document(
 
 
 def deliver(target: str, content: dict[str, Any], seconds: float = SECONDS) -> None:
-    """Send a document to a URL by POST, or to a program on its standard input.
+    """Send a document to a URL with POST, or to a program's standard input.
 
     Raises:
-        HookError: The delivery failed or timed out. The message does not name the target, which may contain a key.
+        HookError: The delivery failed or timed out. The message omits the target, which can contain a key.
     """
     body = json.dumps(content, ensure_ascii=False).encode()
     if is_address(target):
@@ -91,7 +90,7 @@ def deliver(target: str, content: dict[str, Any], seconds: float = SECONDS) -> N
 
 
 class _Stay(urllib.request.HTTPRedirectHandler):
-    """Follows no redirects, because the document is intended only for the configured URL."""
+    """Handler that rejects redirects, because the document is intended only for the configured URL."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
@@ -100,21 +99,19 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 def _post(url: str, body: bytes, seconds: float) -> None:
     request = urllib.request.Request(url, body, {"Content-Type": "application/json"})  # noqa: S310 - http(s), by the setting
     outcome: list[str] = []
-    late = f"it did not answer within {seconds:g} seconds"
+    late = f"no response within {seconds:g} seconds"
 
     def send() -> None:
         try:
             with urllib.request.build_opener(_Stay).open(request, timeout=seconds) as answer:
-                outcome.append("" if answer.status < HTTPStatus.MULTIPLE_CHOICES else f"it answered {answer.status}")
+                outcome.append("" if answer.status < HTTPStatus.MULTIPLE_CHOICES else f"HTTP status {answer.status}")
         except urllib.error.HTTPError as error:
-            outcome.append(f"it answered {error.code}")
-        except (OSError, HTTPException, ValueError) as error:  # the library's message may contain the URL
+            outcome.append(f"HTTP status {error.code}")
+        except (OSError, HTTPException, ValueError) as error:  # the library's message can contain the URL
             cause = getattr(error, "reason", None) or error
-            outcome.append(
-                late if isinstance(cause, TimeoutError) else f"it could not be reached: {type(cause).__name__}"
-            )
+            outcome.append(late if isinstance(cause, TimeoutError) else f"unreachable: {type(cause).__name__}")
 
-    # in a separate thread, because a socket timeout restarts with every byte
+    # use a separate thread, because a socket timeout restarts with every byte
     thread = threading.Thread(target=send, name="failure-hook", daemon=True)
     thread.start()
     thread.join(seconds)
@@ -145,9 +142,9 @@ def _run(words: list[str], body: bytes, seconds: float) -> None:
         process.communicate(body, timeout=seconds)
         why = f"exit code {process.returncode}" if process.returncode else ""
     except subprocess.TimeoutExpired:
-        why = f"not done within {seconds:g} seconds, so it was ended"
+        why = f"terminated after {seconds:g} seconds"
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # kills the program's children as well
+            os.killpg(process.pid, signal.SIGKILL)  # also kills the program's child processes
         process.wait()
     if why:
         raise HookError(

@@ -1,7 +1,7 @@
-"""Jobs over declared datasets, and their schedules, which are off until they are turned on in Dagster.
+"""Jobs over declared datasets, and their schedules, which are off by default.
 
-Start backfills of hours from the assets in the Dagster UI: `dagster job backfill` ignores the backfill policy and
-starts a run per hour.
+Start backfills of hours from the assets in the Dagster UI. The command `dagster job backfill` ignores the backfill
+policy and starts one run per hour.
 """
 
 from collections.abc import Collection, Iterable
@@ -26,39 +26,39 @@ COMPACT, STREAM, REPORT = "compact", "stream", "report"
 _SCHEDULES = (
     (
         *("reference_each_day", REFERENCE, "40 3 * * *"),
-        "Fetches the reference lists. They change rarely, and the service asks clients to cache them.",
+        "Fetches the reference lists once a day. The service asks clients to cache these lists.",
     ),
     (
         *("lookups_each_hour", LOOKUPS, "50 * * * *"),
-        "Looks up watched and uncertain pages, up to WME_LOOKUPS_PER_DAY a day. Each costs a unit of quota.",
+        "Looks up watched and uncertain pages, up to WME_LOOKUPS_PER_DAY a day. Each lookup costs one unit of quota.",
     ),
     (
-        # soon after each_hour has loaded its hour, because single files of an hour are slow to read
+        # runs soon after each_hour, because uncompacted files of an hour are slow to read
         *("compact_each_hour", COMPACT, "35 * * * *"),
-        "Compacts lake files of ended hours and longer periods. The result is used from the next publication.",
+        "Compacts lake files into windows of six hours or longer. Readers use the result after the next publication.",
     ),
     (
-        # each_hour has published its hour by then
+        # runs after each_hour has published its hour
         *("report_each_hour", REPORT, "45 * * * *"),
-        "Writes the report about the published data, report.html in the data folder.",
+        "Writes the report about the published data to report.html in the data folder.",
     ),
 )
 
 
 def of_snapshots(dataset: Dataset) -> str:
-    """Return the name of the job for a dataset of snapshots: one job each, because each has its own partitions."""
+    """Return the name of a snapshot dataset's job. Each dataset has a job, because each has separate partitions."""
     return dataset.archive
 
 
 def stream(prefix: Prefix = ALONE) -> dg.JobDefinition:
-    """Build the stream's job. It is not among those of `build_jobs`, because it has no assets."""
+    """Build the stream's job, which has no assets and is therefore not part of `build_jobs`."""
 
     @dg.job(
         name=prefix.name(STREAM),
         executor_def=executor,
-        # no retries by Dagster: the sensor requests the next run and waits longer each time
+        # no Dagster retries, because the sensor requests the next run after increasing delays
         tags={RunTag.MAX_RETRIES: "0"},
-        description="Reads the realtime stream for an hour. The next run resumes at its last offset.",
+        description="Reads the realtime stream for an hour. The next run resumes at the last offset.",
     )
     def read() -> None:
         prefix.op(streams.read_stream)()
@@ -71,13 +71,13 @@ def build_jobs(
     offered: Collection[Dataset] | None = None,
     prefix: Prefix = ALONE,
 ) -> list[Any]:
-    """Build the jobs over assets: hours of the `mirrored` datasets, snapshots of the `offered` ones."""
+    """Build the asset jobs, with hours of the `mirrored` datasets and snapshots of the `offered` datasets."""
     mirrored, offered = (datasets() if some is None else some for some in (mirrored, offered))
     state = [*current.KEYS, published.KEY]
     hours = _all_of(one for one in datasets(Family.HOURLY) if one in mirrored)
 
     def job(name: str, selection: Iterable[dg.AssetKey], **options: Any) -> Any:
-        # set explicitly, because the defaults of another project may differ
+        # set explicitly, because an embedding project can have other defaults
         return dg.define_asset_job(
             prefix.name(name),
             selection=dg.AssetSelection.assets(*map(prefix.key, selection)),
@@ -103,19 +103,19 @@ def build_jobs(
         job(
             HOURS,
             selection=hours,
-            description="Fetches hourly files and loads them into DuckDB: a range of hours in one run. `publish` then "
-            "publishes them.",
+            description="Fetches hourly files for one or more hours and loads them into DuckDB. The job `publish` then "
+            "publishes the hours.",
         ),
         job(
             HOUR_TO_PUBLISHED,
             selection=[*hours, *state],
-            description="Fetches, loads and publishes one hour: `hours` and `publish` in one run.",
+            description="Fetches, loads and publishes one hour. This job combines `hours` and `publish`.",
         ),
         job(
             LOOKUPS,
             selection=_all_of(datasets(Family.LOOKUP)),
-            description="Looks up watched pages, and pages that a lost hour or a rejected line left uncertain, up to "
-            "WME_LOOKUPS_PER_DAY a day.",
+            description="Looks up watched pages, and pages that a missing hour or a rejected record made uncertain, up "
+            "to WME_LOOKUPS_PER_DAY a day.",
         ),
         job(
             PUBLISH,
@@ -130,7 +130,7 @@ def build_jobs(
         job(
             COMPACT,
             selection=[published.COMPACTED_KEY],
-            description="Merges small lake files into a few sorted ones.",
+            description="Merges small lake files into a few sorted files.",
         ),
     ]
 
@@ -143,12 +143,12 @@ def _all_of(some: Iterable[Dataset]) -> list[dg.AssetKey]:
     lambda prefix: dg.schedule(
         name=prefix.name("each_hour"),
         job_name=prefix.name(HOUR_TO_PUBLISHED),
-        # a batch listing appears 4 to 12 minutes after most hours, and later after busy ones: the discovery sensor
-        # requests hours that were not published yet
+        # most listings appear 4 to 12 minutes after the hour. The discovery sensor requests hours that were published
+        # later
         cron_schedule="20 * * * *",
         execution_timezone="UTC",
-        description="Fetches and loads the hour that has just ended, and publishes it if a publication is due. An hour "
-        "that is already loaded is not fetched again.",
+        description="Fetches and loads the hour that has just ended, then publishes if a publication is due. Loaded "
+        "hours are not fetched again.",
     )
 )
 def each_hour(
@@ -158,7 +158,7 @@ def each_hour(
     warehouse: WarehouseResource,
     prefix: Prefix,
 ) -> dg.RunRequest | dg.SkipReason:
-    """Request the last complete hour of the mirrored datasets if it is not loaded; else a publication if due."""
+    """Request the last complete hour if it is not loaded. Otherwise, request a publication if data is pending."""
     moment, store = context.scheduled_execution_time, warehouse.glance
     hour = last_complete_hour(moment)
     key, state = key_of(hour), [prefix.key(one) for one in (*current.KEYS, published.KEY)]
@@ -167,14 +167,14 @@ def each_hour(
         missing = [one for one in mirrored if hour in discovery.missing_now(moment, enterprise, lake, warehouse, one)]
         is_pending = bool(store.pending_hours() or store.pending_snapshots() or store.unpublished_revision())
     except MirrorError:
-        missing = mirrored  # another process writes the warehouse; the run will wait for it
+        missing = mirrored  # the run waits for the process that writes the warehouse
     keys = {one: [prefix.key(layer) for layer in layers.keys(one)] for one in missing}
     wanted = [one for one in missing if discovery.without_busy([hour], context.instance, moment, keys[one]).busy == []]
     if wanted:
         some = [layer for one in wanted for layer in keys[one]] + state if wanted != mirrored else None
         return dg.RunRequest(run_key=key, partition_key=key, tags=WHEN_DUE, asset_selection=some)
     if missing:
-        return dg.SkipReason(f"A run over {hour_text(hour)} UTC is under way. The sensor publish_pending publishes it.")
+        return dg.SkipReason(f"A run over {hour_text(hour)} UTC is in progress. The publication follows.")
     if is_pending:
         return dg.RunRequest(run_key=f"{key} loaded", tags=WHEN_DUE, asset_selection=state)
     return dg.SkipReason(f"{hour_text(hour)} UTC is already loaded, and nothing is pending.")

@@ -24,17 +24,16 @@ from resources.settings import Settings
 from resources.warehouse import next_text
 
 _UNDER_WAY = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED]
-#: Tags that describe the work of a run; the others describe its origin.
+#: Tags that describe a run's work, not its origin.
 _KEPT_TAGS = frozenset({RunTag.RANGE_START, RunTag.RANGE_END, *WHEN_DUE})
 
-#: Failure reason of a run whose process was asked to end, because the UI or the daemon was stopped.
+#: Failure reason of a run that was terminated because the UI or the daemon was stopped.
 _STOPPED = "UNEXPECTED_TERMINATION"
-#: Seconds to wait for a response. An evaluation must end well before Dagster's timeout, even if the service hangs.
+#: Response timeout in seconds. An evaluation must end well before Dagster's timeout, even if the service hangs.
 _ANSWER_SECONDS = 10.0
-#: Waits before a failed stream is started again: after its first failure, its second, and so on; the last value
-#: repeats.
+#: Delays before a failed stream is started again, by number of failures. The last delay repeats.
 STREAM_WAITS = (timedelta(minutes=1), timedelta(minutes=10), timedelta(hours=1))
-#: Maximum number of earlier runs of the stream that an evaluation reads.
+#: Maximum number of earlier stream runs that an evaluation reads.
 _RUNS = 20
 
 
@@ -43,8 +42,8 @@ _RUNS = 20
         name=prefix.name("discover_hours"),
         job_name=prefix.name(jobs.HOURS),
         minimum_interval_seconds=600,
-        description="Compares the service's last 48 hours with what is loaded and requests what is missing, in at most "
-        "three runs. An outage of 48 hours is data loss, so leave this sensor on.",
+        description="Compares the service's last 48 hours with the loaded hours, and requests missing hours in at most "
+        "three runs. Leave this sensor on, because an outage of 48 hours loses data.",
     )
 )
 def discover_hours(
@@ -54,7 +53,7 @@ def discover_hours(
     warehouse: WarehouseResource,
     prefix: Prefix,
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request a run per span of missing hours. Sends a few requests, however many hours are missing."""
+    """Request one run per span of missing hours. The number of requests to the service is limited."""
     if (why := discovery.waiting(context.cursor, datetime.now(UTC))) is not None:
         return dg.SkipReason(why)
     requests, reasons = [], []
@@ -73,7 +72,7 @@ def discover_hours(
 
 
 def _refused(context: dg.SensorEvaluationContext, error: MirrorError) -> dg.SkipReason:
-    """Return the reason why no run is requested; if the service refused the account, record that."""
+    """Return the reason why no run is requested. Record the refusal if the service refused the account."""
     if isinstance(error, AuthenticationError):
         context.update_cursor(discovery.noted(context.cursor, datetime.now(UTC)))
     return dg.SkipReason(sentence(error))
@@ -87,13 +86,13 @@ def _missing(
     warehouse: WarehouseResource,
     prefix: Prefix,
 ) -> list[dg.RunRequest] | str:
-    """Return a run request per span of a dataset's missing hours, or the reason why there is none."""
+    """Return one run request per span of a dataset's missing hours, or the reason why nothing is requested."""
     now = datetime.now(UTC)
     missing = discovery.missing_now(now, enterprise, lake, warehouse, dataset)
     keys = [prefix.key(key) for key in layers.keys(dataset)]
     key = keys[-1]
     partitions = context.repository_def.asset_graph.get(key).partitions_def if context.repository_def else None
-    # the operator may have set a first hour that is later than the oldest hour of the service
+    # the operator can have set a first hour that is later than the service's oldest hour
     missing = [hour for hour in missing if partitions is None or partitions.has_partition_key(key_of(hour))]
     if not missing:
         return "Every hour of the last two days is loaded."
@@ -108,12 +107,12 @@ def _missing(
         wanted = discovery.published(wanted, client, now, dataset)
     if not wanted:
         return "The service has not published the newest hours yet. The next evaluation checks again."
-    # no selection, thus one run over all datasets of the job, if only one is mirrored
+    # if only one dataset is mirrored, select no assets, which means all assets of the job
     mirrored = [one for one in datasets(Family.HOURLY) if enterprise.scope_of(one)]
     selection = keys if len(mirrored) > 1 else None
     return [
         dg.RunRequest(
-            # hours under way are not requested, so the key only has to distinguish evaluations
+            # the key only has to distinguish evaluations, because hours in progress are not requested
             run_key=" ".join(
                 [key_of(first), key_of(last), f"{now:%Y-%m-%dT%H:%M}", *([dataset.name] if selection else [])]
             ),
@@ -130,10 +129,10 @@ def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
     @dg.sensor(
         name=prefix.name(f"discover_{dataset.archive}"),
         job_name=prefix.name(jobs.of_snapshots(dataset)),
-        # often, because an evaluation gives up on a slow service after seconds; listing costs no quota (assumed)
+        # frequent, because an evaluation does not wait for a slow service, and listing presumably uses no quota
         minimum_interval_seconds=600,
-        description="Compares the versions of the service's snapshots with the archived ones, and requests a run for "
-        "each that differs. A run costs quota, and disk space for a whole project, so this sensor is off by default.",
+        description="Compares the service's snapshot versions with the archived versions, and requests a run for each "
+        "new version. This sensor is off by default, because each run uses quota and disk space for an entire project.",
     )
     @prefix.adapted
     def look(
@@ -154,8 +153,8 @@ def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
             if not snapshot.is_archived(record, lake.layout, dataset)
         } | snapshot.odd(listing, scope)
         if not changed:
-            return dg.SkipReason("Every snapshot of the mirrored projects is archived in its current version.")
-        # added here, not in the result, because Dagster resolves run requests before it adds partitions
+            return dg.SkipReason("The current version of every mirrored snapshot is archived.")
+        # add partitions here, because Dagster resolves run requests before it adds partitions from the result
         context.instance.add_dynamic_partitions(prefix.name(dataset.archive), list(changed))
         return dg.SensorResult(
             run_requests=[
@@ -173,39 +172,38 @@ def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
         job_name=prefix.name(jobs.PUBLISH),
         minimum_interval_seconds=60,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Applies loaded hours and snapshots to the current articles and publishes, as often as WME_PUBLISH "
-        "allows. It only works locally, so it is on by default.",
+        description="Applies loaded hours and snapshots to the current articles, then publishes as often as "
+        "WME_PUBLISH allows. This sensor is on by default, because it does not contact the service.",
     )
 )
 def publish_pending(
     context: dg.SensorEvaluationContext, warehouse: WarehouseResource, prefix: Prefix
 ) -> dg.RunRequest | dg.SkipReason:
-    """Request a publication if it is due, data is pending and no run loads hours; one run per set of pending data."""
+    """Request a publication if it is due, data is pending and no run loads hours."""
     active = sum(_brings_hours(run, prefix) for run in context.instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)))
     if active:
-        return dg.SkipReason(f"{counted(active, 'run')} under way. Pending hours and snapshots are applied afterwards.")
+        return dg.SkipReason(f"Waiting for {counted(active, 'run')}. Pending hours and snapshots are applied later.")
     store = warehouse.glance
     try:
         hours, snapshots, revision = store.pending_hours(), store.pending_snapshots(), store.unpublished_revision()
     except MirrorError as error:
         return dg.SkipReason(sentence(error))
     if not (hours or snapshots or revision):
-        return dg.SkipReason("Every loaded hour and snapshot is in the current articles.")
+        return dg.SkipReason("Every loaded hour and snapshot is applied and published.")
     if not store.publish_is_due(warehouse.publish_every):
         when = next_text(store.publication(), warehouse.publish_every)
         return dg.SkipReason(
-            f"Pending: {counted(len(hours), 'hour')} and {counted(len(snapshots), 'snapshot')}. They are published "
-            f"{when}."
+            f"Pending data ({counted(len(hours), 'hour')}, {counted(len(snapshots), 'snapshot')}) is published {when}."
         )
     digest = hashlib.md5(repr((hours, snapshots, revision)).encode(), usedforsecurity=False).hexdigest()[:12]
-    # the hour in the key: a failed run is requested again once an hour, not at every tick
+    # the key contains the hour, so that a failed run is requested again once an hour, not at every tick
     return dg.RunRequest(run_key=f"{digest} {datetime.now(UTC):%Y-%m-%d-%H}", tags=WHEN_DUE)
 
 
 def _brings_hours(run: dg.DagsterRun, prefix: Prefix = ALONE) -> bool:
-    """Return True if publishing waits for a run. It does not wait for runs over snapshots, which may take hours."""
+    """Return True if publications wait for a run. They do not wait for snapshots, which can take hours."""
     of_snapshots = datasets(Family.SNAPSHOT)
-    if run.asset_selection:  # an empty selection, as in runs of commands, means all assets of the job
+    if run.asset_selection:  # an empty selection means all assets of the job, as in runs that commands start
         others = {key for dataset in of_snapshots for key in layers.keys(dataset)}
         return not {unprefixed(key) for key in run.asset_selection if prefix.covers(key)} <= others
     ours = (jobs.REFERENCE, jobs.LOOKUPS, jobs.STREAM, *map(jobs.of_snapshots, of_snapshots))
@@ -217,31 +215,31 @@ def _brings_hours(run: dg.DagsterRun, prefix: Prefix = ALONE) -> bool:
         name=prefix.name("keep_streaming"),
         job_name=prefix.name(jobs.STREAM),
         minimum_interval_seconds=30,
-        description="Consumes the realtime stream: requests the next run when none is under way. It needs an account "
-        "that may read streams, so it is off by default.",
+        description="Requests the next run of the realtime stream when no run is in progress. This sensor is off by "
+        "default, because it needs an account with access to streams.",
     )
 )
 def keep_streaming(
     context: dg.SensorEvaluationContext, enterprise: EnterpriseResource, prefix: Prefix
 ) -> dg.RunRequest | dg.SkipReason:
-    """Request a run, unless a process already reads the stream or the last run failed recently."""
+    """Request a run, unless a process is already reading the stream or the last run failed recently."""
     job = prefix.name(jobs.STREAM)
     if context.instance.get_runs(dg.RunsFilter(job_name=job, statuses=discovery.UNDER_WAY), limit=1):
         return dg.SkipReason("A run is reading the stream.")
     if stream.is_kept(enterprise.settings.data / "state"):
-        return dg.SkipReason("Another process reads the stream, `wme stream` for example.")
+        return dg.SkipReason("Another process is reading the stream, for example `wme stream`.")
     now = datetime.now(UTC)
     failed = list(
         takewhile(
             lambda record: (
                 record.dagster_run.status is dg.DagsterRunStatus.FAILURE
-                # the failure of a killed run is not caused by the stream
+                # a killed run did not fail because of the stream
                 and record.dagster_run.tags.get(RunTag.FAILURE_REASON) == "STEP_FAILURE"
             ),
             context.instance.get_run_records(dg.RunsFilter(job_name=job), limit=_RUNS),
         )
     )
-    # without runs that people started or repeated by hand
+    # ignore runs that users started or retried manually
     asked = [
         record
         for record in failed
@@ -249,11 +247,11 @@ def keep_streaming(
     ]
     if failed and (why := discovery.refusal_of(context.instance, failed[0].dagster_run, failed[0].update_timestamp)):
         return dg.SkipReason(
-            f"{why} No run is requested until the definitions are reloaded, or a run that is started by hand succeeds."
+            f"{why} No run is requested until the definitions are reloaded, or until a manually started run succeeds."
         )
     if asked and now < (again := asked[0].update_timestamp + STREAM_WAITS[min(len(asked), len(STREAM_WAITS)) - 1]):
         return dg.SkipReason(
-            f"The last run failed; its page says why. The next one begins at {moment_text(again)} UTC."
+            f"The last run failed. Its page shows the reason. The next run begins at {moment_text(again)} UTC."
         )
     return dg.RunRequest(run_key=f"{now:%Y-%m-%dT%H:%M:%S}")
 
@@ -261,19 +259,19 @@ def keep_streaming(
 @deferred(
     lambda prefix: dg.sensor(
         name=prefix.name("end_killed_runs"),
-        # targets assets, because the UI would show the sensor as a trigger of each target job
+        # target assets, because the UI would show the sensor as a trigger of each target job
         asset_selection=dg.AssetSelection.key_prefixes(prefix.text) if prefix.text else dg.AssetSelection.all(),
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Ends runs whose process was killed or whose machine stopped; otherwise other runs would wait for "
-        "them for "
-        "ever. Dagster's daemon retries runs that it launched; this sensor requests runs of commands again.",
+        description="Ends runs whose process was killed or whose machine stopped, because other runs would wait for "
+        "dead runs forever. Dagster's daemon retries runs that it launched. This sensor retries runs that commands "
+        "launched.",
     )
 )
 def end_killed_runs(context: dg.SensorEvaluationContext, prefix: Prefix) -> dg.SensorResult | dg.SkipReason:
-    """End runs without a process, and request again those that Dagster does not retry."""
+    """End runs without a process, and request runs again that Dagster does not retry."""
     origin, repository = context.code_location_origin, context.repository_def
-    # in another project, only our jobs use our executor, which records the process of a run
+    # in another project, only jobs of this package use the executor that records a run's process
     ended = processes.end_killed(context.instance, None if origin is None else origin.location_name, prefix.name(""))
     again = [
         _again(run, repository.get_job(run.job_name))
@@ -288,8 +286,8 @@ def end_killed_runs(context: dg.SensorEvaluationContext, prefix: Prefix) -> dg.S
     if again:
         return dg.SensorResult(run_requests=again)
     if ended:
-        return dg.SkipReason(f"Ended because their process is gone: {', '.join(run.run_id for run in ended)}.")
-    return dg.SkipReason("Every run that is under way has its process.")
+        return dg.SkipReason(f"Runs without a process were ended: {', '.join(run.run_id for run in ended)}.")
+    return dg.SkipReason("Every run in progress has a process.")
 
 
 def _again(run: dg.DagsterRun, job: dg.JobDefinition) -> dg.RunRequest:
@@ -298,7 +296,7 @@ def _again(run: dg.DagsterRun, job: dg.JobDefinition) -> dg.RunRequest:
         run_key=f"again {run.run_id}",
         tags=own,
         partition_key=run.tags.get(RunTag.PARTITION),
-        # an empty selection, as in runs of commands, means all assets of the job
+        # an empty selection means all assets of the job, as in runs that commands start
         asset_selection=sorted(run.asset_selection or job.asset_layer.executable_asset_keys),
     )
 
@@ -312,21 +310,21 @@ def report_failures(settings: Settings, prefix: Prefix = ALONE) -> dg.SensorDefi
         default_status=dg.DefaultSensorStatus.STOPPED
         if settings.on_failure is None
         else dg.DefaultSensorStatus.RUNNING,
-        description="Sends a JSON document about each failed run to the address, or the program, in WME_ON_FAILURE; on "
-        "by default if that is set. Runs that Dagster retries, and runs that ended because the UI was stopped, are "
-        "left out. A failure of the hook appears as a failed tick here, and does not affect the run.",
+        description="Sends a JSON document about each failed run to the URL or program in WME_ON_FAILURE. This sensor "
+        "is on by default if WME_ON_FAILURE is set. The sensor ignores runs that Dagster retries and runs that ended "
+        "because the UI was stopped. If the delivery fails, the tick fails, but the run is not affected.",
     )
     def look(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
-        """Report one run, or return why it is not reported. A failed delivery is not repeated."""
+        """Report one run, or return the reason why the run is not reported. A failed delivery is not repeated."""
         run = context.dagster_run
         if settings.on_failure is None:
             return dg.SkipReason("WME_ON_FAILURE is not set.")
         if not prefix.runs(run):
-            return dg.SkipReason(f"{run.run_id} is a run of another part of the project.")
+            return dg.SkipReason(f"{run.run_id} belongs to another part of the project.")
         if run.tags.get(RunTag.WILL_RETRY) == "true":
             return dg.SkipReason(f"Dagster retries {run.run_id}.")
         if run.tags.get(RunTag.FAILURE_REASON) == _STOPPED:
-            return dg.SkipReason(f"{run.run_id} ended because its process was asked to end.")
+            return dg.SkipReason(f"{run.run_id} was terminated, because the UI or the daemon was stopped.")
         single = run.tags.get(RunTag.PARTITION)
         hours = (
             run.tags.get(RunTag.RANGE_START, single),
@@ -352,12 +350,12 @@ def _sentence_of(event: dg.DagsterEvent) -> str:
 
 
 def carry_to(layer: str, what: str, prefix: Prefix) -> dg.AutomationConditionSensorDefinition:
-    """Build the sensor that materializes a layer's assets after those of the layer before (`assets.layers`)."""
+    """Build the sensor that materializes a layer's assets after the upstream layer (see `assets.layers`)."""
     return dg.AutomationConditionSensorDefinition(
         prefix.name(f"carry_to_{layer}"),
         target=dg.AssetSelection.groups(prefix.name(layer)),
-        description=f"{what}, if only the layer before was materialized: the same hours, snapshots or lists follow. "
-        "Runs over all layers trigger nothing. Off by default.",
+        description=f"{what} if only the upstream layer was materialized. Runs over all layers trigger nothing. This "
+        "sensor is off by default.",
     )
 
 

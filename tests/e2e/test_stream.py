@@ -39,11 +39,11 @@ def wme(runner):
 def test_one_process_keeps_a_stream_and_it_ends_when_it_shall(wme, account, tmp_path):
     environ = account.environ(tmp_path, WME_PROJECTS="frwiki", WME_NAMESPACES="0,14")
     first = wme("stream", "--since", "1", "--every", "0.1", environ=environ)
-    assert " kept" in first.stdout.readline()
+    assert " stored" in first.stdout.readline()
     second = wme("stream", environ=environ)
     _, said = second.communicate(timeout=PATIENCE_SECONDS)
     assert second.returncode == 1
-    assert said.strip().endswith("Nothing was changed. End that process first, or let it continue.")
+    assert said.strip().endswith("Nothing was changed. To read the stream here, end the other process first.")
     first.send_signal(signal.SIGTERM)
     first.communicate(timeout=PATIENCE_SECONDS)
     third = wme("stream", "--for", "0.5", environ=environ)

@@ -115,7 +115,7 @@ class Siege:
         """Read what it says until so many events were told, or all that have happened are kept."""
         while self.kept < until and not self.is_whole():
             line = self._process.stdout.readline()
-            assert " kept" in line, (line, self._process.communicate(timeout=PATIENCE_SECONDS))
+            assert " stored" in line, (line, self._process.communicate(timeout=PATIENCE_SECONDS))
             self.kept += int(line.split()[1].replace(",", ""))
 
     def kill(self) -> None:

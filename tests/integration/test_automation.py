@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.integration.daemon import Daemon
 
 NAME = "enwiki_namespace_0"
-ALL_PUBLISHED = "Every loaded hour and snapshot is in the current articles."
+ALL_PUBLISHED = "Every loaded hour and snapshot is applied and published."
 
 
 # --- snapshots -------------------------------------------------------------------------------------------------------
@@ -51,7 +51,9 @@ def test_snapshots_are_asked_for_once_per_version_and_published_like_hours(daemo
     assert request.run_key.startswith(f"{NAME} ")
     assert daemon.instance.get_dynamic_partitions("snapshots") == [NAME]
     assert daemon.execute("snapshots", partition_key=NAME).success
-    assert "archived in its current version" in daemon.tick("discover_snapshots").skip_message
+    assert (
+        "The current version of every mirrored snapshot is archived." in daemon.tick("discover_snapshots").skip_message
+    )
     # from the snapshot on, an hour that is not there is a gap
     newest = daemon.offered()[-1]
     assert daemon.materialize([newest]).success
@@ -95,7 +97,7 @@ def test_publishing_is_asked_for_once_per_set_of_pending_hours_and_after_the_hou
     hours = snapshots | {dg.AssetKey(["warehouse", "article_changes"])}
     for job, selection in (("hours", None), ("hours", frozenset()), ("__ASSET_JOB", hours)):
         run = daemon.run(STARTED, job, asset_selection=selection)
-        assert daemon.tick("publish_pending").skip_message.startswith("1 run under way")
+        assert daemon.tick("publish_pending").skip_message.startswith("Waiting for 1 run.")
         daemon.instance.delete_run(run)
 
     assert daemon.materialize([second_hour]).success
@@ -124,7 +126,7 @@ def test_publishing_no_more_often_than_the_operator_wants(daemon):
     assert made["next_publication"] == f"by the first run after {due} UTC (WME_PUBLISH=60)"
 
     assert daemon.materialize(hours[1:2]).success
-    assert f"Pending: 1 hour and 0 snapshots. They are published by the first run after {due}" in (
+    assert f"Pending data (1 hour, 0 snapshots) is published by the first run after {due}" in (
         daemon.tick("publish_pending").skip_message
     )
     made = publish(**when_due)
@@ -274,7 +276,7 @@ def test_the_stream_is_kept_read_by_one_run_and_left_alone_for_longer_the_oftene
     assert not (state / "stream.lock").exists()
     state.mkdir(parents=True, exist_ok=True)
     with files.held(state / "stream.lock", wait_seconds=0):
-        assert "`wme stream` for example" in daemon.tick("keep_streaming").skip_message
+        assert "for example `wme stream`" in daemon.tick("keep_streaming").skip_message
 
     step_failure = {"dagster/failure_reason": "STEP_FAILURE", "dagster/sensor_name": "keep_streaming"}
     for number, wait in enumerate((*STREAM_WAITS, STREAM_WAITS[-1])):
@@ -283,7 +285,7 @@ def test_the_stream_is_kept_read_by_one_run_and_left_alone_for_longer_the_oftene
         # repeated by hand
         daemon.run(FAILURE, "stream", tags=step_failure | {"dagster/root_run_id": root})
         assert daemon.tick("keep_streaming").skip_message == message
-        assert "The last run failed; its page says why." in message, number
+        assert "The last run failed. Its page shows the reason." in message, number
         with monkeypatch.context() as later:
             later.setattr(sensors, "datetime", _moved(wait - timedelta(seconds=30)))
             assert daemon.tick("keep_streaming").skip_message

@@ -50,7 +50,7 @@ def test_what_discovery_has_loaded_is_not_loaded_again_by_the_schedule(daemon, m
     hour = daemon.offered()[-1]
     at = hour + timedelta(minutes=80)
     run = daemon.run(STARTED, tags=span_of(hour, hour))
-    under_way = f"A run over {hour_text(hour)} UTC is under way. The sensor publish_pending publishes it."
+    under_way = f"A run over {hour_text(hour)} UTC is in progress. The publication follows."
     assert daemon.schedule(at).skip_message == under_way
     daemon.instance.delete_run(run)
     assert daemon.materialize([hour]).success
@@ -209,8 +209,8 @@ def test_discovery_leaves_alone_what_is_under_way_and_for_a_while_what_has_faile
         again = without_busy([half, hours[-1]], daemon.instance, now)
         assert again.waiting == waiting
         assert again.sentence == (
-            f"2 hours missing: 1 under way, 1 failed, and no run is requested before {moment_text(waiting[half])} UTC "
-            "(runs that are started by hand do not change that)."
+            f"2 hours missing: 1 in progress, 1 failed, and the next run is requested at {moment_text(waiting[half])} "
+            "UTC (runs started manually do not change this time)."
         )
         assert half not in wanted(now), number
         assert wanted(now) == hours[: hours.index(half)]
@@ -290,4 +290,4 @@ def test_what_a_killed_command_had_begun_is_asked_for_once_more(daemon):
     (again,) = daemon.tick("end_killed_runs").run_requests
     assert again.run_key == request.run_key
     daemon.run(dg.DagsterRunStatus.NOT_STARTED, tags={"dagster/run_key": request.run_key})
-    assert daemon.tick("end_killed_runs").skip_message == "Every run that is under way has its process."
+    assert daemon.tick("end_killed_runs").skip_message == "Every run in progress has a process."

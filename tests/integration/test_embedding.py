@@ -224,7 +224,7 @@ def test_sensors_of_the_mirror_heed_no_run_of_the_other_project(project, service
     assert {status[run] for run in theirs} == {STARTED}
     # and of the mirror's own runs they know
     project.begun(f"{PREFIX}_hours", tags=hourly)
-    assert "1 run under way." in project.tick("publish_pending").skip_message
+    assert "Waiting for 1 run." in project.tick("publish_pending").skip_message
 
 
 def test_executors_and_launchpad_of_both_are_their_own(project, settings):

@@ -75,7 +75,7 @@ def test_a_refused_account_is_asked_for_by_no_retry_and_by_a_sensor_ever_more_se
         assert WRONG not in message
         assert [seen.path for seen in daemon.sandbox.requests] == ["/v1/login"]
         later(passed + wait - timedelta(seconds=30))
-        assert "repeated logins could lock it" in refused(daemon)
+        assert "Repeated logins can lock an account" in refused(daemon)
         assert not daemon.sandbox.requests
         passed += wait + timedelta(seconds=30)
     daemon.change(password=PASSWORD)

@@ -98,10 +98,10 @@ def test_outages_of_up_to_two_days_are_caught_up_and_longer_ones_closed_by_the_n
     _, (sentence,) = listen(mirror, len(after))
     assert kept(mirror) == Counter(everything | after)
     assert (
-        "which is longer than the service keeps events: those published until 2026-02-05 05:40 are missing from it."
-        in sentence
+        "which is longer than the service keeps events. Events published until 2026-02-05 05:40 are missing from the "
+        "stream." in sentence
     )
-    files = r"The files of \d hours of that time are not loaded \(2026-02-05 0\d:00 to 2026-02-05 05:00\)"
+    files = r"The files of \d hours in this range are not loaded \(2026-02-05 0\d:00 to 2026-02-05 05:00\)"
     assert re.search(files, sentence)
     assert "The next loaded snapshot corrects the current state" in sentence
     # told once: from now on the stream is read
@@ -126,9 +126,7 @@ def test_hours_that_were_loaded_meanwhile_close_the_gap(mirror):
     clock.advance(46 * HOUR)
     now = clock.now()
     _, (sentence,) = listen(mirror, len(published(mirror, now - KEPT, now)))
-    assert sentence.endswith(
-        "The files of these hours are loaded, so only changes of visibility are missing; files do not have them."
-    )
+    assert sentence.endswith("only visibility changes are missing. Hourly files do not contain visibility changes.")
     truth = Truth(mirror.sandbox.world, ("enwiki",), (0,)).at(lambda _project: now, since=hours[0])
     assert any(NOW < row["event_at"] < now - KEPT for row in truth.values())
     assert_same(pages(mirror), truth)

@@ -26,7 +26,7 @@ def test_a_watch_list_names_projects_and_titles(tmp_path):
     assert lookup.read_watchlist(path) == [("enwiki", "Earth"), ("frwiki", "Terre (planète)")]
     assert lookup.read_watchlist(None) == []
     path.write_text("enwiki Earth\nMars\n")
-    with pytest.raises(WatchlistError, match=r"Line 2 of the watch list .* is 'Mars'"):
+    with pytest.raises(WatchlistError, match=r"Line 2 of the watch list .* is invalid: 'Mars'"):
         lookup.read_watchlist(path)
     with pytest.raises(WatchlistError, match="cannot be read"):
         lookup.read_watchlist(tmp_path / "none.txt")

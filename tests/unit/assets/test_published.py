@@ -149,4 +149,4 @@ def test_a_build_file_that_was_replaced_is_completed_before_it_is_published(
     assert bench.warehouse.is_complete()
     assert bench.warehouse.sql("SELECT count(*) FROM articles").rows == [(1,)]
     assert caplog.text.count(replacement) == 1
-    assert "Loaded again: 1 hour, 0 versions of snapshots." in caplog.text
+    assert "Reloaded 1 hour and 0 snapshot versions." in caplog.text

@@ -100,7 +100,7 @@ def test_without_its_archive_the_file_stays_and_the_message_says_what_is_lost(be
     made = publish(bench)
     assert made["faulty_lake_files"] == 1
     assert made["repaired"].startswith(
-        "1 load cannot be restored: article_changes 2026-11-01 05:00 UTC: The archive of enwiki"
+        "1 load could not be restored: article_changes 2026-11-01 05:00 UTC: The file of enwiki"
     )
     assert path.read_bytes() == b"short"
     assert {project for project, _ in published(bench)} == {"dewiki", "frwiki", "itwiki"}
@@ -154,7 +154,7 @@ def test_no_run_makes_more_than_so_many_hours_again(bench, loaded):
     loaded["enwiki"].write_bytes(b"")
     done = repair(bench, most=0)
     assert (done.waiting, done.load_count, done.replaced) == (1, 0, [])
-    assert format_repaired(done) == "1 hour or versions of snapshots wait for the next run, or for free disk space."
+    assert format_repaired(done) == "Postponed repairs: 1. The next run continues if enough disk space is free."
 
 
 def test_an_hour_that_is_run_again_converts_what_cannot_be_read(bench, loaded):

@@ -102,7 +102,7 @@ def test_the_newest_export_is_taken_unless_a_version_is_named(bench, put):
     assert snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES, version_of(3)).version == version_of(
         3
     )
-    with pytest.raises(NotArchivedError, match=r"No complete set of files of enwiki_namespace_0 is archived"):
+    with pytest.raises(NotArchivedError, match=r"The files of enwiki_namespace_0 are not completely archived"):
         snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES, version_of(4))
 
 
@@ -127,7 +127,7 @@ def test_a_snapshot_is_loaded_when_all_its_archives_are_converted(bench, put):
     archived = snapshot_sets.archived_snapshot(NAME, bench.layout, SNAPSHOT_ARTICLES)
     how = {"bodies": ["html"], "converter": bench.converter, "engine": bench.engine}
     for missing, of in ((2, archived.archives[:1]), (1, archived.archives[1:])):
-        with pytest.raises(NotArchivedError, match=f"{missing} of the 2 archives of {NAME} are not converted"):
+        with pytest.raises(NotArchivedError, match=f"{missing} of 2 archives of {NAME} are not converted"):
             snapshot_sets.all_conversions(archived, bench.layout, ["html"], RECORD_BYTES_MAX)
         one = replace(archived, archives=of)
         convert_archives(one.identifier, one.archives, bench.layout, **how)

@@ -84,12 +84,10 @@ def test_what_the_service_no_longer_has_is_a_gap():
     told_all, told_some = gap.sentence({five, six, seven}), gap.sentence({six})
     for sentence in (told_all, told_some):
         assert "since 2026-10-30 05:30, which is longer than the service keeps events" in sentence
-        assert "those published until 2026-10-30 07:30 are missing from it." in sentence
-    assert told_all.endswith(
-        "The files of these hours are loaded, so only changes of visibility are missing; files do not have them."
-    )
-    assert "The files of 2 hours of that time are not loaded (2026-10-30 05:00 to 2026-10-30 07:00)" in told_some
-    assert "`wme run --from 2026-10-30T05 --to 2026-10-30T07`" in told_some
+        assert "Events published until 2026-10-30 07:30 are missing from the stream." in sentence
+    assert told_all.endswith("only visibility changes are missing. Hourly files do not contain visibility changes.")
+    assert "The files of 2 hours in this range are not loaded (2026-10-30 05:00 to 2026-10-30 07:00)" in told_some
+    assert "Run `wme run --from 2026-10-30T05 --to 2026-10-30T07`" in told_some
     assert Gap(seven, seven + timedelta(hours=1)).hours == [seven]
     # a partition in which nothing happened is none
     assert missed(Step(3, Path("3.parquet"), NOW, published_at={1: NOW, 2: NOW - timedelta(days=9)}), NOW) is None
@@ -115,5 +113,5 @@ def test_an_hour_counts_as_loaded_when_nothing_of_what_is_mirrored_is_open(tmp_p
 
 def test_a_step_is_a_line():
     step = Step(3, Path("3.parquet"), NOW, 1_000, duplicate_count=2, other_count=30)
-    assert format_kept(Kept(step, 1.25)) == "1,000 events kept, 30 of other projects, 2 came again, 1.2 s behind."
-    assert format_kept(Kept(Step(3, Path("3.parquet"), NOW, 1), None)) == "1 event kept."
+    assert format_kept(Kept(step, 1.25)) == "1,000 events stored, 30 from other projects, 2 duplicates, 1.2 s behind."
+    assert format_kept(Kept(Step(3, Path("3.parquet"), NOW, 1), None)) == "1 event stored."

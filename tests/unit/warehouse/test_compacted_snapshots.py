@@ -207,7 +207,7 @@ def test_a_version_that_is_replaced_or_loaded_from_other_files_meanwhile_is_not_
         waiting = housekeeping.clean(Layout(mirror.data), warehouse, now=warehouse._clock.now).waiting
     assert {one.why for one in waiting} == {"its rows are in a compacted file"}
     waiting = housekeeping.clean(Layout(mirror.data), warehouse, now=warehouse._clock.now).waiting
-    assert sum(one.why == "no compaction names it any more" for one in waiting) == 1
+    assert sum(one.why == "no compaction references the file" for one in waiting) == 1
 
 
 def test_a_version_that_is_no_longer_kept_goes_with_its_files_and_a_dropped_project_comes_back(mirror, again):

@@ -1,11 +1,11 @@
-"""Entry point of `wme` and `python -m pipelines`; handles Ctrl-C before imports, which take a second, begin."""
+"""Entry point of `wme` and `python -m pipelines`. Handles Ctrl-C even during imports, which take a second."""
 
 from pipelines.process import interrupts
 
 
 def main() -> None:
     interrupts.watch()
-    from pipelines import cli  # noqa: PLC0415 - behind the line before
+    from pipelines import cli  # noqa: PLC0415 - import after `watch`
 
     cli.main()
 

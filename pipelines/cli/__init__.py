@@ -1,11 +1,10 @@
-"""The command line `wme`, with a module per group of commands.
+"""The command line `wme`, with one module per group of commands.
 
-Belongs here: commands, their options and help, messages on failure, exit codes (0 success, 1 failure, 2 wrong usage);
-in this module, the group of all commands. Does not belong here: the work itself. Every command is a few lines around a
-function that Python can call as well.
+This package contains the commands, their options, help texts and error messages. The exit codes are 0 for success, 1
+for failure and 2 for wrong usage. Each command is a thin wrapper around a function that Python code can call as well.
 
-Dagster takes a second to import, HTTP and Arrow half a second. So the module of a command is imported only when the
-command is called, and a command imports its dependencies in its body: `--help` and `sql` answer at once.
+Importing Dagster takes a second, and importing HTTP and Arrow takes half a second. To keep `--help` and `sql` fast,
+each command's module is imported on demand, and each command imports its dependencies in its body.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import NoReturn
 
 import click
 
-#: Commands by module; each module has a function with the command's name.
+#: Command names by module. Each command is a function with the command's name.
 _MODULES = {
     "account": ("auth",),
     "inspection": ("dictionary", "metrics", "rejects", "report", "sql", "status"),
@@ -36,7 +35,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 class _Commands(MutableMapping[str, click.Command]):
-    """Commands by name. A command is imported on access."""
+    """Commands by name, imported on access."""
 
     def __getitem__(self, name: str) -> click.Command:
         command: click.Command = getattr(importlib.import_module(f"pipelines.cli.{_MODULE_OF[name]}"), name)
@@ -56,7 +55,7 @@ class _Commands(MutableMapping[str, click.Command]):
 
 
 class Group(click.Group):
-    """Group that lists each command with its complete first sentence; click would shorten it to one line."""
+    """Group that lists each command with its complete first sentence, which click would shorten."""
 
     def sentences(self) -> dict[str, str]:
         return {name: command.get_short_help_str(limit=1000) for name, command in self.commands.items()}
@@ -68,7 +67,7 @@ class Group(click.Group):
 
 class _Lazy(Group):
     def sentences(self) -> dict[str, str]:
-        """Return the first sentence of each docstring, read from the source, because imports take a second."""
+        """Return the first sentence of each docstring. Parses the source, because imports take a second."""
         found = {}
         for module, names in _MODULES.items():
             tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8"))
@@ -80,7 +79,7 @@ class _Lazy(Group):
 
 
 def main() -> None:
-    """Run a command. An expected failure prints one sentence to standard error and exits with code 1."""
+    """Run a command. Expected failures print a message to standard error and exit with code 1."""
     try:
         wme.main(prog_name="wme", standalone_mode=False)
     except click.exceptions.Exit as stop:
@@ -93,7 +92,7 @@ def main() -> None:
         terminal.echo(told.getvalue(), nl=False, err=True)
         sys.exit(error.exit_code)
     except click.Abort:
-        click.echo("The command needs an answer, but standard input has ended. Nothing was changed.", err=True)
+        click.echo("The command needs a reply, but standard input has ended. Nothing was changed.", err=True)
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)
@@ -108,7 +107,7 @@ def main() -> None:
 
 
 def _sentence(error: Exception) -> str | None:
-    """Return the message of an expected failure, of this package or of the operating system; None for other errors."""
+    """Return the message of an expected error, or None for an unexpected error."""
     import sqlite3
 
     from resources.errors import MirrorError, clause
@@ -119,16 +118,16 @@ def _sentence(error: Exception) -> str | None:
         from assets.describe import sentence
 
         return sentence(error)
-    # Dagster's history is in SQLite, and its errors are a hundred lines long
+    # errors from Dagster's SQLite history are a hundred lines long
     cause: BaseException | None = error
     while cause is not None:
         name = getattr(cause, "sqlite_errorname", "") if isinstance(cause, sqlite3.OperationalError) else ""
         if name == "SQLITE_FULL":
-            return "The disk is full. Committed work is kept. Free some disk space and run the same command again."
+            return "The disk is full. Committed work is kept. Free some disk space, then run the command again."
         if name.startswith(("SQLITE_IOERR", "SQLITE_CANTOPEN")):
             return (
-                f"The history of runs could not be read or written ({clause(cause)}): its disk is full, or failing. "
-                "Committed work is kept. Free some space, or check the disk, and run the same command again."
+                f"Dagster's run history could not be read or written ({clause(cause)}). The disk is full or failing. "
+                "Committed work is kept. Free some space or check the disk, then run the command again."
             )
         cause = cause.__cause__ or cause.__context__
     return None
@@ -141,13 +140,13 @@ def _sentence(error: Exception) -> str | None:
     "--env-file",
     type=click.Path(exists=True, dir_okay=False),
     envvar="WME_ENV_FILE",
-    help="Settings file to use instead of .env. Relative paths in the settings are relative to its folder.",
+    help="Settings file to use instead of .env. Relative paths in the file are relative to the file's folder.",
 )
 @click.pass_context
 def wme(context: click.Context, *, verbose: bool, env_file: str | None) -> None:
     """A local, verified mirror of an Enterprise Content Service.
 
-    Without an account (WME_USERNAME, WME_PASSWORD) everything runs against the built-in sandbox.
+    Without an account (WME_USERNAME, WME_PASSWORD), all commands use the built-in sandbox.
     """
     from pipelines.cli import terminal
     from resources.settings import ENV_FILE, load_env_file, unknown

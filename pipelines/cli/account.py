@@ -1,7 +1,7 @@
-"""Commands `wme auth` for the account and its tokens, and the input of passwords and codes.
+"""Commands `wme auth` for the account and its tokens, and prompts for passwords and codes.
 
-Secrets come from a variable, from standard input, or from a terminal prompt without echo. They are never arguments,
-because the shell's history keeps arguments and every user of the machine sees them in the process list. The work is in
+Secrets come from an environment variable, from standard input, or from a terminal prompt without echo. Secrets are
+never arguments, because the shell history and the process list show arguments. The implementation is in
 `resources/enterprise`.
 """
 
@@ -22,12 +22,12 @@ from resources.enterprise.models import User
 from resources.settings import read as read_settings
 
 _DONE = "The new password is set. Stored tokens stay valid. Update WME_PASSWORD."
-#: Maximum length of an input line; the service allows 2,048 characters for a code and 256 for a password.
+#: Maximum length of an input line. The service allows 2,048 characters for a code and 256 for a password.
 _LONGEST = 4_096
 
 
 class Wanted(NamedTuple):
-    """Secret that a command needs, and the variable that may hold it. New secrets are typed twice at a terminal."""
+    """Secret that a command needs, and its environment variable. Prompts ask for new secrets twice."""
 
     name: str
     variable: str
@@ -42,13 +42,13 @@ from_stdin = click.option(
     "--password-stdin",
     "stdin",
     is_flag=True,
-    help="Read passwords and codes that no variable holds from standard input: exactly one per line, in the order "
-    "of the prompts.",
+    help="Read passwords and codes from standard input if no variable contains them, one per line and in the order of "
+    "the prompts.",
 )
 
 
 class Unargued(click.Command):
-    """Command without arguments. Its error message does not repeat unexpected arguments, which may be passwords."""
+    """Command without arguments. The error message omits unexpected arguments, which can be passwords."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -57,18 +57,18 @@ class Unargued(click.Command):
             raise
         except click.UsageError:
             raise click.UsageError(
-                f"`{ctx.command_path}` takes no argument. A password or code in an argument would be kept by the "
-                "shell's history and shown in the process list; use a variable, --password-stdin or the prompt, and "
-                "change the password if it was typed here.",
+                f"`{ctx.command_path}` takes no arguments. The shell history and the process list would show a "
+                "password or code in an argument. Use a variable, --password-stdin or the prompt. If you typed a "
+                "password here, change it.",
                 ctx,
             ) from None
 
 
 def secrets(*wanted: Wanted, stdin: bool) -> list[str]:
-    """Collect passwords and codes, in the order of their prompts, before any request is sent.
+    """Collect passwords and codes in the order of their prompts.
 
     Raises:
-        UsageError: A secret is missing and there is no terminal, or standard input has the wrong number of lines.
+        UsageError: A secret is missing without a terminal, or standard input has the wrong number of lines.
     """
     found = [os.environ.get(one.variable, "") for one in wanted]
     if stdin:
@@ -79,7 +79,7 @@ def secrets(*wanted: Wanted, stdin: bool) -> list[str]:
 
 
 def _lines(wanted: list[Wanted]) -> list[str]:
-    """Read one line of standard input per secret; at a terminal, no more than that."""
+    """Read one line from standard input for each secret. At a terminal, stop after these lines."""
     text = terminal.read(_LONGEST * (len(wanted) + 1), line_count=len(wanted))
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1]:
@@ -87,14 +87,14 @@ def _lines(wanted: list[Wanted]) -> list[str]:
     for place, one in enumerate(wanted):
         if not "".join(lines[place : place + 1]):
             raise click.UsageError(
-                f"Standard input has no line with the {one.name}. Nothing was sent. Write one, or set {one.variable}."
+                f"Standard input contains no {one.name}. Nothing was sent. Add the {one.name}, or set {one.variable}."
             )
     if len(lines) > len(wanted):
         names = " and ".join(f"the {one.name}" for one in wanted) or "no secret"
         raise click.UsageError(
-            f"Standard input has more lines than are needed: {names} must come from it. Variables (WME_PASSWORD, "
-            "WME_NEW_PASSWORD, WME_CODE) or a stored login provide the rest. Nothing was sent. Remove the other "
-            "lines, or unset the variable that should not apply."
+            f"Standard input contains too many lines: only {names} should come from standard input. Variables "
+            "(WME_PASSWORD, WME_NEW_PASSWORD, WME_CODE) or a stored login provide the other values. Nothing was sent. "
+            "Remove the extra lines, or unset the variable that should not apply."
         )
     return lines
 
@@ -103,8 +103,8 @@ def _typed(wanted: Wanted) -> str:
     """Prompt for a secret at the terminal, without echo."""
     if not sys.stdin.isatty():
         raise click.UsageError(
-            f"The {wanted.name} is needed, and there is no terminal for a prompt. Nothing was sent. Set "
-            f"{wanted.variable}, or pass --password-stdin and write it to standard input."
+            f"The {wanted.name} is required, but there is no terminal for a prompt. Nothing was sent. Set "
+            f"{wanted.variable}, or use --password-stdin and write the {wanted.name} to standard input."
         )
     answer: str = click.prompt(
         wanted.name.capitalize(),
@@ -127,8 +127,8 @@ class _Auth(Group):
 def auth() -> None:
     """Manage the account: log in, show or revoke the tokens, change the password.
 
-    Passwords and codes are never arguments. They are typed at a prompt that does not show them, or come from a variable
-    (WME_PASSWORD, WME_NEW_PASSWORD, WME_CODE), or from standard input with --password-stdin.
+    Passwords and codes are never arguments. Enter them at a hidden prompt, set a variable (WME_PASSWORD,
+    WME_NEW_PASSWORD, WME_CODE), or write them to standard input with --password-stdin.
     """
 
 
@@ -145,7 +145,7 @@ def login(*, stdin: bool) -> None:
 @auth.command("status", cls=Unargued)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def auth_status(*, as_json: bool) -> None:
-    """Show how long the tokens are valid and, when logged in, the account's groups and the quota left."""
+    """Show the tokens' expiry times and, when logged in, the account's groups and remaining quota."""
     with connection.client(read_settings(scoped=False), writes=False) as client:
         status = client.account.status()
         if not as_json:
@@ -153,11 +153,11 @@ def auth_status(*, as_json: bool) -> None:
         try:
             user = client.account.known_user() if status.logged_in else None
         except (DiskFull, StateError) as error:
-            # a required new token could not be stored; the stored token status is still known
+            # a required new token could not be stored, but the stored token status is known
             terminal.warn(f"The account's groups and quota are unknown. {error}")
             user = None
         if as_json:
-            # the request for the account may have renewed the token
+            # the request for the account can have renewed the token
             terminal.show_json(_account_json(client.account.status(), user, client.account.now()))
         elif user is not None:
             terminal.say(_account_text(user))
@@ -176,10 +176,10 @@ def revoke() -> None:
     """Revoke the refresh token and delete both tokens. The next request logs in again."""
     with connection.client(read_settings(scoped=False)) as client:
         if not client.account.status().logged_in:
-            terminal.OUT.print("There are no tokens to revoke: nobody is logged in from this data folder.")
+            terminal.OUT.print("There are no tokens to revoke, because no account is logged in for this data folder.")
             return
         client.account.revoke()
-    terminal.OUT.print("Revoked. The next request logs in again.")
+    terminal.OUT.print("The tokens were revoked. The next request logs in again.")
 
 
 def _show_tokens(client: EnterpriseClient) -> None:
@@ -187,7 +187,7 @@ def _show_tokens(client: EnterpriseClient) -> None:
 
 
 def _with_password(client: EnterpriseClient, *others: Wanted, stdin: bool) -> tuple[str | None, list[str]]:
-    """Return the current password (prompt if not configured, None without an account), and the other secrets."""
+    """Return the password, or None without an account, and the other secrets. Prompts for missing secrets."""
     known = client.service.password
     if known is not None or client.service.username is None:
         return known, secrets(*others, stdin=stdin)
@@ -197,7 +197,7 @@ def _with_password(client: EnterpriseClient, *others: Wanted, stdin: bool) -> tu
 
 @auth.command("forgot-password")
 def forgot_password() -> None:
-    """Request a confirmation code by e-mail (the sandbox writes it to its outbox folder)."""
+    """Request a confirmation code by e-mail. The sandbox writes the code to its outbox folder."""
     with connection.client(read_settings(scoped=False)) as client:
         client.account.forgot_password()
     terminal.OUT.print("A confirmation code was requested. Set the new password with `wme auth confirm-password`.")
@@ -216,7 +216,7 @@ def confirm_password(*, stdin: bool) -> None:
 @auth.command("change-password")
 @from_stdin
 def change_password(*, stdin: bool) -> None:
-    """Change the password. Prompts for the current one, unless WME_PASSWORD has it, then for the new one."""
+    """Change the password. Prompts for the current password unless WME_PASSWORD is set, then for the new password."""
     with connection.client(read_settings(scoped=False)) as client:
         previous, [new] = _with_password(client, NEW_PASSWORD, stdin=stdin)
         client.account.change_password(previous or "", new)
@@ -246,11 +246,11 @@ def _account_text(user: User) -> str:
         f"{product} {'unlimited' if quota.left is None else f'{quota.left:,} of {quota.limit:,}'} ({quota.used:,} used)"
         for product, quota in sorted(user.quotas.items())
     ]
-    return f"Groups: {groups}. Units left: {'; '.join(left) or 'none reported'}. Hourly files cost none."
+    return f"Groups: {groups}. Units left: {'; '.join(left) or 'none reported'}. Hourly files cost no units."
 
 
 def _account_json(status: TokenStatus, user: User | None, now: datetime) -> dict[str, Any]:
-    """Return the account as JSON values; null if unknown or unlimited."""
+    """Return the account as JSON values. Unknown and unlimited values are null."""
     obtained = status.refresh_obtained_at
     refresh = {"obtained_at": obtained, "age_seconds": obtained and round((now - obtained).total_seconds())}
     uses = {"uses": status.refreshes_used, "uses_left": status.refreshes_left}

@@ -1,6 +1,6 @@
-"""Commands that show the content and state of the mirror: `status`, `metrics`, `report`, `sql` and others.
+"""Commands that show the mirror's content and state: `status`, `metrics`, `report`, `sql` and others.
 
-The work is in `pipelines/report`, `pipelines/operations/rebuild.py` and `resources/warehouse`.
+The implementation is in `pipelines/report`, `pipelines/operations/rebuild.py` and `resources/warehouse`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from resources.settings import read as read_settings
 
 @click.command()
 @hours_option
-@click.option("--check", is_flag=True, help="Exit with 1 if anything needs attention (a line that begins with !).")
+@click.option("--check", is_flag=True, help="Exit with status 1 if anything needs attention (lines with !).")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the lines that need attention, for cron.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document, hour by hour, for scripts.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every hour, for scripts.")
 def status(*, count: int, check: bool, quiet: bool, as_json: bool) -> None:
-    """Show the state of the mirror: service, account, size, pending work, and each of the newest hours."""
+    """Show the mirror's state: service, account, size, pending work, and each of the newest hours."""
     from pipelines.report import heatmap
     from pipelines.report import status as statuses
 
@@ -64,7 +64,7 @@ def status(*, count: int, check: bool, quiet: bool, as_json: bool) -> None:
 )
 @hours_option
 def metrics(*, output: Path | None, count: int) -> None:
-    """Print the figures of `wme status` in the text format of Prometheus."""
+    """Print the figures from `wme status` in Prometheus text format."""
     from pipelines.report import metrics as collected
     from pipelines.report import status as statuses
     from resources import files
@@ -74,7 +74,7 @@ def metrics(*, output: Path | None, count: int) -> None:
     if output is None:
         terminal.echo(text.decode(), nl=False)
     else:
-        # atomic, so a collector never reads half a file
+        # write atomically, so that a collector never reads a partial file
         files.write(output.absolute(), text)
 
 
@@ -87,7 +87,7 @@ def metrics(*, output: Path | None, count: int) -> None:
 )
 @click.option("--open", "is_shown", is_flag=True, help="Open the page in a browser.")
 def report(*, output: Path | None, is_shown: bool) -> None:
-    """Write one self-contained HTML page about the mirror, which any browser shows without a network."""
+    """Write a self-contained HTML page about the mirror. Browsers can display the page offline."""
     from pipelines.report import page
 
     made = page.write(read_settings(), output)
@@ -109,12 +109,12 @@ def report(*, output: Path | None, is_shown: bool) -> None:
     type=click.Choice(["table", "csv", "json"]),
     default="table",
     show_default=True,
-    help="Output format; json prints one object per line.",
+    help="Output format. The format json prints one object per line.",
 )
 @click.option(
     "--allow-files",
     is_flag=True,
-    help="Let the query read and write other files, attach databases, load extensions and change settings.",
+    help="Allow the query to read and write other files, attach databases, load extensions and change settings.",
 )
 @click.option(
     "--limit",
@@ -124,9 +124,9 @@ def report(*, output: Path | None, is_shown: bool) -> None:
     help="Maximum number of rows shown (table format only).",
 )
 def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
-    """Query the published file, read-only. QUERY is SQL; without it, SQL is read from standard input.
+    """Run a read-only query on the published file. QUERY is SQL. Without QUERY, SQL is read from standard input.
 
-    Runs one query. It reads only the published file and the lake, uses no network, and writes nothing.
+    The query can read only the published file and the lake. Network access and writing are disabled.
     """
     from resources.warehouse import Warehouse
 
@@ -138,7 +138,7 @@ def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
         for row in answer.rows:
             terminal.echo(json.dumps(dict(zip(answer.columns, row, strict=True)), ensure_ascii=False, default=_plain))
     elif form == "csv":
-        # programs read the exact bytes; on a terminal, control characters are removed
+        # programs need the exact bytes, but a terminal must not receive control characters
         shown = SimpleNamespace(write=lambda text: terminal.echo(text, nl=False)) if sys.stdout.isatty() else sys.stdout
         writer = csv.writer(shown, lineterminator="\n")
         writer.writerow(answer.columns)
@@ -146,7 +146,7 @@ def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
     elif answer.columns:
         terminal.show(answer.columns, answer.rows[:limit])
         if len(answer.rows) > limit:
-            terminal.OUT.print(f"{len(answer.rows):,} rows, {limit:,} shown. Raise --limit to see more.")
+            terminal.OUT.print(f"Shown: {limit:,} of {len(answer.rows):,} rows. Raise --limit to see more.")
 
 
 def _plain(value: Any) -> str:
@@ -156,7 +156,7 @@ def _plain(value: Any) -> str:
 
 
 def _cell(value: Any) -> Any:
-    """Return a value for a CSV file: lists and structs as JSON, times in ISO 8601."""
+    """Return a value for a CSV file, with lists and structs as JSON and times in ISO 8601."""
     if isinstance(value, list | dict):
         return json.dumps(value, ensure_ascii=False, default=_plain)
     return _plain(value) if isinstance(value, date | time | bytes) else value
@@ -166,32 +166,32 @@ def _cell(value: Any) -> Any:
 @click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write one page per group of tables into this folder instead of printing.",
+    help="Folder for one page per group of tables, instead of printing the dictionary.",
 )
 def dictionary(folder: Path | None) -> None:
-    """Print the data dictionary (Markdown): every table and column, with its path in the service's record."""
+    """Print the data dictionary in Markdown, with every table, column and path in the service's record."""
     from pipelines.report.dictionary import render, write
 
     if folder is None:
         terminal.echo(render(), nl=False)
     else:
         write(folder)
-        terminal.echo(f"The data dictionary is in {folder}.")
+        terminal.echo(f"The data dictionary was written to {folder}.")
 
 
 @click.command(cls=terminal.Writing, only="retry")
-@click.option("--hour", type=HOUR, help="Show only lines of this hour (UTC), for example 2026-11-20T05.")
-@click.option("--project", help="Show only lines of this project, for example enwiki.")
-@click.option("--reason", help="Show only lines whose reason contains this text.")
-@click.option("--limit", type=click.IntRange(1), help="Maximum number of lines shown.  [default: 20; with --json: all]")
-@click.option("--raw", is_flag=True, help="Show the content of the lines; with --json, in base64.")
+@click.option("--hour", type=HOUR, help="Show only records from this hour (UTC), for example 2026-11-20T05.")
+@click.option("--project", help="Show only records from this project, for example enwiki.")
+@click.option("--reason", help="Show only records whose reason contains this text.")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number of records.  [default: 20, or all with --json]")
+@click.option("--raw", is_flag=True, help="Show the content of the records, in base64 with --json.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts.")
 @click.option(
     "--retry",
     is_flag=True,
-    help="If the converter has changed, convert archives with rejected lines again and load them.",
+    help="If the converter has changed, convert archives with rejected records again and load them.",
 )
-@click.option("--dry-run", is_flag=True, help="With --retry: show what would be done; change nothing.")
+@click.option("--dry-run", is_flag=True, help="With --retry, show the planned work without changing anything.")
 def rejects(
     *,
     hour: datetime | None,
@@ -203,7 +203,7 @@ def rejects(
     retry: bool,
     dry_run: bool,
 ) -> None:
-    """List lines that could not be converted, by reason and by location, or convert them again."""
+    """List rejected records by reason and by location, or convert these records again."""
     from pipelines.operations import rebuild as rejected
     from resources.lake import Layout
     from resources.warehouse import Warehouse
@@ -225,7 +225,7 @@ def rejects(
                     terminal.echo(piece, nl=False)
             except OSError as error:
                 raise click.ClickException(
-                    f"A long line cannot be read: {clause(error)}. Run its hour again to restore it."
+                    f"A long record cannot be read: {clause(error)}. Run its hour again to restore the record."
                 ) from error
             click.echo()
         return
@@ -233,7 +233,7 @@ def rejects(
     count = sum(row[0] for row in reasons.rows)
     if not count:
         terminal.OUT.print(
-            "No line was rejected." if selection == rejected.Selection() else "No such line was rejected."
+            "No records were rejected." if selection == rejected.Selection() else "No such records were rejected."
         )
         return
     shown = limit or 20
@@ -244,8 +244,8 @@ def rejects(
             terminal.say(value_text(line["raw"]))
             if line["raw_path"] is not None:
                 terminal.say(
-                    f"… {line['bytes']:,} bytes in total; the complete line is in lake/{line['raw_path']}, gzip from "
-                    f"byte {line['raw_offset']:,} on (`wme rejects --raw --json` prints it)."
+                    f"… ({line['bytes']:,} bytes in total). The complete record is in lake/{line['raw_path']}, gzipped "
+                    f"from byte {line['raw_offset']:,}. `wme rejects --raw --json` prints the record."
                 )
     else:
         terminal.show(reasons.columns, reasons.rows, spare=("begins", "first_hour"))
@@ -253,8 +253,8 @@ def rejects(
         found = rejected.places(warehouse, selection, shown)
         terminal.show(found.columns, found.rows, spare=("byte_offset", "bytes", "member"))
     terminal.say(
-        f"{counted(count, 'rejected line')}{f', {shown:,} shown' if count > shown else ''}; their content is in the "
-        "table `rejects`."
+        f"{counted(count, 'rejected record')}{f', {shown:,} shown' if count > shown else ''}. The table `rejects` "
+        "contains the content."
     )
 
 
@@ -272,7 +272,7 @@ def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
         return
     if planned.parts:
         warehouse = Warehouse(settings.data)
-        # per hour and snapshot, because a newer converter may reject the remaining lines for another reason
+        # count per hour and snapshot, because a newer converter can reject records for another reason
         before = rejected.count(warehouse, planned.parts)
         with terminal.progress():
             done = rejected.retry(settings, planned, engine=terminal.terminal_engine(settings))
@@ -280,8 +280,8 @@ def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
         after = rejected.count(warehouse, planned.parts)
         gained = max(before - after, 0)
         terminal.say(
-            f"Done: {counted(gained, 'rejected line')} became {'a row' if gained == 1 else 'rows'}. Lines of the same "
-            f"hours and snapshots that are still rejected: {after:,}."
+            f"Converted {counted(gained, 'rejected record')}. Records still rejected in the same hours and snapshots: "
+            f"{after:,}."
         )
     if obstacles:
         raise click.ClickException("\n".join(obstacles))

@@ -1,6 +1,6 @@
 """Commands that write into the data folder: publish, rebuild, clean, compact, backup, restore and others.
 
-The work is in `pipelines/operations`, `assets/steps` and `resources/warehouse`.
+The implementation is in `pipelines/operations`, `assets/steps` and `resources/warehouse`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from resources.settings import read_data
 @click.option(
     "--verify",
     is_flag=True,
-    help="First read all lake files and compare every data page with its checksum. Damaged files are restored from "
-    "the archive.",
+    help="First verify the checksum of every data page in the lake. Damaged files are restored from the archive.",
 )
 def publish(*, verify: bool) -> None:
-    """Publish everything that is loaded now, whether or not a publication is due (WME_PUBLISH).
+    """Publish all loaded data now, even if no publication is due (WME_PUBLISH).
 
     Missing and damaged lake files are restored from the archive, or reported.
     """
@@ -41,7 +40,7 @@ def publish(*, verify: bool) -> None:
             found = verified(warehouse, reporter)
         terminal.say(found)
     before = warehouse.publication()
-    # a Dagster run takes seconds, even if there is nothing to do
+    # avoid a Dagster run if there is nothing to do, because each run takes seconds
     if before is None or not warehouse.is_published(facts_of(settings.data)) or warehouse.faulty_lake_files():
         from pipelines.cli.run import report_lake
         from pipelines.operations import run as runs
@@ -54,21 +53,17 @@ def publish(*, verify: bool) -> None:
     last = warehouse.publication()
     if last is not None:
         at = f"{moment_text(last.published_at)} UTC"
-        told = (
-            f"was published at {at}."
-            if last != before
-            else f"already contains all loaded data (published at {at}); there was nothing to do."
-        )
+        told = f"was published at {at}." if last != before else f"already contains all loaded data (published at {at})."
         terminal.say(
-            f"{warehouse.published_path} {told} The next publication is made {next_text(last, settings.publish_every)}."
+            f"{warehouse.published_path} {told} New data will be published {next_text(last, settings.publish_every)}."
         )
 
 
 @click.command(cls=terminal.Writing)
 def relocate() -> None:
-    """Update the views of the published file after the data folder was moved.
+    """Update the published file's views after the data folder was moved.
 
-    Only the published file and the lake are needed; the service is not contacted.
+    The command needs only the published file and the lake. The service is not contacted.
     """
     from resources.warehouse import Warehouse
 
@@ -81,41 +76,41 @@ def relocate() -> None:
         [(missing,)] = warehouse.sql("SELECT value::BIGINT FROM about WHERE name = 'missing_lake_file_count'").rows
         if missing:
             told += (
-                f" {counted(missing, 'file')} of the lake {'is' if missing == 1 else 'are'} missing and left out. "
-                "Restore the missing files, then run `wme publish`."
+                f" {counted(missing, 'lake file')} {'is' if missing == 1 else 'are'} missing. Restore the missing "
+                f"{'file' if missing == 1 else 'files'}, then run `wme publish`."
             )
     terminal.say(f"{warehouse.published_path} {told}")
 
 
 @click.command(cls=terminal.Writing)
 def rebuild() -> None:
-    """Rebuild the mirror from its archive: convert and load all archived files that are not loaded.
+    """Rebuild the mirror from its archive. Converts and loads all archived files that are not loaded.
 
-    The service is not contacted. Converted and loaded files are kept. After an interrupt, run the command again.
+    The service is not contacted. Converted and loaded files are kept. If interrupted, run the command again.
     """
     from pipelines.operations import rebuild as rebuilding
 
     settings = read_settings()
     if not (settings.data / "archive").exists():
         raise click.ClickException(
-            f"There is no archive in {settings.data}. If the data folder is another one, set WME_DATA."
+            f"There is no archive in {settings.data}. If this is not the data folder, set WME_DATA."
         )
     with terminal.progress():
         done = rebuilding.rebuild(settings, engine=terminal.terminal_engine(settings))
     terminal.say(
-        f"Converted: {counted(done.file_count, 'archive')}. Loaded: {counted(done.snapshot_count, 'version')} of "
-        f"snapshots, {counted(done.hour_count, 'hour')}. {Path(settings.data, 'warehouse.duckdb')} is published."
+        f"Converted {counted(done.file_count, 'archive')}. Loaded {counted(done.snapshot_count, 'snapshot version')} "
+        f"and {counted(done.hour_count, 'hour')}. Published {Path(settings.data, 'warehouse.duckdb')}."
     )
     if done.failures:
         raise click.ClickException("\n".join(done.failures))
 
 
 @click.command(cls=terminal.Writing)
-@click.option("--dry-run", is_flag=True, help="List the files, but remove nothing.")
+@click.option("--dry-run", is_flag=True, help="List the files without removing them.")
 def clean(*, dry_run: bool) -> None:
-    """Remove replaced files of the lake and the archive after their grace period (WME_GRACE_HOURS).
+    """Remove replaced lake and archive files after their grace period (WME_GRACE_HOURS).
 
-    Runs do this automatically. Files that are loaded, published, or needed to recreate such files are always kept.
+    Runs remove these files automatically. Loaded and published files, and files needed to recreate them, are kept.
     """
     from assets.steps import housekeeping
     from resources.lake import Layout
@@ -130,30 +125,30 @@ def clean(*, dry_run: bool) -> None:
             terminal.show(("file", "size", "removable from (UTC)", "reason"), rows, spare=("reason",))
     verb = "would be removed now" if dry_run else "removed"
     if done.is_held:
-        terminal.say("A backup is under way. Nothing is removed until it has finished.")
+        terminal.say("A backup is in progress. No files are removed until the backup has finished.")
     terminal.say(
-        f"{counted(len(done.freed), 'file')} {verb} ({size_text(done.freed_bytes)}). Replaced less than "
-        f"{settings.grace_hours:g} hours ago and kept until then: {counted(len(done.waiting), 'file')} "
+        f"{counted(len(done.freed), 'file')} {verb} ({size_text(done.freed_bytes)}). Kept during the grace period of "
+        f"{settings.grace_hours:g} hours: {counted(len(done.waiting), 'replaced file')} "
         f"({size_text(done.waiting_bytes)}).{' Nothing was removed.' if dry_run else ''}"
     )
 
 
 @click.command(cls=terminal.Writing)
 @click.argument("project", type=PROJECT)
-@click.option("--dry-run", is_flag=True, help="Show what would be removed; remove nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the data to remove without removing it.")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def forget(*, project: str, dry_run: bool, yes: bool) -> None:
-    """Drop all data of PROJECT, which is no longer mirrored: its rows and its files of the lake and the archive.
+    """Drop all data of PROJECT, which is no longer mirrored: its rows, lake files and archive files.
 
-    Shows the data, asks for confirmation, removes it, and publishes. Data shared with other projects is kept. After an
-    interrupt, run the command again.
+    The command shows the data, asks for confirmation, removes the data and publishes. Data shared with other projects
+    is kept. If interrupted, run the command again.
     """
     from pipelines.operations import drop_project as dropping
 
     settings = read_settings()
     found = dropping.survey(settings, project)
     if not found:
-        terminal.say(f"There is no data of {project} in {settings.data.absolute()}.{_held(project, found.dropped_in)}")
+        terminal.say(f"No data of {project} is in {settings.data.absolute()}.{_held(project, found.dropped_in)}")
         return
     rows = ", ".join(f"{table} {count:,}" for table, count in found.row_counts.items())
     for name, told in (
@@ -167,7 +162,7 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
         terminal.OUT.print("Nothing was removed.")
         return
     question = (
-        "Remove all of this data? The service keeps hours for two days only, so older hours of "
+        "Remove all of this data? The service retains hours for only two days, so older hours of "
         f"{project} cannot be fetched again."
     )
     if project not in settings.projects and not yes and not click.confirm(question):
@@ -175,31 +170,30 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
         return
     dropping.drop_project(settings, project)
     held = dropping.survey(settings, project).dropped_in
-    terminal.say(f"All data of {project} was removed, and the rest was published.{_held(project, held)}")
+    terminal.say(f"All data of {project} was removed. All other data was published.{_held(project, held)}")
 
 
 def _held(project: str, file_count: int) -> str:
-    """Return a sentence about compacted files that contain rows of a dropped project; empty if there are none."""
+    """Return a sentence about compacted files that contain rows of a dropped project, or an empty string."""
     if not file_count:
         return ""
     return (
-        f" {counted(file_count, 'compacted file')} of several projects still {'holds' if file_count == 1 else 'hold'} "
-        f"rows of {project}, which no query shows. `wme compact` rewrites the files without these rows; the old "
-        "files are deleted after the grace period."
+        f" {counted(file_count, 'compacted file')} shared with other projects still "
+        f"{'contains' if file_count == 1 else 'contain'} hidden rows of {project}. `wme compact` rewrites these files "
+        "without the hidden rows. The old files are deleted after the grace period."
     )
 
 
 @click.command(cls=terminal.Writing)
-@click.option("--dry-run", is_flag=True, help="Show what would be read, written and freed; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the files to read, write and free without changing anything.")
 @quiet_option
 def compact(*, dry_run: bool, quiet: bool) -> None:
-    """Merge lake files of hours and of snapshots' chunks into a few sorted files, so that page text reads fast.
+    """Merge hourly lake files and snapshot chunks into a few sorted files, from which page text reads fast.
 
-    Changes of compacted months are then moved out of the DuckDB files and read from the compacted files.
+    Changes in compacted months are then removed from the DuckDB files and read from the compacted files.
 
-    The schedule compact_each_hour does this automatically. Loads, publications and readers do not wait for a
-    compaction. After an interrupt, run the command again. If WME_ENGINE names a cluster, its workers rewrite the
-    files.
+    The schedule compact_each_hour runs compactions automatically. Loads, publications and readers do not wait for a
+    compaction. If interrupted, run the command again. If WME_ENGINE specifies a cluster, its workers rewrite the files.
     """
     from assets.published import format_merged
     from assets.steps.compaction import Compacted, compact_lake, planned
@@ -214,7 +208,7 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
     settings = read_settings()
     warehouse = Warehouse(settings.data, storage_version=settings.storage_version)
     if not warehouse.build_path.exists():
-        terminal.say(f"Nothing is loaded in {settings.data.absolute()} yet, so there is nothing to compact.")
+        terminal.say(f"There is nothing to compact, because no data is loaded in {settings.data.absolute()}.")
         return
     if dry_run:
         plan = [merge for _, merge in planned(warehouse)]
@@ -223,16 +217,16 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
             terminal.show(("to compact", "files", "size"), rows)
             size = size_text(sum(one.lake_bytes for one in plan))
             terminal.say(
-                f"{counted(sum(one.file_count for one in plan), 'file')} would be read ({size}), and at most about as "
-                f"many bytes written. After the next publication and {settings.grace_hours:g} hours of grace, {size} "
-                "would be freed. Nothing was changed."
+                f"{counted(sum(one.file_count for one in plan), 'file')} would be read ({size}), and about {size} or "
+                f"less would be written. After the next publication and a grace period of {settings.grace_hours:g} "
+                f"hours, {size} would be freed. Nothing was changed."
             )
         else:
-            terminal.say("There is nothing to compact: the lake already has few files.")
+            terminal.say("There is nothing to compact, because the lake already has few files.")
         if (step := warehouse.movable_changes()) is not None:
             terminal.say(
-                f"{counted(step.row_count, 'change')} of the hours from {hour_text(step.first_hour)} until "
-                f"{hour_text(step.end_hour)} UTC would leave the DuckDB files and be read from compacted files."
+                f"{counted(step.row_count, 'change')} from {hour_text(step.first_hour)} until "
+                f"{hour_text(step.end_hour)} UTC would move from the DuckDB files to compacted files."
             )
         return
     layout = Layout(settings.data)
@@ -252,7 +246,7 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
         return
     count = sum(isinstance(one, Compacted) for one in done)
     terminal.say(
-        f"{counted(count, 'compaction')} done. The result takes effect with the next publication (`wme publish`)."
+        f"Finished {counted(count, 'compaction')}. Readers see the result after the next publication (`wme publish`)."
     )
 
 
@@ -261,14 +255,15 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 @click.command(cls=terminal.Writing)
 @click.argument("destination", type=_FOLDER)
-@click.option("--keep", type=click.IntRange(min=1), help="Complete backups to keep, including this one. Default: all.")
-@click.option("--dry-run", is_flag=True, help="Show what would be copied; copy nothing.")
+@click.option("--keep", type=click.IntRange(min=1), help="Number of complete backups to keep. Default: all.")
+@click.option("--dry-run", is_flag=True, help="Show the files to copy without copying them.")
 @quiet_option
 def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -> None:
     """Back up the mirror into a new folder in DESTINATION, while runs continue.
 
-    Only files that are new since the previous backup are copied; all others are hard links to it. The same command
-    continues a killed backup. Complete backups are never changed. Tokens and passwords are not backed up.
+    Only files that are new since the previous backup are copied. All other files are hard links to the previous backup.
+    The same command resumes a killed backup. Complete backups are never changed. Tokens and passwords are not backed
+    up.
     """
     from pipelines.operations import backup as backups
 
@@ -279,16 +274,16 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -
     if dry_run:
         found = backups.plan(data, destination)
         terminal.say(
-            f"To copy: {counted(found.copied_count, 'file')} ({size_text(found.copied_bytes)}). Already in the "
-            f"previous backup: {counted(found.linked_count, 'file')} ({size_text(found.linked_bytes)}). Nothing was "
-            "copied."
+            f"{counted(found.copied_count, 'file')} ({size_text(found.copied_bytes)}) would be copied. The previous "
+            f"backup contains {counted(found.linked_count, 'other file')} ({size_text(found.linked_bytes)}). Nothing "
+            "was copied."
         )
         return
     with terminal.progress() as reporter:
         done = backups.take(data, destination, reporter, keep)
     planned = done.plan
     linked = (
-        f", about {size_text(planned.copied_bytes)} of it copied, the rest linked to the previous backup"
+        f". About {size_text(planned.copied_bytes)} were copied, and all other files are links to the previous backup"
         if planned.linked_count
         else ""
     )
@@ -297,11 +292,11 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -
         f"({size_text(done.backup.size_bytes)}){linked}."
     )
     if done.removed:
-        terminal.say(f"{counted(len(done.removed), 'older backup')} removed.")
+        terminal.say(f"Removed {counted(len(done.removed), 'older backup')}.")
     if lost := done.gone["archive"]:
         terminal.say(
-            f"{counted(lost, 'file')} of the archive {'is' if lost == 1 else 'are'} in the previous backup and no "
-            "longer in the data folder. If neither snapshots nor projects were removed, keep that backup."
+            f"The previous backup contains {counted(lost, 'archive file')} that the data folder no longer contains. If "
+            "you removed neither snapshots nor projects, keep the previous backup."
         )
     if done.problems:
         raise click.ClickException("\n".join(done.problems))
@@ -309,12 +304,12 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -
 
 @click.command(cls=terminal.Writing)
 @click.argument("source", type=_FOLDER)
-@click.option("--dry-run", is_flag=True, help="Show what would be restored; copy nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the files to restore without copying them.")
 def restore(*, source: Path, dry_run: bool) -> None:
-    """Restore the backup SOURCE into an empty data folder (WME_DATA), and publish.
+    """Restore the backup SOURCE into an empty data folder (WME_DATA), then publish.
 
-    SOURCE is a backup, or a folder of backups, of which the newest is restored. Every file is verified. The same
-    command continues a killed restore. The data folder may have another path than the original one.
+    SOURCE is a backup or a folder of backups, whose newest backup is restored. Every file is verified. The same command
+    resumes a killed restore. The path of the new data folder can differ from the original path.
     """
     from pipelines.operations import restore as restoring
     from resources.backup import find
@@ -331,7 +326,7 @@ def restore(*, source: Path, dry_run: bool) -> None:
         return
     with terminal.progress() as reporter:
         done = restoring.restore(source, data, reporter)
-    # a backup of a mirror without loaded data has nothing to publish
+    # a mirror without loaded data has nothing to publish
     published = " and published" if Warehouse(data).published_path.exists() else ""
     terminal.say(
         f"{done.backup.path} was restored into {data}{published}: {counted(done.file_count, 'file')} "
@@ -340,24 +335,24 @@ def restore(*, source: Path, dry_run: bool) -> None:
     )
     for path in done.renamed:
         terminal.say(
-            f"The backup has its own {path.stem}, which determines what Dagster loads and starts. It was renamed to "
-            f"{path}, and the default is used. If you trust it, rename it to {path.stem}."
+            f"The backup contains a {path.stem}, which controls the code that Dagster loads. The file was renamed to "
+            f"{path}, and the default file is used. If you trust the file, rename it to {path.stem}."
         )
     if done.damaged:
         names = "\n".join(f"  {name}" for name in done.damaged)
         raise click.ClickException(
-            f"{counted(len(done.damaged), 'file')} of the backup {'is' if len(done.damaged) == 1 else 'are'} missing "
-            f"or damaged, and left out:\n{names}\nAll others are restored. Copy the missing ones from an older backup; "
-            "files of the lake can be restored from the archive."
+            f"{counted(len(done.damaged), 'file')} in the backup {'is' if len(done.damaged) == 1 else 'are'} missing "
+            f"or damaged:\n{names}\nAll other files are restored. Copy missing files from an older backup, or restore "
+            "lake files from the archive."
         )
 
 
 @click.command(cls=terminal.Writing)
-@click.option("--dry-run", is_flag=True, help="Show which pages would be looked up; use no quota.")
+@click.option("--dry-run", is_flag=True, help="Show the pages to look up without using quota.")
 def lookups(*, dry_run: bool) -> None:
-    """Look up watched pages that changed and uncertain pages of `articles`, up to WME_LOOKUPS_PER_DAY a day.
+    """Look up changed watched pages, and uncertain pages in `articles`, up to WME_LOOKUPS_PER_DAY a day.
 
-    Each page costs one unit of on-demand quota. The responses are loaded, and published if a publication is due.
+    Each page costs one unit of on-demand quota. The responses are loaded, then published if a publication is due.
     """
     from assets.steps import lookup
     from pipelines.operations import run as runs

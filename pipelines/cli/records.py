@@ -1,6 +1,6 @@
-"""Commands that show current records of the service: `lists`, `batches`, `article`, `structured`, `entity`.
+"""Commands that show the service's current records: `lists`, `batches`, `article`, `structured`, `entity`.
 
-The work is in `resources/enterprise`.
+The implementation is in `resources/enterprise`.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ from resources.settings import read as read_settings
 
 Command = Callable[..., None]
 
-#: Limits of text output: characters of a text, members of an array, lines of a record.
+#: Limits for text output: characters per value, members per array, lines per record.
 _LONGEST_TEXT, _MOST_MEMBERS, _MOST_LINES = 300, 6, 200
 _fields = click.option(
     "--fields",
     multiple=True,
     metavar="NAMES",
-    help="Show only these fields: dotted names, separated by commas; can be repeated.",
+    help="Show only these fields (dotted names, separated by commas). The option can be repeated.",
 )
 _filter = click.option(
     "--filter",
     "filters",
     multiple=True,
     metavar="FIELD=VALUE",
-    help="Show only records with this value, for example in_language.identifier=en; can be repeated. Numbers, true, "
-    "false and null are JSON values; quote them ('\"0\"') to compare with text.",
+    help="Show only records with this value, for example in_language.identifier=en. The option can be repeated. "
+    "Numbers, true, false and null are JSON values. Quote them ('\"0\"') to compare strings.",
 )
-#: Options of lookups by title; several projects may have the title.
+#: Options of lookups by title. Several projects can have the same title.
 _TITLED = (
     click.option("--limit", type=click.IntRange(1, 10), help="Maximum number of projects in the response. Default: 3."),
     click.option("--language", metavar="CODE", help="Show only projects in this language, for example fr."),
@@ -53,7 +53,7 @@ _json_lines = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def queried(kind: Kind) -> Callable[[Command], Command]:
-    """Add the query options that endpoints of a kind support; the command receives the query as `asked`."""
+    """Add the query options that a kind of endpoint supports. The command receives the query as `asked`."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
@@ -76,7 +76,7 @@ def queried(kind: Kind) -> Callable[[Command], Command]:
 
 
 def answered(kind: Kind) -> Callable[[Callable[..., Listing[Record] | Record]], Command]:
-    """Add options of a query and of its output. The function queries a client, and the response is printed."""
+    """Add options for a query and its output. The decorated function sends the query and returns the response."""
 
     def decorate(ask: Callable[..., Listing[Record] | Record]) -> Command:
         @queried(kind)
@@ -103,7 +103,7 @@ def answered(kind: Kind) -> Callable[[Callable[..., Listing[Record] | Record]], 
 
 
 def path_of(dataset: Dataset, role: str, **values: str) -> str:
-    """Return the path of a dataset's endpoint with this role in the registry; UsageError if there is none."""
+    """Return the path of the dataset's endpoint with this role. Raises UsageError if no endpoint has the role."""
     for endpoint in endpoints.endpoints_of(dataset):
         if endpoint.role == role:
             return endpoint.at(**values)
@@ -118,7 +118,7 @@ def _query(fields: Iterable[str], filters: Iterable[str], equal: dict[str, str |
         name, equals, value = text.partition("=")
         if not equals:
             raise click.UsageError(
-                f"--filter is {text!r}; write it as FIELD=VALUE, for example in_language.identifier=en."
+                f"--filter is {text!r}. Write the filter as FIELD=VALUE, for example in_language.identifier=en."
             )
         conditions.append(Filter(name, _value(value)))
     names = tuple(name.strip() for text in fields for name in text.split(",") if name.strip())
@@ -136,7 +136,7 @@ def _value(text: str) -> Any:
 
 
 def _show(answer: Listing[Record] | Record, form: str) -> None:
-    """Print a response: as sent by the service, as one JSON line per record, or as one block per record."""
+    """Print a response unmodified, as one JSON line per record, or as one block per record."""
     from resources.enterprise import Listing
 
     if isinstance(answer, Listing):
@@ -192,9 +192,9 @@ def _cell(value: Any) -> str:
 @queried(Kind.LIST)
 @_json_lines
 def lists(*, dataset: Dataset | None, identifier: str | None, as_json: bool, asked: Query) -> None:
-    """Show the entries of the reference list NAME, as the service has it now. Without NAME, show the lists' names.
+    """Show the current entries of the reference list NAME. Without NAME, show the lists' names.
 
-    With ID, for example `wme lists projects enwiki`, show only that entry. Costs no quota.
+    With ID, show only one entry, for example `wme lists projects enwiki`. Costs no quota.
     """
     if dataset is None:
         rows = [(one.name, one.table.description) for one in datasets.datasets(Family.LIST)]
@@ -214,22 +214,22 @@ def lists(*, dataset: Dataset | None, identifier: str | None, as_json: bool, ask
         cells = [[record.get(name) for name in columns] for record in records]
         terminal.show(columns, [[_cell(v) if isinstance(v, list | dict) else v for v in row] for row in cells])
     else:
-        filtered = f"No entry of {dataset.name} passes the filters."
-        terminal.say(filtered if asked.filters else f"{dataset.name} has no entry.")
+        filtered = f"No entry of {dataset.name} matches the filters."
+        terminal.say(filtered if asked.filters else f"{dataset.name} has no entries.")
 
 
 @click.command()
 @click.argument("hour", type=HOUR, required=False)
 @click.argument("identifier", metavar="[ID]", type=FILE, required=False)
-@click.option("--all", "everything", is_flag=True, help="Show all projects of the service, not only the mirrored ones.")
+@click.option("--all", "everything", is_flag=True, help="Show all projects, not only mirrored projects.")
 @_json_lines
 @dataset_option(Family.HOURLY, ARTICLE_CHANGES)
 def batches(
     *, hour: datetime | None, identifier: str | None, everything: bool, as_json: bool, dataset: Dataset
 ) -> None:
-    """List the service's files of an HOUR (UTC), for example 2026-11-20T05. The default is the newest hour.
+    """List the service's files for an HOUR (UTC), for example 2026-11-20T05. The default is the newest hour.
 
-    With ID, for example enwiki_namespace_0, show that file's record.
+    With ID, show only one file's record, for example enwiki_namespace_0.
     """
     from pipelines.operations import run as runs
     from resources.lake import Layout
@@ -263,10 +263,10 @@ def batches(
 @click.argument("name")
 @answered(Kind.ARTICLES)
 def article(client: EnterpriseClient, asked: Query, name: str) -> Listing[Record]:
-    """Look up the article NAME in its current state, in all projects that have it. Costs a unit of on-demand quota.
+    """Look up the current state of the article NAME in all projects. Costs one unit of on-demand quota.
 
-    NAME is the exact title, case-sensitive, with the prefix of its namespace (for example Category:Physics). Redirects
-    are not resolved. Without --project or --language, the service chooses the projects of the response.
+    NAME is the exact, case-sensitive title with its namespace prefix (for example Category:Physics). Redirects are not
+    resolved. Without --project or --language, the service chooses the projects in the response.
     """
     return client.lookups.articles(name, asked)
 
@@ -275,10 +275,10 @@ def article(client: EnterpriseClient, asked: Query, name: str) -> Listing[Record
 @click.argument("name")
 @answered(Kind.STRUCTURED)
 def structured(client: EnterpriseClient, asked: Query, name: str) -> Listing[Record]:
-    """Look up the structured contents of the article NAME: infoboxes, sections, tables. Costs a unit of quota.
+    """Look up the structured contents of the article NAME: infoboxes, sections, tables. Costs one unit of quota.
 
-    NAME is the exact title, as for `wme article`. --filter applies to the article's record, --fields to the structured
-    contents.
+    NAME is the exact title, as in `wme article`. --filter applies to the article's record, and --fields applies to the
+    structured contents.
     """
     return client.lookups.structured(name, asked)
 
@@ -288,6 +288,6 @@ def structured(client: EnterpriseClient, asked: Query, name: str) -> Listing[Rec
 @click.option("--labels", is_flag=True, help="Show only the labels, in all languages.")
 @answered(Kind.ENTITY)
 def entity(client: EnterpriseClient, asked: Query, identifier: str, *, labels: bool) -> Listing[Record]:
-    """Look up the Wikidata item or property ID, for example Q42 or P31. Costs a unit of on-demand quota."""
+    """Look up the Wikidata item or property ID, for example Q42 or P31. Costs one unit of on-demand quota."""
     kind = "labels" if labels else "properties" if identifier.upper().startswith("P") else "items"
     return client.lookups.entity(kind, identifier, asked)

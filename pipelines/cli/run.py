@@ -1,6 +1,6 @@
-"""Command `wme run`: fetch, load and publish hours and snapshots, and show the result.
+"""Command `wme run`, which fetches, loads and publishes hours and snapshots, and shows the result.
 
-The work is in `pipelines/operations/run.py`.
+The implementation is in `pipelines/operations/run.py`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from pipelines.operations.run import RunReport
 
 
-#: Default and longest wait in minutes; the service keeps an hour for two days.
+#: Default and maximum wait in minutes. The service retains each hour for two days.
 _DEFAULT_MINUTES, _MOST_MINUTES = 60, 48 * 60
-#: Example questions of an analyst for the closing tables, each with its SQL.
+#: Example questions with SQL, whose results the first run shows.
 EXAMPLES = {
     "Which pages were edited most?": """\
 SELECT project_id, name, edit_count, editor_count
 FROM most_edited LIMIT 3""",
-    # null means no, so count only flags that are true
+    # count only flags that are true, because null means false
     "Who edits: bots, anonymous, registered?": """\
 SELECT project_id, count(*) FILTER (editor_is_bot) AS bots, count(*) FILTER (editor_is_anonymous) AS anonymous,
        count(*) - bots - anonymous AS registered
@@ -52,23 +52,23 @@ GROUP BY ALL ORDER BY a.project_id""",
     "--hours",
     "count",
     type=click.IntRange(1, 48),
-    help="Number of newest hours to fetch and load.  [default: 3, and earlier hours that the mirror lacks and the "
-    "service still keeps]",
+    help="Number of newest hours to fetch and load.  [default: 3, and earlier missing hours that the service still "
+    "retains]",
 )
-@click.option("--from", "first", type=HOUR, help="First hour (UTC), for example 2026-11-20T05; instead of --hours.")
+@click.option("--from", "first", type=HOUR, help="First hour (UTC), for example 2026-11-20T05, instead of --hours.")
 @click.option("--to", "last", type=HOUR, help="Last hour (UTC).  [default: the same as --from]")
-@click.option("--dry-run", is_flag=True, help="Show what would be fetched (files, GB, quota units); fetch nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the files, GB and quota units to fetch, without fetching anything.")
 @click.option(
-    "--reference/--no-reference", default=None, help="Fetch the reference lists, or not.  [default: once a day]"
+    "--reference/--no-reference", default=None, help="Fetch or skip the reference lists.  [default: once a day]"
 )
 @click.option(
     "--snapshots",
     type=click.Choice(["missing", "newer"]),
     is_flag=False,
     flag_value="missing",
-    help="First fetch snapshots. missing (or no value): of projects that have none yet. newer: also those of which the "
-    "service has a newer version. With an account, snapshots cost quota.  [default: missing with the sandbox, else "
-    "none]",
+    help="First fetch snapshots. The value missing, or no value, selects projects without a snapshot. The value newer "
+    "also selects snapshots with a newer version. With an account, snapshots cost quota.  [default: missing with the "
+    "sandbox, otherwise none]",
 )
 @click.option("--no-snapshots", is_flag=True, help="Fetch no snapshots, even with the sandbox.")
 @click.option(
@@ -77,8 +77,8 @@ GROUP BY ALL ORDER BY a.project_id""",
     type=DatasetName(Family.SNAPSHOT),
     metavar="NAME",
     multiple=True,
-    help="Fetch only snapshots of this dataset; can be repeated.  [default: with --snapshots every dataset, else "
-    "articles only]",
+    help="Fetch only snapshots of this dataset. The option can be repeated.  [default: every dataset with --snapshots, "
+    "otherwise articles only]",
 )
 @click.option(
     "--wait",
@@ -86,8 +86,8 @@ GROUP BY ALL ORDER BY a.project_id""",
     is_flag=False,
     flag_value=_DEFAULT_MINUTES,
     metavar="[MINUTES]",
-    help=f"If a host cannot be reached, wait for it up to this many minutes ({_DEFAULT_MINUTES} without a number), "
-    "then continue.",
+    help=f"If a host is unreachable, wait up to this many minutes (default: {_DEFAULT_MINUTES}) for the host, then "
+    "continue.",
 )
 @quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables, for scripts.")
@@ -105,7 +105,7 @@ def run(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Run the main job: reference lists, snapshots and hours, from the service to the published DuckDB file."""
+    """Fetch, load and publish reference lists, snapshots and hours."""
     if dry_run and (quiet or as_json):
         raise click.UsageError("--dry-run cannot be combined with --quiet or --json.")
     if snapshots and no_snapshots:
@@ -117,7 +117,7 @@ def run(
     if first is not None and last is not None and last < first:
         raise click.UsageError("--to is before --from.")
     if first is not None and (last or first) + timedelta(hours=1) > datetime.now(UTC):
-        # a requested future hour would be recorded, and all hours up to it would count as missing
+        # a future hour would be recorded, and all hours before that hour would be reported as missing
         raise click.UsageError(
             "The range contains an hour that has not ended yet (UTC). Nothing was done. Choose earlier hours."
         )
@@ -138,21 +138,21 @@ def run(
     say = partial(terminal.ERR.print, markup=False)
 
     def choose(client: EnterpriseClient) -> dict[Dataset, list[str]]:
-        """Check the names and choose the hours, once; return the snapshots to load first."""
+        """Check the names, choose the hours, and return the snapshots to load first."""
         connection.check_names(client, layout, settings.projects, settings.namespaces)
         if first is None:
             hours[:] = runs.newest_hours(client, count or 3, datetime.now(UTC))
         if no_snapshots or not (snapshots or settings.sandbox):
             return {}
-        say("Listing the snapshots of the service")
-        # by default only snapshots of `articles`: each other dataset downloads complete projects again
+        say("Listing the service's snapshots")
+        # by default, only snapshots of articles, because each dataset downloads complete projects
         chosen = wanted or (() if snapshots else (datasets.SNAPSHOT_ARTICLES,))
         return pending.snapshots_to_fetch(client, enterprise, warehouse, layout, chosen, newer=snapshots == "newer")
 
     def attempt() -> RunReport:
         try:
             if settings.sandbox and connection.found_sandbox(settings) is None:
-                say("Starting the sandbox and creating its first archives, which takes about half a minute")
+                say("Starting the sandbox. Creating its first archives takes about 30 seconds.")
             say("Looking for the newest hours")
             with enterprise.client() as client:
                 missing = choose(client)
@@ -178,7 +178,7 @@ def run(
             _show_dry_run(pending.dry_run(hours, missing, client, enterprise, layout))
         if with_lacking and any(missing.values()):
             terminal.say(
-                "Hours since the export of a new snapshot are fetched as well, if the service still keeps them."
+                "Hours since a new snapshot's export are also fetched if the service still retains these hours."
             )
         return
     report = runs.outlast(attempt, partial(runs.is_reachable, enterprise), wait or 0, say)
@@ -192,7 +192,7 @@ def run(
 
 
 def report_lake(settings: Settings, report: RunReport) -> None:
-    """Print missing and damaged lake files. A damaged file that was not restored is a failure of the run."""
+    """Print missing and damaged lake files. The run fails if a damaged file was not restored."""
     from resources.warehouse import Warehouse, named
 
     if not report.repaired:
@@ -200,11 +200,11 @@ def report_lake(settings: Settings, report: RunReport) -> None:
     terminal.ERR.print(report.repaired, markup=False, soft_wrap=True)
     faulty = Warehouse(settings.data).faulty_lake_files(published=True)
     if gone := [file for file in faulty if file.is_gone]:
-        terminal.ERR.print(f"Left out of the published file: {named(gone)}.", markup=False, soft_wrap=True)
+        terminal.ERR.print(f"The published file omits missing lake files: {named(gone)}.", markup=False, soft_wrap=True)
     if damaged := [file for file in faulty if not file.is_gone]:
         report.failures.append(
-            f"{counted(len(damaged), 'damaged lake file')} could not be restored so far, and everything else is "
-            f"published: {named(damaged)}. If the archive lacks their content, restore them from a backup "
+            f"{counted(len(damaged), 'damaged lake file')} could not be restored: {named(damaged)}. All other data is "
+            "published. If the archive does not contain the files' content, restore the files from a backup "
             "(docs/recover.md, Damaged lake files)."
         )
 
@@ -228,7 +228,7 @@ def _show_dry_run(plan: Any) -> None:
 
 
 def _as_json(settings: Settings, report: RunReport) -> dict[str, Any]:
-    """Return the outcome of a run as JSON values: files of its hours, state of publication, failures."""
+    """Return the outcome of a run as JSON values: files by hour, publication state, failures."""
     from resources.warehouse import Warehouse
 
     warehouse = Warehouse(settings.data)
@@ -248,8 +248,8 @@ def _as_json(settings: Settings, report: RunReport) -> dict[str, Any]:
 
 
 def _rows(warehouse: Warehouse, report: RunReport) -> Iterator[tuple[Dataset, SummaryRow, float]]:
-    """Yield the hours by dataset, project and namespace, each with its seconds of fetching and converting."""
-    # from the build file, because the published file may be older
+    """Yield the dataset, the summary row, and the download and conversion seconds of each hour."""
+    # use the build file, because the published file can be outdated
     for dataset in datasets.datasets(Family.HOURLY) if report.hours else ():
         for row in warehouse.summary(hours=report.hours, published=False, dataset=dataset):
             archive = f"{row.project_id}_namespace_{row.namespace_id}"
@@ -279,7 +279,7 @@ def _show_run(settings: Settings, report: RunReport) -> None:
         terminal.show(columns, rows, spare=spare, varying=("table",))
     if warehouse.unpublished_revision() is not None:
         when = next_text(warehouse.publication(), settings.publish_every)
-        terminal.say(f"\nNot published yet. The next publication is made {when}.")
+        terminal.say(f"\nThe loaded data will be published {when}.")
     if warehouse.publication() is None:
         return
     scopes = {one: settings.scope_of(one) for one in datasets.datasets(Family.HOURLY)}
@@ -288,13 +288,13 @@ def _show_run(settings: Settings, report: RunReport) -> None:
     for sentence in found.without_snapshot:
         terminal.say(f"\n{sentence}")
     if missing:
-        terminal.say(f"\n{counted(missing, 'hour')} missing. `wme status` shows them and how to fetch them.")
+        terminal.say(f"\n{counted(missing, 'hour')} missing. See `wme status` for commands that fetch missing hours.")
     terminal.say(
-        f"\nDuckDB file: {warehouse.published_path} (open it read-only; it is replaced atomically and never locked)\n"
+        f"\nDuckDB file: {warehouse.published_path} (read-only; each publication replaces the file atomically)\n"
     )
     shown = settings.data / "state" / "examples"
     if report.failures or shown.exists():
-        return  # failures should be the last output, and the examples are shown only once
+        return  # failures must be the last output, and the examples are shown only once
     for question, query in EXAMPLES.items():
         answer = warehouse.sql(query)
         terminal.OUT.print(question, style="bold")

@@ -1,7 +1,7 @@
-"""Commands `sandbox`, `ui`, `worker` and `stream`: processes that run in the foreground until Ctrl-C.
+"""Commands `sandbox`, `ui`, `worker` and `stream`, which run in the foreground until Ctrl-C.
 
-The work is in `resources/sandbox`, `pipelines/process/processes.py`, `resources/engine/dask`, `resources/remote.py`
-and `assets/steps/stream.py`.
+The implementation is in `resources/sandbox`, `pipelines/process/processes.py`, `resources/engine/dask`,
+`resources/remote.py` and `assets/steps/stream.py`.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from resources.formatting import counted
 from resources.settings import read as read_settings
 from resources.settings import read_data
 
-#: Seconds for storing buffered events when the command ends.
+#: Maximum time in seconds for storing buffered events when the command ends.
 _END_SECONDS = 2.5
-#: Lock timeout in seconds; short, because the stream only asks the warehouse which hours are loaded.
+#: Lock timeout in seconds. A short timeout is enough to read the loaded hours.
 _BUSY_SECONDS = 2.0
 
 
@@ -37,7 +37,7 @@ _BUSY_SECONDS = 2.0
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def sandbox(*, arguments: tuple[str, ...]) -> None:
-    """Run the built-in local content service in the foreground (`wme sandbox --help` lists its options)."""
+    """Run the built-in local content service in the foreground. `wme sandbox --help` lists its options."""
     from resources.sandbox.__main__ import main as serve
 
     ended = threading.Event()
@@ -58,7 +58,7 @@ def sandbox(*, arguments: tuple[str, ...]) -> None:
 @click.option(
     "--prepare",
     is_flag=True,
-    help="Only create <WME_DATA>/dagster with its settings (if absent) and pools. For services that start Dagster "
+    help="Only create <WME_DATA>/dagster, with settings (if absent) and pools, for services that start Dagster "
     "themselves.",
 )
 def ui(*, port: int, prepare: bool) -> None:
@@ -78,8 +78,8 @@ def ui(*, port: int, prepare: bool) -> None:
         except OSError as error:
             # Dagster would report the busy port while starting, and continue
             raise click.ClickException(
-                f"Port {port} cannot be used ({error.strerror}), perhaps because of the `wme ui` of another data "
-                "folder. Nothing was started; choose another port with --port."
+                f"Port {port} is not available ({error.strerror}). Another data folder's `wme ui` might use the port. "
+                "Nothing was started. Choose another port with --port."
             ) from None
     terminal.ERR.print(
         f"The Dagster UI will be at http://127.0.0.1:{port} in a few seconds. Ctrl-C stops it.", markup=False
@@ -92,15 +92,15 @@ def ui(*, port: int, prepare: bool) -> None:
 @click.option(
     "--data",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Data folder of the runs, as mounted on this machine.  [default: WME_DATA]",
+    help="Path of the runs' data folder on this machine.  [default: WME_DATA]",
 )
-@click.option("--name", help="Name of the worker in messages of runs.  [default: host and process]")
+@click.option("--name", help="Name of the worker in the runs' messages.  [default: host and process]")
 def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
-    """Convert archives and compact lake files for other machines, as a worker of the Dask scheduler at ADDRESS.
+    """Convert archives and compact lake files as a worker of the Dask scheduler at ADDRESS.
 
-    ADDRESS is dask://host:port, by default that of WME_ENGINE. The worker uses all cores and WME_MEMORY_MB; one per
-    machine is enough. It ends when the scheduler ends, and within seconds on Ctrl-C or SIGTERM. Runs then give its
-    work to other workers.
+    ADDRESS has the form dask://host:port. The default is WME_ENGINE. Each worker uses all cores and WME_MEMORY_MB, so
+    one worker per machine is enough. A worker ends when the scheduler ends, or within seconds on Ctrl-C or SIGTERM.
+    Other workers then take over its tasks.
     """
     settings = read_settings(scoped=False)
     address = address or settings.engine
@@ -108,14 +108,14 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
 
     if not address.startswith(remote.SCHEME):
         raise click.UsageError(
-            "No scheduler is named. Write its address, for example `wme worker dask://127.0.0.1:8786`, or set "
+            "No scheduler is specified. Specify its address, for example `wme worker dask://127.0.0.1:8786`, or set "
             "WME_ENGINE."
         )
     folder = (data or settings.data).resolve()
     if not folder.is_dir():
         raise click.ClickException(
-            f"The data folder {folder} is not there. Nothing was started. Mount the folder of the runs, and name it "
-            "with --data or WME_DATA."
+            f"The data folder {folder} does not exist. Nothing was started. Mount the runs' data folder, and specify "
+            "its path with --data or WME_DATA."
         )
     from resources.engine import dask
 
@@ -142,7 +142,7 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
                 dask.serve(address, versions, folder / "lake", threads=converter.readers, name=name, started=started)
             )
     raise click.ClickException(
-        f"The scheduler at {address} is gone. Converted files are kept. Start the worker again when the scheduler runs."
+        f"The scheduler at {address} has stopped. Converted files are kept. Restart the worker when the scheduler runs."
     )
 
 
@@ -151,7 +151,7 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
     "--since",
     "hours",
     type=click.FloatRange(0, 48),
-    help="On the first call, begin this many hours ago.  [default: now]",
+    help="Number of hours to look back on the first run.  [default: 0]",
 )
 @click.option(
     "--for", "seconds", type=click.FloatRange(0, min_open=True), help="Stop after this many seconds.  [default: never]"
@@ -161,7 +161,7 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
     type=click.FloatRange(0.1, 600),
     default=10.0,
     show_default=True,
-    help="Seconds between two files. Analysts see events once their file is written.",
+    help="Seconds between two files. Queries return events as soon as their file is written.",
 )
 @click.option(
     "--connections", type=click.IntRange(1, 10), default=10, show_default=True, help="Number of parallel connections."
@@ -169,11 +169,11 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
 def stream(*, hours: float | None, seconds: float | None, every: float, connections: int) -> None:
     """Store every event of the mirrored projects in the lake (live_changes), seconds after it happened.
 
-    Analysts query events of hours that have no file yet as live_changes, and pages up to the newest event as
-    articles_live.
+    The table live_changes contains events of hours that have no file yet. The table articles_live contains pages with
+    their newest events.
 
-    The command resumes at its last offset and runs until Ctrl-C or SIGTERM; buffered events are written first. The
-    service keeps events for 48 hours.
+    The command resumes at the last stored offset and runs until Ctrl-C or SIGTERM. Buffered events are stored on exit.
+    The service retains events for 48 hours.
     """
     from assets.steps.stream import Kept, format_kept, keep, loaded_hours
     from resources.adapters import build_resources
@@ -219,4 +219,4 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
             )
         finally:
             done.set()
-    terminal.say(f"{counted(count, 'event')} kept in {lake.folder}. The same command resumes there.")
+    terminal.say(f"Stored {counted(count, 'event')} in {lake.folder}. The next run of the command resumes there.")

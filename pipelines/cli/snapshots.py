@@ -1,6 +1,6 @@
-"""Commands `wme snapshots`: list snapshots, plan their download, and download them into the archive.
+"""Commands `wme snapshots`, which list snapshots, plan downloads, and download snapshots into the archive.
 
-The work is in `pipelines/operations/snapshots.py`.
+The implementation is in `pipelines/operations/snapshots.py`.
 """
 
 from __future__ import annotations
@@ -34,18 +34,21 @@ _dataset = dataset_option(Family.SNAPSHOT, SNAPSHOT_ARTICLES)
 
 @click.group(cls=Group)
 def snapshots() -> None:
-    """List snapshots of complete projects, plan their download, and download them into the archive."""
+    """List project snapshots, plan downloads, and download snapshots into the archive."""
 
 
 @snapshots.command("list")
 @click.option(
-    "--project", "projects", multiple=True, help="List only this project, for example enwiki; can be repeated."
+    "--project",
+    "projects",
+    multiple=True,
+    help="List only this project, for example enwiki. The option can be repeated.",
 )
-@click.option("--all", "everything", is_flag=True, help="List all projects of the service, not only the mirrored ones.")
+@click.option("--all", "everything", is_flag=True, help="List all projects, not only mirrored projects.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts.")
 @_dataset
 def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool, dataset: Dataset) -> None:
-    """List the snapshots of the mirrored projects, of the given projects, or of all. Costs no quota."""
+    """List snapshots of mirrored, selected or all projects. Costs no quota."""
     from pipelines.operations import snapshots as snapshots_
     from resources.lake import Layout
 
@@ -84,7 +87,7 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
     if without:
         where = "" if projects else f" in the mirrored namespaces ({', '.join(map(str, settings.namespaces))})"
         raise click.ClickException(
-            f"The service has no snapshot of {', '.join(without)}{where}. "
+            f"The service has no snapshots of {', '.join(without)}{where}. "
             "`wme snapshots list --all` shows all snapshots."
         )
 
@@ -122,7 +125,7 @@ def _option(declared: tuple[str, FieldInfo]) -> Callable[..., Any]:
 
 
 def _choice(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the parameters of both planning and downloading."""
+    """Add the parameters that planning and downloading share."""
     for decorate in (
         _dataset,
         click.option("--json", "as_json", is_flag=True, help="Print one JSON document, for scripts."),
@@ -153,10 +156,10 @@ def _planned(
 @snapshots.command("plan")
 @_choice
 def plan_snapshots(*, identifiers: tuple[str, ...], as_json: bool, **choice: Any) -> None:
-    """Show the cost of downloading snapshots: form, quota units, bytes, disk space. Downloads nothing, costs no quota.
+    """Show the cost of downloading snapshots: form, quota units, bytes, disk space. Costs no quota.
 
     ID is an identifier from `wme snapshots list`, for example enwiki_namespace_0. The exit code is 1 if `wme snapshots
-    download` would refuse to start.
+    download` would refuse the download.
     """
     from pipelines.operations import snapshots as snapshots_
 
@@ -194,10 +197,11 @@ def _show_plan(combined: Any) -> None:
     help="Number of files downloaded at the same time.",
 )
 def download_snapshots(*, identifiers: tuple[str, ...], as_json: bool, workers: int, **choice: Any) -> None:
-    """Download snapshots into the archive and verify them. Complete files are not downloaded again; rerun to continue.
+    """Download snapshots into the archive and verify them. Complete files are not downloaded again.
 
-    ID is an identifier from `wme snapshots list`, for example enwiki_namespace_0. A download that would exceed the
-    remaining quota or the disk space is not started. --beyond-quota allows downloads that exceed the quota.
+    ID is an identifier from `wme snapshots list`, for example enwiki_namespace_0. Downloads that exceed the remaining
+    quota or disk space are not started. --beyond-quota allows downloads that exceed the quota. If interrupted, run the
+    command again.
     """
     from pipelines.operations import snapshots as snapshots_
 
@@ -224,5 +228,5 @@ def _show_fetched(fetched: Any) -> None:
     if fetched.replaced:
         size = size_text(sum(path.stat().st_size for path in fetched.replaced))
         terminal.say(
-            f"Also in that folder: {counted(len(fetched.replaced), 'file')} of another version or form ({size})."
+            f"The folder also contains {counted(len(fetched.replaced), 'file')} from other versions or forms ({size})."
         )

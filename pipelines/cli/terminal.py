@@ -1,4 +1,4 @@
-"""Parameters that several commands share, and output to the terminal: progress bars, tables, texts."""
+"""Shared command parameters, and terminal output such as progress bars, tables and text."""
 
 from __future__ import annotations
 
@@ -32,29 +32,29 @@ if TYPE_CHECKING:
 
 
 class _Console(Console):
-    """Console that removes control sequences from texts on a terminal, and leaves texts unchanged elsewhere."""
+    """Console that removes control sequences from terminal output, but not from redirected output."""
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable(text) if self.is_terminal else text, **options)
 
 
-#: Results go to standard output and all else to standard error, so that `wme sql --format csv > file` works. Without a
-#: terminal, lines are not wrapped.
+#: Console for results (standard output). All other output goes to standard error, so that `wme sql --format csv > file`
+#: works. Redirected output is not wrapped.
 OUT = _Console(highlight=False, width=None if sys.stdout.isatty() else 100_000)
 ERR = _Console(stderr=True, highlight=False, soft_wrap=True)
 _ANY: TypeAdapter[object] = TypeAdapter(object)
-#: Shorter texts are never wrapped; longer ones get at least this width.
+#: Minimum width of wrapped cells. Shorter cells are not wrapped.
 _READABLE = 40
 
 
 def echo(text: str, *, nl: bool = True, err: bool = False) -> None:
-    """Print a text unchanged; on a terminal, without control sequences."""
+    """Print text unchanged, except that control sequences are removed on a terminal."""
     shown = printable(text) if (sys.stderr if err else sys.stdout).isatty() else text
     click.echo(shown, nl=nl, err=err)
 
 
 def read(most: int = -1, *, line_count: int | None = None) -> str:
-    """Read standard input to its end: at most `most` characters and, at a terminal, at most `line_count` lines.
+    """Read standard input, up to `most` characters. At a terminal, read up to `line_count` lines.
 
     Raises:
         UsageError: The input is not UTF-8 text.
@@ -71,12 +71,12 @@ def read(most: int = -1, *, line_count: int | None = None) -> str:
 
 
 def show_json(value: object, *, indent: int | None = 2) -> None:
-    """Print a value as JSON: dataclasses and mappings as objects, paths as strings, times in ISO 8601."""
+    """Print a value as JSON, with dataclasses as objects, paths as strings and times in ISO 8601."""
     echo(_ANY.dump_json(value, indent=indent).decode())
 
 
 def say(text: str) -> None:
-    """Print a text as it is: without wrapping, and without interpreting markup."""
+    """Print text without wrapping lines or interpreting markup."""
     OUT.print(text, markup=False, soft_wrap=True)
 
 
@@ -86,7 +86,7 @@ def warn(text: str) -> None:
 
 def log_handler() -> logging.Handler:
     handler = logging.StreamHandler(sys.stderr)
-    # in a journal or a file, lines need a timestamp
+    # lines in a journal or a file need a timestamp
     handler.setFormatter(
         _Printable("%(message)s") if sys.stderr.isatty() else logging.Formatter("%(asctime)s %(levelname)s %(message)s")
     )
@@ -99,7 +99,7 @@ class _Printable(logging.Formatter):
 
 
 def hush(*, answers: bool, progress: bool) -> None:
-    """Suppress results, or progress output, until the command ends. Failures are still printed."""
+    """Suppress results or progress output until the command ends, but not failures."""
 
     def apply(out: bool, err: bool) -> None:
         OUT.quiet, ERR.quiet = out, err
@@ -120,7 +120,7 @@ class _BarTask:
 
 
 class BarReporter:
-    """Shows one bar per running task and removes the bar when the task ends."""
+    """Reporter that shows one progress bar per running task."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -134,13 +134,13 @@ _current: list[Reporter] = []
 
 
 def reporter() -> Reporter:
-    """Return the current reporter: bars inside `progress()` on a terminal, else plain lines on standard error."""
+    """Return the reporter of the current `progress()` block, or a reporter that prints lines to standard error."""
     return _current[-1] if _current else LineReporter(lambda line: ERR.print(line, markup=False))
 
 
 @contextmanager
 def progress() -> Iterator[Reporter]:
-    """Show progress while the block runs: bars on a terminal, plain lines elsewhere."""
+    """Show progress while the block runs, as bars on a terminal and as plain lines elsewhere."""
     if not ERR.is_terminal:
         yield reporter()
         return
@@ -160,7 +160,7 @@ def progress() -> Iterator[Reporter]:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """Build a table of rows; numbers are right-aligned, with thousands separators unless they are names."""
+    """Build a table. Numbers are right-aligned and have thousands separators unless they are identifiers."""
     rows = [list(row) for row in rows]
     drawn = Table(header_style="bold", box=None, pad_edge=False)
     for number, column in enumerate(columns):
@@ -179,10 +179,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
 def show(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], *, spare: Sequence[str] = (), varying: Sequence[str] = ()
 ) -> None:
-    """Print rows to standard output: as a table if it fits the width, else one line per column.
+    """Print rows as a table if the table fits the width, otherwise as one line per value.
 
-    Columns in `spare` are left out, in this order, until the table fits. Columns in `varying` are left out if all rows
-    have the same value.
+    Columns in `spare` are removed in this order until the table fits. Columns in `varying` are removed if all rows have
+    the same value.
     """
     same = {columns.index(name) for name in varying if len({row[columns.index(name)] for row in rows}) < 2}
     places = [place for place in range(len(columns)) if place not in same]
@@ -203,7 +203,7 @@ def show(
 
 
 def _needed_width(drawn: Table) -> int:
-    """Return the minimum width in characters at which short cells are complete and long ones readable."""
+    """Return the minimum table width in characters at which short cells are complete and long cells are readable."""
     widths = []
     for column in drawn.columns:
         cells = [cell_len(str(cell)) for cell in (column.header, *column.cells)]
@@ -212,7 +212,7 @@ def _needed_width(drawn: Table) -> int:
 
 
 class _Hour(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """An hour (UTC), as written by people, by the tables of this program or in Dagster's partition keys."""
+    """An hour (UTC) in ISO 8601, in the format of printed tables, or as a Dagster partition key."""
 
     name = "hour"
 
@@ -221,18 +221,18 @@ class _Hour(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         try:
             return datetime.fromisoformat(f"{found[1]}T{found[2]}:00+00:00" if found else "")
         except ValueError:
-            self.fail(f"{str(value)!r} is not an hour; write it as 2026-11-20T05 (UTC).", param, ctx)
+            self.fail(f"{str(value)!r} is not an hour. Write an hour (UTC) as 2026-11-20T05.", param, ctx)
 
 
 class _Name(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A name from the service that is used unchanged as the name of a folder."""
+    """A name from the service that is also used as a folder name."""
 
     def __init__(self, kind: str, pattern: str, named: str, example: str) -> None:
         self.name, self._pattern, self._named, self._example = kind, re.compile(pattern), named, example
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if not self._pattern.fullmatch(str(value)):
-            self.fail(f"{str(value)!r} names no {self._named}; write it as {self._example}.", param, ctx)
+            self.fail(f"{str(value)!r} is not a valid {self._named}. A valid example is {self._example}.", param, ctx)
         return str(value)
 
 
@@ -253,23 +253,23 @@ class DatasetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return declared[value]
 
 
-#: The option `--hours`, for commands that show the state of the mirror.
+#: The option `--hours` of commands that show the mirror's state.
 hours_option = click.option(
     "--hours",
     "count",
     type=click.IntRange(1, 24 * 31),
     default=48,
     show_default=True,
-    help="Hours to look back (for example 72).",
+    help="Number of hours to look back (for example 72).",
 )
 
 
-#: The option `--quiet`, for commands that run in cron.
+#: The option `--quiet` of commands that run in cron.
 quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only failures, for cron.")
 
 
 def dataset_option(family: Family, default: Dataset) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Build the option `--dataset`, for commands that handle any dataset of a family."""
+    """Build the option `--dataset` for commands that support every dataset in a family."""
     return click.option(
         "--dataset",
         type=DatasetName(family),
@@ -283,15 +283,15 @@ HOUR = _Hour()
 PROJECT = _Name("project", r"[a-z0-9_]+", "project", "enwiki")
 _IDENTIFIER = r"[A-Za-z0-9][A-Za-z0-9_-]*"
 SNAPSHOT = _Name("id", _IDENTIFIER, "snapshot", "enwiki_namespace_0")
-CHUNK = _Name("chunk", _IDENTIFIER, "chunk", "enwiki_namespace_0_chunk_0, or 0")
-FILE = _Name("id", _IDENTIFIER, "file of an hour", "enwiki_namespace_0")
+CHUNK = _Name("chunk", _IDENTIFIER, "chunk", "enwiki_namespace_0_chunk_0 or 0")
+FILE = _Name("id", _IDENTIFIER, "file identifier", "enwiki_namespace_0")
 
 
 _SANDBOX = "the built-in sandbox (synthetic pages; WME_USERNAME and WME_PASSWORD select an account)"
 
 
 class Writing(click.Command):
-    """A command that first prints to standard error which service and folder it uses (if its option `only` is set)."""
+    """Command that first prints its service and folder to standard error. `only` names an option that enables this."""
 
     def __init__(self, *arguments: Any, only: str | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -307,7 +307,7 @@ def _destination() -> str:
     try:
         settings = read_settings(scoped=False)
     except SettingsError:
-        # the command itself rejects invalid settings if it needs them
+        # a command that needs the settings rejects invalid settings itself
         service, data = "", read_data()
     else:
         service = f"Service: {_SANDBOX if settings.sandbox else settings.base_url}; "
@@ -317,7 +317,7 @@ def _destination() -> str:
 
 
 def terminal_engine(settings: Settings) -> ConfiguredEngine:
-    """Build an engine that shows progress on the terminal instead of in Dagster's log."""
+    """Build an engine that reports progress on the terminal, not in Dagster's log."""
     from resources.adapters import ConfiguredEngine
     from resources.engine import Engine
 

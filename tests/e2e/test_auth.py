@@ -73,11 +73,14 @@ def test_login_status_refresh_revoke(auth, account, environ):
     assert "Groups: group_3. Units left: chunk 10,000,000 of 10,000,000 (0 used); ondemand" in auth("status").out
     assert "89 of its 90 uses are left" in auth("refresh").out
     assert "89 of its 90 uses are left" in auth("status", WME_PASSWORD="").out
-    assert auth("revoke").out == "Revoked. The next request logs in again.\n"
+    assert auth("revoke").out == "The tokens were revoked. The next request logs in again.\n"
     assert not (Path(environ["WME_DATA"]) / "state" / "tokens.json").exists()
     assert "Not logged in" in auth("status").out
     again = auth("revoke")
-    assert (again.code, again.out) == (0, "There are no tokens to revoke: nobody is logged in from this data folder.\n")
+    assert (again.code, again.out) == (
+        0,
+        "There are no tokens to revoke, because no account is logged in for this data folder.\n",
+    )
 
 
 def test_status_for_machines(auth, account, service):
@@ -236,8 +239,8 @@ def test_what_is_typed_as_an_argument_is_not_repeated(auth, words):
     [("change-password", "WME_NEW_PASSWORD"), ("confirm-password", "WME_CODE"), ("new-password", "WME_NEW_PASSWORD")],
 )
 def test_without_a_terminal_a_variable_or_standard_input_is_named(auth, command, variable):
-    fails(auth(command), f"Set {variable}, or pass --password-stdin", code=2)
-    fails(auth(command, "--password-stdin"), "Standard input has no line with the", code=2)
+    fails(auth(command), f"Set {variable}, or use --password-stdin", code=2)
+    fails(auth(command, "--password-stdin"), "Standard input contains no ", code=2)
     fails(auth("login", WME_PASSWORD=""), "Set WME_PASSWORD", code=2)
 
 
@@ -255,9 +258,7 @@ def test_without_a_terminal_a_variable_or_standard_input_is_named(auth, command,
 )
 def test_surplus_lines_are_refused_and_nothing_is_sent(auth, account, service, command, more, lines):
     stdin = "\n".join(line.format(password=account.password) for line in lines) + "\n"
-    fails(
-        auth(command, "--password-stdin", stdin=stdin, **more), "more lines than are needed", "Nothing was sent", code=2
-    )
+    fails(auth(command, "--password-stdin", stdin=stdin, **more), "contains too many lines", "Nothing was sent", code=2)
     assert list(service.requests) == []
     assert auth("login").code == 0
 

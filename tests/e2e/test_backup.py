@@ -131,7 +131,7 @@ def test_only_new_files_are_copied_and_older_backups_go_when_asked(
     data, to = Path(copied["WME_DATA"]), tmp_path / "backups"
     dry = call("backup", str(to), "--dry-run", environ=copied)
     assert dry.code == 0, dry.err
-    assert dry.out.endswith("Already in the previous backup: 0 files (0 B). Nothing was copied.\n")
+    assert dry.out.endswith("The previous backup contains 0 other files (0 B). Nothing was copied.\n")
     assert not to.exists()
     assert call("backup", str(to), environ=copied).code == 0
     archived = len([path for path in data.glob("archive/**/*") if path.is_file()])
@@ -148,8 +148,8 @@ def test_only_new_files_are_copied_and_older_backups_go_when_asked(
     first.path.rename(to / f".removed-{first.path.name}")
     (data / one.relative_to(first.path)).unlink()
     told = call("backup", str(to), "--keep", "1", environ=copied)
-    assert "1 file of the archive is in the previous backup and no longer in the data folder." in told.out
-    assert "1 older backup removed." in told.out
+    assert "The previous backup contains 1 archive file that the data folder no longer contains." in told.out
+    assert "Removed 1 older backup." in told.out
     assert {path.name for path in to.iterdir()} == {".lock", backups.completed(to)[0].path.name}
     assert not second.path.exists()
 
@@ -178,7 +178,7 @@ def test_what_is_damaged_is_left_out_and_named(
     aside.rename(lake)
     told = call("backup", str(to), environ=copied)
     assert told.code == 0, told.err
-    assert "of the archive is in the previous backup" not in told.out
+    assert "The previous backup contains" not in told.out
 
     newest = backups.completed(to)[-1].path
     hurt = newest / lake.relative_to(data)
@@ -186,7 +186,7 @@ def test_what_is_damaged_is_left_out_and_named(
     restored = copied | {"WME_DATA": str(tmp_path / "restored")}
     told = call("restore", str(to), environ=restored)
     assert told.code == 1
-    assert f"1 file of the backup is missing or damaged, and left out:\n  {lake.relative_to(data)}\n" in told.err
+    assert f"1 file in the backup is missing or damaged:\n  {lake.relative_to(data)}\n" in told.err
     assert not (tmp_path / "restored" / lake.relative_to(data)).exists()
     assert call("sql", "FROM articles LIMIT 1", environ=restored).code == 0
     with (newest / "MD5SUMS").open("a") as sums:
@@ -280,7 +280,7 @@ def test_the_archive_alone_makes_the_identical_warehouse(
     assert told.code == 0, told.err
     assert digests(data, moments=False) == before
     again = call("rebuild", environ=copied)
-    assert "Converted: 0 archives. Loaded: 0 versions of snapshots, 0 hours." in again.out
+    assert "Converted 0 archives. Loaded 0 snapshot versions and 0 hours." in again.out
     assert not service.requests
     assert digests(data, moments=False) == before
     # an archive that is damaged keeps nothing else back, of its own hour neither
@@ -290,7 +290,7 @@ def test_the_archive_alone_makes_the_identical_warehouse(
     told = call("rebuild", environ=copied)
     assert told.code == 1
     assert f"article_changes {hours[0]:%Y-%m-%d %H}:00 UTC: " in told.err
-    assert "Loaded: 2 versions of snapshots, 3 hours." in told.out
+    assert "Loaded 2 snapshot versions and 3 hours." in told.out
     states = {(row.batch_hour, row.project_id): row.state for row in Warehouse(data).coverage(published=False)}
     assert (states[hours[0], "enwiki"], states[hours[0], "frwiki"]) == ("missing", "loaded")
     assert "There is no archive in " in call("rebuild", environ=copied | {"WME_DATA": str(tmp_path / "none")}).err
@@ -302,7 +302,7 @@ def test_nothing_is_removed_while_files_are_copied(call: Callable[..., Any], cop
     at_once = copied | {"WME_GRACE_HOURS": "0"}
     with copying(data):
         kept = call("clean", environ=at_once).out
-        assert "A backup is under way. Nothing is removed until it has finished." in kept
+        assert "A backup is in progress. No files are removed until the backup has finished." in kept
         assert "0 files removed (0 B)." in kept
         refused = call("forget", "frwiki", "--yes", environ=copied | {"WME_PROJECTS": "enwiki"})
         assert refused.code == 1

@@ -137,7 +137,7 @@ def test_dry_run_tells_what_would_be_fetched_and_fetches_nothing(environ, filled
     [
         (["run", "--hours", "0"], "0 is not in the range 1<=x<=48"),
         (["run", "--hours", "49"], "49 is not in the range"),
-        (["run", "--from", "yesterday"], "'yesterday' is not an hour; write it as 2026-11-20T05 (UTC)."),
+        (["run", "--from", "yesterday"], "'yesterday' is not an hour. Write an hour (UTC) as 2026-11-20T05."),
         (["run", "--from", "2026-11-20T05:30"], "is not an hour"),
         (["run", "--from", "2026-02-30T05"], "is not an hour"),
         (["run", "--to", "2026-11-20T05"], "--to needs --from."),
@@ -384,7 +384,7 @@ def test_sql_shows_values_as_they_are(filled, call):
 
 def test_sql_table_is_limited_and_says_so(filled, call):
     told = call("sql", "--limit", "2", "SELECT * FROM range(5)", environ=filled[0])
-    assert told.out.splitlines()[1:] == ["    0", "    1", "5 rows, 2 shown. Raise --limit to see more."]
+    assert told.out.splitlines()[1:] == ["    0", "    1", "Shown: 2 of 5 rows. Raise --limit to see more."]
 
 
 def test_sql_as_csv(filled, call):
@@ -456,8 +456,8 @@ def test_pages_on_a_port_that_is_taken(environ, call):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         told = call("ui", "--port", str(taken.getsockname()[1]), environ=environ)
     assert told.code == 1
-    assert "cannot be used" in told.err
-    assert "choose another port with --port." in told.err
+    assert "is not available" in told.err
+    assert "Choose another port with --port." in told.err
 
 
 def test_published_file_that_is_damaged(filled, call, tmp_path):

@@ -41,9 +41,9 @@ def test_the_first_run_ends_exact_and_says_what_it_does(environ, call):
     told = call("run", environ=environ)
     assert told.code == 0, told.err
     assert told.err.splitlines()[1:4] == [
-        "Starting the sandbox and creating its first archives, which takes about half a minute",
+        "Starting the sandbox. Creating its first archives takes about 30 seconds.",
         "Looking for the newest hours",
-        "Listing the snapshots of the service",
+        "Listing the service's snapshots",
     ]
     assert "missing" not in told.out
     assert all(question in told.out for question in EXAMPLES)

@@ -153,7 +153,7 @@ def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(
     assert not list((data / "lake").rglob("*frwiki*"))
     again = call("forget", "frwiki", "--yes", environ=both, history=True)
     assert again.code == 0
-    assert "There is no data of frwiki in " in again.out
+    assert "No data of frwiki in " in again.out
     assert files(data, "reference")
     back = call(
         "run", "--from", f"{hours[0]:%Y-%m-%dT%H}", "--no-reference", environ=both | {"WME_PROJECTS": "enwiki,frwiki"}
@@ -189,7 +189,7 @@ def test_kills_on_the_way_are_made_good_by_calling_it_again(
     assert told.code == 0, told.err
     assert not files(data, "frwiki")
     assert files(data) == kept
-    assert "There is no data of frwiki" in call("forget", "frwiki", "--yes", environ=both, history=True).out
+    assert "No data of frwiki" in call("forget", "frwiki", "--yes", environ=both, history=True).out
 
 
 def test_forgetting_what_is_not_there(
@@ -197,11 +197,11 @@ def test_forgetting_what_is_not_there(
 ) -> None:
     nothing = call("forget", "dewiki", "--yes", environ=filled[0])
     assert (nothing.code, nothing.err.count("\n")) == (0, 1)
-    assert "There is no data of dewiki in " in nothing.out
+    assert "No data of dewiki in " in nothing.out
     empty = call("forget", "dewiki", environ={"WME_DATA": str(tmp_path / "none")})
     assert empty.code == 0
     assert not (tmp_path / "none").exists()
     for wrong in ("../x", "En", ""):
         told = call("forget", wrong, environ=filled[0])
         assert told.code == 2
-        assert "names no project; write it as enwiki." in told.err
+        assert "is not a valid project. A valid example is enwiki." in told.err

@@ -113,7 +113,7 @@ def test_what_is_not_found_or_cannot_be_found(wme, name, service):
     for words, sentence in (
         (("article", "C#"), "the lookup cost no unit"),
         (("article", name, "--limit", "11"), "11 is not in the range"),
-        (("article", name, "--filter", "name"), "write it as FIELD=VALUE"),
+        (("article", name, "--filter", "name"), "Write the filter as FIELD=VALUE"),
         (("article", name, "--fields", "categories.name"), "categories.#.name"),
         (("article", name, "--json", "--ndjson"), "exclude each other"),
         (("lists", "projects", "--filter", "size=5"), "`>`"),
@@ -134,7 +134,7 @@ def test_every_list_and_record_of_metadata(wme):
     [record] = lines(wme("lists", "projects", "--json", "--filter", "identifier=frwiki", "--fields", "url"))
     assert record == {"url": "https://fr.wikipedia.org"}
     told = wme("lists", "projects", "--filter", "identifier=NaN")  # a text, which is valid JSON and matches nothing
-    assert (told.code, told.out) == (0, "No entry of projects passes the filters.\n")
+    assert (told.code, told.out) == (0, "No entry of projects matches the filters.\n")
     assert lines(wme("lists", "projects", "--filter", "identifier=NaN", "--json")) == []
     told = wme("lists", "projects", "nowiki_")
     assert (
@@ -167,9 +167,15 @@ def test_a_record_of_an_hour(wme, hours):
     told = wme("batches", f"{hours[-1] + timedelta(hours=9):%Y-%m-%dT%H}", "enwiki_namespace_0")
     assert "has not published" in told.err
     told = wme("batches", hour, "../enwiki")
-    assert (told.code, "'../enwiki' names no file of an hour; write it as enwiki_namespace_0." in told.err) == (2, True)
+    assert (
+        told.code,
+        "'../enwiki' is not a valid file identifier. A valid example is enwiki_namespace_0." in told.err,
+    ) == (2, True)
     told = wme("snapshots", "chunks", "enwiki_namespace_0", "_0")
-    assert (told.code, "'_0' names no chunk; write it as enwiki_namespace_0_chunk_0, or 0." in told.err) == (2, True)
+    assert (
+        told.code,
+        "'_0' is not a valid chunk. A valid example is enwiki_namespace_0_chunk_0 or 0." in told.err,
+    ) == (2, True)
     told = wme("snapshots", "chunks", "enwiki_namespace_0", "--dataset", "structured_articles")
     assert (told.code, "The snapshots of structured_articles have no chunks." in told.err) == (2, True)
 

@@ -167,9 +167,8 @@ def test_lines_become_rows_when_the_converter_learnt_to_read_them(
     told = call("rejects", "--retry", environ=mirror)
     assert told.code == 0, told.err
     assert (
-        f"Done: {refused} rejected lines became rows. Lines of the same hours and snapshots that are still" in told.out
+        f"Converted {refused} rejected records. Records still rejected in the same hours and snapshots: 2." in told.out
     )
-    assert told.out.endswith("still rejected: 2.\n")
     assert list(service.requests) == []
     [(after, left)] = ask(mirror, f"SELECT ({ROWS}), (SELECT count(*) FROM rejects)")
     assert (after, left) == (before + refused, 2)
@@ -292,21 +291,21 @@ def test_list_by_reason_filters_bytes_and_json(mirror: dict[str, str], call: Any
     assert all("Not valid JSON" in other for other in others)
     assert sum(int(other.split()[0]) for other in others) == 2
     assert columns.split()[:4] == ["batch_hour", "archive", "member", "line_number"]
-    assert "their content is in the table `rejects`." in told.out
+    assert "The table `rejects` contains the content." in told.out
 
     told = call("rejects", "--reason", "not valid json", "--hour", f"{hours[1]:%Y-%m-%dT%H}", environ=mirror)
-    assert told.out.endswith("1 rejected line; their content is in the table `rejects`.\n")
-    assert call("rejects", "--project", "dewiki", environ=mirror).out == "No such line was rejected.\n"
+    assert told.out.endswith("1 rejected record. The table `rejects` contains the content.\n")
+    assert call("rejects", "--project", "dewiki", environ=mirror).out == "No such records were rejected.\n"
 
     told = call("rejects", "--limit", "1", "--project", "frwiki", "--raw", environ=mirror)
     place, line, *_, last = told.out.splitlines()
     assert place.startswith(f"batches/date={hours[0]:%Y-%m-%d}/hour={hours[0]:%H}/frwiki_namespace_0.")
     assert place.endswith(": An older reader did not know this.")
     assert line.startswith("{")
-    assert ", 1 shown;" in last
+    assert ", 1 shown." in last
     # which lines are long depends on the hour: of them all some are
     everything = call("rejects", "--project", "frwiki", "--raw", environ=mirror).out
-    assert "bytes in total; the complete line is in lake/rejects/" in everything
+    assert "bytes in total). The complete record is in lake/rejects/" in everything
 
     count = ask(mirror, "SELECT count(*) FROM rejects")[0][0]
     listed = [json.loads(line) for line in call("rejects", "--json", environ=mirror).out.splitlines()]
@@ -324,7 +323,7 @@ def test_list_by_reason_filters_bytes_and_json(mirror: dict[str, str], call: Any
         one["raw_path"].rpartition("/")[2] for one in long
     }
     told = call("rejects", "--raw", "--limit", "1000", environ=mirror).out
-    assert f"… {long[0]['bytes']:,} bytes in total; the complete line is in lake/{long[0]['raw_path']}" in told
+    assert f"… ({long[0]['bytes']:,} bytes in total). The complete record is in lake/{long[0]['raw_path']}" in told
     for words in (["--dry-run"], ["--retry", "--json"], ["--retry", "--limit", "3"]):
         assert call("rejects", *words, environ=mirror).code == 2
 
@@ -334,4 +333,4 @@ def test_a_file_of_long_lines_that_is_gone(mirror: dict[str, str], call: Any) ->
         path.unlink()
     told = call("rejects", "--json", "--raw", environ=mirror)
     assert told.code == 1
-    assert "A long line cannot be read" in told.err
+    assert "A long record cannot be read" in told.err

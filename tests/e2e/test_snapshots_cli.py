@@ -81,7 +81,7 @@ def is_sentence(text):
 def test_list_shows_the_mirrored_snapshots_and_names_the_projects_that_have_none(environ, call, service):
     told = call("snapshots", "list", environ=environ | {"WME_PROJECTS": "enwiki,nowiki"})
     assert told.code == 1
-    assert "The service has no snapshot of nowiki in the mirrored namespaces (0)." in told.err
+    assert "The service has no snapshots of nowiki in the mirrored namespaces (0)." in told.err
     header, row = told.out.splitlines()
     assert header.split() == [
         *("identifier", "project", "namespace", "size", "chunks", "version", "modified", "(UTC)"),
@@ -264,7 +264,7 @@ def test_a_snapshot_replaced_half_way_is_told_with_what_starting_again_costs(env
     assert not list((archive / NAME).glob("*.set.json"))
     told = call("snapshots", "download", "--chunks", NAME, environ=environ)
     assert told.code == 0, told.err
-    assert "files of another version or form" in told.out
+    assert "files from other versions or forms" in told.out
     service.exports.clear()
 
 
@@ -275,7 +275,7 @@ def test_a_snapshot_replaced_half_way_is_told_with_what_starting_again_costs(env
     ("words", "sentence"),
     [
         (["plan"], "Missing argument 'ID...'"),
-        (["plan", "../enwiki"], "'../enwiki' names no snapshot; write it as enwiki_namespace_0."),
+        (["plan", "../enwiki"], "'../enwiki' is not a valid snapshot. A valid example is enwiki_namespace_0."),
         (["plan", "--whole", "--chunks", NAME], "whole and chunks exclude each other."),
         (["download", "--whole", "--chunks", NAME], "whole and chunks exclude each other."),
         (["download", "--workers", "0", NAME], "0 is not in the range"),

@@ -49,7 +49,10 @@ def test_moved_folder_is_mended_in_place(call: Callable[..., Any], copied: dict[
     aside = one.rename(tmp_path / one.name)
     again = copied | {"WME_DATA": str(tmp_path / "third")}
     shutil.move(moved["WME_DATA"], again["WME_DATA"])
-    assert "read 3 files there. 1 file of the lake is missing and left out." in call("relocate", environ=again).out
+    assert (
+        "read 3 files there. 1 lake file is missing. Restore the missing file, then run `wme publish`."
+        in call("relocate", environ=again).out
+    )
     shutil.move(aside, tmp_path / "third" / one.relative_to(lake.parent))
     # without the lake nothing is mended, rather than all bodies left out
     shutil.move(tmp_path / "third" / "warehouse.duckdb", tmp_path / "warehouse.duckdb")
@@ -78,19 +81,19 @@ def test_run_that_does_not_publish_says_so_and_publish_does(
     ran = call("run", "--from", newest, environ=hourly)
     assert ran.code == 0, ran.err
     assert f"{hours[2]:%Y-%m-%d %H}" in ran.out  # the table tells what was loaded, published or not
-    assert "Not published yet. The next publication is made by the first run after" in ran.out
+    assert "The loaded data will be published by the first run after" in ran.out
     assert published() == "2"
     assert "missing" not in ran.out  # told of the pipeline's own file as well
     told = call("publish", environ=hourly)
     assert told.code == 0, told.err
     assert re.search(
-        r"warehouse\.duckdb was published at .* UTC\. The next publication is made by the first run after",
+        r"warehouse\.duckdb was published at .* UTC\. New data will be published by the first run after",
         told.out,
     )
     assert published() == "3"
     runs = Path(copied["WME_DATA"]) / "dagster/history/runs"
     before = sorted(runs.iterdir())
-    assert "there was nothing to do" in call("publish", environ=hourly, history=True).out
+    assert "already contains all loaded data" in call("publish", environ=hourly, history=True).out
     assert sorted(runs.iterdir()) == before  # no run of Dagster's, which would take seconds
 
 
@@ -102,10 +105,10 @@ def test_replaced_files_are_listed_and_then_removed(call: Callable[..., Any], co
     assert told.code == 0, told.err
     assert old.relative_to(data).as_posix() in told.out.replace("\n", "")
     assert (
-        "0 files would be removed now (0 B). Replaced less than 24 hours ago and kept until then: 1 file (21 B)."
+        "0 files would be removed now (0 B). Kept during the grace period of 24 hours: 1 replaced file (21 B)."
         in told.out
     )
-    assert "kept until then: 1 file" in call("clean", environ=copied | {"COLUMNS": "300"}).out
+    assert "hours: 1 replaced file" in call("clean", environ=copied | {"COLUMNS": "300"}).out
     assert sorted(data.glob("lake/**/*.parquet")) == before
     assert "1 file removed (21 B)." in call("clean", environ=copied | {"WME_GRACE_HOURS": "0"}).out
     assert sorted(data.glob("lake/**/*.parquet")) == [path for path in before if path != old]
@@ -134,7 +137,7 @@ def test_damaged_lake_files_are_named_and_come_back_from_the_archive(
     # what only its pages show is found by reading them
     place = len(whole[flipped]) // 3
     flipped.write_bytes(whole[flipped][:place] + b"\xff\xff\xff" + whole[flipped][place + 3 :])
-    assert "there was nothing to do" in call("publish", environ=copied).out
+    assert "already contains all loaded data" in call("publish", environ=copied).out
     verified = call("publish", "--verify", environ=copied)
     assert verified.code == 0, verified.err
     assert f"damaged: {flipped.relative_to(data / 'lake').as_posix()} (" in unfolded(verified.out)
@@ -149,7 +152,7 @@ def test_damaged_lake_files_are_named_and_come_back_from_the_archive(
     cut.write_bytes(b"")
     failed = call("publish", environ=copied)
     assert failed.code == 1
-    for told in (f"{cut.name} has 0 bytes", "everything else is published", "restore", "is not in the archive"):
+    for told in (f"{cut.name} has 0 bytes", "All other data is published", "restore", "is not archived"):
         assert told in unfolded(failed.err), told
     again = call("publish", environ=copied)
     assert (again.code, cut.name in again.err) == (1, True)

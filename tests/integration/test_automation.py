@@ -134,7 +134,7 @@ def test_publishing_no_more_often_than_the_operator_wants(daemon):
     assert warehouse.publication() == last
     # what was taken into the articles and not published is not forgotten
     assert warehouse.pending_hours() == []
-    assert "Pending: 0 hours and 0 snapshots." in daemon.tick("publish_pending").skip_message
+    assert "Pending data (0 hours, 0 snapshots)" in daemon.tick("publish_pending").skip_message
     an_hour_ago = last.published_at - timedelta(hours=1)
     warehouse.published_path.chmod(0o644)
     with duckdb.connect(warehouse.published_path) as connection:

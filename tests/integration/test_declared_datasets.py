@@ -158,7 +158,7 @@ def test_a_declaration_is_all_that_a_dataset_takes(service):
     kinds = replace(SIGHTING[-1], values=(*SIGHTING[-1].values, "bird"))
     wider = replace(SIGHTINGS.table, columns=(*SIGHTING[:-1], kinds))
     with datasets.also(PLANETS, replace(SIGHTINGS, table=wider), MAPS):
-        assert "Done: 1 rejected line became a row" in call("rejects", "--retry")
+        assert "Converted 1 rejected record." in call("rejects", "--retry")
         told = call("forget", "skywiki", "--yes", WME_PROJECTS="seawiki")
         assert all(name in told for name in ("sightings 3", "maps 1", f"partitions:  {NAME}"))
     assert [path for path in service.rglob("*") if "skywiki" in path.name or path.name == "sightings.json"] == []

@@ -75,6 +75,6 @@ def test_a_history_that_the_disk_refuses_is_a_sentence(tmp_path: Path, monkeypat
     with pytest.raises(SystemExit) as stop:
         cli.main()
     assert stop.value.code == 1
-    assert f"The history of runs could not be read or written ({what}): its disk is full, or failing." in " ".join(
+    assert f"Dagster's run history could not be read or written ({what}). The disk is full or failing." in " ".join(
         capsys.readouterr().err.split()
     )

@@ -113,5 +113,5 @@ def test_every_text_of_the_command_line_passes_the_terminal_module():
             found |= {line.strip() for line in path.read_text().splitlines() if "click.echo(" in line}
     assert found <= {
         "click.echo()",
-        'click.echo("The command needs an answer, but standard input has ended. Nothing was changed.", err=True)',
+        'click.echo("The command needs a reply, but standard input has ended. Nothing was changed.", err=True)',
     }

@@ -25,7 +25,7 @@ def project(tmp_path):
     folder = tmp_path / "project"
     folder.mkdir()
     for name in ("pipelines", "assets", "resources"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, folder / name)  # with what is compiled, where it is
     for name in ("workspace.yaml", "dagster.example.yaml", "pyproject.toml"):
         shutil.copy(ROOT / name, folder)
     (tmp_path / "elsewhere").mkdir()

@@ -144,6 +144,7 @@ def check_nothing_is_stuck(machine: Machine) -> None:
     assert processes.end_killed(machine.instance, "enterprise-content-mirror") == []
 
 
+@pytest.mark.soak  # two minutes for what the tests of processes, of discovery and of the instance have in parts
 @pytest.mark.timeout(1800)  # a minute, or many on a machine that others use as well
 def test_after_a_power_cut_hours_are_loaded_beside_a_snapshot_and_nobody_helps(machine: Machine, account: Any) -> None:
     # neither comes to an end

@@ -1,8 +1,8 @@
 """Dagster definitions of the mirror.
 
-`build_defs` builds them from settings, for this project or for another one. Dagster loads `defs` as the code location,
-from the environment and the project's `.env`. Loading reads the data folder for its oldest hour and uses no network.
-The import itself reads nothing.
+`build_defs` builds definitions from settings, for this project or for another Dagster project. Dagster loads `defs` as
+the code location, with settings from the environment and the project's `.env`. Loading reads the oldest hour from the
+data folder and uses no network. Importing this module reads nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ gc_during_import.done()
 def build_assets(
     hours: dg.HourlyPartitionsDefinition, offered: tuple[Dataset, ...]
 ) -> tuple[dg.AssetsDefinition | dg.AssetSpec, ...]:
-    """Build the assets of every declared dataset, of the current state and of the publication.
+    """Build the assets of every declared dataset, the current state and the publication.
 
     Only datasets in `offered` can be materialized.
     """
@@ -66,7 +66,7 @@ def build_assets(
 
 
 def _referenced(*assets: dg.AssetsDefinition) -> tuple[dg.AssetsDefinition, ...]:
-    """Attach to each asset the file and line of its code, for the Dagster UI."""
+    """Attach the file and line of the code to each asset, for the Dagster UI."""
     with warnings.catch_warnings():
         # users of a command cannot act on the beta warning; a test covers the function
         warnings.simplefilter("ignore", dg.BetaWarning)
@@ -74,10 +74,11 @@ def _referenced(*assets: dg.AssetsDefinition) -> tuple[dg.AssetsDefinition, ...]
 
 
 def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime:
-    """Return the first hour that is a partition.
+    """Return the first hourly partition.
 
-    That is WME_FIRST_HOUR, by default the oldest hour that the service still had when the mirror began. It is earlier
-    if the archive, the lake or the hours `asked` begin earlier, so that all existing data is visible.
+    The first hour is WME_FIRST_HOUR, or by default the oldest hour that the service retained when the mirror began. If
+    the archive, the lake or the hours in `asked` begin earlier, the first hour is earlier as well, so that all existing
+    data is visible.
     """
     chosen = settings.first_hour or layers.first_of_mirror(settings.data, datetime.now(UTC))
     layout = Layout(settings.data)
@@ -91,9 +92,9 @@ def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime
 
 
 def hourly_partitions(settings: settings_module.Settings, *asked: datetime) -> dg.HourlyPartitionsDefinition:
-    """Return the partitions of the hourly assets, for assets of another project that depend on them hour by hour.
+    """Return the partitions of the hourly assets, for assets in another project that depend on single hours.
 
-    The hours `asked` are always partitions.
+    The hours in `asked` are always partitions.
     """
     return layers.hours_since(first_hour(settings, *asked))
 
@@ -159,7 +160,7 @@ def build_defs(
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """Code location. Raises SettingsError if the environment or `.env` contains an invalid value."""
+    """Return the code location's definitions. Raises SettingsError if a setting has an invalid value."""
     gc_during_import.keep()
     settings_module.load_env_file()
     return build_defs(settings_module.read())

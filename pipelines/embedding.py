@@ -1,9 +1,9 @@
-"""Definitions under a prefix, so that they can be part of another Dagster project.
+"""Definitions with a name prefix, so that they can be part of another Dagster project.
 
-Asset keys and groups, steps, jobs, schedules, sensors, resource keys, pools and dynamic partitions get the prefix,
-because names must be unique within a Dagster project. Assets and checks are built without a prefix; `Prefix.assets`
-and `Prefix.checks` rebuild them with it, using the same Dagster decorators. Their functions find the project's keys in
-their context (`assets.layers.own`).
+The prefix applies to asset keys, groups, steps, jobs, schedules, sensors, resource keys, pools and dynamic partitions,
+because names must be unique within a Dagster project. Assets and checks are built without a prefix. `Prefix.assets` and
+`Prefix.checks` rebuild them with the prefix and the same Dagster decorators. The asset functions find the project's
+keys in their context (see `assets.layers.own`).
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _Made = TypeVar("_Made")
 
 @dataclass(frozen=True)
 class Prefix:
-    """Prefix of names; the empty prefix changes nothing. Raises ValueError if it cannot begin a parameter name."""
+    """Name prefix. An empty prefix changes nothing. Raises ValueError if a parameter name cannot begin with `text`."""
 
     text: str = ""
 
     def __post_init__(self) -> None:
         if self.text and not (self.text.isascii() and self.text.isidentifier()):
             raise ValueError(
-                f"The prefix {self.text!r} cannot begin names of Dagster; write letters, digits and underscores, a "
-                "letter first."
+                f"Dagster names cannot begin with the prefix {self.text!r}. Use letters, digits and underscores, and "
+                "begin with a letter."
             )
 
     def name(self, name: str) -> str:
@@ -47,7 +47,7 @@ class Prefix:
         return not self.text or key.path[0] == self.text
 
     def runs(self, run: dg.DagsterRun) -> bool:
-        """Return True if a run is of one of our jobs, or over one of our assets."""
+        """Return True if a run belongs to a job of this package, or covers an asset of this package."""
         if run.asset_selection:
             return any(map(self.covers, run.asset_selection))
         return run.job_name.startswith(self.name(""))
@@ -78,7 +78,7 @@ class Prefix:
             key=self.key(spec.key),
             deps=[self.key(dep.asset_key) for dep in spec.deps],
             group_name=self.name(spec.group_name or ""),
-            # source locations are of no use to another project
+            # source locations are not useful to another project
             metadata={name: value for name, value in spec.metadata.items() if name != "dagster/code_references"},
             partitions_def=self._partitions(spec.partitions_def),
         )
@@ -114,7 +114,7 @@ class Prefix:
         return made
 
     def adapted(self, function: _Called) -> _Called:
-        """Wrap a function for Dagster: rename its resource parameters, and pass this prefix as `prefix`."""
+        """Wrap a function for Dagster. Renames its resource parameters, and passes this prefix as `prefix`."""
         declared = inspect.signature(function, eval_str=True)
         given = {"prefix": self} if "prefix" in declared.parameters else {}
         if not (self.text or given):
@@ -140,14 +140,14 @@ class Prefix:
         return adapted  # type: ignore[no-any-return]
 
 
-#: The empty prefix, for a project of its own.
+#: The empty prefix, for a standalone project.
 ALONE: Final = Prefix()
 
 
 def deferred(
     decorator: Callable[[Prefix], Callable[[Callable[..., Any]], _Made]],
 ) -> Callable[[Callable[..., Any]], Callable[[Prefix], _Made]]:
-    """Turn a function into a factory that applies one of Dagster's decorators once the prefix is known."""
+    """Turn a function into a factory that applies a Dagster decorator once the prefix is known."""
 
     def declare(function: Callable[..., Any]) -> Callable[[Prefix], _Made]:
         return lambda prefix: decorator(prefix)(prefix.adapted(function))
@@ -156,7 +156,7 @@ def deferred(
 
 
 def prefix_of(keys: Iterable[dg.AssetKey]) -> Prefix:
-    """Return the prefix that these assets of ours share."""
+    """Return the prefix that the given assets share."""
     return Prefix("".join(next(iter(keys)).path[:-2]))
 
 
@@ -166,6 +166,6 @@ def _function(op: dg.OpDefinition) -> Callable[..., Any]:
 
 
 def _fields(op: dg.OpDefinition) -> dict[str, Any] | None:
-    """Return the fields of a run's configuration; None if any fields are allowed."""
+    """Return the fields of a run configuration, or None if any field is allowed."""
     fields = getattr(op.config_schema.as_field().config_type, "fields", None)
     return None if fields is None else dict(fields)

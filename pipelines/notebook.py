@@ -1,4 +1,4 @@
-"""Access to the published file in a notebook: `from pipelines.notebook import connect`."""
+"""Access to the published file from a notebook: `from pipelines.notebook import connect`."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from resources.warehouse import NotPublishedError, Warehouse
 
 
 def connect(data: str | Path | None = None) -> duckdb.DuckDBPyConnection:
-    """Open a read-only connection to the published file, with times in UTC. It blocks nobody. Close it after use.
+    """Open a read-only connection to the published file, with times in UTC. Close the connection after use.
 
-    The connection keeps the version that it opened, even if a newer one is published; a new call opens the newest
-    version. Footers of lake files are cached in memory, so later queries for page text are faster.
+    The connection does not block other processes. The connection keeps the version that it opened, even if a newer
+    version is published. A new call opens the newest version. Footers of lake files are cached in memory, so later
+    queries for page text are faster.
 
-    Only the published file is read-only. Queries may read and write other files, attach databases and load extensions,
-    with the rights of the notebook's user. `wme sql` is restricted to the published file and the lake.
+    Only the published file is read-only. Queries can read and write other files, attach databases and load extensions
+    with the permissions of the notebook's user. In contrast, `wme sql` is restricted to the published file and the
+    lake.
 
     Args:
-        data: Data folder. By default `WME_DATA` of the environment or of the settings file (`.env`, or the file named
-            by WME_ENV_FILE), else `data` in the folder of that file, as for `wme`. A relative path is relative to the
-            working folder.
+        data: Data folder. The default is `WME_DATA` from the environment or from the settings file, which is `.env` or
+            WME_ENV_FILE. Without `WME_DATA`, the default is `data` in the settings file's folder, as for `wme`. A
+            relative path is relative to the working folder.
 
     Raises:
-        NotPublishedError: The folder has no published file; the message names the folder.
-        QueryError: The file is damaged, or was written by a newer DuckDB.
+        NotPublishedError: The data folder has no published file.
+        QueryError: The file is damaged, or a newer DuckDB has written the file.
     """
     if data is None:
         named = {**dotenv_values(env_file()), **os.environ}.get("WME_DATA") or ""
@@ -39,9 +41,9 @@ def connect(data: str | Path | None = None) -> duckdb.DuckDBPyConnection:
         connection = warehouse.connect_published()
     except NotPublishedError:
         raise NotPublishedError(
-            f"There is no published file {warehouse.published_path.absolute()}. If the data folder is another one, "
-            "name it: connect('/srv/mirror/data'), or set WME_DATA. If it is the right one, nothing has been published "
-            "yet: run `wme run`."
+            f"There is no published file {warehouse.published_path.absolute()}. If this is not the data folder, "
+            "specify the folder, for example connect('/srv/mirror/data'), or set WME_DATA. If nothing has been "
+            "published yet, run `wme run`."
         ) from None
     connection.execute("SET parquet_metadata_cache = true")
     return connection

@@ -1,5 +1,5 @@
-"""Operator tasks: the main job, publication, snapshots, rejected lines, backups, dropping a project.
+"""Operator tasks: the main job, publication, snapshots, rejected records, backups, dropping a project.
 
-Belongs here: the work behind a command, as functions that Python can call as well. Does not belong here: printing (see
-`cli`) and collecting the figures to print (see `report`).
+This package implements the commands as functions that Python code can call as well. Printing is in `cli`, and the
+figures to print are collected in `report`.
 """

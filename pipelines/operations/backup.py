@@ -1,13 +1,14 @@
-"""Backups of a mirror that stays in use.
+"""Backups of a mirror that remains in use.
 
-A backup contains the data that cannot be recreated, or only slowly: the build file, the lake, the archive, Dagster's
-history, and the address of the service. The build file is a consistent copy of one moment and names the loaded files.
-Files of lake and archive never change, and none is removed during a backup. The build file is copied first, so every
-file that it names still exists when it is copied. Files that appear later belong to the next backup. Secrets (tokens),
-locks, unfinished files and the published file are left out; the published file is created from the build file.
+A backup contains data that cannot be recreated quickly: the build file, the lake, the archive, Dagster's history, and
+the service's address. The build file is a consistent copy that lists the loaded files. Lake and archive files never
+change, and no file is removed during a backup. The build file is copied first, so that every file in its ledger still
+exists when the file is copied. Files that appear later belong to the next backup. Secrets (tokens), locks, unfinished
+files and the published file are skipped. A restore creates the published file from the build file.
 
-After a kill, complete backups are intact, and the next call reuses the verified files of the unfinished one. Files are
-synced once, at the end: the comparison also finds files that a power cut damaged.
+If the process is killed, complete backups are intact, and the next call reuses the verified files of the unfinished
+backup. All files are synced once at the end. If a power failure damages files before that, the next call finds the
+damage by comparing digests.
 """
 
 from __future__ import annotations
@@ -39,23 +40,23 @@ BUILD = "warehouse/build.duckdb"
 _STATE = ("service.json", "lookups.json")
 #: Parts of Dagster's folder: settings, and the history in SQLite. The output of processes is not needed.
 _HISTORY = ("dagster/history/", "dagster/schedules/")
-#: Folders and files that a backup may contain.
+#: Folders and files that a backup can contain.
 _FOLDERS = ("archive/", "lake/", *_HISTORY)
 _FILES = frozenset({BUILD, "dagster/dagster.yaml", "dagster/workspace.yaml", *(f"state/{name}" for name in _STATE)})
 #: Prefix of a backup that is being removed.
 _REMOVED = ".removed-"
-#: Bytes reserved for folders and links, whatever the size of the backup.
+#: Size in bytes reserved for folders and links in each backup.
 _ROOM_BYTES = 8_000_000
 _SHOWN = 3
 _KEPT = (
-    "Complete backups are as they were, and the copied files are kept. Free some disk space, or name another folder, "
-    "and run the same command again."
+    "Complete backups are unchanged, and copied files are kept. Free some disk space or choose another folder, then "
+    "run the command again."
 )
 
 
 @dataclass
 class Plan:
-    """Numbers and bytes of the files that a backup has to copy, and of those that it can link."""
+    """Numbers and sizes of the files that a backup copies or links."""
 
     copied_count: int = 0
     copied_bytes: int = 0
@@ -67,8 +68,8 @@ class Plan:
 class Taken:
     """A finished backup.
 
-    `gone` counts files of the previous backup that the data folder no longer has, by the first folder of their paths.
-    `removed` are the older backups that were removed. `problems` describe files that are missing from the backup.
+    `gone` counts files in the previous backup that the data folder no longer contains, by top-level folder. `removed`
+    contains the removed older backups. `problems` describes files that are missing from the backup.
     """
 
     backup: Backup
@@ -79,23 +80,23 @@ class Taken:
 
 
 def plan(data: files.StrPath, destination: files.StrPath) -> Plan:
-    """Count the files that a backup to a destination would copy. Nothing is written.
+    """Count the files that a backup would copy to a destination, without writing anything.
 
     Raises:
         BackupError: There is nothing to back up, or the destination cannot hold a backup.
     """
     data, destination = Path(data), Path(destination)
     if not (data / "archive").exists() and not (data / BUILD).exists():
-        raise BackupError(f"There is nothing to back up in {data}. If another data folder is meant, set WME_DATA.")
+        raise BackupError(f"There is nothing to back up in {data}. If this is not the data folder, set WME_DATA.")
     ours, theirs = data.resolve(), destination.resolve()
     if ours.is_relative_to(theirs) or theirs.is_relative_to(ours):
         raise BackupError(
-            f"{destination} and the data folder {data} must not contain each other. Nothing was copied. Name a folder "
-            "elsewhere, on another disk."
+            f"{destination} and the data folder {data} must not contain each other. Nothing was copied. Choose a "
+            "separate folder, preferably on another disk."
         )
     if destination.exists() and not destination.is_dir():
         raise BackupError(
-            f"{destination} is not a folder. Nothing was copied. Name a folder, which is made if it does not exist."
+            f"{destination} is not a folder. Nothing was copied. Specify a folder, which is created if it is missing."
         )
     newest, found = _newest(destination), Plan()
     for source in _sources(data, []):
@@ -115,23 +116,23 @@ def take(
     keep: int | None = None,
     now: datetime | None = None,
 ) -> Taken:
-    """Take a backup, or continue a killed one. Loads, compactions, publications and the stream continue meanwhile.
+    """Create a backup, or resume a killed backup. Loads, compactions, publications and the stream continue.
 
-    The destination is outside the data folder and holds backups of one service. `keep` is the number of complete
-    backups to retain, including this one (default: all); none is removed if this backup has problems. `now` names the
-    backup.
+    The destination is outside the data folder and holds backups of only one service. `keep` is the number of complete
+    backups to retain, including the new backup, or None for all. If the new backup has problems, no backup is removed.
+    `now` determines the backup's name.
 
     Raises:
-        BackupError: The backup failed. Complete backups are unchanged, and the copied files are kept.
-        BackupUnderWayError: Another process backs up this data folder, or removes files of it.
-        WarehouseBusyError: Another process held the warehouse until the timeout.
+        BackupError: The backup failed. Complete backups are unchanged, and copied files are kept.
+        BackupUnderWayError: Another process is backing up this data folder or removing its files.
+        WarehouseBusyError: Another process locked the warehouse until the timeout.
     """
     data, destination = Path(data), Path(destination)
     planned, service, newest = plan(data, destination), origin_of(data) or "unknown", _newest(destination)
     if newest is not None and newest.service != service:
         raise BackupError(
-            f"{destination} holds backups of a mirror of {newest.service}, and this one is of {service}. Nothing was "
-            "changed. Name another folder."
+            f"{destination} contains backups of a mirror of {newest.service}, but this mirror is of {service}. Nothing "
+            "was changed. Choose another folder."
         )
     unfinished = destination / UNFINISHED
     known = Listing(newest.sums() if newest else iter(()))
@@ -143,7 +144,7 @@ def take(
         if unfinished.is_symlink() or not unfinished.is_dir():
             raise BackupError(
                 f"{unfinished} is not a folder, but an unfinished backup needs this name. Nothing was changed. Move "
-                "it away, and run this again."
+                "the file to another place, then run the command again."
             )
         for path in store.irregular(unfinished):
             path.unlink()
@@ -151,8 +152,8 @@ def take(
         needed, free = planned.copied_bytes - there + _ROOM_BYTES, shutil.disk_usage(destination).free
         if needed > free:
             raise store.BackupDiskFullError(
-                f"The backup needs about {size_text(needed)} more, and {destination} has {size_text(free)}. Nothing "
-                f"more was copied. {_KEPT}"
+                f"The backup needs about {size_text(needed)} more space, but only {size_text(free)} are free in "
+                f"{destination}. No more files were copied. {_KEPT}"
             )
         task = reporter.start("copy", planned.copied_bytes, "B")
         sources = _sources(data, broken)
@@ -178,7 +179,7 @@ def _newest(destination: Path) -> Backup | None:
 
 
 def _name(now: datetime, newest: Backup | None) -> str:
-    """Return the name of a backup taken now; it sorts after the previous one even if the clock was set back."""
+    """Return the name of a new backup, which sorts after the previous name even if the clock was set back."""
     form = "%Y-%m-%dT%H%M%SZ"
     if newest is not None:
         now = max(now, datetime.strptime(newest.path.name, form).replace(tzinfo=UTC) + timedelta(seconds=1))
@@ -193,12 +194,13 @@ def _alone(destination: Path) -> Iterator[None]:
             yield
     except files.BusyError:
         raise BackupError(
-            f"Another backup to {destination} is under way. Nothing was changed. Wait for it, then run this again."
+            f"Another backup to {destination} is in progress. Nothing was changed. Wait until the other backup ends, "
+            "then run the command again."
         ) from None
 
 
 def _sources(data: Path, broken: list[str]) -> Iterator[Source]:
-    """Yield the files of a backup, paths in descending order; `broken` collects databases that SQLite cannot read."""
+    """Yield the files to back up, paths in descending order. `broken` collects databases that SQLite cannot read."""
     layout, warehouse = Layout(data), Warehouse(data)
     if warehouse.build_path.exists():
         yield Source(BUILD, warehouse.build_path, warehouse.build_path.stat().st_size, None, warehouse.copy_to)
@@ -220,7 +222,7 @@ def _sources(data: Path, broken: list[str]) -> Iterator[Source]:
 
 
 def is_known(name: str) -> bool:
-    """Return True if a backup may contain a file with this name, relative to the data folder."""
+    """Return True if a backup can contain a file with this name, relative to the data folder."""
     return name in _FILES or name.startswith(_FOLDERS)
 
 
@@ -253,7 +255,7 @@ def _fill(
     damaged: list[str],
     advance: Callable[[float], None],
 ) -> tuple[int, int]:
-    """Link or copy all files except `damaged` ones, and list them; return their number and total bytes."""
+    """Link or copy all files except `damaged` files, and list them. Return their number and total size in bytes."""
     count = size = 0
     # the name may belong to a pipe, for example
     (unfinished / SUMS).unlink(missing_ok=True)
@@ -276,7 +278,7 @@ def _fill(
 
 
 def _copied(source: Source, target: Path, advance: Callable[[float], None]) -> str:
-    """Copy a file unless a killed backup has copied it already; return its MD5."""
+    """Copy a file unless a killed backup has already copied it. Return the file's MD5."""
     if source.write is None and source.is_same(target):
         digest = files.md5_of(target, advance)
         if files.md5_of(source.path) == digest:
@@ -285,7 +287,7 @@ def _copied(source: Source, target: Path, advance: Callable[[float], None]) -> s
 
 
 def _verified(source: Source) -> str | None:
-    """Return the MD5 against which a download was verified, read from the note next to the file."""
+    """Return the MD5 of a verified download from the note next to the file."""
     if not source.name.endswith(f".{ARCHIVE}"):
         return None
     try:
@@ -296,7 +298,7 @@ def _verified(source: Source) -> str | None:
 
 
 def _prune(unfinished: Path) -> None:
-    """Remove files of a killed backup that this backup does not list."""
+    """Remove files from a killed backup that the new backup does not list."""
     with (unfinished / SUMS).open() as lines:
         wanted = Listing((line.rstrip("\n")[34:], line[:32]) for line in lines)
         for found in _all_files(unfinished, ""):
@@ -305,7 +307,7 @@ def _prune(unfinished: Path) -> None:
 
 
 def _all_files(folder: Path, name: str) -> Iterator[str]:
-    """Yield the names of all files, including unfinished ones, in the order of `walk`."""
+    """Yield the names of all files, including unfinished files, in the order of `walk`."""
     for path in sorted(folder.iterdir(), key=lambda path: path.name, reverse=True):
         if path.is_dir():
             yield from _all_files(path, f"{name}{path.name}/")
@@ -314,9 +316,10 @@ def _all_files(folder: Path, name: str) -> Iterator[str]:
 
 
 def remove_older(destination: Path, keep: int) -> list[Path]:
-    """Remove all but the newest `keep` complete backups, and finish a killed removal; return the removed folders.
+    """Remove all but the newest `keep` complete backups, and return the removed folders.
 
-    Hard links keep the files of the remaining backups. Damaged backups and unrelated folders are left alone.
+    A removal that was killed is completed. Hard links keep the files of the remaining backups. Damaged backups and
+    unrelated folders are not removed.
     """
     found = completed(destination)
     older = [backup.path for backup in found[: max(0, len(found) - keep)]]
@@ -331,28 +334,29 @@ def remove_older(destination: Path, keep: int) -> list[Path]:
 def _problems(backup: Path, broken: list[str], damaged: list[str]) -> Iterator[str]:
     if broken:
         yield (
-            f"{counted(len(broken), 'database')} of Dagster's history {'is' if len(broken) == 1 else 'are'} damaged "
-            f"({listed(broken, _SHOWN)}), and copied byte by byte. Restore the history from an older backup, or "
-            "move it away: the next run creates a new one."
+            f"{counted(len(broken), 'database')} in Dagster's history {'is' if len(broken) == 1 else 'are'} damaged "
+            f"({listed(broken, _SHOWN)}). Damaged databases were copied unchanged. Restore the history from an older "
+            "backup, or move the history to another place. The next run then creates a new history."
         )
     if damaged:
         yield (
-            f"{counted(len(damaged), 'archive')} on disk {'is' if len(damaged) == 1 else 'are'} different from "
-            f"the verified download ({listed(damaged, _SHOWN)}), and left out. Remove each with its .json; the next "
-            "run fetches hours that the service still keeps, and an older backup may contain the others."
+            f"{counted(len(damaged), 'archive')} on disk {'differs' if len(damaged) == 1 else 'differ'} from the "
+            f"verified download and {'was' if len(damaged) == 1 else 'were'} skipped ({listed(damaged, _SHOWN)}). "
+            "Remove each archive and its .json file. The next run fetches hours that the service still retains. An "
+            "older backup might contain the other archives."
         )
     build, lake = backup / BUILD, backup / "lake"
     groups = named_in(build) if build.exists() else ()
     if missing := [path for paths, size in groups for path in _missing(lake, paths, size)]:
         yield (
-            f"{counted(len(missing), 'lake file')} that the warehouse names {'is' if len(missing) == 1 else 'are'} "
-            f"missing or of another size in the data folder ({listed(missing, _SHOWN)}), and so in the backup. Convert "
-            "their archives again, load their hours, and back up again."
+            f"{counted(len(missing), 'lake file')} in the ledger {'is' if len(missing) == 1 else 'are'} missing from "
+            f"the data folder and the backup, or {'has' if len(missing) == 1 else 'have'} a different size "
+            f"({listed(missing, _SHOWN)}). Convert the archives again, load the hours, and repeat the backup."
         )
 
 
 def _missing(lake: Path, paths: tuple[str, ...], size: int) -> list[str]:
-    """Return the files that are missing; all files, if their total size is not the expected one."""
+    """Return the missing files, or all files if their total size differs from the expected size."""
     sizes: dict[str, int] = {}
     for name in paths:
         with contextlib.suppress(FileNotFoundError, files.UnusableFileError):

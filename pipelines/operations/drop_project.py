@@ -1,8 +1,8 @@
 """Removal of a project that is no longer mirrored.
 
-The order makes a kill harmless: rows first, in one transaction; then the published file, which refers to lake files;
-then the files. Files left behind by a killed call are found again by name. Shared data stays: reference lists, batch
-listings that cover other projects, accounts, and Dagster's run history.
+Rows are removed first, in one transaction. Then the published file is replaced, which refers to lake files, and then
+the files are removed. If the process is killed, the next call finds remaining files by name. Shared data is kept:
+reference lists, batch listings that cover other projects, accounts, and Dagster's run history.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from resources.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class Remains:
-    """Data of a project: rows by table of the warehouse, and files of lake and archive in order of removal.
+    """Data of a project: row counts by warehouse table, and lake and archive files in removal order.
 
-    `partitions` are the project's snapshots among Dagster's partitions. `dropped_in` counts compacted files of several
-    projects that still contain masked rows of this project; the next compaction removes the rows.
+    `partitions` contains the project's snapshots among Dagster's partitions. `dropped_in` counts compacted files,
+    shared with other projects, that still contain masked rows of this project. The next compaction removes these rows.
     """
 
     project_id: str
@@ -46,14 +46,14 @@ class Remains:
 
 
 def survey(settings: Settings, project: str) -> Remains:
-    """Find the data of a project in the warehouse, the archive and the lake. Nothing is changed.
+    """Find a project's data in the warehouse, the archive and the lake, without changing anything.
 
     Raises:
-        WarehouseBusyError: Another process held the warehouse until the timeout.
+        WarehouseBusyError: Another process locked the warehouse until the timeout.
     """
     layout, warehouse = Layout(settings.data), _warehouse(settings)
     built = warehouse.build_path.exists()
-    # names that begin with an identifier of the project; a leading dot marks an unfinished file
+    # match names that begin with the project's identifier. A leading dot marks an unfinished file
     its = re.compile(rf"\.?{re.escape(project)}_namespace_\d+([._].*)?")
     lake = tuple(path for path in _files(layout.lake) if _is_of(path, layout.lake, its))
     lists = [
@@ -84,21 +84,21 @@ def survey(settings: Settings, project: str) -> Remains:
 
 
 def drop_project(settings: Settings, project: str) -> Remains:
-    """Remove all data of a project, publish, and return the removed data. The same call continues a killed one.
+    """Remove all data of a project, publish, and return the removed data. The same call resumes a killed removal.
 
-    The project's rows in compacted files are masked until a compaction removes them (`Remains.dropped_in`). Readers of
-    an older published file lose the project's page text at once.
+    The project's rows in compacted files are masked until a compaction removes them (see `Remains.dropped_in`). Readers
+    of an older published file immediately lose access to the project's page text.
 
     Raises:
-        SettingsError: The settings still name the project. Nothing was removed.
-        WarehouseBusyError: Another process held the warehouse until the timeout. Nothing was removed.
+        SettingsError: The settings still contain the project. Nothing was removed.
+        WarehouseBusyError: Another process locked the warehouse until the timeout. Nothing was removed.
         BackupUnderWayError: A backup is copying files. Nothing was removed.
-        OSError: A file could not be removed. The files before it are removed.
+        OSError: A file could not be removed. Earlier files have been removed.
     """
     if project in settings.projects:
         raise SettingsError(
-            f"{project} is among the projects to mirror, so the next run would load it again. Nothing was removed. "
-            "Remove it from WME_PROJECTS, for Dagster as well, then run this again."
+            f"{project} is in WME_PROJECTS, so the next run would load the project again. Nothing was removed. Remove "
+            f"{project} from WME_PROJECTS, for Dagster as well, then run the command again."
         )
     layout, warehouse = Layout(settings.data), _warehouse(settings)
     found = survey(settings, project)
@@ -107,8 +107,8 @@ def drop_project(settings: Settings, project: str) -> Remains:
     with removing(settings.data) as may_remove:
         if not may_remove:
             raise BackupUnderWayError(
-                f"A backup of {settings.data} is under way, which copies these files. Nothing was removed. Wait for "
-                "it, then run this again."
+                f"A backup of {settings.data} is in progress. Nothing was removed. Wait until the backup ends, then "
+                "run the command again."
             )
         if found.row_counts:
             warehouse.drop_project(project)
@@ -138,7 +138,7 @@ def _is_of(path: Path, root: Path, its: re.Pattern[str]) -> bool:
 
 
 def _lists(layout: Layout, its: re.Pattern[str], dataset: Dataset, shared: frozenset[datetime]) -> Iterator[Path]:
-    """Yield the batch listings of hours in which only this project is archived and no other project has rows."""
+    """Yield the batch listings of hours for which only this project has archives or rows."""
     for hour, folder in hour_folders(layout.archive / dataset.archive):
         files = sorted(folder.iterdir())
         listing = layout.batch_list(dataset, hour).name

@@ -1,6 +1,6 @@
-"""The work of a run and its cost: snapshots, hours that the mirror lacks, archives that are not loaded.
+"""Pending work of a run and its cost: snapshots to fetch, missing hours, and archives that are not loaded.
 
-Functions of this module write nothing, so a dry run uses them as well.
+No function in this module writes data, so dry runs call the same functions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from resources.lake import Layout
 from resources.tables import HourState
 from resources.warehouse import Warehouse
 
-#: The lists change rarely, and the service asks clients to cache them.
+#: Maximum age of the reference lists, which change rarely. The service asks clients to cache these lists.
 REFERENCE_AGE = timedelta(days=1)
 
 
@@ -37,9 +37,9 @@ def snapshots_to_fetch(
     *,
     newer: bool = False,
 ) -> dict[Dataset, list[str]]:
-    """Return the identifiers of mirrored snapshots that are not loaded, by dataset (default: all datasets).
+    """Return the identifiers of mirrored snapshots that are not loaded, by dataset. By default, return all datasets.
 
-    With `newer`, snapshots whose current version is not archived are included.
+    With `newer`, also return snapshots whose current version is not archived.
     """
     found = {}
     for dataset in tuple(wanted) or filter(enterprise.scope_of, datasets.datasets(Family.SNAPSHOT)):
@@ -62,7 +62,7 @@ def snapshots_to_fetch(
 def lacking_hours(
     enterprise: EnterpriseResource, warehouse: Warehouse, layout: Layout, newest: datetime, now: datetime
 ) -> list[datetime]:
-    """Return hours up to `newest` that the mirror lacks, the service still keeps and a run can complete, in order."""
+    """Return missing hours up to `newest` that the service still retains and a run can complete, oldest first."""
     recent = [hour for hour in recent_hours(now) if hour <= newest]
     lacking: set[datetime] = set()
     for dataset in datasets.datasets(Family.HOURLY) if recent and warehouse.build_path.exists() else ():
@@ -92,7 +92,7 @@ def _is_due(listing: Path, hour: datetime, now: datetime, scope: Sequence[tuple[
 def archived_hours(
     dataset: Dataset, enterprise: EnterpriseResource, warehouse: Warehouse, layout: Layout
 ) -> list[datetime]:
-    """Return the hours of a dataset that are completely archived and not completely loaded, in order."""
+    """Return a dataset's hours that are completely archived but not completely loaded, oldest first."""
     found = []
     scope = enterprise.scope_of(dataset)
     for hour in warehouse.lacking_hours(dataset) if scope and warehouse.build_path.exists() else ():
@@ -108,7 +108,7 @@ def archived_hours(
 def archived_snapshots(
     dataset: Dataset, enterprise: EnterpriseResource, warehouse: Warehouse, layout: Layout
 ) -> tuple[list[str], list[str]]:
-    """Return snapshots whose archived version is newer than the loaded one, and a sentence per unreadable one."""
+    """Return snapshots whose archived version is newer than the loaded version, and a message for each failure."""
     newest, failures = [], []
     for project, namespace in enterprise.scope_of(dataset):
         name = f"{project}_namespace_{namespace}"
@@ -152,7 +152,7 @@ def reference_due(layout: Layout, now: datetime) -> bool:
 
 @dataclass(frozen=True)
 class DryRun:
-    """Files that a run would fetch. A file of a snapshot costs one quota unit; batches and listings cost none."""
+    """Files that a run would fetch. Each snapshot file costs one quota unit. All other files cost no units."""
 
     plans: tuple[batches.Plan, ...]
     snapshots: tuple[SnapshotPlan, ...]
@@ -164,7 +164,7 @@ class DryRun:
 
     @property
     def quota_units(self) -> int:
-        """Units of the account's snapshot and chunk counters."""
+        """Number of snapshot and chunk units that the run would use."""
         return sum(plan.unit_count for plan in self.snapshots)
 
     @property
@@ -173,12 +173,12 @@ class DryRun:
 
     @property
     def byte_count(self) -> int:
-        """Approximate bytes to fetch: the service rounds sizes to 500 bytes."""
+        """Approximate number of bytes to fetch. The service rounds sizes to 500 bytes."""
         return sum(plan.missing_bytes for plan in self._plans)
 
     @property
     def disk_bytes(self) -> int:
-        """Approximate disk space needed, in bytes, for archive and lake together."""
+        """Approximate disk space in bytes that archive and lake need together."""
         hours = int(sum(plan.missing_bytes for plan in self.plans) * batches.DISK_FACTOR)
         return hours + sum(plan.disk_bytes for plan in self.snapshots)
 
@@ -190,7 +190,7 @@ def dry_run(
     enterprise: EnterpriseResource,
     layout: Layout,
 ) -> DryRun:
-    """Plan the hours of every mirrored dataset, and the snapshots. Nothing is fetched."""
+    """Plan the hours of every mirrored dataset, and the snapshots, without fetching anything."""
     hourly = [(hour, dataset) for hour in hours for dataset in datasets.datasets(Family.HOURLY)]
     wanted = [(name, dataset) for dataset, names in snapshots.items() for name in names]
     return DryRun(

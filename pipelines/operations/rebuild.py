@@ -1,11 +1,12 @@
-"""Verification of lake files, a rebuild of lake and warehouse from the archive alone, and rejected lines.
+"""Verification of lake files, rebuilding of lake and warehouse from the archive, and rejected records.
 
-A rebuild skips files that are already converted and loaded. So the same call continues a killed one, and on a complete
-mirror it changes nothing. The service is not contacted. Dagster's history is not changed: it shows the hours as
-materialized, which is true again after the rebuild.
+A rebuild skips files that are already converted and loaded. The same call therefore resumes a killed rebuild, and does
+not change a complete mirror. The service is not contacted. Dagster's history is not changed, because its
+materializations are valid again after the rebuild.
 
-A retry of rejected lines rebuilds their archives. It gains rows only if the converter has changed since the lines were
-rejected. Lake files are never overwritten, because their names contain a digest of archive, tables and converter.
+A retry of rejected records rebuilds their archives. A retry adds rows only if the converter has changed since the
+records were rejected. Lake files are never overwritten, because their names contain a digest of archive, tables and
+converter.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ ORDER BY 1"""
 
 
 def verify(warehouse: Warehouse, reporter: Reporter) -> str:
-    """Verify the lake files of the published file's ledger, and record damaged ones, which then count as missing.
+    """Verify the lake files in the published file's ledger, record damaged files, and return a summary sentence.
 
-    Returns a sentence for the operator. Missing files are left to the publication, which names them.
+    Damaged files are then treated as missing. The publication reports missing files.
     """
     lake = warehouse.data / "lake"
     named = [path for (path,) in warehouse.sql(_FILES).rows]
@@ -70,18 +71,19 @@ def verify(warehouse: Warehouse, reporter: Reporter) -> str:
             if (why := outcome.unwrap()) is not None:
                 warehouse.note_damage(path, why)
                 found.append(f"{path} ({why})")
-    wrong = f"; damaged: {', '.join(found)}" if found else "; none is damaged"
-    return f"{counted(len(paths), 'lake file')} verified{wrong}."
+    wrong = f"Damaged files: {', '.join(found)}." if found else "No file is damaged."
+    return f"Verified {counted(len(paths), 'lake file')}. {wrong}"
 
 
 def rebuild(settings: Settings, only: Only | None = None, **overrides: Any) -> Rebuilt:
-    """Convert and load everything that is archived and not loaded, and publish. One failure does not stop the rest.
+    """Convert and load all archived data that is not loaded, then publish. One failure does not stop other loads.
 
-    Archived projects that the settings do not name are loaded as well. `only` limits the rebuild to hours and
-    snapshots, each with its projects and namespaces. `overrides` are resources that replace those of the settings.
+    Archived projects that are no longer in the settings are loaded as well. `only` limits the rebuild to hours and
+    snapshots, with their projects and namespaces. `overrides` contains resources that replace the configured resources.
 
     Raises:
-        MirrorError: Nothing else could succeed either, because the disk is full or another process holds the warehouse.
+        MirrorError: The error would stop all other loads as well. For example, the disk is full, or another process has
+            locked the warehouse.
     """
     resources = build_resources(settings) | overrides
     enterprise, store = resources["enterprise"], resources["warehouse"].warehouse
@@ -102,7 +104,7 @@ regexp_replace(regexp_replace(reason, '(?s)the (text|number|truth value) .*, whe
 _PLACE = "archive || ' ' || member || ' line ' || line_number"
 _ORDER = "source_at, archive, member, line_number"
 _NEWEST_FIRST = "source_at DESC, archive, member, line_number"
-#: Archives with rejected lines, and their ledger rows. Chunks of a snapshot differ only by file name.
+#: Archives with rejected records, and their ledger rows. Chunks of a snapshot differ only by file name.
 _REJECTED = f"""\
 SELECT table_name, source_at, project_id, namespace_id, archive, line_count, identifier, version, digest, snapshot_id,
   snapshot_version, exported_at
@@ -113,23 +115,23 @@ LEFT JOIN (SELECT table_name, source_at, project_id, namespace_id, snapshot_id, 
   FROM snapshots) AS snapshots USING (table_name, source_at, project_id, namespace_id)
 WHERE snapshot_id IS NULL OR ends_with(archive, concat('/', identifier, '.', version[1:{DIGITS}], '.{ARCHIVE}'))
 ORDER BY snapshot_id IS NOT NULL, source_at, archive"""  # noqa: S608  constant texts
-#: Bytes of a line shown as an example.
+#: Maximum number of bytes shown of an example record.
 _EXAMPLE_BYTES = 80
-#: Lines read from the warehouse at once.
+#: Number of records per read from the warehouse.
 _BATCH_ROWS = 256
 _SHOWN = 5
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Filter for rejected lines: an hour, a project, a text within the reason. None matches everything."""
+    """Filter for rejected records by hour, project and part of the reason. None matches every record."""
 
     hour: datetime | None = None
     project: str | None = None
     reason: str | None = None
 
     def where(self) -> tuple[str, list[Any]]:
-        """Return the filter as a condition on the table `rejects`, and its parameters."""
+        """Return the filter as an SQL condition on the table `rejects`, and its parameters."""
         found: dict[str, Any] = {
             "batch_hour = ?": self.hour,
             "project_id = ?": self.project,
@@ -140,7 +142,7 @@ class Selection:
 
 
 def by_reason(warehouse: Warehouse, selection: Selection) -> QueryResult:
-    """Count lines by reason, most frequent first, with the first hour, first location and start of that line."""
+    """Count records by reason, most frequent first, with the first record's hour, location and beginning."""
     where, parameters = selection.where()
     # group within each member first: there may be millions of lines
     return warehouse.sql(
@@ -154,7 +156,7 @@ def by_reason(warehouse: Warehouse, selection: Selection) -> QueryResult:
 
 
 def places(warehouse: Warehouse, selection: Selection, limit: int) -> QueryResult:
-    """List the locations and reasons of lines, newest hour first."""
+    """List the locations and reasons of records, newest hour first."""
     where, parameters = selection.where()
     return warehouse.sql(
         "SELECT batch_hour, archive, member, line_number, byte_offset, reason, raw_bytes AS bytes "  # noqa: S608
@@ -166,10 +168,10 @@ def places(warehouse: Warehouse, selection: Selection, limit: int) -> QueryResul
 def lines(
     warehouse: Warehouse, selection: Selection, *, limit: int | None = None, raw: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Yield lines as rows of the table `rejects`, newest hour first, a few in memory at a time.
+    """Yield records as rows of the table `rejects`, newest hour first, a few at a time.
 
-    Without `raw`, a row has the line's size as `bytes` and no content. If a line has a `raw_path`, its `raw` is only a
-    prefix.
+    Without `raw`, a row contains the record's size as `bytes` but no content. If a row has a `raw_path`, its `raw` is
+    only a prefix.
 
     Raises:
         NotPublishedError: Nothing has been published yet.
@@ -186,7 +188,7 @@ def lines(
 
 
 def as_json(line: dict[str, Any], layout: Layout) -> Iterator[str]:
-    """Yield a row of `lines` as JSON, part by part: times in ISO 8601, the complete line in base64 as `raw_base64`."""
+    """Yield a row of `lines` as parts of a JSON object, with the complete record in base64 as `raw_base64`."""
     plain: dict[str, Any] = {
         name: value.isoformat() if isinstance(value, datetime) else value for name, value in line.items()
     }
@@ -207,14 +209,13 @@ def as_json(line: dict[str, Any], layout: Layout) -> Iterator[str]:
 
 @dataclass
 class Retry:
-    """Archives with rejected lines, split by whether a retry can help.
+    """Archives with rejected records, grouped by whether a retry can help.
 
     Attributes:
-        parts: Hours and snapshots to convert again, each with its projects and namespaces.
-        archives: Archives of these parts, with `line_count` rejected lines.
-        current_count: Rejected lines of archives read by the current converter, which would reject them again.
-        unavailable: Archives that cannot be converted because a file is not on disk, with `unavailable_count` rejected
-            lines.
+        parts: Hours and snapshots to convert again, with their projects and namespaces.
+        archives: Archives of these parts, which contain `line_count` rejected records.
+        current_count: Number of rejected records that the current converter would reject again.
+        unavailable: Archives that are not on disk, which contain `unavailable_count` rejected records.
     """
 
     parts: dict[Part, set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))
@@ -226,37 +227,37 @@ class Retry:
 
     def sentences(self) -> list[str]:
         if not (self.line_count or self.current_count or self.unavailable_count):
-            return ["There are no rejected lines to convert again."]
+            return ["There are no rejected records to convert again."]
         found = []
         if self.current_count:
             found.append(
-                f"{counted(self.current_count, 'rejected line')} {'was' if self.current_count == 1 else 'were'} read "
-                "by the current converter, which would reject the same lines again."
+                f"{counted(self.current_count, 'rejected record')} {'was' if self.current_count == 1 else 'were'} read "
+                "by the current converter, which would reject the same records again."
             )
         if not self.line_count:
             return [*found, "There is nothing to convert again."]
         found.append(
-            f"{counted(self.line_count, 'rejected line')} of {counted(len(self.archives), 'archive')} "
-            f"{'was' if self.line_count == 1 else 'were'} read by another converter, or with other settings."
+            f"{counted(self.line_count, 'rejected record')} in {counted(len(self.archives), 'archive')} "
+            f"{'was' if self.line_count == 1 else 'were'} read by another converter or with other settings."
         )
         hours = sorted({hour_text(part) for _, part in self.parts if isinstance(part, datetime)})
         others = sorted({part for _, part in self.parts if isinstance(part, str)})
-        for what, names, ends in (("hour", hours, " (UTC)"), ("snapshot", others, "")):
+        for what, names, ends in (("Hours", hours, " (UTC)"), ("Snapshots", others, "")):
             if names:
-                found.append(f"To be converted again, by {what}: {listed(names, _SHOWN)}{ends}.")
+                found.append(f"{what} to convert again: {listed(names, _SHOWN)}{ends}.")
         return found
 
     def obstacles(self) -> list[str]:
         sentence = (
-            f"{counted(self.unavailable_count, 'rejected line')} of {listed(self.unavailable, _SHOWN)} cannot be "
-            "converted again, because the archive, or another file of its snapshot, is not on disk. The lines stay in "
-            "`rejects`, and loaded rows stay as they are. Restore the file from a backup, then try again."
+            f"{counted(self.unavailable_count, 'rejected record')} in {listed(self.unavailable, _SHOWN)} cannot be "
+            "converted again, because the archive or another file of its snapshot is not on disk. The records remain "
+            "in `rejects`, and loaded rows are unchanged. Restore the file from a backup, then run the command again."
         )
         return [sentence] if self.unavailable else []
 
 
 def plan_retry(settings: Settings, selection: Selection) -> Retry:
-    """Find archives with rejected lines, and separate those that a retry can help. Nothing is changed."""
+    """Find archives with rejected records, and group them by whether a retry can help. Nothing is changed."""
     lake = build_resources(settings)["lake"]
     layout: Layout = lake.layout
     where, parameters = selection.where()
@@ -302,7 +303,7 @@ def retry(settings: Settings, planned: Retry, **overrides: Any) -> Rebuilt:
 
 
 def count(warehouse: Warehouse, parts: Iterable[Part]) -> int:
-    """Count all rejected lines of some hours and snapshots, for any reason."""
+    """Count all rejected records of the given hours and snapshots."""
     chosen: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for dataset, part in parts:
         # by the archive's folder, because a snapshot that gains rows may get another source_at

@@ -1,4 +1,4 @@
-"""Restore of a backup into an empty data folder; the same call continues a killed restore."""
+"""Restore of a backup into an empty data folder. The same call resumes a killed restore."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from resources.engine import Reporter
 from resources.formatting import size_text
 from resources.warehouse import Warehouse, WarehouseDamagedError, named_in, remove_code
 
-#: Marks an unfinished restore in the data folder: the MD5 of the backup's list, so that the same restore can continue.
+#: File that marks an unfinished restore. It contains the MD5 of the backup's list, so that the same restore can resume.
 _NOTE = "restoring.json"
-_KEPT = "The copied files are kept. Free some disk space and run the same command again."
+_KEPT = "The copied files are kept. Free some disk space, then run the command again."
 
 
 @dataclass
 class Restored:
-    """Outcome of a restore: damaged files were left out; renamed settings could have started programs."""
+    """Outcome of a restore. `damaged` files were not restored. `renamed` settings could have started programs."""
 
     backup: Backup
     file_count: int = 0
@@ -37,14 +37,14 @@ class Restored:
 
 
 def restore(source: files.StrPath, data: files.StrPath, reporter: Reporter) -> Restored:
-    """Restore a backup, or the newest one of a destination, into an empty data folder, and publish.
+    """Restore a backup, or a destination's newest backup, into an empty data folder, then publish.
 
-    The same call continues a killed restore. The published file contains no path of the original data folder. Views,
-    macros and triggers of the backup are removed before they could run. Its Dagster settings are renamed unless they
-    are the default ones.
+    The same call resumes a killed restore. The published file contains no path of the original data folder. Views,
+    macros and triggers in the backup are removed before they can run. Dagster settings that differ from the default
+    settings are renamed.
 
     Raises:
-        BackupError: There is no backup, the folder is not empty, or the disk is full.
+        BackupError: There is no backup, the data folder is not empty, or the disk is full.
     """
     data, backup = Path(data), store.find(Path(source))
     warehouse = Warehouse(data)
@@ -56,7 +56,7 @@ def restore(source: files.StrPath, data: files.StrPath, reporter: Reporter) -> R
         task.finish()
         restored.renamed = [*_renamed(data)]
         if warehouse.build_path.exists():
-            # a backup contains no log, and a leftover log would be applied to the restored file
+            # remove a leftover log, which DuckDB would apply to the restored file
             warehouse.build_path.with_name(f"{warehouse.build_path.name}.wal").unlink(missing_ok=True)
             remove_code(warehouse.build_path)
     if warehouse.build_path.exists():
@@ -68,19 +68,19 @@ def restore(source: files.StrPath, data: files.StrPath, reporter: Reporter) -> R
 
 
 def check(backup: Backup, data: Path) -> None:
-    """Refuse a backup that cannot be restored into a data folder, or whose list or ledger names files elsewhere.
+    """Check that a backup can be restored into a data folder, and that its list and ledger contain no outside paths.
 
     The list's digest reveals damage but not manipulation, so its names are untrusted. Nothing is changed.
 
     Raises:
-        BackupError: The folder is not empty, the list names a file that no mirror has, or a file is in the way.
+        BackupError: The folder is not empty, the list contains an unknown file name, or an existing file is in the way.
     """
     _check_empty(backup, data)
     for name, _ in backup.sums():
         if fault := _fault(backup, data, name):
             raise BackupError(
-                f"The backup {backup.path} was manipulated, or something is in the way of its files: {fault} Nothing "
-                "was changed. Restore another backup, into an empty folder."
+                f"The backup {backup.path} was manipulated, or the data folder already contains its files: {fault} "
+                "Nothing was changed. Restore another backup into an empty folder."
             )
     build = backup.path / BUILD
     # a damaged ledger is found by its digest, after all other files are restored
@@ -91,14 +91,14 @@ def check(backup: Backup, data: Path) -> None:
                     files.within(data / "lake", str(name))
                 except files.UnusableFileError as error:
                     raise BackupError(
-                        f"The backup {backup.path} was manipulated: its warehouse names a file elsewhere. {error} "
-                        "Nothing was changed. Restore another backup."
+                        f"The backup {backup.path} was manipulated. Its warehouse refers to a file outside the lake. "
+                        f"{error} Nothing was changed. Restore another backup."
                     ) from None
 
 
 def _fault(backup: Backup, data: Path, name: str) -> str | None:
     if not (files.is_name(name) and is_known(name) and all(map(store.is_finished, name.split("/")))):
-        return f"{name[:200]!r} is not a file of a mirror."
+        return f"{name[:200]!r} is not a valid file name in a mirror."
     try:
         files.check_way(backup.path, backup.path / name)
         files.check_way(data, data / name)
@@ -112,14 +112,14 @@ def _mark(backup: Backup) -> bytes:
 
 
 def _check_empty(backup: Backup, data: Path) -> None:
-    """Refuse a data folder unless it is empty or contains the unfinished part of this restore."""
+    """Check that a data folder is empty or contains only the unfinished part of this restore."""
     if os.path.lexists(data) and not data.is_dir():
         raise BackupError(f"{data} is not a folder. Nothing was changed. Set WME_DATA to an empty folder.")
     note = data / _NOTE
     if data.exists() and any(data.iterdir()) and not (note.exists() and files.read(note) == _mark(backup)):
         raise BackupError(
-            f"The data folder {data} is not empty. Nothing was changed. A backup is restored into an empty folder: set "
-            "WME_DATA to another one, or move this one away."
+            f"The data folder {data} is not empty. Nothing was changed. Backups are restored only into an empty "
+            "folder. Set WME_DATA to another folder, or move the files to another place."
         )
     for path in store.irregular(data):
         raise BackupError(
@@ -129,13 +129,13 @@ def _check_empty(backup: Backup, data: Path) -> None:
 
 
 def _restore_files(backup: Backup, data: Path, advance: Callable[[float], None]) -> Restored:
-    """Copy all files and compare each with its MD5. The build file comes last: it turns the folder into a mirror."""
+    """Copy all files and verify each MD5. The build file is copied last, because it turns the folder into a mirror."""
     present = (data / name for name, _ in backup.sums())
     needed = backup.size_bytes - sum(path.stat().st_size for path in present if path.is_file())
     if needed > (free := shutil.disk_usage(data).free):
         raise store.BackupDiskFullError(
-            f"The backup needs {size_text(needed)} more, and {data} has {size_text(free)}. Nothing more was copied. "
-            f"{_KEPT}"
+            f"The backup needs {size_text(needed)} more space, but only {size_text(free)} are free in {data}. No more "
+            f"files were copied. {_KEPT}"
         )
     done, build = Restored(backup), {}
     with store.reporting_full(data, _KEPT):
@@ -148,9 +148,8 @@ def _restore_files(backup: Backup, data: Path, advance: Callable[[float], None])
             _put(done, data, name, digest, advance)
     if BUILD in done.damaged:
         raise BackupError(
-            f"The file {backup.path / BUILD} of the backup is damaged. All others were restored. Restore an older "
-            "backup into an empty folder, or make the warehouse from the archive that is in the data folder now: "
-            "`wme rebuild`."
+            f"The backup file {backup.path / BUILD} is damaged. All other files were restored. Restore an older backup "
+            "into an empty folder, or run `wme rebuild` to create the warehouse from the restored archive."
         )
     return done
 
@@ -174,7 +173,7 @@ def _put(done: Restored, data: Path, name: str, digest: str, advance: Callable[[
 
 
 def _renamed(data: Path) -> Iterator[Path]:
-    """Rename Dagster settings that are not the default ones: they name modules and programs that Dagster starts."""
+    """Rename Dagster settings that differ from the default, because settings name modules and programs to start."""
     for usual, name in ((TEMPLATE, "dagster.yaml"), (WORKSPACE, WORKSPACE.name)):
         path = data / FOLDER / name
         if path.exists() and files.read(path) != usual.read_bytes():

@@ -1,7 +1,7 @@
-"""The main job: reference lists, snapshots and the newest hours, from the service to the published file.
+"""The main job, which fetches reference lists, snapshots and the newest hours, then publishes them.
 
-The same jobs run on a schedule and in the Dagster UI. Here they run in this process and use the Dagster instance of
-the data folder.
+The same jobs run on a schedule and in the Dagster UI. Here, the jobs run in this process and use the data folder's
+Dagster instance.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from resources.warehouse import WarehouseBusyError
 
 gc_during_import.keep()
 
-#: First and longest wait, in seconds, between two attempts to reach a host; the wait doubles each time.
+#: First and maximum delay in seconds between two attempts to reach a host. The delay doubles after each attempt.
 WAIT_SECONDS = (1.0, 60.0)
 
 
 @dataclass
 class RunReport:
-    """Outcome of a run, apart from the data.
+    """Outcome of a run, without the data.
 
     Attributes:
-        failures: A sentence for each failure, in order of occurrence.
-        hours: Hours of the run, in order, without hours that were loaded from the archive alone.
-        seconds: Seconds of fetching and converting by (table, hour, archive).
-        unavailable: `service` or `warehouse`, if it failed; jobs that need it were skipped.
-        unreachable: A host of the service could not be reached, and may be reachable later.
-        repaired: Sentences about lake files that the publication found missing or damaged.
+        failures: Message for each failure, in order of occurrence.
+        hours: Hours of the run in order, except hours that were only loaded from the archive.
+        seconds: Download and conversion seconds by (table, hour, archive).
+        unavailable: Component that failed (`service` or `warehouse`). Jobs that need this component were skipped.
+        unreachable: True if a host could not be reached. The host can be reachable later.
+        repaired: Sentences about missing or damaged lake files that the publication found.
     """
 
     failures: list[str] = field(default_factory=list)
@@ -64,14 +64,14 @@ class RunReport:
 
 
 def _quiet(_context: dg.InitLoggerContext) -> logging.Logger:
-    """Create a logger without handlers; the instance stores every event anyway."""
+    """Create a logger without handlers, because the instance stores every event."""
     logger = logging.getLogger("pipelines.quiet")
     logger.propagate = False
     logger.addHandler(logging.NullHandler())
     return logger
 
 
-#: Replaces Dagster's console log: on the command line, tables and sentences report a run.
+#: Logger that replaces Dagster's console log, because commands report runs in tables and sentences.
 QUIET = dg.LoggerDefinition(_quiet)
 
 
@@ -80,10 +80,10 @@ def newest_hours(
 ) -> list[datetime]:
     """Return the `count` newest hours that the service has published, oldest first.
 
-    A batch listing appears some minutes after its hour, so the newest complete hour may be missing.
+    A batch listing appears some minutes after its hour, so the newest complete hour can be missing.
 
     Raises:
-        NotPublishedYet: None of the last six hours is published; the service seems to lag.
+        NotPublishedYet: None of the last six hours is published. The service seems to lag.
     """
     newest = last_complete_hour(now)
     for back in range(6):
@@ -99,7 +99,7 @@ def newest_hours(
 
 
 def is_reachable(enterprise: EnterpriseResource) -> bool:
-    """Return True if the service responds at all; each connection is attempted once."""
+    """Return True if the service responds. Each connection is attempted once."""
     with enterprise.client(seconds=20.0) as client:
         try:
             client.hours.listing(last_complete_hour(datetime.now(UTC)))
@@ -126,28 +126,34 @@ def run(
 ) -> RunReport:
     """Run the jobs: reference lists if due, snapshots, hours, current articles, and a publication if due.
 
-    Archived snapshots and hours that are not loaded are loaded as well. If an hour or a snapshot fails, the others are
-    published, and the failure is in the report. `hours` are consecutive. `snapshots` are identifiers by dataset,
-    fetched in their newest version. `refresh_reference` fetches the reference lists, or not (None: if due).
-    `with_lacking` adds earlier hours that the mirror lacks and the service still keeps. `say` receives a line before
-    each job.
+    Archived snapshots and hours that are not loaded are loaded as well. If an hour or a snapshot fails, all other data
+    is published, and the report contains the failure.
+
+    Args:
+        settings: Settings of the mirror.
+        hours: Consecutive hours to fetch and load.
+        snapshots: Identifiers of snapshots to fetch in their newest version, by dataset.
+        refresh_reference: True to fetch the reference lists, False to skip them, or None to fetch them if due.
+        with_lacking: Also fetch earlier missing hours that the service still retains.
+        say: Function that receives a line before each job.
+        **overrides: Resources that replace the configured resources, by resource key.
 
     Raises:
         SettingsError: The first of the hours is before the first hour of the mirror.
-        KeyboardInterrupt: A job was interrupted; later jobs were not started.
+        KeyboardInterrupt: A job was interrupted. Later jobs were not started.
     """
     first = first_hour(settings, *hours)
     if hours and hours[0] < first:
         raise SettingsError(
-            f"{hour_text(hours[0])} UTC is before {hour_text(first)}, the first hour of the mirror. Nothing was done. "
-            "Choose later hours, or set WME_FIRST_HOUR if older ones are archived."
+            f"{hour_text(hours[0])} UTC is before {hour_text(first)}, the mirror's first hour. Nothing was done. "
+            "Choose later hours. If older hours are archived, set WME_FIRST_HOUR."
         )
     defs, layout = _defs(settings, hours, **overrides), Layout(settings.data)
     resources = build_resources(settings) | overrides
     enterprise, store = resources["enterprise"], resources["warehouse"].warehouse
     due = pending.reference_due(layout, datetime.now(UTC)) if refresh_reference is None else refresh_reference
     with _run_here(settings) as here:
-        # a refused password is not sent again, since that locks accounts; nor does the run wait twice for a lock
+        # do not send a refused password again, which can lock the account, and do not wait twice for a lock
         if due:
             say("Reference lists")
             here.execute(defs, jobs.REFERENCE)
@@ -214,12 +220,12 @@ def _text(span: Sequence[datetime]) -> str:
 
 
 def _defs(settings: Settings, hours: Sequence[datetime] = (), **overrides: Any) -> dg.Definitions:
-    """Build definitions whose runs print nothing themselves."""
+    """Build definitions whose runs print no output."""
     return build_defs(settings, asked=hours, all_datasets=True, loggers={"quiet": QUIET}, **overrides)
 
 
 class _Here:
-    """Runs jobs in this process, one after another, and collects their report."""
+    """Runner that executes jobs one after another in this process and collects their results in a report."""
 
     def __init__(self, instance: dg.DagsterInstance, mark: Mapping[str, str]) -> None:
         self.instance = instance
@@ -262,7 +268,7 @@ class _Here:
                 continue
             data = event.step_failure_data
             if data.error is not None and data.error.cls_name == "DagsterExecutionInterruptedError":
-                # Dagster turns an interrupt into a failed step, but the user wants the complete run to end
+                # Dagster turns an interrupt into a failed step, but the complete run must end
                 raise KeyboardInterrupt
             said = data.user_failure_data.metadata if data.user_failure_data is not None else {}
             if (missing := said.get("unavailable")) is not None:
@@ -277,15 +283,14 @@ class _Here:
                 continue
             name = steps.get(event.step_key or "", "")
             failed.setdefault(sentence.removeprefix(f"{name}: "), []).append(name)
-        # a job over several datasets prefixes each failure with its dataset; a failure of all datasets is reported
-        # once
+        # a job over several datasets prefixes each failure with its dataset, unless all datasets have the same failure
         ran = {steps[event.step_key] for event in result.all_events if event.step_key in steps}
         sentences = [
             f"{', '.join(of)}: {sentence}" if len(ran) > 1 and set(of) < ran else sentence
             for sentence, of in failed.items()
         ]
         if not result.success and not sentences:
-            sentences.append(f"The job {job} failed before its first step; its run is in Dagster's history.")
+            sentences.append(f"The job {job} failed before its first step. Dagster's history contains the run.")
         self.report.failures += [sentence for sentence in sentences if sentence not in self.report.failures]
 
     def load_snapshot(
@@ -297,7 +302,7 @@ class _Here:
 
 @contextmanager
 def _run_here(settings: Settings) -> Iterator[_Here]:
-    """Tag the jobs of the block with this process, so that their runs are not ended as killed ones."""
+    """Tag the block's jobs with this process, so that their runs are not ended as killed runs."""
     with processes.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
         yield _Here(instance, mark)
 
@@ -305,15 +310,15 @@ def _run_here(settings: Settings) -> Iterator[_Here]:
 def outlast(
     attempt: Callable[[], RunReport], answers: Callable[[], bool], minutes: float, say: Callable[[str], None]
 ) -> RunReport:
-    """Run `attempt` until no host is unreachable; return the report of the last attempt.
+    """Run `attempt` until every host is reachable, and return the report of the last attempt.
 
-    A later attempt does not repeat the work of earlier ones. `answers` tries once to reach the service. All waits
-    together last at most `minutes`. `say` receives a line when a wait begins and when it ends.
+    Later attempts do not repeat completed work. `answers` tries once to reach the service. The total waiting time is at
+    most `minutes`. `say` receives a line when a wait begins and when it ends.
     """
     left, pause = minutes * 60, WAIT_SECONDS[0]
     while (report := attempt()).unreachable and left > 0:
         say("\n".join(report.failures))
-        say(f"Waiting up to {counted(round(left / 60), 'minute')} for it. Ctrl-C stops waiting.")
+        say(f"Waiting up to {counted(round(left / 60), 'minute')} for the host. Ctrl-C stops waiting.")
         found = False
         while not found and left > 0:
             began = time.monotonic()
@@ -322,7 +327,7 @@ def outlast(
             left -= time.monotonic() - began
             pause = min(2 * pause, WAIT_SECONDS[1])
         if not found:
-            report.failures.append(f"After {counted(round(minutes), 'minute')} of waiting, it still cannot be reached.")
+            report.failures.append(f"The host was still unreachable after {counted(round(minutes), 'minute')}.")
             break
-        say("It can be reached again; the run continues.")
+        say("The host is reachable again. The run continues.")
     return report

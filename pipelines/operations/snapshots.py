@@ -1,4 +1,4 @@
-"""Snapshots for operators: listings, a plan for several snapshots, and downloads in sequence."""
+"""Snapshot listings, combined plans for several snapshots, and sequential downloads."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _IDENTIFIER = re.compile(r"(\w+)_namespace_(\d+)")
 def listed(
     client: EnterpriseClient, scope: Iterable[tuple[str, int]] | None = None, dataset: Dataset = SNAPSHOT_ARTICLES
 ) -> list[Snapshot]:
-    """Return the service's snapshots of `scope` (None: all), by project and namespace. Costs no quota."""
+    """Return the service's snapshots in `scope`, or all snapshots if `scope` is None. Costs no quota."""
     wanted = None if scope is None else set(scope)
     found = [s for s in client.snapshots.listing(dataset) if wanted is None or (s.project_id, s.namespace_id) in wanted]
     return sorted(found, key=lambda s: (s.project_id, s.namespace_id, s.identifier))
@@ -46,7 +46,7 @@ class CombinedPlan:
 
     @property
     def unit_counts(self) -> dict[str, int]:
-        """Quota units by counter (`snapshot`, `chunk`); counters that are not used are left out."""
+        """Quota units by counter (`snapshot`, `chunk`), without unused counters."""
         units: Counter[str] = Counter()
         for plan in self.plans:
             if plan.product is not None:
@@ -69,9 +69,9 @@ class CombinedPlan:
         """Check that all downloads can finish.
 
         Raises:
-            QuotaExceeded: They need more units than are left, and exceeding the quota is not allowed.
-            BudgetExceeded: They need more units than the budget allows.
-            DiskFull: They would leave less free disk space than the configured minimum.
+            QuotaExceeded: The downloads need more units than are left, and exceeding the quota is not allowed.
+            BudgetExceeded: The downloads need more units than the budget allows.
+            DiskFull: The downloads would leave less free disk space than the configured minimum.
         """
         for plan in self.plans:
             plan.check()
@@ -79,7 +79,7 @@ class CombinedPlan:
 
     @property
     def obstacle(self) -> str | None:
-        """Reason why the download would not start, as a sentence; None if it would."""
+        """Message that explains why the download would be refused, or None if it would start."""
         try:
             self.check()
         except (errors.QuotaExceeded, errors.BudgetExceeded, errors.DiskFull) as error:
@@ -94,14 +94,14 @@ def plan(
     options: FetchOptions,
     dataset: Dataset = SNAPSHOT_ARTICLES,
 ) -> CombinedPlan:
-    """Plan the download of snapshots into the archive. A dry run: costs no quota and changes nothing.
+    """Plan the download of snapshots into the archive, without using quota or changing anything.
 
     `identifiers` are the service's names, for example enwiki_namespace_0.
 
     Raises:
         NotFound: A snapshot does not exist.
-        UnknownNameError: Nor does its project or namespace.
-        InvalidRequest: Chunks were requested, and there are none.
+        UnknownNameError: A snapshot's project or namespace does not exist.
+        InvalidRequest: Chunks were requested, but the snapshot has no chunks.
     """
     layout = Layout(settings.data)
     plans = []
@@ -117,19 +117,19 @@ def plan(
 
 @dataclass(frozen=True)
 class Fetched:
-    """A snapshot in the archive, complete and verified."""
+    """A complete and verified snapshot in the archive."""
 
     plan: SnapshotPlan
     downloads: tuple[Download, ...]
 
     @property
     def fetched_count(self) -> int:
-        """Number of files that were downloaded by this call."""
+        """Number of files that this call downloaded."""
         return sum(download.fetched for download in self.downloads)
 
     @property
     def fetched_bytes(self) -> int:
-        """Bytes that were downloaded by this call."""
+        """Number of bytes that this call downloaded."""
         return sum(d.size_bytes - d.resumed_bytes for d in self.downloads if d.fetched)
 
     @property
@@ -142,7 +142,7 @@ class Fetched:
 
     @property
     def replaced(self) -> tuple[Path, ...]:
-        """Files of other versions, or of the other form, in the same folder."""
+        """Files in the same folder from other versions, or in the other form."""
         return superseded(self.plan)
 
 
@@ -155,7 +155,7 @@ class Report:
     not_begun: tuple[str, ...]
 
     def sentence(self) -> str:
-        """Text that describes the failures; empty if there are none."""
+        """Description of the failures, or an empty string."""
         if not self.failures:
             return ""
         if len(self.failures) == 1 and not self.done and not self.not_begun:
@@ -164,18 +164,18 @@ class Report:
         told = [f"{len(self.failures)} of {count} snapshots failed."]
         told += [f"- {identifier}: {error.message}" for identifier, error in self.failures]
         if self.not_begun:
-            told.append(f"Not started because of that: {', '.join(self.not_begun)}.")
+            told.append(f"Downloads that were not started: {', '.join(self.not_begun)}.")
         return "\n".join(told)
 
 
 def download(client: EnterpriseClient, combined: CombinedPlan, *, workers: int = 4, reporter: Reporter) -> Report:
-    """Download planned snapshots into the archive, one after another, each with several files at once.
+    """Download planned snapshots into the archive, one after another, each with several files in parallel.
 
-    Nothing starts unless all downloads can finish. Archived files are not fetched again, and unfinished downloads are
-    resumed. An interrupt keeps the data already fetched.
+    No download starts unless all downloads can finish. Archived files are not fetched again, and unfinished downloads
+    are resumed. Interrupts keep the data already fetched.
 
     Raises:
-        QuotaExceeded: They need more units than are left. Nothing was fetched.
+        QuotaExceeded: The downloads need more units than are left. Nothing was fetched.
         DiskFull: The disk has too little free space. Nothing was fetched.
     """
     combined.check()
@@ -183,7 +183,7 @@ def download(client: EnterpriseClient, combined: CombinedPlan, *, workers: int =
     failures: list[tuple[str, errors.EnterpriseError]] = []
     for number, first in enumerate(combined.plans):
         try:
-            # earlier snapshots may have taken hours, so this one is planned again
+            # plan this snapshot again, because earlier downloads can have taken hours
             now = _planned(client, first.identifier, first.folder, first.options, first.dataset) if number else first
             done.append(Fetched(now, snapshot_sets.download(now, client, Engine(workers, reporter))))
         except errors.EnterpriseError as error:
@@ -195,7 +195,7 @@ def download(client: EnterpriseClient, combined: CombinedPlan, *, workers: int =
 
 
 def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
-    """Return a snapshot's record as JSON values; sizes in bytes."""
+    """Return a snapshot's record as JSON values, with sizes in bytes."""
     return _values(snapshot, "identifier project_id namespace_id version date_modified") | {
         "size_bytes": snapshot.approximate_bytes,
         "chunk_count": len(snapshot.chunks),
@@ -248,7 +248,7 @@ def _planned(
         return client.snapshots.plan(identifier, folder, options, dataset)
     except errors.NotFound as error:
         raise errors.NotFound(
-            f"The service has no snapshot {identifier}. Nothing of it was fetched. `wme snapshots list --all` shows "
-            "all snapshots.",
+            f"The service has no snapshot {identifier}. Nothing was fetched. `wme snapshots list --all` shows all "
+            "snapshots.",
             status=error.status,
         ) from error

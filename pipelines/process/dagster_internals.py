@@ -1,4 +1,4 @@
-"""All uses of private Dagster APIs, as of Dagster 1.13.27. No other module imports `dagster._…`.
+"""All uses of private Dagster APIs, tested with Dagster 1.13.27. No other module imports `dagster._…`.
 
 | name | used for | noticed by | until |
 |---|---|---|---|
@@ -11,8 +11,8 @@
 | `dagster._cli.dev.open_ipc_subprocess` | `dagster dev` starts the guarded web server | the same | the same |
 
 `pipelines/embedding.py` reads an undocumented attribute of a public object:
-`OpDefinition.compute_fn.decorated_fn` (noticed by `test_embedding.py`; until Dagster can rename the resource keys of an
-asset).
+`OpDefinition.compute_fn.decorated_fn`. `test_embedding.py` detects changes to this attribute. The attribute is needed
+until Dagster can rename an asset's resource keys.
 
 As a program, `python -m pipelines.process.dagster_internals` runs `dagster dev` with the guarded web server.
 """
@@ -31,7 +31,7 @@ _GUARDED = "pipelines.process.webserver"
 
 
 def instance_settings(home: Path) -> Any:
-    """Return the instance settings of a folder for runs in this process, whose output goes to the terminal."""
+    """Return a folder's instance settings for runs in this process, whose output goes to the terminal."""
     from dagster._core.instance.ref import InstanceRef
     from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 
@@ -40,7 +40,7 @@ def instance_settings(home: Path) -> Any:
 
 
 def webserver(middleware: Callable[[Any], Any]) -> None:
-    """Run the command line of `dagster-webserver` with its app wrapped by `middleware`."""
+    """Run the command line of `dagster-webserver`, with its app wrapped by `middleware`."""
     from dagster_webserver import app, cli
     from starlette.middleware import Middleware
 
@@ -53,7 +53,7 @@ def webserver(middleware: Callable[[Any], Any]) -> None:
 
 
 def development() -> None:
-    """Run `dagster dev` (web server, daemon, one code server) with the guarded web server."""
+    """Run `dagster dev` (web server, daemon, code server) with the guarded web server."""
     supervisor.end_with_supervisor()
 
     from dagster import _cli

@@ -1,10 +1,10 @@
-"""Handling of Ctrl-C and termination signals: print one sentence, clean up, exit with the right code, at any moment.
+"""Handling of Ctrl-C and termination signals, which prints one sentence, cleans up and exits with the right code.
 
-The signals are blocked in every thread and in child processes, and one thread waits for them. So no running code (an
-import, a query, a library with its own signal handling, an exit) can swallow a signal or be interrupted halfway. The
-process exits at once, as in a power cut, which files and transactions survive anyway.
+The signals are blocked in every thread and in child processes, and one thread waits for them. No running code, such as
+an import, a query or a library with its own signal handling, can therefore swallow a signal. The process exits
+immediately, as after a power failure, which files and transactions survive.
 
-Imports only the standard library, because it runs before all other imports.
+This module imports only the standard library, because it runs before all other imports.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-SENTENCE = "Stopped. Committed work is kept; run the same command again to continue."
+SENTENCE = "Stopped. Committed work is kept. Run the same command again to continue."
 #: Default time limit of the cleanup.
 TIDY_SECONDS = 3.0
 
@@ -29,13 +29,13 @@ _ending = threading.Lock()
 
 
 def watch(tidy_seconds: float = TIDY_SECONDS) -> None:
-    """From now on, end the process on a signal, with exit code 128 + signal number. Call once, from the main thread.
+    """End the process on a signal, with exit code 128 + signal number. Call once, from the main thread.
 
     A cleanup that takes longer than `tidy_seconds` is abandoned.
     """
-    # an ignored signal was ignored on purpose: by `nohup`, or for background jobs of a script
+    # keep signals ignored that `nohup` or a script with background jobs has ignored
     numbers = {number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN}
-    # ignored signals are blocked too: Dagster installs its own handler during a run, whatever was set before
+    # also block ignored signals, because Dagster installs its own handler during a run
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     screen = _Screen()
     # registered first, so called last: after it, an interrupt can no longer change the exit code
@@ -45,7 +45,7 @@ def watch(tidy_seconds: float = TIDY_SECONDS) -> None:
 
 @contextmanager
 def tidied(tidy: Callable[[], object]) -> Iterator[None]:
-    """Call `tidy`, from another thread, if the process is ended while the block runs. It has a few seconds."""
+    """Call `tidy` from another thread if the process is ended while the block runs. `tidy` must return in seconds."""
     _tidying.append(tidy)
     try:
         yield
@@ -74,7 +74,7 @@ def _tidy(code: int) -> None:
 
 
 class _Screen:
-    """Standard error, and the terminal's initial state, because a password prompt may have switched echo off."""
+    """Standard error and the terminal's initial state, which is restored because a password prompt can disable echo."""
 
     def __init__(self) -> None:
         self._error: int | None = None

@@ -1,8 +1,7 @@
 """The Dagster instance of a data folder (run history, UI), and locks that show which runs are alive.
 
-Each run belongs to a process that holds a file lock. The kernel releases the lock when the process ends, for any
-reason, and at no other time, so a slow or suspended run keeps its lock. Process ids are not enough, because the system
-reuses them.
+Each run belongs to a process that holds a file lock. The kernel releases the lock only when the process ends, so a slow
+or suspended run keeps its lock. Process IDs are not sufficient, because the system reuses them.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ from resources.settings import ENV_FILE, PROJECT
 #: the first one. The Dagster UI hides tags with this prefix, which would clutter its list of runs.
 _PROCESS_TAG: Final = f"{RunTag.HIDDEN}wme_process"
 _SAID_BY_TAG: Final = f"{RunTag.HIDDEN}wme_process_of"
-#: Marks an unfinished run that a command had started: Dagster retries only runs that its daemon launched.
+#: Tag of an unfinished run that a command started, because Dagster retries only runs that its daemon launched.
 _AGAIN_TAG: Final = f"{RunTag.HIDDEN}wme_again"
 
-#: A run records its process at once. A run without one after so many seconds was killed before it could.
+#: Time in seconds after which a run without a recorded process is considered killed.
 _SILENT_SECONDS: Final = 60.0
-#: On an interrupt, runs of the process are polled until this many polls, this many seconds apart, have found none.
+#: Number of consecutive polls without runs after which an interrupt handler stops polling, and the interval in seconds.
 _QUIET_LOOKS: Final = 3
 _LOOK_SECONDS: Final = 0.05
 _SENTENCE: Final = (
-    "The process of this run ended unexpectedly: it was killed, or the machine stopped. What it had committed is kept. "
-    "Dagster's daemon runs it again; if no daemon is running, run the same again to continue."
+    "The run's process was killed, or the machine stopped. Committed work is kept. Dagster's daemon retries the run. "
+    "If no daemon is running, start the same run again to continue."
 )
 _UNDER_WAY: Final = [
     dg.DagsterRunStatus.NOT_STARTED,
@@ -56,18 +55,18 @@ _held: dict[tuple[int, Path], FileLock] = {}
 
 @contextmanager
 def under_way(instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
-    """Yield tags that link runs of this process to its lock. On an interrupt, these runs are recorded as canceled."""
+    """Yield tags that link this process's runs to its lock. On an interrupt, these runs are recorded as canceled."""
     lock = _take(Path(instance.root_directory))
     tags = {_PROCESS_TAG: _name(lock)}
 
     def cancel() -> None:
         quiet = 0
-        # a run continues meanwhile, and its record may be about to appear
+        # runs continue during this loop, and more records can appear
         while quiet < _QUIET_LOOKS:
             runs = instance.get_runs(dg.RunsFilter(tags=tags, statuses=_UNDER_WAY))
             for run in runs:
                 instance.report_run_canceled(
-                    run, "Interrupted. Committed work is kept. Run the same again to continue."
+                    run, "Interrupted. Committed work is kept. Start the same run again to continue."
                 )
                 instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
             quiet = 0 if runs else quiet + 1
@@ -84,9 +83,9 @@ def under_way(instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
 
 @dg.executor(name="in_process", config_schema=dg.in_process_executor.config_schema.as_field())
 def executor(init_context: dg.InitExecutorContext) -> dg.Executor:
-    """Dagster's in-process executor, in a process that holds a lock while it lives.
+    """Dagster's in-process executor, in a process that holds a lock until the process ends.
 
-    The lock is acquired here, before the run counts as started, and held until the process ends, because the run
+    The lock is acquired before the run is recorded as started. The lock is held until the process ends, because the run
     continues after its last step.
     """
     home = Path(init_context.instance.root_directory)
@@ -118,11 +117,11 @@ class _Held(dg.Executor):
 
 
 def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginning: str = "") -> list[dg.DagsterRun]:
-    """End runs whose process is gone. Otherwise they would appear as under way for ever, and occupy their pool.
+    """End runs whose process has ended, because these runs would otherwise block their pool forever.
 
-    Doubtful runs are left alone: runs of other machines, whose locks are not here, and runs that are still being
-    started, which Dagster's monitor ends by timeout. Runs of the code location `location` whose job names begin with
-    `beginning` hold locks. Such a run is also ended if it started some time ago and has not recorded a process.
+    Runs on other machines, whose locks are not visible, are not ended. Dagster's monitor ends runs that do not start in
+    time. Runs of the code location `location` whose job names begin with `beginning` hold locks. If such a run started
+    some time ago but has not recorded a process, the run is ended as well.
     """
     home = Path(instance.root_directory)
     ended = []
@@ -152,7 +151,7 @@ def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginn
 
 
 def wanted_again(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
-    """Return runs of killed commands of the last day, which Dagster does not retry."""
+    """Return runs of commands that were killed in the last day, which Dagster does not retry."""
     since = datetime.now(UTC) - timedelta(days=1)
     return list(instance.get_runs(dg.RunsFilter(tags={_AGAIN_TAG: "wanted"}, updated_after=since), limit=100))
 
@@ -169,7 +168,7 @@ def _end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
 
 
 def _sweep(instance: dg.DagsterInstance, home: Path) -> None:
-    """Remove the locks of processes that are gone and have no run under way."""
+    """Remove the locks of ended processes that have no run in progress."""
     needed = {_process_of(run) for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY))}
     for path in _locks(home):
         if path.stem not in needed and not _is_held(home, path.stem):
@@ -177,7 +176,7 @@ def _sweep(instance: dg.DagsterInstance, home: Path) -> None:
 
 
 def _nameless(instance: dg.DagsterInstance, home: Path) -> bool:
-    """Return True if a live process has not recorded its run: any run without a known process may belong to it."""
+    """Return True if a live process has not recorded its run. Any run without a known process can belong to it."""
     return any(
         _is_held(home, path.stem) and not instance.get_runs(dg.RunsFilter(tags={_PROCESS_TAG: path.stem}), limit=1)
         for path in _locks(home)
@@ -185,7 +184,7 @@ def _nameless(instance: dg.DagsterInstance, home: Path) -> bool:
 
 
 def _process_of(run: dg.DagsterRun) -> str | None:
-    """Return the name of the lock that a run's process holds; None if the run has not recorded one."""
+    """Return the name of the lock that a run's process holds, or None if the run has not recorded a process."""
     if run.remote_job_origin is not None and run.tags.get(_SAID_BY_TAG) != run.run_id:
         return None
     return run.tags.get(_PROCESS_TAG)
@@ -231,50 +230,50 @@ _SETTINGS_BYTES = 1 << 20
 _DAMAGED = frozenset({"SQLITE_NOTADB", "SQLITE_CORRUPT"})
 
 TEMPLATE = Path(__file__).with_name("dagster.example.yaml")
-#: Names the code location, so that schedules keep their state wherever the package is installed.
+#: Workspace file with a fixed name for the code location, so that schedules keep their state in every installation.
 WORKSPACE = Path(__file__).with_name("workspace.yaml")
-#: Folder of the instance, within the data folder.
+#: Name of the instance's folder in the data folder.
 FOLDER = "dagster"
 
 
 class InstanceError(MirrorError):
-    """Dagster's instance of the data folder cannot be used."""
+    """The data folder's Dagster instance cannot be used."""
 
     ends_run = True
 
 
 def prepare(home: Path) -> Path:
-    """Create the instance's folder, with our dagster.yaml and workspace.yaml unless the operator has their own."""
+    """Create the instance's folder with the default dagster.yaml and workspace.yaml, unless these files exist."""
     home = home.absolute()
     ready(home)
     for source, target in ((TEMPLATE, home / "dagster.yaml"), (WORKSPACE, home / WORKSPACE.name)):
         if not target.exists():
-            # atomically: another process may be reading the file, and this one may be killed
+            # write atomically, because another process can read the file and this process can be killed
             files.write(target, source.read_bytes())
-        # Dagster would block on a named pipe, so the file is checked first
+        # check the file first, because Dagster would block on a named pipe
         files.read(target, most=_SETTINGS_BYTES)
     return home
 
 
 @contextmanager
 def opened(home: Path) -> Iterator[dg.DagsterInstance]:
-    """Open the instance of a folder for a block. Runs of killed processes are ended first.
+    """Open a folder's Dagster instance for the duration of a block. Runs of killed processes are ended first.
 
     Raises:
-        InstanceError: The instance's settings or its history are damaged.
+        InstanceError: The instance's settings or history are damaged.
         UnusableFileError: A settings file is not a regular file.
     """
     home = prepare(home)
     os.environ.setdefault("DAGSTER_HOME", str(home))
     with _damage_named(home), ExitStack() as stack:
-        # one process at a time, because concurrent creation of the same tables fails
+        # allow one process at a time, because concurrent creation of the same tables fails
         with FileLock(home / "instance.lock"):
             instance = stack.enter_context(dg.DagsterInstance.from_ref(_settings(home)))
             end_killed(instance)
             known = {pool.name for pool in instance.event_log_storage.get_pool_limits()}
             for pool in POOLS:
                 if pool not in known:
-                    # the daemon's first evaluation of the queue applies only limits of pools that it knows already
+                    # the daemon's first queue evaluation applies only the limits of known pools
                     instance.event_log_storage.initialize_concurrency_limit_to_default(pool)
         yield instance
 
@@ -284,22 +283,22 @@ def _settings(home: Path) -> Any:
         return dagster_internals.instance_settings(home)
     except OSError:
         raise
-    # an error of Dagster or YAML, or any Python error for an object of unexpected form
+    # Dagster and YAML errors, and any Python error from a malformed object
     except Exception as error:
-        # never the text of the file, which may contain a database password
+        # never show the file's text, which can contain a database password
         mark = getattr(error, "problem_mark", None)
-        why = "it does not have the form that Dagster expects" if mark is None else f"line {mark.line + 1} is not YAML"
+        why = "the format is not what Dagster expects" if mark is None else f"line {mark.line + 1} is not YAML"
         if isinstance(error, dg.DagsterInvalidConfigError):
             why = error.errors[0].message[:200]
         raise InstanceError(
             f"Dagster's settings {home / 'dagster.yaml'} cannot be used ({why}). Nothing was changed. Correct the "
-            "file, or move it away: the next command writes the default one. The history of runs stays."
+            "file or remove it. The next command creates the default file. The run history is kept."
         ) from error
 
 
 @contextmanager
 def _damage_named(home: Path) -> Iterator[None]:
-    """Report a damaged file of Dagster's history as an InstanceError."""
+    """Report a damaged file in Dagster's history as an InstanceError."""
     try:
         yield
     except Exception as error:
@@ -309,14 +308,14 @@ def _damage_named(home: Path) -> Iterator[None]:
         if cause is None:
             raise
         raise InstanceError(
-            f"The history of runs in {home} is damaged ({clause(cause)}). The mirrored data is not affected, and "
-            "nothing was changed. Restore the folder from a backup, or move its folders history and schedules away: "
-            "the next command creates new ones, without past runs and with all schedules off."
+            f"The run history in {home} is damaged ({clause(cause)}). The mirrored data is not affected. Nothing was "
+            "changed. Restore the folder from a backup, or move its `history` and `schedules` folders to another "
+            "place. The next command then creates new folders, without past runs and with all schedules off."
         ) from error
 
 
 def unserved(data: Path) -> None:
-    """Check that no `wme ui` serves a data folder; otherwise raise InstanceError."""
+    """Check that no `wme ui` serves the data folder. Raises InstanceError otherwise."""
     lock = ui_lock(data)
     if lock.exists():
         if (taken := supervisor.hold(lock)) is None:
@@ -325,15 +324,15 @@ def unserved(data: Path) -> None:
 
 
 def serve(data: Path, port: int = 3000) -> None:
-    """Run the Dagster UI and daemon of a data folder in the foreground; Ctrl-C stops both and their runs."""
+    """Run the Dagster UI and daemon of a data folder in the foreground. Ctrl-C stops both servers and their runs."""
     data = data.absolute()
-    # absolute, because Dagster's processes run in the project's folder and not in the caller's
+    # use absolute paths, because Dagster's processes run in the project's folder
     os.environ |= {"WME_DATA": str(data), "DAGSTER_HOME": str(data / FOLDER)}
     with opened(data / FOLDER):
-        pass  # set up the instance, and end killed runs, before any server opens it
+        pass  # set up the instance and end killed runs before any server opens the instance
     # Dagster loads the `.env` of its working folder even if another settings file is configured
     os.chdir(data / FOLDER if os.environ.get(ENV_FILE) else PROJECT)
-    # Dagster recommends `dg dev` instead, but that is a developer tool and starts the same command
+    # `dg dev`, which Dagster recommends, is a developer tool that starts the same command
     words = [sys.executable, "-W", "ignore:Function `dev_command`", "-m", "pipelines.process.dagster_internals"]
     words += ["--workspace", str(data / FOLDER / WORKSPACE.name), "--port", str(port), "--log-level", "warning"]
     os.execv(sys.executable, supervisor.words(ui_lock(data), words))  # noqa: S606 - our own environment's command

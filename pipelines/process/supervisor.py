@@ -1,11 +1,11 @@
-"""Supervisor process of `wme ui`: starts Dagster's servers, and ends them with all their runs when it ends.
+"""Supervisor process of `wme ui`, which starts Dagster's servers and ends the servers and their runs on exit.
 
 The servers and their run processes form one process group, which Ctrl-C in a terminal does not reach. The supervisor
-ends the group gracefully and drops its output from then on. If the supervisor itself is killed, the group sees the end
-of a pipe and ends. The lock on the file of `resources.data_folder.ui_lock` is released when this process ends; the
-sandbox of the data folder watches that lock.
+ends the group gracefully and discards its output. If the supervisor itself is killed, the group detects a closed pipe
+and ends. The lock file of `resources.data_folder.ui_lock` is released when this process ends. The data folder's sandbox
+watches this lock.
 
-Imports only the standard library and `filelock`, because it stays in memory next to the servers.
+This module imports only the standard library and `filelock`, because the supervisor stays in memory.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from filelock import FileLock, Timeout
 
 from pipelines.process import interrupts
 
-#: Seconds for servers and runs to end gracefully before they are killed. A stream stores its buffered events.
+#: Time in seconds until servers and runs are killed if they do not end gracefully.
 END_SECONDS = 10.0
-#: Seconds for the system to end killed processes.
+#: Time in seconds in which killed processes must end.
 _KILL_SECONDS = 2.0
-#: Processes that only test the lock hold it for a moment.
+#: Lock timeout in seconds. Processes that only test the lock release it immediately.
 _LOCK_SECONDS = 2.0
 _POLL_SECONDS = 0.05
 
 
 def hold(lock: Path) -> FileLock | None:
-    """Acquire the lock of `wme ui` until this process ends; None if another process holds it."""
+    """Acquire the lock of `wme ui` until this process ends, or return None if another process holds the lock."""
     taken = FileLock(lock, timeout=_LOCK_SECONDS)
     try:
         taken.acquire()
@@ -44,8 +44,8 @@ def hold(lock: Path) -> FileLock | None:
 
 def refusal(lock: Path) -> str:
     return (
-        f"Another `wme ui` serves {lock.parent.parent} already, and two daemons would start everything twice. Nothing "
-        "was started. Use the running one, or stop it first; for another mirror, set WME_DATA to another folder."
+        f"Another `wme ui` is already serving {lock.parent.parent}, and two daemons would start every run twice. "
+        "Nothing was started. Stop the other `wme ui` first. For another mirror, set WME_DATA to another folder."
     )
 
 
@@ -54,7 +54,7 @@ def words(lock: Path, command: list[str]) -> list[str]:
 
 
 def end_with_supervisor() -> None:
-    """End this process group when the supervisor, which holds the other end of standard input, is gone."""
+    """End this process group when the supervisor ends, which closes standard input."""
 
     def wait() -> None:
         while os.read(0, 1):
@@ -85,12 +85,12 @@ def main() -> None:
         _end(process.pid)
         output.join(END_SECONDS)
     sys.exit(
-        f"Dagster's servers ended by themselves (exit code {code}). Committed work is kept; run the same command "
-        "again to continue."
+        f"Dagster's servers ended unexpectedly (exit code {code}). Committed work is kept. Run the same command again "
+        "to continue."
     )
 
 
-#: Restores the default signal handling for the command, even if a background script ignores Ctrl-C.
+#: Program that restores default signal handling before the command starts, even if a script ignores Ctrl-C.
 _UNBLOCKED = """
 import os, signal, sys
 for number in (signal.SIGINT, signal.SIGTERM):
@@ -101,7 +101,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def _copy(process: subprocess.Popen[bytes]) -> None:
-    """Copy the group's output to standard error, which is discarded once the end was requested."""
+    """Copy the group's output to standard error until the group is being ended."""
     assert process.stdout is not None
     while block := process.stdout.read1():  # type: ignore[attr-defined]
         with suppress(OSError):
@@ -109,7 +109,7 @@ def _copy(process: subprocess.Popen[bytes]) -> None:
 
 
 def _end(group: int) -> None:
-    """End the group gracefully; kill it after a timeout."""
+    """End the group gracefully, or kill the group after a timeout."""
     with suppress(ProcessLookupError):
         for number, seconds in ((signal.SIGTERM, END_SECONDS), (signal.SIGKILL, _KILL_SECONDS)):
             os.killpg(group, number)

@@ -1,10 +1,9 @@
-"""Dagster's web server with the report at /report; it refuses requests of other websites.
+"""Dagster's web server with the report at /report and protection against requests from other websites.
 
-Dagster checks neither `Host` nor `Origin` and runs mutations by GET, so any page in the operator's browser could start
-runs. The server has no login: this check protects from other websites, not from people and programs that reach the
-port.
+Dagster checks neither `Host` nor `Origin` and accepts mutations by GET, so any web page in the operator's browser could
+start runs. The server has no login. The protection does not cover people and programs that can reach the port.
 
-Options are those of `dagster-webserver`.
+The options are those of `dagster-webserver`.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ _LINKS: Final = b"""<nav aria-label="Dagster UI">
 
 
 class Guard:
-    """ASGI middleware that refuses requests of other websites; `hosts` are additional public names (WME_UI_HOSTS)."""
+    """ASGI middleware that refuses requests from other websites. `hosts`: additional public names (WME_UI_HOSTS)."""
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
         self._app = app
@@ -74,7 +73,7 @@ class Guard:
         if host is None or (host[0] not in LOOPBACK and host not in self._public):
             return (
                 403,
-                f"the host {_quoted(text)} is not a name of this UI. If it is, add it to WME_UI_HOSTS and restart.",
+                f"the host {_quoted(text)} is not a known name of this UI. To allow this host, add it to WME_UI_HOSTS.",
             )
         origin = headers.get("origin")
         if origin is not None:
@@ -82,8 +81,8 @@ class Guard:
             page = host_of(rest) if scheme.lower() in {"http", "https"} else None
             if page is None or (page != host and page not in self._public):
                 return 403, (
-                    f"the request comes from a page of the origin {_quoted(origin)}. If this is the public address of "
-                    "the UI, add its host to WME_UI_HOSTS and restart."
+                    f"the request comes from a page with the origin {_quoted(origin)}. If this is the UI's public "
+                    "address, add its host to WME_UI_HOSTS and restart."
                 )
         site = headers.get("sec-fetch-site", "none")
         if site not in {"none", "same-origin"} and not (
@@ -92,14 +91,14 @@ class Guard:
             and (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")) == ("navigate", "document")
         ):
             return 403, (
-                f"a page of another website made the request (Sec-Fetch-Site: {_quoted(site)}). From there, the UI can "
-                "only be opened by a link; no setting changes this."
+                f"a page on another website sent the request (Sec-Fetch-Site: {_quoted(site)}). Other websites can "
+                "only link to the UI. No setting changes this restriction."
             )
         return None
 
 
 class WithReport:
-    """ASGI middleware that serves the report, if it exists, with links to the UI (the file itself contains none)."""
+    """ASGI middleware that serves the report with added links to the UI."""
 
     def __init__(self, app: ASGIApp, page: Path) -> None:
         self._app = app
@@ -129,18 +128,18 @@ class WithReport:
 
 
 def _unsafe(scope: Scope, headers: Headers) -> tuple[int, str] | None:
-    """Return why an unsafe request is refused if every website could send it in this form, else None."""
+    """Return the reason to refuse an unsafe request that every website could send, or None if it is allowed."""
     if scope["method"] not in _READING:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in CONTENT_TYPES:
             return (
                 415,
                 (
-                    f"{scope['method']} needs the header Content-Type: application/json, not {_quoted(kind)}; no "
-                    "setting changes this."
+                    f"{scope['method']} needs the header Content-Type: application/json, not {_quoted(kind)}. No "
+                    "setting changes this restriction."
                 ),
             )
-    # Dagster answers a browser that opens this URL with a page, and runs nothing
+    # if a browser opens this URL, Dagster returns a page and runs no query
     elif (
         scope["path"].rstrip("/").endswith("/graphql")
         and scope["query_string"]
@@ -148,13 +147,13 @@ def _unsafe(scope: Scope, headers: Headers) -> tuple[int, str] | None:
     ):
         return 405, (
             "GraphQL over GET is refused, because every website can send such a request. Use POST with the header "
-            "Content-Type: application/json; no setting changes this."
+            "Content-Type: application/json. No setting changes this restriction."
         )
     return None
 
 
 def _unframed(send: Send) -> Send:
-    """Add a header that forbids pages of other websites to show the response in a frame."""
+    """Add a header that prevents other websites from showing the response in a frame."""
 
     async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -1,5 +1,4 @@
-"""The state of the mirror as text: status, coverage, account, data dictionary.
+"""Text about the mirror's state: status, coverage, account, data dictionary.
 
-Belongs here: collecting figures and describing them, without changing anything. Does not belong here: printing (see
-`cli`).
+This package collects and describes figures without changing anything. Printing is in `cli`.
 """

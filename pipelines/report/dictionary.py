@@ -1,4 +1,4 @@
-"""The data dictionary: table declarations as Markdown, in one text or in one page per group of tables."""
+"""Data dictionary in Markdown, generated from table declarations as one text or as one page per group of tables."""
 
 from __future__ import annotations
 
@@ -93,13 +93,13 @@ _PAGES = {
 
 
 def render() -> str:
-    """Return the complete dictionary as one Markdown text."""
+    """Return the complete dictionary in Markdown."""
     tables = datasets.tables()
     return "\n".join([_TITLE, _HEAD, *(_section(table, tables, lambda name: f"#{name}") for table in tables)])
 
 
 def pages() -> dict[str, str]:
-    """Return the pages of `docs/tables`: file name and Markdown text."""
+    """Return the file name and Markdown of each page in `docs/tables`."""
     tables = datasets.tables()
     page_of = {table: page for page, (_, names) in _PAGES.items() for table in names}
     written = {}
@@ -121,7 +121,7 @@ def pages() -> dict[str, str]:
 
 
 def write(folder: Path) -> None:
-    """Write the pages into a folder, and delete pages of groups that no longer exist."""
+    """Write the pages into a folder, and delete pages of removed groups."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = pages()
     for stale in {path.name for path in folder.glob("*.md")} - texts.keys():
@@ -135,7 +135,7 @@ def _first_sentence(table: Table) -> str:
 
 
 def _base(table: Table, declared: Sequence[Table]) -> Table | None:
-    """Return the first earlier table that has at least 20 of this table's columns and three quarters of all."""
+    """Return the first earlier table that shares at least 20 columns and three quarters of this table's columns."""
     for other in declared[: declared.index(table)]:
         shared = sum(column in other.columns for column in table)
         if shared >= 20 and shared >= 0.75 * len(table.columns):

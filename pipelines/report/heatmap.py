@@ -1,7 +1,6 @@
-"""Coverage as a heat map on the terminal: a row per project and namespace, a cell per hour.
+"""Coverage heat map for the terminal, with one row per project and namespace and one cell per hour.
 
-Letters carry all information and colours only make it quicker to see. So a pipe or a black-and-white terminal loses
-only the shades for the number of rows.
+Letters show all states, so the map is readable without colours. Only the shades for row counts need colours.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from rich.text import Text
 from resources.tables import HourState
 from resources.warehouse.read.coverage import OUTSIDE, UNKNOWN, Cell, Place
 
-#: Maximum cells per line, also without a terminal; and minimum, however narrow the terminal is.
+#: Maximum and minimum number of cells per line.
 _MOST_CELLS: Final = 72
 _LEAST_CELLS: Final = 12
-#: Hours between two numbers of the ruler.
+#: Number of hours between two numbers on the ruler.
 _TICK: Final = 6
-#: Shades of loaded hours, from few rows to many, relative to the largest hour of the line.
+#: Shades of loaded hours, from few rows to many, relative to the line's largest hour.
 _SHADES: Final = ("white on #14532d", "white on #15803d", "black on #4ade80")
 
 
@@ -33,12 +32,12 @@ class _Mark:
 
 _REDONE: Final = "redone"
 _MARKS: Final = {
-    HourState.LOADED: _Mark("L", _SHADES[-1], "loaded (brighter: more changes)"),
+    HourState.LOADED: _Mark("L", _SHADES[-1], "loaded (brighter for more changes)"),
     _REDONE: _Mark("R", _SHADES[-1], "reloaded with different content"),
-    HourState.EMPTY: _Mark("E", "black on #bae6fd", "empty: its file had no records"),
-    HourState.ABSENT: _Mark("a", "black on #a3a3a3", "absent: not in the batch listing"),
+    HourState.EMPTY: _Mark("E", "black on #bae6fd", "empty (the file had no records)"),
+    HourState.ABSENT: _Mark("a", "black on #a3a3a3", "absent (not in the batch listing)"),
     HourState.MISSING: _Mark("M", "bold white on #dc2626", "missing"),
-    HourState.PAST_RETENTION: _Mark("P", "bold white on #7f1d1d", "past retention: lost at the service"),
+    HourState.PAST_RETENTION: _Mark("P", "bold white on #7f1d1d", "past retention (deleted by the service)"),
     HourState.NOT_YET: _Mark(".", "dim", "not published yet"),
     UNKNOWN: _Mark("?", "black on #facc15", "nothing recorded yet"),
     OUTSIDE: _Mark("-", "dim", "outside the mirrored range"),
@@ -46,7 +45,7 @@ _MARKS: Final = {
 
 
 def lines(places: Sequence[Place], width: int) -> Iterator[Text]:
-    """Yield the lines of the map and its legend, within `width` characters. All places have the same hours."""
+    """Yield the lines of the map and its legend, within `width` characters. All places must have the same hours."""
     names = [place.name.replace(" namespace", "") for place in places]
     margin = max(map(len, names)) + 2
     fitting = max(_LEAST_CELLS, min(width - margin, _MOST_CELLS))
@@ -100,7 +99,7 @@ def _ticks(cells: Sequence[Cell]) -> str:
 
 
 def _days(cells: Sequence[Cell]) -> str:
-    """Return the line of dates: at each midnight, and at the first hour if there is enough space."""
+    """Return the line of dates, shown at each midnight and, if there is enough space, at the first hour."""
     ruler = ""
     starts = [place for place, cell in enumerate(cells) if cell.batch_hour.hour == 0]
     if not starts or starts[0] > len("2026-01-01"):

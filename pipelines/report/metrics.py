@@ -1,7 +1,7 @@
-"""The figures from `wme status` as metrics, in the Prometheus text format.
+"""Figures from `wme status` as metrics in Prometheus text format.
 
-Places (a dataset's project and namespace) are labels; hours and titles are not, to limit the number of series: 900
-projects make 3,600.
+Dataset, project and namespace are labels. Hours and titles are not labels, to limit the number of series: 900 projects
+produce 3,600 series.
 """
 
 from __future__ import annotations
@@ -22,55 +22,54 @@ _PREFIX: Final = "wme"
 _PLACE: Final = ("dataset", "project", "namespace")
 #: Metric name and help text of each figure. Units are the base units of Prometheus.
 FIGURES: Final = {
-    "free_bytes": ("disk_free_bytes", "Free space on the disk of the data folder."),
+    "free_bytes": ("disk_free_bytes", "Free space on the data folder's disk."),
     "published_at": ("published_timestamp_seconds", "Time of the last publication."),
     "published_bytes": ("published_bytes", "Size of the published file."),
     "article_count": ("articles", "Current pages."),
-    "change_count": ("changes", "Loaded changes, each event once."),
-    "reject_count": ("rejected_lines", "Records that could not be converted, stored in `rejects`."),
-    "unapplied_file_count": ("unapplied_files", "Loaded files that are not applied to the current pages yet."),
+    "change_count": ("changes", "Loaded changes, without duplicates."),
+    "reject_count": ("rejected_lines", "Rejected records in `rejects`."),
+    "unapplied_file_count": ("unapplied_files", "Loaded files that have not been applied to the current pages."),
     "missing_lake_file_count": (
         "missing_lake_files",
-        "Missing or damaged lake files that the published file names.",
+        "Missing or damaged lake files that the published file references.",
     ),
 }
-#: Metric name and help text of each figure of the stream.
+#: Metric name and help text of each stream figure.
 STREAM: Final = {
-    "is_running": ("stream_running", "1: a process reads the stream. 0: none does."),
+    "is_running": ("stream_running", "1 if a process is reading the stream, otherwise 0."),
     "newest_published_at": (
         "stream_newest_event_timestamp_seconds",
         "Publication time of the newest stored event.",
     ),
     "lag_seconds": ("stream_lag_seconds", "Age of the newest stored event."),
-    "kept_until": ("stream_kept_until_timestamp_seconds", "Time until which the service has the events that follow."),
-    "events_per_second": ("stream_events_per_second", "Rate of the newest run."),
+    "kept_until": ("stream_kept_until_timestamp_seconds", "Time until which the service retains the unread events."),
+    "events_per_second": ("stream_events_per_second", "Events per second of the newest run."),
 }
 
 
 def text(status: Status, now: datetime) -> bytes:
-    """Return the metrics as text. Unknown values have no sample; values are never estimated."""
+    """Return the metrics as text. Unknown values have no sample."""
     registry = CollectorRegistry()
 
     def gauge(name: str, meaning: str, labels: tuple[str, ...] = ()) -> Gauge:
         return Gauge(name, meaning, labels, namespace=_PREFIX, registry=registry)
 
     gauge("status_timestamp_seconds", "Time at which these figures were collected.").set(now.timestamp())
-    gauge("attention", "Lines of `wme status` that begin with !.").set(len(status.troubles))
+    gauge("attention", "Number of problems that `wme status` reports.").set(len(status.troubles))
     for named, figures in ((FIGURES, status.figures), (STREAM, status.stream or {})):
         for name, (metric, meaning) in named.items():
             if (value := figures.get(name)) is not None:
                 is_moment = isinstance(value, str)
                 gauge(metric, meaning).set(datetime.fromisoformat(value).timestamp() if is_moment else float(value))
     if status.places:
-        newest = gauge("newest_hour_timestamp_seconds", "Start of the newest hour that expects no more data.", _PLACE)
+        newest = gauge("newest_hour_timestamp_seconds", "Start of the newest complete hour.", _PLACE)
         gaps = gauge(
             "gap_hours",
-            "Hours of the newest 48, unless asked otherwise, that are gaps: missing, lost, or never recorded between "
-            "others.",
+            "Gaps in the newest hours (48 by default): hours that are missing, lost, or not recorded.",
             _PLACE,
         )
-        older = gauge("older_gap_hours", "Earlier hours that are missing or lost.", _PLACE)
-        snapshot = gauge("snapshot_loaded", f"1: a snapshot is loaded that the hours follow. 0: {NO_SNAPSHOT}.", _PLACE)
+        older = gauge("older_gap_hours", "Number of earlier hours that are missing or lost.", _PLACE)
+        snapshot = gauge("snapshot_loaded", f"1 if a snapshot is loaded. 0 means {NO_SNAPSHOT}.", _PLACE)
         lacking = gap_hours(status.gaps)
         for place in status.places:
             key = (place.dataset, place.project_id, place.namespace_id)
@@ -81,7 +80,7 @@ def text(status: Status, now: datetime) -> bytes:
                 snapshot.labels(*labels).set(place.has_snapshot)
             gaps.labels(*labels).set(lacking[key])
             older.labels(*labels).set(place.older_gap_count)
-        hours = gauge("hours", "Number of newest hours of all places, by state.", ("dataset", "state"))
+        hours = gauge("hours", "Number of newest hours by dataset and state.", ("dataset", "state"))
         for dataset, state, count in _by_state(status):
             hours.labels(dataset, state).set(count)
     return generate_latest(registry)

@@ -1,4 +1,4 @@
-"""State of the mirror for `wme status`, from its own files and, if there is one, the Dask scheduler."""
+"""Mirror state for `wme status`, read from the data folder and, if configured, the Dask scheduler."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from resources.warehouse import Publication, Warehouse, named, next_text
 from resources.warehouse.read import coverage as coverage_
 from resources.warehouse.read.reading import Reader
 
-#: Default number of hours that are shown individually: the hours that the service keeps.
+#: Default number of hours shown individually, which is the service's retention.
 HOURS = coverage_.WATCHED
 #: Name of the fact, one per place, about missing hours before those shown.
 OLDER_GAPS = "older gaps"
@@ -48,14 +48,14 @@ class Status:
     """State of the mirror: facts, coverage by hour, and problems.
 
     Attributes:
-        facts: Names and values; a name may occur several times.
+        facts: Names and values. A name can occur several times.
         columns: Column names of `coverage`.
-        coverage: A row per project and namespace.
-        places: The same coverage hour by hour.
-        gaps: Missing hours; `troubles` has a sentence for each.
-        troubles: Sentences about problems; those about gaps are followed by the command that closes them.
-        stream: Figures of the stream's position; None if it was never read.
-        figures: Numbers among the facts, for scripts; without a published file, its figures are absent.
+        coverage: One row per project and namespace.
+        places: Coverage of each hour, by dataset, project and namespace.
+        gaps: Missing hours. `troubles` contains a sentence for each gap.
+        troubles: Sentences about problems. Sentences about gaps include the command that closes them.
+        stream: Figures of the stream's position, or None if the stream was never read.
+        figures: Numbers among the facts, for scripts. Figures of an absent published file are omitted.
     """
 
     facts: list[tuple[str, Any]] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Status:
 
 
 def collect(settings: Settings, hours: int, now: datetime | None = None) -> Status:
-    """Collect the state of a data folder over its last `hours` hours before `now` (default: the current time)."""
+    """Collect the state of a data folder for the last `hours` hours before `now`, by default the current time."""
     report, now = Status(), now or datetime.now(UTC)
     origin = origin_of(settings.data)
     mirrored = f"{', '.join(settings.projects)}; namespaces {', '.join(map(str, settings.namespaces))}"
@@ -106,7 +106,7 @@ def collect(settings: Settings, hours: int, now: datetime | None = None) -> Stat
 
 
 def _engine_facts(settings: Settings) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return facts of the engine, and sentences about problems. A scheduler has seconds to respond."""
+    """Return facts about the engine, and sentences about problems. The scheduler must respond within seconds."""
     memory_bytes = None if settings.memory_mb is None else settings.memory_mb << 20
     if not settings.engine.startswith(SCHEME):
         try:
@@ -128,15 +128,15 @@ def _cluster_facts(settings: Settings) -> tuple[list[tuple[str, str]], list[str]
             return [("engine", f"{settings.engine} (not reached)")], [str(error)]
         facts.append(("engine", f"{settings.engine}: {counted(len(members), 'worker')}"))
         if not members:
-            troubles.append(f"The scheduler at {settings.engine} has no worker. Start workers with `wme worker`.")
+            troubles.append(f"The scheduler at {settings.engine} has no workers. Start workers with `wme worker`.")
         for member in members:
             versions = ", ".join(f"{name} {value}" for name, value in member.versions.items())
             at_once = counted(member.threads, "archive")
             facts.append((WORKER, f"{member.name} on {member.host}: {at_once} at a time; {versions or 'no versions'}"))
             if differences := converter.cluster.differences(member):
                 troubles.append(
-                    f"The worker {member.name} on {member.host} gets no work: {differences}. Install the same version "
-                    "there and start it again."
+                    f"The worker {member.name} on {member.host} gets no tasks: {differences}. Install the same version "
+                    "on that host and restart the worker."
                 )
     return facts, troubles
 
@@ -147,7 +147,7 @@ def _tell_disk(report: Status, settings: Settings) -> None:
     report.facts.append(("disk free", size_text(free)))
     if free < settings.min_free_gb * 1e9:
         report.troubles.append(
-            f"{size_text(free)} of disk space are free, less than the {settings.min_free_gb:g} GB that a run leaves "
+            f"{size_text(free)} of disk space are free, but runs require {settings.min_free_gb:g} GB of free space "
             "(WME_MIN_FREE_GB). The next run will refuse to start."
         )
 
@@ -163,7 +163,7 @@ def _tell_tokens(report: Status, settings: Settings) -> None:
 def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Settings) -> None:
     about = dict(warehouse.sql("SELECT name, value FROM about").rows)
     counts = warehouse.sql(
-        # changes that only the lake holds are counted by the ledger
+        # the ledger counts changes that only the lake contains
         "SELECT (SELECT count(*) FROM articles), coalesce(sum(row_count - duplicate_count) FILTER (WHERE table_name = "
         "'article_changes'), 0), (SELECT count(*) FROM rejects), count(*) FILTER (WHERE applied_at IS NULL) FROM loads"
     ).rows[0]
@@ -192,36 +192,35 @@ def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Set
         unknown = ", ".join(str(one) for one in asked if one not in listed)
         if listed and unknown:
             report.troubles.append(
-                f"The service's list of {table} has no {unknown}, so no file will come. Correct {name}; "
-                f"the names are in the table `{table}`."
+                f"The service's list of {table} does not contain {unknown}, so no files will arrive. Correct {name}. "
+                f"The table `{table}` contains the valid names."
             )
     if counts[3]:
         report.troubles.append(
-            f"{counted(counts[3], 'loaded file')} {'is' if counts[3] == 1 else 'are'} not in `articles` yet. `wme run` "
-            "applies them."
+            f"{counted(counts[3], 'loaded file')} {'has' if counts[3] == 1 else 'have'} not been applied to "
+            "`articles`. Run `wme run` to apply all loaded files."
         )
 
 
 def _tell_lake(report: Status, published: Reader) -> None:
-    """Add missing and damaged lake files, found by file status."""
+    """Add missing and damaged lake files."""
     faulty = published.faulty_lake_files(published=True)
     report.figures["missing_lake_file_count"] = len(faulty)
     if faulty:
         report.troubles.append(
-            f"Missing or damaged: {counted(len(faulty), 'lake file')}, left out of `article_bodies`, and of older "
-            f"hours of `article_changes`: {named(faulty)}. The next publication restores them from the archive; "
-            "`wme publish` does it now."
+            f"{counted(len(faulty), 'lake file')} missing or damaged: {named(faulty)}. `article_bodies`, and older "
+            "hours of `article_changes`, omit their rows. The next publication restores lake files from the archive. "
+            "Run `wme publish` to restore these files now."
         )
     elif count := int(dict(published.sql("SELECT name, value FROM about").rows).get("missing_lake_file_count", "0")):
         report.troubles.append(
-            f"{counted(count, 'lake file')} that {'was' if count == 1 else 'were'} left out of the published file "
-            f"{'is' if count == 1 else 'are'} available again. The next publication includes the rows; `wme publish` "
-            "does it now."
+            f"{counted(count, 'lake file')} missing from the published file {'is' if count == 1 else 'are'} available "
+            "again. The next publication includes the rows. Run `wme publish` to publish now."
         )
 
 
 def _window_text(warehouse: Reader) -> str:
-    """Return a sentence about hours that only the lake holds; empty if there are none."""
+    """Return a sentence about changes that only the lake contains, or an empty string."""
     if (first_hour := warehouse.published_window()) is None:
         return ""
     [(cold, hot)] = warehouse.sql(
@@ -233,7 +232,7 @@ def _window_text(warehouse: Reader) -> str:
 
 
 def _tell_drift(report: Status, warehouse: Reader, settings: Settings) -> None:
-    """Add fields without a column. They are stored in `extra`, so they are facts, not problems."""
+    """Add fields without a column. These fields are facts, not problems, because `extra` stores their values."""
     rows = warehouse.sql(
         "SELECT batch_hour, project_id, namespace_id, identifier, version FROM loads "  # noqa: S608  a number
         "WHERE table_name = 'article_changes' AND batch_hour IN (SELECT DISTINCT batch_hour FROM loads "
@@ -255,7 +254,7 @@ def _tell_drift(report: Status, warehouse: Reader, settings: Settings) -> None:
     if not drift:
         return
     told = [
-        f"{value_text(d.path)} in {d.count:,} places, for example {value_text(d.example)[:_SHOWN]}"
+        f"{value_text(d.path)} ({counted(d.count, 'time')}, for example {value_text(d.example)[:_SHOWN]})"
         for d in drift[:_DRIFT_SHOWN]
     ]
     more = f"; {len(drift) - _DRIFT_SHOWN:,} more" if len(drift) > _DRIFT_SHOWN else ""
@@ -274,7 +273,7 @@ def _tell_coverage(report: Status, warehouse: Reader, settings: Settings, hours:
     exact = {(state.project_id, state.namespace_id): state for state in warehouse.project_states()}
     for place in report.places:
         key = (place.project_id, place.namespace_id)
-        # only articles have an exact range
+        # only articles have a range of exact past states
         state = exact.get(key) if place.dataset == ARTICLE_CHANGES.name else None
         spans = (state.exact_from_at, state.exact_until_at) if state is not None else (None, None)
         report.coverage.append(
@@ -312,20 +311,20 @@ def as_json(report: Status) -> dict[str, Any]:
     return plain
 
 
-#: Time without a reader after which the stream needs attention; longer than the pause between two runs.
+#: Time without a reader after which the stream needs attention. The pause between two runs is shorter.
 _PAUSE = timedelta(minutes=10)
 
 
 def _tell_stream(report: Status, data: Path, now: datetime) -> None:
-    """Add the position of the stream and its reader; nothing if it was never read."""
+    """Add the stream's position and its reader, unless the stream was never read."""
     if not (found := files_of(data / "lake" / LIVE_CHANGES)):
         return
     try:
         step = step_of(found[-1].last, found[-1].path)
     except (OSError, ValueError) as error:
         report.troubles.append(
-            f"The newest file of the stream, {found[-1].path}, cannot be read ({clause(error)}). "
-            "Run `wme stream` to see what to do."
+            f"The newest stream file {found[-1].path} cannot be read ({clause(error)}). Run `wme stream` to see "
+            "instructions."
         )
         return
     figures = report.stream = _stream_figures(step, data, now)
@@ -347,27 +346,27 @@ def _tell_stream(report: Status, data: Path, now: datetime) -> None:
         return
     report.troubles.append(
         f"The stream was last read at {moment_text(newest)} UTC, which is longer ago than the service keeps events. "
-        "Only hourly files contain the lost events. `wme stream` resumes at the oldest event left. If the stream is "
-        "no longer needed, remove lake/live_changes."
-        if now - newest > RETENTION
-        else f"Nobody has read the stream since {moment_text(newest)} UTC. The service keeps its events until "
-        f"{moment_text(newest + RETENTION)} UTC. `wme stream`, or the sensor keep_streaming, resumes there. If the "
+        "Only hourly files contain the missing events. `wme stream` resumes at the oldest available event. If the "
         "stream is no longer needed, remove lake/live_changes."
+        if now - newest > RETENTION
+        else f"The stream has not been read since {moment_text(newest)} UTC. The service retains its events until "
+        f"{moment_text(newest + RETENTION)} UTC. Run `wme stream` or turn on the sensor keep_streaming to resume. If "
+        "the stream is no longer needed, remove lake/live_changes."
     )
 
 
 def _odd(run: Run) -> str:
     """Return text for counts that are zero unless the service sends unexpected data."""
     counts = (
-        (run.reject_count, "rejected {}", "line"),
+        (run.reject_count, "rejected {}", "record"),
         (run.too_long_count, "{} longer than WME_MAX_RECORD_MB", "event"),
-        (run.reset_count, "offsets went back {}", "time"),
+        (run.reset_count, "offsets reset {}", "time"),
     )
     return "".join(f", {sentence.format(counted(count, what))}" for count, sentence, what in counts if count)
 
 
 def _stream_figures(step: Step, data: Path, now: datetime) -> dict[str, Any]:
-    """Return the position of the stream in numbers; `partitions` by partition number."""
+    """Return the stream's position in numbers, with `partitions` by partition number."""
     newest = max(step.published_at.values(), default=None)
     run = step.runs[-1] if step.runs else None
     seconds = 0.0 if run is None else (run.kept_at - run.began_at) / timedelta(seconds=1)

@@ -167,11 +167,11 @@ def test_what_is_damaged_is_left_out_and_named(
     told = call("backup", str(to), environ=copied)
     assert told.code == 1
     assert (
-        f"1 archive on disk is different from the verified download ({archive.relative_to(data)}), and left out."
+        f"1 archive on disk differs from the verified download and was skipped ({archive.relative_to(data)})."
         in told.err
     )
     assert (
-        "1 lake file that the warehouse names is missing or of another size in the data folder "
+        "1 lake file in the ledger is missing from the data folder and the backup, or has a different size "
         f"({lake.relative_to(data / 'lake')})" in told.err
     )
     archive.write_bytes(whole)
@@ -245,7 +245,7 @@ def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(
     (tmp_path / "restored/state/service.json").write_text('{"service": "https://elsewhere.example"}')
     told = call("backup", str(to), environ=restored)
     assert told.code == 1
-    assert "and this one is of https://elsewhere.example. Nothing was changed." in told.err
+    assert "but this mirror is of https://elsewhere.example. Nothing was changed." in told.err
     assert "nothing to back up" in call("backup", str(to), environ=copied | {"WME_DATA": str(tmp_path / "none")}).err
 
 
@@ -306,7 +306,7 @@ def test_nothing_is_removed_while_files_are_copied(call: Callable[..., Any], cop
         assert "0 files removed (0 B)." in kept
         refused = call("forget", "frwiki", "--yes", environ=copied | {"WME_PROJECTS": "enwiki"})
         assert refused.code == 1
-        assert "is under way, which copies these files. Nothing was removed." in refused.err
+        assert "is in progress. Nothing was removed." in refused.err
         assert old.exists()
     assert "1 file removed (21 B)." in call("clean", environ=at_once).out
 
@@ -318,5 +318,5 @@ def test_a_full_disk_is_a_sentence(
     told = call("backup", str(small / "backups"), environ=copied)
     assert told.code == 1
     assert "The backup needs about " in told.err
-    assert "Complete backups are as they were" in told.err
+    assert "Complete backups are unchanged" in told.err
     assert not backups.completed(small / "backups")

@@ -328,15 +328,21 @@ def test_status_tells_how_the_mirror_stands(filled, call, service, hours):
         cells = cells_of(told, project)
         assert len(cells) == 48
         assert cells.strip("-?") == "LL"
-    assert "L loaded (brighter: more changes)" in told.out
+    assert "L loaded (brighter for more changes)" in told.out
     assert "- outside the mirrored range" in told.out
 
 
 def test_status_of_a_project_that_was_never_brought_in(filled, call):
     told = call("status", environ=filled[0] | {"WME_PROJECTS": "enwiki,dewiki,enwikki", "WME_NAMESPACES": "0,5"})
     assert "! dewiki namespace 0: no hours have been loaded yet." in told.out
-    assert "! The service's list of projects has no enwikki, so no file will come. Correct WME_PROJECTS" in told.out
-    assert "! The service's list of namespaces has no 5, so no file will come. Correct WME_NAMESPACES" in told.out
+    assert (
+        "! The service's list of projects does not contain enwikki, so no files will arrive. Correct WME_PROJECTS"
+        in told.out
+    )
+    assert (
+        "! The service's list of namespaces does not contain 5, so no files will arrive. Correct WME_NAMESPACES"
+        in told.out
+    )
 
 
 def test_status_with_another_service_than_the_folders(filled, call):

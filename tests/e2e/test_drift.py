@@ -76,9 +76,9 @@ def test_unknown_fields_are_kept_counted_and_told(
 
     told = call("status", environ=environ)
     [line] = [line for line in told.out.splitlines() if line.startswith("unknown fields:")]
-    assert f"categories[].rank in {2 * count:,} places, for example 2;" in line
-    assert f"version.scores.novelty in {count:,} places, for example {{" in line
-    assert f'mood in {count:,} places, for example "calm' in line
+    assert f"categories[].rank ({2 * count:,} times, for example 2);" in line
+    assert f"version.scores.novelty ({count:,} times, for example {{" in line
+    assert f'mood ({count:,} times, for example "calm' in line
     assert "\x1b" not in told.out
     assert len(line) < 400
     assert "kept in `extra`" in line

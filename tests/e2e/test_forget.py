@@ -108,8 +108,7 @@ def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(
     refused = call("forget", "frwiki", "--yes", environ=both | {"WME_PROJECTS": "enwiki,frwiki"})
     assert refused.code == 1
     assert (
-        "frwiki is among the projects to mirror, so the next run would load it again. Nothing was removed."
-        in refused.err
+        "frwiki is in WME_PROJECTS, so the next run would load the project again. Nothing was removed." in refused.err
     )
     for words, answer in ((["--dry-run"], ""), ([], "n\n")):
         told = call("forget", "frwiki", *words, environ=both, stdin=answer, history=True)

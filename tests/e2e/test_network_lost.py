@@ -82,7 +82,7 @@ def test_waiting_for_a_host_takes_the_run_to_its_end(
     relay.cut()
     command = Command(runner, relay, account, tmp_path / "data", "run", "--wait=5", *span(hours[:1]))
     seen = ""
-    while "Waiting up to 5 minutes for it. Ctrl-C stops waiting.\n" not in seen:
+    while "Waiting up to 5 minutes for the host. Ctrl-C stops waiting.\n" not in seen:
         line = command.process.stderr.readline()
         assert line, seen
         seen += line
@@ -92,7 +92,7 @@ def test_waiting_for_a_host_takes_the_run_to_its_end(
     relay.mend()
     err = seen + command.finish()
     assert command.process.returncode == 0, err
-    assert err.count("Could not ") == err.count("Waiting up to") == err.count("It can be reached again") == 1, err
+    assert err.count("Could not ") == err.count("Waiting up to") == err.count("The host is reachable again") == 1, err
     assert loaded(tmp_path / "data") == naive(hours[:1])
 
 
@@ -102,6 +102,6 @@ def test_a_wait_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(monotonic=lambda: moments[-1], sleep=lambda seconds: moments.append(moments[-1] + seconds))
     monkeypatch.setattr(runs, "time", clock)
     report = runs.outlast(lambda: lost, lambda: bool(looks.append(moments[-1])), 3, said.append)
-    assert report.failures == ["Could not.", "After 3 minutes of waiting, it still cannot be reached."]
-    assert said == ["Could not.", "Waiting up to 3 minutes for it. Ctrl-C stops waiting."]
+    assert report.failures == ["Could not.", "The host was still unreachable after 3 minutes."]
+    assert said == ["Could not.", "Waiting up to 3 minutes for the host. Ctrl-C stops waiting."]
     assert looks == [1, 3, 7, 15, 31, 63, 123, 180]

@@ -341,7 +341,7 @@ def test_a_ui_in_the_background_of_a_script_serves_alone_and_leaves_nothing(ui):
     assert (second.returncode, second.stdout) == (1, "")
     service, refusal = second.stderr.split("\n", 1)
     assert service.startswith("Service: the built-in sandbox")
-    assert refusal.startswith(f"Another `wme ui` serves {ui.data} already")
+    assert refusal.startswith(f"Another `wme ui` is already serving {ui.data}")
 
     with pytest.raises(urllib.error.HTTPError) as none, urllib.request.urlopen(f"{ui.url}/report", timeout=60):
         pass

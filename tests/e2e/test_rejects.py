@@ -142,7 +142,7 @@ def agree(environ: dict[str, str]) -> None:
         assert (Path(environ["WME_DATA"]) / "lake" / path).is_file()
 
 
-READ_AGAIN = "would reject the same lines again."
+READ_AGAIN = "would reject the same records again."
 
 
 def test_lines_become_rows_when_the_converter_learnt_to_read_them(
@@ -159,8 +159,8 @@ def test_lines_become_rows_when_the_converter_learnt_to_read_them(
 
     told = call("rejects", "--retry", "--dry-run", environ=mirror)
     assert told.code == 0, told.err
-    assert f"{refused + 2} rejected lines of 3 archives were read by another converter" in told.out
-    assert f"converted again, by hour: {hours[0]:%Y-%m-%d %H:00}, {hours[1]:%Y-%m-%d %H:00} (UTC)." in told.out
+    assert f"{refused + 2} rejected records in 3 archives were read by another converter" in told.out
+    assert f"Hours to convert again: {hours[0]:%Y-%m-%d %H:00}, {hours[1]:%Y-%m-%d %H:00} (UTC)." in told.out
     assert told.out.endswith("Nothing was changed.\n")
     assert lake_of(mirror) == files
 
@@ -183,7 +183,8 @@ def test_lines_become_rows_when_the_converter_learnt_to_read_them(
     told = call("rejects", "--retry", environ=mirror)
     assert told.code == 0, told.err
     assert told.out == (
-        f"2 rejected lines were read by the current converter, which {READ_AGAIN}\nThere is nothing to convert again.\n"
+        f"2 rejected records were read by the current converter, which {READ_AGAIN}\n"
+        "There is nothing to convert again.\n"
     )
     assert lake_of(mirror) == files
 
@@ -195,12 +196,12 @@ def test_a_retry_that_is_killed_again_and_again_loses_nothing(mirror: dict[str, 
         process = runner.program(KILLED.format(moment=moment), "rejects", "--retry", environ=bare() | mirror)
         out, err = process.communicate(timeout=PATIENCE_SECONDS)
         assert process.returncode == -signal.SIGKILL, err
-        assert f"{refused + 2} rejected lines" in out
+        assert f"{refused + 2} rejected records" in out
         # what analysts see is whole all the time
         assert ask(mirror, ROWS) == [(total,)]
     told = call("rejects", "--retry", environ=mirror)
     assert told.code == 0, told.err
-    assert f"Done: {refused} rejected lines became rows." in told.out
+    assert f"Converted {refused} rejected records." in told.out
     assert ask(mirror, ROWS) == [(total + refused,)]
     agree(mirror)
     assert READ_AGAIN in call("rejects", "--retry", environ=mirror).out
@@ -263,21 +264,21 @@ def test_lines_of_a_snapshot_are_tried_again_and_the_snapshot_is_done_again_whol
     away.rename(victim)
 
     told = call("rejects", "--retry", "--dry-run", environ=environ)
-    assert f"{refused:,} rejected lines of 1 archive were read by another converter" in told.out
-    assert "To be converted again, by snapshot: enwiki_namespace_0." in told.out
-    assert "by hour" not in told.out
+    assert f"{refused:,} rejected records in 1 archive were read by another converter" in told.out
+    assert "Snapshots to convert again: enwiki_namespace_0." in told.out
+    assert "Hours to" not in told.out
     assert ask(environ, pages) == [(known,)]
 
     told = call("rejects", "--retry", environ=environ)
     assert told.code == 0, told.err
-    assert f"Done: {refused} rejected lines became rows." in told.out
-    assert told.out.endswith("still rejected: 0.\n")
+    assert f"Converted {refused} rejected records." in told.out
+    assert told.out.endswith("same hours and snapshots: 0.\n")
     assert ask(environ, pages) == [(known + refused,)]
     held = "SELECT sum(row_count - duplicate_count)::BIGINT FROM loads WHERE table_name = 'snapshot_articles'"
     assert ask(environ, "SELECT count(*) FROM snapshot_articles") == ask(environ, held)
     assert ask(environ, "SELECT count(*) FROM rejects") == [(0,)]
     assert not service.requests  # all of it from the archive
-    assert "There are no rejected lines" in call("rejects", "--retry", environ=environ).out
+    assert "There are no rejected records" in call("rejects", "--retry", environ=environ).out
 
 
 def test_list_by_reason_filters_bytes_and_json(mirror: dict[str, str], call: Any, hours: list[datetime]) -> None:

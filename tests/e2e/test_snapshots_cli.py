@@ -244,7 +244,7 @@ def test_nothing_is_begun_that_the_quota_cannot_finish(environ, call, service, a
     assert told.code == 1
     assert "1 of 2 snapshots failed." in told.err
     assert f"\n- {NAME}: " in told.err
-    assert f"Not started because of that: {OTHER}." in told.err
+    assert f"Downloads that were not started: {OTHER}." in told.err
     assert len(list((archive / NAME).glob("*.tar.gz"))) == count - 2
     assert not (archive / OTHER).exists()
 

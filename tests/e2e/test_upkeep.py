@@ -140,7 +140,7 @@ def test_damaged_lake_files_are_named_and_come_back_from_the_archive(
     assert "already contains all loaded data" in call("publish", environ=copied).out
     verified = call("publish", "--verify", environ=copied)
     assert verified.code == 0, verified.err
-    assert f"damaged: {flipped.relative_to(data / 'lake').as_posix()} (" in unfolded(verified.out)
+    assert f"Damaged files: {flipped.relative_to(data / 'lake').as_posix()} (" in unfolded(verified.out)
     assert flipped.read_bytes() == whole[flipped]
     assert call("sql", BODIES, "--format", "csv", environ=copied).out == before.out
 

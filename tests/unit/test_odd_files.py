@@ -236,7 +236,7 @@ YAML = {
 def test_settings_of_dagster_that_cannot_be_read_are_named(tmp_path, content):
     processes.prepare(tmp_path)
     (tmp_path / "dagster.yaml").write_bytes(content)
-    told = r"dagster\.yaml cannot be used .* or move it away"
+    told = r"dagster\.yaml cannot be used .* or remove it"
     with pytest.raises(processes.InstanceError, match=told) as raised, processes.opened(tmp_path):
         pass
     assert "hidden" not in str(raised.value)
@@ -262,13 +262,13 @@ def test_a_damaged_history_is_said_and_backed_up_as_it_is(tmp_path, name):
     damaged = home / name
     whole = damaged.read_bytes()
     damaged.write_bytes(b"garbage" + whole[7:])
-    told = r"The history of runs in .* is damaged .*Restore the folder"
+    told = r"The run history in .* is damaged .*Restore the folder"
     with pytest.raises(processes.InstanceError, match=told), processes.opened(home) as opened:
         opened.all_instigator_state()
     (tmp_path / "data/archive").mkdir()
     taken = backup.take(tmp_path / "data", tmp_path / "to", LineReporter(lambda _: None), keep=1)
     [problem] = taken.problems
-    assert f"1 database of Dagster's history is damaged (dagster/{name})" in problem
+    assert f"1 database in Dagster's history is damaged (dagster/{name})" in problem
     assert (taken.backup.path / "dagster" / name).read_bytes() == damaged.read_bytes()
     # what follows is what any error of SQLite's is, as long as nothing is damaged
     damaged.write_bytes(whole)

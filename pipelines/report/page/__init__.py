@@ -1,6 +1,6 @@
-"""The report: one self-contained HTML page about the published file and the status.
+"""The report, a self-contained HTML page about the published file and the status.
 
-Libraries that draw and render the page are slow to import, so they are imported only when a page is written.
+Libraries for charts and templates are slow to import, so they are imported only when a page is written.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from resources.settings import Settings
 from resources.warehouse import Warehouse
 from resources.warehouse.read.coverage import Gap
 
-#: Maximum number of sentences about gaps, of other sentences, of facts with one name, and of characters in a fact.
+#: Maximum numbers of sentences about gaps, other sentences, facts with the same name, and characters in a fact.
 _GAPS, _SHOWN, _FACTS, _LONGEST = 10, 20, 5, 300
-#: Maximum number of places, and of ranges of hours, in a line.
+#: Maximum number of scopes and hour ranges in a line.
 _NAMED = 5
-#: Facts about the account, which are left out because the page may be shared.
+#: Facts about the account, which the page omits because it can be shared.
 _PRIVATE = frozenset({"tokens"})
 
 
 class Line(NamedTuple):
-    """Line of the list of problems; `is_gap` marks missing hours."""
+    """Line in the list of problems. `is_gap` marks missing hours."""
 
     text: str
     is_gap: bool = False
 
 
 class Report(NamedTuple):
-    """Outcome of writing a page: path, size, lines that need attention, number of charts, and duration."""
+    """Result of writing a page: path, size, lines that need attention, number of charts, and duration."""
 
     path: Path
     size_bytes: int
@@ -48,7 +48,7 @@ class Report(NamedTuple):
 
 
 def write(settings: Settings, output: StrPath | None = None, now: datetime | None = None) -> Report:
-    """Write the page of a data folder to `output` (default: `report.html` in the folder), atomically.
+    """Write the page about a data folder atomically to `output`, by default to `report.html` in the folder.
 
     Raises:
         MirrorError: Nothing is published yet. Nothing was written.
@@ -103,7 +103,7 @@ def write(settings: Settings, output: StrPath | None = None, now: datetime | Non
 
 
 def headline(status: statuses.Status) -> Iterator[tuple[str, str]]:
-    """Yield name and text of four figures that show how fresh the mirror is and whether it can continue."""
+    """Yield four figures, with names, that show whether the mirror is up to date and can continue."""
     newest = sorted(place.newest_hour for place in status.places if place.newest_hour is not None)
     text = "none is loaded" if not newest else f"{hour_text(newest[-1])} UTC"
     if newest and newest[0] < newest[-1]:
@@ -131,7 +131,7 @@ def _shown(lines: Sequence[Line]) -> list[str]:
 
 
 def _facts(status: statuses.Status) -> Iterator[tuple[str, str]]:
-    """Yield the facts of `wme status`, all values of a name together, shortened if too long."""
+    """Yield the facts of `wme status`. Values with the same name are combined, and long values are shortened."""
     values: dict[str, list[str]] = {}
     for name, value in status.facts:
         if name in _PRIVATE:
@@ -143,12 +143,12 @@ def _facts(status: statuses.Status) -> Iterator[tuple[str, str]]:
 
 
 def sentences(settings: Settings) -> list[str]:
-    """Return all sentences that make `wme status --check` fail, for a data folder at this moment."""
+    """Return all current sentences for which `wme status --check` fails."""
     return [line.text for line in attention(statuses.collect(settings, statuses.HOURS))]
 
 
 def attention(status: statuses.Status) -> list[Line]:
-    """Group the sentences of `wme status`; each group is at the position of its first sentence."""
+    """Group the sentences of `wme status`. Each group takes the position of its first sentence."""
     gaps = {gap.sentence: gap for gap in status.gaps}
     names = {place.name for place in status.places}
     groups: dict[Hashable, list[Any]] = {}
@@ -172,7 +172,7 @@ def attention(status: statuses.Status) -> list[Line]:
 
 
 def _of_gaps(gaps: Iterable[Gap]) -> Iterable[Line]:
-    """Merge gaps of one state and reason: the same hours of several scopes, or several hours of the same scopes."""
+    """Merge gaps with the same state and reason if they share either the hours or the scopes."""
     by_hours: dict[tuple[Any, ...], list[Gap]] = {}
     for gap in gaps:
         by_hours.setdefault((gap.dataset, gap.first, gap.last), []).append(gap)

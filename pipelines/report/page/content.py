@@ -1,7 +1,7 @@
-"""Cards of the page, each with a sentence, a chart and the same data as a table.
+"""Cards of the page, each with a sentence, a chart and a table of the same data.
 
-The size of the page does not depend on the size of the mirror. It shows the busiest projects with one series for all
-others, and days or weeks instead of hours.
+The page has a bounded size for mirrors of any size. Charts combine less busy projects into one series, and show days or
+weeks instead of hours.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SELECT time_bucket(CAST($1 AS INTERVAL), loaded_at) AS span_at, count(*) AS file
   CAST(sum(ndjson_bytes) AS BIGINT), CAST(sum(archive_bytes) AS BIGINT), CAST(sum(lake_bytes) AS BIGINT)
 FROM loads GROUP BY ALL ORDER BY ALL
 """
-# Titles that no longer exist. The event of a move is also the update of the page's new title.
+# Titles that no longer exist. A move event is also an update of the page's new title.
 GONE = """
 SELECT project_id, name,
   (project_id, event_id) IN (
@@ -73,9 +73,9 @@ GROUP BY span_at ORDER BY span_at
 _HOUR, _DAY, _WEEK = timedelta(hours=1), timedelta(days=1), timedelta(days=7)
 #: Origin of DuckDB's time_bucket, a Monday.
 _ORIGIN: Final = datetime(2000, 1, 3, tzinfo=UTC)
-#: Longest periods that are shown by hour, and by day.
+#: Maximum periods that are shown by hour and by day.
 _BY_HOUR, _BY_DAY = timedelta(days=4), timedelta(days=400)
-#: Period for which the changes themselves are read; the ledger covers older hours.
+#: Period for which changes are read. For older hours, only the ledger is read.
 _RECENT: Final = timedelta(days=7)
 _PROJECTS, PLACES, _TITLES, _ROWS = 5, 24, 12, 31
 _WORDS: Final = {
@@ -90,14 +90,14 @@ _WORDS: Final = {
 
 
 class Link(NamedTuple):
-    """Cell that links to a page of the project."""
+    """Cell that links to a page in the project."""
 
     text: str
     url: str
 
 
 class Table(NamedTuple):
-    """Rows for readers, collapsed unless `is_open`."""
+    """Table rows, collapsed unless `is_open`."""
 
     caption: str
     columns: tuple[str, ...]
@@ -107,7 +107,7 @@ class Table(NamedTuple):
 
 @dataclass
 class Card:
-    """A question and its answer. `legend` pairs a text with the style sheet's variable for its colour."""
+    """A question and its answer. `legend` maps each label to the style sheet's variable for its colour."""
 
     title: str
     sentence: str
@@ -117,7 +117,7 @@ class Card:
 
 
 class _Axis(NamedTuple):
-    """Time spans of equal length from one moment to another."""
+    """Time spans of equal length."""
 
     step: timedelta
     edges: list[datetime]
@@ -148,7 +148,7 @@ def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]
     places = [place for place in status.places if place.dataset == ARTICLE_CHANGES.name]
     yield _newest_hours(places, gap_hours(status.gaps))
     if first is None:
-        sentence = "No hour is loaded yet. `wme run` fetches the newest hours; then this page shows their content."
+        sentence = "No hours have been loaded yet. Run `wme run` to fetch the newest hours."
         yield Card("History", sentence)
     else:
         axis, recent = _axis(first, last), last - _RECENT
@@ -168,9 +168,9 @@ def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]
 
 
 def _newest_hours(places: Sequence[Place], lacking: Counter[tuple[str, str, int]]) -> Card:
-    """Show the coverage of `wme status`: projects with missing hours first, then those with most changes."""
+    """Show the coverage of `wme status`: projects with missing hours first, then the busiest projects."""
     if not places or not places[0].cells:
-        return Card("Newest hours", "None of the newest hours is published.")
+        return Card("Newest hours", "None of the newest hours has been published.")
     missing = [lacking[place.dataset, place.project_id, place.namespace_id] for place in places]
     busy = [sum(cell.row_count or 0 for cell in place.cells) for place in places]
     order = sorted(range(len(places)), key=lambda number: (-missing[number], -busy[number]))
@@ -180,7 +180,7 @@ def _newest_hours(places: Sequence[Place], lacking: Counter[tuple[str, str, int]
     found = list(filter(None, missing))
     sentence = (
         f"{hour_text(edges[0])} to {hour_text(edges[-2])} UTC, {counted(len(places), 'project namespace')}: "
-        + (f"{counted(sum(found), 'hour')} missing, in {len(found):,} of them." if found else "no hour is missing.")
+        + (f"{counted(sum(found), 'hour')} missing, in {len(found):,} of these." if found else "no hours are missing.")
         + _cut(len(places))
     )
     columns = ("project", *(_WORDS[state] for state in HourState), "newest hour (UTC)")
@@ -201,10 +201,10 @@ def _history(published: Reader, axis: _Axis) -> Card:
         totals[_label(project, namespace)] = tuple(rest)
     rows = {name: [known.get(edge, OUTSIDE) for edge in axis.edges[:-1]] for name, known in states.items()}
     lacking = sum(gaps > 0 for gaps, *_ in totals.values())
-    some = f"{counted(lacking, 'row')} of the map lack{'s' if lacking == 1 else ''} hours."
+    some = f"{counted(lacking, 'row')} {'has' if lacking == 1 else 'have'} missing hours."
     sentence = (
-        f"All hours since {hour_text(axis.edges[0])} UTC; a {axis.name} with an hour missing is shown as missing. "
-        f"{some if lacking else 'No hour is missing.'}{_cut(count)}"
+        f"All hours since {hour_text(axis.edges[0])} UTC. A {axis.name} is shown as missing if an hour is missing. "
+        f"{some if lacking else 'No hours are missing.'}{_cut(count)}"
     )
     columns = ("project", "hours missing or lost", "hours loaded", "changes")
     table = Table("All hours by project", columns, [(name, *map(int, values)) for name, values in totals.items()])
@@ -212,7 +212,7 @@ def _history(published: Reader, axis: _Axis) -> Card:
 
 
 def _map(title: str, sentence: str, edges: list[datetime], rows: dict[str, list[str]], table: Table) -> Card:
-    """Build a card with a map of coverage: a row for each project, a cell for each time span."""
+    """Build a card with a coverage map that has a row for each project and a cell for each time span."""
     there = {state for states in rows.values() for state in states}
     legend = [(_WORDS[state], f"state-{n}") for n, state in enumerate(figures.HEIGHTS) if state in there]
     return Card(title, sentence, figures.coverage(edges, rows, sentence), legend, [table])
@@ -223,17 +223,16 @@ def _delay(published: Reader, axis: _Axis, status: Status) -> Card:
     series = [[None if v is None else v / 60 for v in axis.values(rows, n, None)] for n in (2, 3)]
     newest = sorted((place.newest_hour, place.name) for place in status.places if place.newest_hour is not None)
     sentence = (
-        f"Time in hours from the end of an hour to its load, by {axis.name} of the hour: median file and last file. "
-        "Hours before the start of their project's mirror (from a backfill), and hours that were loaded again, are "
-        "left out."
+        f"Time in hours from the end of each hour to its load, by {axis.name}, for the median file and the last file. "
+        "Hours that were loaded again, and hours from before a project was mirrored, are omitted."
     )
     if newest:
         sentence += (
-            f" The newest complete hour is {hour_text(newest[-1][0])} UTC; furthest behind is {newest[0][1]}, at "
-            f"{hour_text(newest[0][0])} UTC."
+            f" The newest complete hour is {hour_text(newest[-1][0])} UTC. {newest[0][1]} has the largest lag, with "
+            f"{hour_text(newest[0][0])} UTC as its newest hour."
         )
     if at := status.figures.get("published_at"):
-        sentence += f" Published at {moment_text(datetime.fromisoformat(at))} UTC."
+        sentence += f" The last publication was at {moment_text(datetime.fromisoformat(at))} UTC."
     behind = [(name, hour) for hour, name in newest[:_TITLES]]
     picture = figures.lines(axis.edges, series, "h", sentence) if len(axis.edges) > 2 and any(series[0]) else None
     legend = [("median file", "series-0"), ("last file, dashed", "series-1")]
@@ -262,7 +261,7 @@ def _changes(published: Reader, axis: _Axis) -> Card:
     sentence = f"{counted(total, 'change')} since {hour_text(axis.edges[0])} UTC"
     sentence += f", averaged over each {axis.name}." if axis.step > _HOUR else "."
     if total:
-        sentence += f" The largest share is that of {names[0]}: {totals[order[0]] / total:.1%}."
+        sentence += f" {names[0]} has the largest share: {totals[order[0]] / total:.1%}."
     rounded = _over_time(axis, names, [[round(value) for value in values] for values in series])
     return _chart("Changes per hour", sentence, axis, names, series, [rounded])
 
@@ -302,10 +301,10 @@ def _rejects(published: Reader, axis: _Axis) -> Card:
     values = axis.values(published.sql(statement("read/page/hours"), [axis.interval]).rows, 1)
     reasons = published.sql(REASONS, [_TITLES]).rows
     if not sum(values) and not reasons:
-        return Card("Rejects", "All loaded lines could be converted.")
+        return Card("Rejects", "No records were rejected.")
     sentence = (
-        f"{counted(sum(values), 'line')} of hourly files could not be converted. They are kept: `wme rejects` shows "
-        "them, `wme rejects --retry` converts their archives again after an upgrade."
+        f"{counted(sum(values), 'record')} in hourly files could not be converted. `wme rejects` shows rejected "
+        "records. After an upgrade, `wme rejects --retry` converts their archives again."
     )
     tables = [
         Table("By reason", ("reason", "lines", "projects", "newest hour (UTC)"), reasons, is_open=True),
@@ -317,24 +316,24 @@ def _rejects(published: Reader, axis: _Axis) -> Card:
 def _throughput(axis: _Axis, rows: Sequence[tuple[Any, ...]]) -> Card:
     values = axis.values(rows, 2)
     sentence = (
-        f"{counted(sum(row[1] for row in rows), 'file')} with {size_text(sum(values))} of NDJSON were loaded, by "
-        f"{axis.name} of the load. A file that was loaded again counts once, at its last load. The Dagster UI shows "
-        "the duration of each step."
+        f"Loaded {counted(sum(row[1] for row in rows), 'file')} with {size_text(sum(values))} of NDJSON, by "
+        f"{axis.name} of the load. A reloaded file is counted only at its last load. The Dagster UI shows the duration "
+        "of each step."
     )
     table = _over_time(axis, ("files", "NDJSON"), [axis.values(rows, 1), [size_text(value) for value in values]])
     return _chart("Throughput", sentence, axis, ("NDJSON",), [values], [table], "B")
 
 
 def _units(published: Reader, axis: _Axis) -> Card:
-    known = "The mirror records no history of the account's quota; `wme auth status` shows the units left."
+    known = "The mirror does not record the account's quota over time. `wme auth status` shows the remaining units."
     rows = published.sql(UNITS, [axis.interval]).rows
     rows = [row for row in rows if axis.edges[0] <= row[0] < axis.edges[-1]]
     if not rows:
-        return Card("Quota", f"No lookup and no snapshot is loaded, and hourly files cost no units. {known}")
+        return Card("Quota", f"No lookups or snapshots are loaded, and hourly files cost no units. {known}")
     names, series = ("lookups", "snapshot files"), [axis.values(rows, 1), axis.values(rows, 2)]
     sentence = (
-        f"The loaded data has cost at least {counted(sum(map(sum, series)), 'unit')}: one for each lookup and each "
-        f"file of a stored snapshot. {known}"
+        f"The loaded data has cost at least {counted(sum(map(sum, series)), 'unit')}. Each lookup and each stored "
+        f"snapshot file costs one unit. {known}"
     )
     return _chart("Quota", sentence, axis, names, series, [_over_time(axis, names, series)])
 
@@ -346,9 +345,9 @@ def _storage(axis: _Axis, rows: Sequence[tuple[Any, ...]], status: Status, build
         size_text, (*sizes, status.figures.get("published_bytes", 0), status.figures.get("free_bytes", 0))
     )
     sentence = (
-        f"Total size of the loaded files: {archive} in the archive, {lake} in the lake before compaction. "
-        f"`build.duckdb` has {build}, the published file {published}; {free} of disk space are free. Replaced files "
-        "are not included."
+        f"The loaded files use {archive} in the archive and {lake} in the lake before compaction. `build.duckdb` has "
+        f"{build}, and the published file has {published}. {free} of disk space are free. Replaced files are not "
+        "included."
     )
     table = _over_time(axis, names, [[size_text(value) for value in values] for values in series])
     return _chart("Storage", sentence, axis, names, series, [table], "B")
@@ -363,7 +362,7 @@ def _chart(
     tables: list[Table],
     unit: str = "",
 ) -> Card:
-    """Build a card with stacked areas over time; without a chart if there is only one time span."""
+    """Build a card with stacked areas over time, or without a chart if there is only one time span."""
     picture = figures.areas(axis.edges, series, unit, sentence) if len(axis.edges) > 2 else None
     return Card(title, sentence, picture, [(name, f"series-{number}") for number, name in enumerate(names)], tables)
 
@@ -380,14 +379,14 @@ def _label(project: str, namespace: int) -> str:
 
 def _cut(count: int) -> str:
     return (
-        f" Shown: {PLACES} of {count:,}, those with most missing hours first, then the busiest."
+        f" Shown are {PLACES} of {count:,} projects: projects with missing hours first, then the busiest projects."
         if count > PLACES
         else ""
     )
 
 
 def _page(name: str, url: str | None) -> str | Link:
-    """Return a link if the URL, which comes from the service, leads to the web; else the title."""
+    """Return a link if the URL, which comes from the service, is a web address. Otherwise, return the title."""
     title = name.replace("_", " ")
     return Link(title, url) if url and url.startswith("https://") else title
 

@@ -1,6 +1,6 @@
-"""Charts of the page as SVG, drawn by Vega-Lite and coloured by the page's style sheet (light or dark).
+"""SVG charts of the page, drawn by Vega-Lite and coloured by the page's style sheet (light or dark).
 
-Text remains text, in the reader's font. Names that come from data are only labels, never markup.
+Text uses the reader's fonts. Names from the data appear only as text, never as markup.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _SVG: Final = "http://www.w3.org/2000/svg"
 
 
 def areas(edges: Sequence[datetime], series: Sequence[Sequence[float]], unit: str, label: str) -> str:
-    """Draw quantities between `edges` as stacked areas; `unit` is `B`, `h` or empty, `label` is for screen readers."""
+    """Draw quantities between `edges` as stacked areas. `unit` is `B`, `h` or empty. `label` is for screen readers."""
     rows = [
         {"at": at.isoformat(), "value": value, "series": number}
         for number, values in enumerate(series)
@@ -77,7 +77,7 @@ def areas(edges: Sequence[datetime], series: Sequence[Sequence[float]], unit: st
 
 
 def lines(edges: Sequence[datetime], series: Sequence[Sequence[float | None]], unit: str, label: str) -> str:
-    """Draw quantities over time spans, one line per series, later ones dashed; None is unknown."""
+    """Draw quantities over time spans, with one line per series. Later lines are dashed. None means unknown."""
     layers = [
         {
             "data": {
@@ -101,7 +101,7 @@ def lines(edges: Sequence[datetime], series: Sequence[Sequence[float | None]], u
 
 
 def coverage(edges: Sequence[datetime], rows: Mapping[str, Sequence[str]], label: str) -> str:
-    """Draw a row per name and a cell per time span, by state; equal neighbouring cells are merged."""
+    """Draw a row per name and a cell per time span, coloured by state. Equal neighbouring cells are merged."""
     spans: dict[str, list[dict[str, str]]] = {}
     for name, states in rows.items():
         for first, end, state in _runs(states):

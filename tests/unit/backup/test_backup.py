@@ -152,12 +152,12 @@ def test_a_full_disk_keeps_what_is_complete(data, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(backups, "copy_bytes", full)
-        with pytest.raises(BackupDiskFullError, match=r"The disk of .* is full .* Complete backups are as they were"):
+        with pytest.raises(BackupDiskFullError, match=r"The disk of .* is full .* Complete backups are unchanged"):
             take(data, to)
         assert backups.completed(to) == [first]
         with pytest.raises(
             BackupDiskFullError,
-            match=r"The copied files are kept\. Free some disk space and run the same command again\.",
+            match=r"The copied files are kept\. Free some disk space, then run the command again\.",
         ):
             restore(first, tmp_path / "restored")
     assert take(data, to).backup.file_count == 6
@@ -188,14 +188,14 @@ def test_one_backup_at_a_time_and_of_one_service(data, tmp_path, while_copying):
     (other / "archive").mkdir(parents=True)
 
     def second(_):
-        with pytest.raises(BackupError, match=r"Another backup to .* is under way"):
+        with pytest.raises(BackupError, match=r"Another backup to .* is in progress"):
             take(other, to)
 
     while_copying(second)
     take(data, to)
     (other / "state").mkdir(exist_ok=True)
     (other / "state/service.json").write_text('{"service": "https://other.example"}')
-    told = r"of a mirror of unknown, and this one is of https://other\.example\. Nothing was changed"
+    told = r"of a mirror of unknown, but this mirror is of https://other\.example\. Nothing was changed"
     with pytest.raises(BackupError, match=told):
         take(other, to)
 

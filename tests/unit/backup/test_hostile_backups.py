@@ -296,7 +296,7 @@ def test_a_ledger_that_names_files_elsewhere_is_refused(stage, path, how):
         )
     stage.insert("warehouse/build.duckdb", build.read_bytes())
     before = stage.seen()
-    with pytest.raises(BackupError, match=r"its warehouse names a file elsewhere.*Nothing was changed"):
+    with pytest.raises(BackupError, match=r"Its warehouse refers to a file outside the lake.*Nothing was changed"):
         stage.restore()
     assert stage.seen() == before
 

@@ -46,7 +46,7 @@ def test_without_a_prefix_everything_stays_as_it_is():
 
 @pytest.mark.parametrize("text", ["wme/", "9", "with space", "é", "-"])
 def test_prefix_that_cannot_begin_a_name_is_refused(text):
-    with pytest.raises(ValueError, match="write letters, digits and underscores, a letter first"):
+    with pytest.raises(ValueError, match="Use letters, digits and underscores, and begin with a letter"):
         Prefix(text)
 
 

@@ -83,17 +83,20 @@ def test_archives_of_another_converter_are_converted_again_and_those_of_the_pres
     assert planned.parts == {(ARTICLE_CHANGES, START): {("enwiki", 0)}}
     assert planned.obstacles() == []
     assert planned.sentences() == [
-        "1 rejected line was read by the current converter, which would reject the same lines again.",
-        "3 rejected lines of 1 archive were read by another converter, or with other settings.",
-        "To be converted again, by hour: 2026-11-01 00:00 (UTC).",
+        "1 rejected record was read by the current converter, which would reject the same records again.",
+        "3 rejected records in 1 archive were read by another converter or with other settings.",
+        "Hours to convert again: 2026-11-01 00:00 (UTC).",
     ]
 
 
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ([], "There are no rejected lines to convert again."),
-        ([b"a", b"b"], "2 rejected lines were read by the current converter, which would reject the same lines again."),
+        ([], "There are no rejected records to convert again."),
+        (
+            [b"a", b"b"],
+            "2 rejected records were read by the current converter, which would reject the same records again.",
+        ),
     ],
 )
 def test_nothing_is_done_for_lines_that_would_be_rejected_again(empty, lines, told):
@@ -108,7 +111,7 @@ def test_only_chosen_lines_are_planned(folder):
         (ARTICLE_CHANGES, START + timedelta(hours=1)): {("enwiki", 0), ("frwiki", 0)}
     }
     assert folder.retry(reason="JSON").line_count == 12
-    assert folder.retry(reason="another").sentences() == ["There are no rejected lines to convert again."]
+    assert folder.retry(reason="another").sentences() == ["There are no rejected records to convert again."]
 
 
 def test_an_archive_that_is_gone_is_named_and_the_others_are_converted(empty):
@@ -117,13 +120,15 @@ def test_an_archive_that_is_gone_is_named_and_the_others_are_converted(empty):
         empty.load(0, FRENCH, "frwiki")
     planned = empty.retry()
     assert planned.parts == {(ARTICLE_CHANGES, START): {("frwiki", 0)}}
-    assert planned.obstacles()[0].startswith("2 rejected lines of enwiki_namespace_0.tar.gz cannot be converted again")
+    assert planned.obstacles()[0].startswith(
+        "2 rejected records in enwiki_namespace_0.tar.gz cannot be converted again"
+    )
 
 
 def test_a_snapshot_is_converted_again_if_all_of_its_files_are_there(empty):
     manifest = empty.load_snapshot("a" * 32, GOOD[:3])
     assert empty.retry().parts == {(SNAPSHOT_ARTICLES, SNAPSHOT): {("enwiki", 0)}}
-    assert "To be converted again, by snapshot: enwiki_namespace_0." in empty.retry().sentences()
+    assert "Snapshots to convert again: enwiki_namespace_0." in empty.retry().sentences()
     # the lines are of the other chunk
     next(manifest.parent.glob("*_chunk_0*.tar.gz")).unlink()
     planned = empty.retry()

@@ -137,10 +137,10 @@ def test_each_question_has_its_card(filled, told):
     assert wrote.picture_count == page.tags["svg"] == 4
     labels = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
     assert all(len(label) > 40 for label in labels)
-    assert "9 changes since 2026-11-01 00:00 UTC. The largest share is that of enwiki: 100.0%." in page.text
+    assert "9 changes since 2026-11-01 00:00 UTC. enwiki has the largest share: 100.0%." in page.text
     assert "The most edited page has 5 edits by 5 editors." in page.text
     assert "1 deletion, 1 move." in page.text
-    assert "1 line of hourly files could not be converted" in page.text
+    assert "1 record in hourly files could not be converted" in page.text
 
 
 def test_a_mirror_with_a_snapshot_and_all_hours_needs_no_attention(whole):
@@ -174,7 +174,7 @@ def test_pages_of_a_state_that_no_longer_holds_are_replaced_whole(filled, told):
 def test_a_mirror_in_which_nothing_is_says_what_to_do(mirror, tmp_path):
     mirror.warehouse.publish()
     _, page = made(mirror, 4)
-    assert "No hour is loaded yet. wme run fetches the newest hours" in page.text
+    assert "No hours have been loaded yet. Run wme run to fetch the newest hours" in page.text
     with pytest.raises(MirrorError, match="no published file"):
         write(Settings(data=tmp_path / "none", min_free_gb=0))
     assert not (tmp_path / "none").exists()
@@ -189,7 +189,7 @@ def test_a_published_file_that_cannot_be_read_needs_attention(mirror):
 
 
 def test_an_hour_that_is_not_published_yet_is_not_missing(filled):
-    assert "1 project namespace: no hour is missing." in made(filled, 5)[1].text
+    assert "1 project namespace: no hours are missing." in made(filled, 5)[1].text
 
 
 def test_the_page_does_not_name_the_account():
@@ -267,7 +267,7 @@ def test_the_lag_leaves_out_hours_of_a_backfill_and_hours_that_were_loaded_again
     # two hours had ended before anything was loaded; the last was loaded again a week later
     assert [row[3] for row in rows] == [None, None, 20, None]
     labels = [value for tag, name, value in made(altered, 4)[1].attributes if (tag, name) == ("svg", "aria-label")]
-    assert any(label.startswith("Time in hours from the end of an hour to its load") for label in labels)
+    assert any(label.startswith("Time in hours from the end of each hour to its load") for label in labels)
 
 
 def test_a_year_of_many_projects_fits_into_two_megabytes(mirror):

@@ -261,4 +261,4 @@ def test_a_job_that_fails_before_its_first_step_is_a_failure(bench, settings, mo
 
     monkeypatch.setattr(adapters, "replace", broken)
     report = runs.publish(settings, **bench.resources())
-    assert report.failures == ["The job publish failed before its first step; its run is in Dagster's history."]
+    assert report.failures == ["The job publish failed before its first step. Dagster's history contains the run."]

@@ -68,6 +68,6 @@ def test_a_report_names_what_failed_and_what_was_not_begun():
     assert Report((), (("enwiki_namespace_0", error),), ()).sentence() == "None is left."
     told = Report((fetched(download(1)),), (("frwiki_namespace_0", error),), ("dewiki_namespace_0",)).sentence()
     assert told == (
-        "1 of 3 snapshots failed.\n- frwiki_namespace_0: None is left.\nNot started because of that: "
+        "1 of 3 snapshots failed.\n- frwiki_namespace_0: None is left.\nDownloads that were not started: "
         "dewiki_namespace_0."
     )

@@ -148,7 +148,7 @@ def test_a_disk_below_the_floor_is_told(whole, monkeypatch):
     for free, wrong in ((2_000_000_000, False), (1_999_999_999, True)):
         monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: usage._replace(free=free))
         troubles = whole.status(4, min_free_gb=2).troubles
-        assert any("less than the 2 GB that a run leaves" in text for text in troubles) is wrong
+        assert any("but runs require 2 GB of free space" in text for text in troubles) is wrong
 
 
 def test_lake_files_that_are_gone_are_told_until_they_are_made_again(mirror):
@@ -157,11 +157,11 @@ def test_lake_files_that_are_gone_are_told_until_they_are_made_again(mirror):
     kept = away.rename(away.with_suffix(".away"))
     mirror.publish()
     (text,) = mirror.status(1, min_free_gb=0).troubles
-    assert text.startswith("Missing or damaged: 1 lake file, left out of")
+    assert text.startswith("1 lake file missing or damaged: ")
     assert f"{away.name} is gone." in text
     kept.rename(away)
     (text,) = mirror.status(1, min_free_gb=0).troubles
-    assert text.startswith("1 lake file that was left out of the published file is available again.")
+    assert text.startswith("1 lake file missing from the published file is available again.")
     mirror.publish()
     assert mirror.status(1, min_free_gb=0).troubles == []
 
@@ -173,7 +173,10 @@ def test_loaded_files_that_no_article_knows_are_told(mirror, monkeypatch):
     # as an older version published
     monkeypatch.setattr(Warehouse, "_take_in", lambda *_: None)
     mirror.warehouse.publish()
-    assert "1 loaded file is not in `articles` yet. `wme run` applies them." in mirror.status(1, min_free_gb=0).troubles
+    assert (
+        "1 loaded file has not been applied to `articles`. Run `wme run` to apply all loaded files."
+        in mirror.status(1, min_free_gb=0).troubles
+    )
 
 
 def test_the_command_that_closes_gaps_names_hours_of_mirrored_projects(mirror):
@@ -231,7 +234,7 @@ def test_how_far_the_stream_is_kept(mirror):
     assert statuses.as_json(mirror.status(3))["stream"]["lag_seconds"] == 0
     for hours, beginning in (
         (0, None),
-        (2, "Nobody has read the stream since"),
+        (2, "The stream has not been read since"),
         (50, "The stream was last read at 2026-11-01"),
     ):
         report = mirror.status(4 + hours)

@@ -113,7 +113,7 @@ def test_servers_that_end_by_themselves_are_reported_with_what_they_said(tmp_pat
     _, shown = process.communicate(timeout=60)
     said, sentence = shown.splitlines()
     assert (process.returncode, said) == (1, "the port is taken")
-    assert sentence.startswith("Dagster's servers ended by themselves (exit code 1).")
+    assert sentence.startswith("Dagster's servers ended unexpectedly (exit code 1).")
 
 
 def test_a_group_that_has_ended_is_not_waited_for(monkeypatch):

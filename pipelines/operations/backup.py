@@ -153,7 +153,7 @@ def take(
         if needed > free:
             raise store.BackupDiskFullError(
                 f"The backup needs about {size_text(needed)} more space, but only {size_text(free)} are free in "
-                f"{destination}. No more files were copied. {_KEPT}"
+                f"{destination}. Nothing more was copied. {_KEPT}"
             )
         task = reporter.start("copy", planned.copied_bytes, "B")
         sources = _sources(data, broken)

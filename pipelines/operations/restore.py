@@ -134,8 +134,8 @@ def _restore_files(backup: Backup, data: Path, advance: Callable[[float], None])
     needed = backup.size_bytes - sum(path.stat().st_size for path in present if path.is_file())
     if needed > (free := shutil.disk_usage(data).free):
         raise store.BackupDiskFullError(
-            f"The backup needs {size_text(needed)} more space, but only {size_text(free)} are free in {data}. No more "
-            f"files were copied. {_KEPT}"
+            f"The backup needs {size_text(needed)} more space, but only {size_text(free)} are free in {data}. "
+            f"Nothing more was copied. {_KEPT}"
         )
     done, build = Restored(backup), {}
     with store.reporting_full(data, _KEPT):

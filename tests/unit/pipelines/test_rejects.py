@@ -133,7 +133,7 @@ def test_a_snapshot_is_converted_again_if_all_of_its_files_are_there(empty):
     next(manifest.parent.glob("*_chunk_0*.tar.gz")).unlink()
     planned = empty.retry()
     assert planned.parts == {}
-    assert "or another file of its snapshot, is not on disk" in planned.obstacles()[0]
+    assert "or another file of its snapshot is not on disk" in planned.obstacles()[0]
 
 
 def test_lines_of_lookups_are_left_to_their_next_run(empty):

@@ -122,7 +122,7 @@ def test_a_project_without_a_snapshot_is_neither_exact_nor_healthy(tmp_path):
     text = metrics.text(status, mirror.lake.hour(1))
     assert b'wme_snapshot_loaded{dataset="article_changes",namespace="0",project="enwiki"} 0.0' in text
     assert b"wme_attention 1.0" in text
-    assert b"0: no snapshot: only changed pages are known. `wme run --snapshots` fetches it" in text
+    assert b"0 means no snapshot: only changed pages are known. `wme run --snapshots` fetches it" in text
 
 
 def test_what_is_not_mirrored_is_no_trouble(mirror):

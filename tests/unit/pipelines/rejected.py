@@ -13,8 +13,7 @@ from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.lake import Layout
 from resources.settings import Settings
 from resources.tables import REJECTED_LINES
-from resources.warehouse import Warehouse
-from tests.builds import lay
+from tests.builds import OpenWarehouse, lay
 from tests.unit.assets.conftest import record
 from tests.unit.warehouse.conftest import START, Clock, Lake
 
@@ -28,7 +27,7 @@ class Folder:
 
     def __init__(self, data):
         self.data, self.layout, self.lake = data, Layout(data), Lake(data)
-        self.warehouse = Warehouse(lay(data), lock_timeout=5.0, clock=Clock())
+        self.warehouse = OpenWarehouse(lay(data), lock_timeout=5.0, clock=Clock())
         self.settings = Settings(data=data, projects=("dewiki",))
         self.lists = {}
 

@@ -11,7 +11,6 @@ from pipelines.operations import rebuild
 from pipelines.operations.rebuild import Selection
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES
 from resources.lake import Archive, digest_of
-from tests.builds import open_once
 from tests.unit.pipelines.rejected import FRENCH, GOOD, SNAPSHOT, Folder
 from tests.unit.warehouse.conftest import START
 
@@ -20,11 +19,10 @@ from tests.unit.warehouse.conftest import START
 def folder(tmp_path_factory):
     """Three hours of one project, one of them of another too, and a snapshot."""
     made = Folder(tmp_path_factory.mktemp("rejects") / "data")
-    with open_once(made.warehouse):
-        for number, lines in ((0, GOOD[:1]), (1, GOOD[1:4]), (2, GOOD[4:6])):
-            made.load(number, lines)
-        made.load(1, FRENCH, "frwiki")
-        made.load_snapshot("a" * 32, GOOD[6:9])
+    for number, lines in ((0, GOOD[:1]), (1, GOOD[1:4]), (2, GOOD[4:6])):
+        made.load(number, lines)
+    made.load(1, FRENCH, "frwiki")
+    made.load_snapshot("a" * 32, GOOD[6:9])
     made.warehouse.publish()
     return made
 
@@ -75,10 +73,9 @@ def of_today(folder):
 
 
 def test_archives_of_another_converter_are_converted_again_and_those_of_the_present_one_are_not(empty):
-    with open_once(empty.warehouse):
-        empty.load(0, [GOOD[0], b"no record", GOOD[1]])
-        empty.load(1, [b"never"], digest=of_today(empty))
-        empty.load(2, [])
+    empty.load(0, [GOOD[0], b"no record", GOOD[1]])
+    empty.load(1, [b"never"], digest=of_today(empty))
+    empty.load(2, [])
     planned = empty.retry()
     assert planned.parts == {(ARTICLE_CHANGES, START): {("enwiki", 0)}}
     assert planned.obstacles() == []
@@ -115,9 +112,8 @@ def test_only_chosen_lines_are_planned(folder):
 
 
 def test_an_archive_that_is_gone_is_named_and_the_others_are_converted(empty):
-    with open_once(empty.warehouse):
-        empty.load(0, GOOD[:2], archived=False)
-        empty.load(0, FRENCH, "frwiki")
+    empty.load(0, GOOD[:2], archived=False)
+    empty.load(0, FRENCH, "frwiki")
     planned = empty.retry()
     assert planned.parts == {(ARTICLE_CHANGES, START): {("frwiki", 0)}}
     assert planned.obstacles()[0].startswith(
@@ -138,7 +134,6 @@ def test_a_snapshot_is_converted_again_if_all_of_its_files_are_there(empty):
 
 def test_lines_of_lookups_are_left_to_their_next_run(empty):
     file = empty.lake.lookups(5, ("A", None))
-    with open_once(empty.warehouse):
-        path = empty.load(0, [b"no record"]).rejects_path
-        empty.warehouse.load_lookups([replace(file, rejects_path=path, reject_count=1)])
+    path = empty.load(0, [b"no record"]).rejects_path
+    empty.warehouse.load_lookups([replace(file, rejects_path=path, reject_count=1)])
     assert [dataset for dataset, _ in empty.retry().parts] == [ARTICLE_CHANGES]

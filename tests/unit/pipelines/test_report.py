@@ -26,7 +26,6 @@ from resources.settings import Settings
 from resources.tables import NO_SNAPSHOT
 from resources.warehouse.database.sql import statement
 from resources.warehouse.read.coverage import Gap, Place
-from tests.builds import open_once
 from tests.unit.pipelines.test_status import ONE, Mirror
 from tests.unit.warehouse.conftest import START
 
@@ -114,9 +113,8 @@ def filled(tmp_path_factory):
             changes.append(lake.change(3, "New name", minute + 2) | {"event_id": changes[-2]["event_id"]})
         rejects = ["not a record"] if number == 3 else []
         hours[number] = lake.file(number, changes, rejects=rejects)
-    with open_once(mirror.warehouse):
-        for number, file in hours.items():
-            mirror.warehouse.load_hour(lake.hour(number), [file])
+    for number, file in hours.items():
+        mirror.warehouse.load_hour(lake.hour(number), [file])
     mirror.publish()
     return mirror
 

@@ -21,7 +21,7 @@ from resources.settings import Settings
 from resources.tables import ARTICLE_CHANGES, NO_SNAPSHOT, HourState
 from resources.warehouse import HourStatus, Warehouse
 from resources.warehouse.database.connect import Connector
-from tests.builds import lay, open_once
+from tests.builds import OpenWarehouse, close_all, lay
 from tests.local_cluster import free_port
 from tests.unit.warehouse.conftest import START, Clock, Lake
 
@@ -34,7 +34,7 @@ class Mirror:
     def __init__(self, data, *, has_snapshots=True):
         self.has_snapshots = has_snapshots
         self.data, self.lake = data, Lake(data)
-        self.warehouse = Warehouse(lay(data), lock_timeout=5.0, clock=Clock())
+        self.warehouse = OpenWarehouse(lay(data), lock_timeout=5.0, clock=Clock())
         self.files = {}
 
     def load(self, number, project="enwiki", tag=""):
@@ -45,14 +45,13 @@ class Mirror:
         self.files[number, project] = file
 
     def load_all(self, numbers, *projects):
-        """Load these hours of these projects in one opening of the build file."""
-        with open_once(self.warehouse):
-            for project in projects or ("enwiki",):
-                for number in numbers:
-                    self.load(number, project)
+        for project in projects or ("enwiki",):
+            for number in numbers:
+                self.load(number, project)
 
     def publish(self):
         self.warehouse.publish()
+        close_all()
 
     def status(self, newest, hours=48, projects=("enwiki",), **more):
         """As of the minute in which the hour `newest` ended."""

@@ -222,7 +222,8 @@ class Settings(BaseModel):
     on_failure: Annotated[
         Annotated[SecretStr, AfterValidator(types.hook)] | None,
         Write(
-            "https://host/path, or a program with arguments, for example /usr/local/bin/notify --channel mirror",
+            "https://host/path, or a program with shell-quoted arguments, for example "
+            "/usr/local/bin/notify --channel mirror",
             hidden=True,
         ),
     ] = Field(

@@ -245,13 +245,13 @@ _COLUMNS = (
                 for kind in ("dictionary", "non_dictionary", "non_safe", "informal", "uppercase")
             ]
         ),
-        "Differences in word counts from the previous revision (no longer sent).",
+        "Differences in word counts from the previous revision (currently not sent).",
         "version.diff",
     ),
     Column(
         "version_event",
         pa.struct([("identifier", TEXT), ("type", TEXT), ("date_created", TIMESTAMP), ("date_published", TIMESTAMP)]),
-        "Event of the revision itself (no longer sent).",
+        "Event of the revision itself (currently not sent).",
         "version.event",
     ),
     Column("previous_version_id", INT, "ID of the previous revision.", "previous_version.identifier"),

@@ -210,7 +210,7 @@ PROJECT_STATE = Table(
             "absent_count",
             INT,
             "Number of hours in the exact range that were absent from the batch listing when last checked, less than "
-            "{RECHECKS[-1] // timedelta(hours=1)} hours after they started. Either the project was quiet, or the "
+            f"{RECHECKS[-1] // timedelta(hours=1)} hours after they started. Either the project was quiet, or the "
             "export failed and might still be repeated. Null if there is no exact range.",
         ),
         Column(

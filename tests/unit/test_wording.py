@@ -136,6 +136,7 @@ def test_declarations_have_no_retired_term():
     texts += [text for table in datasets.tables() for text in (table.description, *(one.description for one in table))]
     found = [wrong for text in texts for wrong in retired(text)]
     assert not found, "\n".join(found)
+    assert not [text for text in texts if "{" in text]  # an f-string without its prefix
 
 
 def docstrings(path):

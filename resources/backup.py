@@ -306,4 +306,4 @@ def reporting_full(folder: Path, kept: str) -> Iterator[None]:
     except OSError as error:
         if not files.is_full(error):
             raise
-        raise BackupDiskFullError(f"The disk of {folder} is full ({error.strerror}). {kept}") from error
+        raise BackupDiskFullError(f"The disk that contains {folder} is full ({error.strerror}). {kept}") from error

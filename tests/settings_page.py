@@ -11,7 +11,7 @@ Every setting is an environment variable. You can also set the variables in a `.
 contains `workspace.yaml`. Environment variables take precedence over `.env`. The file [.env.example](../.env.example)
 contains an example of each setting.
 
-- Relative paths in `.env` and the default data folder `data` are resolved from the folder that contains `.env`. The
+- Relative paths in `.env` and the default data folder `data` are resolved against the folder that contains `.env`. The
   current folder does not matter. In an [installation from a wheel](install.md#from-a-wheel), commands read `.env` and
   `data` from the current folder.
 - To use another settings file, run `wme --env-file FILE …` or set the variable `WME_ENV_FILE`. In that case, the

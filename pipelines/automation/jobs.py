@@ -71,7 +71,7 @@ def build_jobs(
     offered: Collection[Dataset] | None = None,
     prefix: Prefix = ALONE,
 ) -> list[Any]:
-    """Build the asset jobs, with hours of the `mirrored` datasets and snapshots of the `offered` datasets."""
+    """Build the asset jobs for hours of the `mirrored` datasets and for snapshots of the `offered` datasets."""
     mirrored, offered = (datasets() if some is None else some for some in (mirrored, offered))
     state = [*current.KEYS, published.KEY]
     hours = _all_of(one for one in datasets(Family.HOURLY) if one in mirrored)

@@ -259,7 +259,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--dry-run", is_flag=True, help="Show the files to copy without copying them.")
 @quiet_option
 def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -> None:
-    """Back up the mirror into a new folder in DESTINATION, while runs continue.
+    """Back up the mirror to a new folder in DESTINATION while runs continue.
 
     Only files that are new since the previous backup are copied. All other files are hard links to the previous backup.
     The same command resumes a killed backup. Complete backups are never changed. Tokens and passwords are not backed

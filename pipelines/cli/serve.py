@@ -142,7 +142,7 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
                 dask.serve(address, versions, folder / "lake", threads=converter.readers, name=name, started=started)
             )
     raise click.ClickException(
-        f"The scheduler at {address} has stopped. Converted files are kept. Restart the worker when the scheduler runs."
+        f"The scheduler at {address} has stopped. Converted files are kept. Restart the scheduler, then the worker."
     )
 
 

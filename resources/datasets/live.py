@@ -88,7 +88,7 @@ class Step:
         highest: Highest next offset by partition, if it differs from the current next offset, and the time since then.
             Events below this offset are looked up among the stored events.
         since: Start time for partitions that have no events yet.
-        kept_since: Time since which events are stored, by project and namespace. If empty, all events are stored.
+        kept_since: Start time of the stored events, by project and namespace. If empty, all events are stored.
         event_counts: Number of events stored since the start of the stream, by partition.
         runs: Newest runs, oldest first. The last run is the run of this step.
     """

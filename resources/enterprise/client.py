@@ -205,7 +205,7 @@ def _check_title(name: str) -> None:
     elif found := _ILLEGAL.search(name):
         problem = f"contains {found[0]!r}, which is not allowed in titles", "Remove section links (#) and markup"
     elif UNPAIRED.search(name):
-        problem = "is not in UTF-8", "Check the character encoding of the terminal or the input file"
+        problem = "is not valid UTF-8", "Check the character encoding of the terminal or the input file"
     elif len(name.encode()) > _LONGEST_TITLE:
         problem = "is longer than any title", "Write only the title"
     if problem is not None:

@@ -157,7 +157,7 @@ class StaleSnapshot(EnterpriseError):
 
 
 class IntegrityError(EnterpriseError):
-    """An archive does not match the MD5 of the service's record, or is damaged."""
+    """An archive does not match the MD5 in the service's record, or is damaged."""
 
 
 class DiskFull(EnterpriseError, errors.DiskFullError):

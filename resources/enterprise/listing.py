@@ -174,7 +174,7 @@ def _contradictions(files: Iterable[ArchiveRecord]) -> dict[tuple[str, str, int]
         if isinstance(file, Batch):
             alike[file.project_id, file.namespace_id].append(file)
         if len(_places_of_file(file)) > 1:
-            found[_key(file)] = f"its record states the project {file.project_id} namespace {file.namespace_id}"
+            found[_key(file)] = f"its record specifies project {file.project_id} and namespace {file.namespace_id}"
     for same in alike.values():
         if len(same) > 1:
             what = "project and namespace" if len({one.identifier for one in same}) > 1 else "identifier"

@@ -188,7 +188,7 @@ def _check_value(one: Filter) -> None:
         )
     if isinstance(value, str) and UNPAIRED.search(value):
         _refuse(
-            f"the filter on `{one.field}` has the value {value!r:.100}, which is not in UTF-8",
+            f"the filter on `{one.field}` has the value {value!r:.100}, which is not valid UTF-8",
             "Check the character encoding of the terminal or the input file",
         )
     if _DATES.fullmatch(one.field.rpartition(".")[2]):

@@ -322,7 +322,7 @@ class _Tally:
 
 
 def _name_of(archive: Archive, layout: Layout) -> str:
-    """Return the archive's name for the rejects, which is its path relative to the archive folder."""
+    """Return the archive's name in `rejects`: its path relative to the archive folder."""
     try:
         return archive.path.relative_to(layout.archive).as_posix()
     except ValueError:  # the archive is outside the data folder

@@ -84,8 +84,9 @@ class Settings(BaseModel):
     )
     data: types.Folder = Field(
         "data",  # type: ignore[assignment]  # made absolute when it is read
-        description="Folder for all downloaded and created data. A relative path is resolved from the folder with "
-        "`.env` (or `--env-file`). `~/` is the home folder. `*`, `?` and `[` are not allowed. Default: `data`.",
+        description="Folder for all downloaded and created data. Relative paths are resolved against the "
+        "folder that contains `.env` (or the `--env-file`). `~/` is the home folder. `*`, `?` and `[` are not allowed. "
+        "Default: `data`.",
         examples=["data"],
     )
     contact: str | None = Field(
@@ -172,7 +173,7 @@ class Settings(BaseModel):
     watchlist: Annotated[Path | None, types.of_text(types.file)] = Field(
         None,
         description="File that lists the pages to look up when they change. Each line has a project, a space and a "
-        "title. A relative path is resolved from the folder with `.env`. Default: none.",
+        "title. A relative path is resolved against the folder that contains `.env`. Default: none.",
         examples=["watchlist.txt"],
     )
     lookups_per_day: Annotated[int, Field(ge=0, le=types.LARGEST), types.COUNT] = Field(

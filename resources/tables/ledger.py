@@ -104,9 +104,9 @@ COMPACTED_FILES = Table(
 )
 SNAPSHOTS = Table(
     "snapshots",
-    "Stored versions of each snapshot. `articles` is based on the version with the greatest boundary_at (then "
-    "exported_at). Replaced versions are retained for a while to provide historical page states. Other datasets store "
-    "only the version loaded last.",
+    "Stored versions of each snapshot. `articles` is based on the version with the latest boundary_at. If several "
+    "versions have this boundary_at, the latest exported_at decides. Replaced versions are retained for a while to "
+    "provide historical page states. Other datasets store only the version loaded last.",
     (
         _TABLE_NAME,
         *SNAPSHOT_VERSION,

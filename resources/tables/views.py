@@ -64,8 +64,8 @@ ACTIVITY = Table(
         Column(
             "added_character_count",
             INT,
-            "Number of characters added to the previous revisions. All characters of a created page count; a page move "
-            "counts zero. Null if the sum exceeds 64 bits.",
+            "Number of characters added to the previous revisions. For a created page, all characters count; a page "
+            "move counts as zero. Null if the sum exceeds 64 bits.",
         ),
         Column("article_count", INT, "Number of distinct pages.", required=True),
     ),

@@ -122,7 +122,7 @@ def is_intact(target: files.StrPath) -> bool:
 
 
 class SetFile(BaseModel):
-    """A file of a set: its name in the manifest's folder, the identifier of its snapshot or chunk, and its MD5."""
+    """A file in a set: its name in the manifest's folder, the identifier of its snapshot or chunk, and its MD5."""
 
     name: Annotated[str, Field(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\z", max_length=255)]
     identifier: Identifier
@@ -234,7 +234,7 @@ class Part(ObjectState):
     @classmethod
     @contextlib.contextmanager
     def held(cls, target: Path, *, wait_seconds: float) -> Iterator[Part]:
-        """Open or create the partial file, after waiting for any other process that downloads the same file.
+        """Open or create the partial file, after waiting for any other process that is downloading the same file.
 
         Raises:
             BusyError: The other process did not finish within `wait_seconds`.

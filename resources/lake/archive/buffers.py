@@ -1,6 +1,6 @@
 """Pool of buffers shared by threads, and the blocks of lines in these buffers.
 
-The fixed number of buffers limits memory and makes the reader wait for slower converters.
+The fixed number of buffers limits memory use and makes the reader wait for slower converters.
 """
 
 from __future__ import annotations

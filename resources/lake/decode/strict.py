@@ -1,4 +1,4 @@
-"""Examination of single lines in Python, for faults and for counts of undeclared fields by path."""
+"""Python checks of single lines, which find faults and count undeclared fields by path."""
 
 from __future__ import annotations
 

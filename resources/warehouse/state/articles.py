@@ -195,7 +195,7 @@ def drop_project(build: Build, project_id: str, namespace_id: int | None = None)
 def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart], projects: str) -> None:
     """Create the views `all_changes` and `states` with all rows that can decide states in a query's projects.
 
-    Raises LakeFileError if a compacted file that might contain changes of these projects is missing.
+    Raises LakeFileError if a compacted file that might contain changes to these projects is missing.
     """
     make_all_changes(connection, lake_root, [project for (project,) in connection.execute(projects).fetchall()])
     parts = [
@@ -244,7 +244,7 @@ def _renew(build: Build) -> int:
 
 
 def _passes(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return the number of passes that computing maxima for `renewed` needs to fit each pass into half the memory.
+    """Return how many passes compute the maxima for `renewed` if each pass must fit into half the memory.
 
     DuckDB can spill whole tables to disk, but the memory for finding the newest row of each title grows with the rows.
     """

@@ -152,7 +152,9 @@ def test_a_full_disk_keeps_what_is_complete(data, tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(backups, "copy_bytes", full)
-        with pytest.raises(BackupDiskFullError, match=r"The disk of .* is full .* Complete backups are unchanged"):
+        with pytest.raises(
+            BackupDiskFullError, match=r"The disk that contains .* is full .* Complete backups are unchanged"
+        ):
             take(data, to)
         assert backups.completed(to) == [first]
         with pytest.raises(

@@ -78,7 +78,7 @@ def fails(make, *words):
         ({"fields": ["version[identifier]"]}, "Use 'version.identifier'"),
         ({"fields": [["name"]]}, "Field names are strings"),
         ({"fields": [""]}, "Field names are strings"),
-        ({"filters": {"name": "caf\udce9"}}, "not in UTF-8"),
+        ({"filters": {"name": "caf\udce9"}}, "not valid UTF-8"),
         ({"fields": ["x" * 256]}, "255 characters"),
         ({"fields": ["a b"]}, "Separate names by dots"),
         ({"filters": {"field": "code", "value": "wiki"}}, "Use {'code': 'wiki'}"),

@@ -142,7 +142,7 @@ class Dataset:
         return Uniqueness(key, order)
 
     def scope(self, mirrored: Iterable[tuple[str, int]], *, wikidata: bool) -> tuple[tuple[str, int], ...]:
-        """Return the (project, namespace) pairs to mirror, or the dataset's fixed pairs if Wikidata is mirrored."""
+        """Return the pairs to mirror: the `mirrored` pairs or, only with `wikidata`, the dataset's fixed pairs."""
         return tuple(mirrored) if not self.places else self.places if wikidata else ()
 
     def __post_init__(self) -> None:

@@ -68,7 +68,8 @@ class Converter:
     """Worker threads and memory that conversions from any thread share. Exiting the context stops the workers.
 
     Args:
-        workers: Number of threads that build row groups. The default is one per core (see `machine`), if memory allows.
+        workers: Number of threads that build row groups. The default is one per core (see `machine`), or fewer if
+            memory is too small for them.
         memory_bytes: Memory limit for a process that only converts. A line longer than a block needs additional memory
             of up to LONG_LINE_FACTOR times its length. Only one such line is in memory at a time.
         level: zstd compression level.

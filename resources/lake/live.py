@@ -345,6 +345,6 @@ def _read(number: int, path: Path) -> Step:
     except (OSError, ValueError) as error:
         raise LakeError(
             f"The stream file {path} cannot be read ({clause(error)}). Nothing was changed. Remove this file. If this "
-            "was the newest file, the stream then resumes after the previous file, if the service still has the "
-            "events. Otherwise, the events will be missing until their hourly files are loaded."
+            "was the newest file, the stream then resumes after the previous file, with the events that the service "
+            "still has. Otherwise, the events will be missing until their hourly files are loaded."
         ) from error

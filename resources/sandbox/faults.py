@@ -140,7 +140,7 @@ class Faults:
             return list(self._faults)
 
     def take(self, where: Where, method: str, path: str) -> list[Fault]:
-        """Return the faults for a request, and count the request. All delays and at most one other fault apply."""
+        """Return and count the faults for a request: all delays, and the first matching fault of another kind."""
         taken: list[Fault] = []
         with self._lock:
             for fault in self._faults:

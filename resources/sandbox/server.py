@@ -196,9 +196,10 @@ def _bound(family: socket.AddressFamily, port: int) -> socket.socket:
     except OSError as error:
         bound.close()
         where = f"Port {port} of {_ADDRESSES[family]}"
+        advice = "Choose another port, or 0 for any free port."
         if error.errno == errno.EADDRINUSE:
-            raise OSError(error.errno, f"{where} is already in use. Choose another port.") from None
-        raise OSError(error.errno, f"{where} is unusable ({error.strerror}). Choose another port.") from None
+            raise OSError(error.errno, f"{where} is already in use. {advice}") from None
+        raise OSError(error.errno, f"{where} is unusable ({error.strerror}). {advice}") from None
     return bound
 
 

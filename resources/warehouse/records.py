@@ -83,7 +83,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 class Snapshot:
     """One snapshot version with all its files. `file_count` is the number of files that the service lists.
 
-    `snapshot_version` identifies the version; `exported_at` is the date_modified that the service reports.
+    `snapshot_version` is the version of the complete snapshot; `exported_at` is its date_modified from the service.
     """
 
     snapshot_id: str
@@ -251,7 +251,7 @@ class SummaryRow:
 
 @dataclass(frozen=True)
 class HourAudit:
-    """Audit of one hour: the numbers of stored rows, ledger rows, repeated keys, and events before the hour."""
+    """Audit of one hour: the numbers of rows, ledger rows, rows with a repeated key, and events before the hour."""
 
     batch_hour: datetime
     row_count: int

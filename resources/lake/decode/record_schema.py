@@ -49,7 +49,7 @@ class RecordSchema:
     """Mapping from records to a table's rows.
 
     `type` is the Arrow type of records. `least_bytes` is the size of the shortest record with all required values.
-        `paths` maps columns to their paths in a record, and `json` does the same for columns stored as JSON text.
+    `paths` maps columns to their paths in a record, and `json` does the same for columns stored as JSON text.
     """
 
     table: Table

@@ -11,8 +11,8 @@ from typing import Any
 
 #: Maximum nesting depth of objects and lists. Python's own limit depends on its version and on the caller.
 DEPTH_MAX = 500
-#: Maximum number of values in a line, because parsed values need many times their size. The largest line has 33,000
-#: values.
+#: Maximum number of values in a line, because parsed values need many times their size. The largest known line has
+#: 33,000 values.
 VALUES_MAX = 500_000
 #: Maximum numbers of characters in an integer and in a fraction that Python can reproduce exactly.
 _INTEGER_LENGTH, _DOUBLE_LENGTH = 18, len("-2.2250738585072014e-308")
@@ -43,7 +43,7 @@ class Bad(Exception):  # noqa: N818  the line is bad, the program is not in erro
 
 
 def read_document(data: bytes) -> Any:
-    """Parse a JSON document strictly. Raises Bad for invalid UTF-8, duplicate keys or NaN.
+    """Parse a JSON document strictly. Raises Bad for invalid JSON, invalid UTF-8, duplicate keys or NaN.
 
     Numbers that Python would write differently become a `Number`.
     """

@@ -64,7 +64,7 @@ class Accounts:
         self.quotas = Quotas(self._database)
         self.admissions = Admissions(self._database)
         self.username = ""
-        #: Default account. `password` is the initial password; `account.json` contains the current password.
+        #: Default account. `password` is valid at the sandbox's start; `account.json` contains the current password.
         self.username, self.password = self._default_account()
 
     def close(self) -> None:

@@ -107,7 +107,7 @@ class Quotas:
         return Quota(row["used"] if row is not None else 0, limit)
 
     def spend(self, user: User, kind: QuotaKind) -> bool:
-        """Count one request and return True, or return False if the quota is used up."""
+        """Count one request and return True, or return False without counting if the quota is used up."""
         with self._database.transaction() as database:
             quota = self.of(user, kind)
             if quota.limit is not None and quota.used >= quota.limit:

@@ -3,8 +3,8 @@
 The interface description (`data/interface.yaml`) is served as JSON or YAML. `/docs` is Swagger UI from an installed
 package, so the page needs no network.
 
-Source: the service's documentation of its hosts. Unknown paths and unsupported methods get the same 404 response. The
-service publishes its description at `/spec/spec.yaml` and a page at `/docs/`. Neither path requires a token.
+Source: the service's documentation of its hosts. Unknown paths and unsupported methods get the same 404 with the usual
+body. The service publishes its description at `/spec/spec.yaml` and a page at `/docs/`. Neither path requires a token.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ Source: the service's documentation of metadata, realtime batches, snapshots, st
   the last `_` is used.
 - A GET request for a download returns a 307 redirect to a signed URL, even if the object does not exist. The object
   store evaluates ranges and conditional headers.
-- The structured contents listing contains each snapshot twice: today's export and the previous day's export. Downloads
+- The structured contents listing contains each snapshot twice: the current and the previous day's export. Downloads
   of structured contents do not count against a quota.
 - The service's change log of September 2026 mentions Wikidata batches and snapshots and links to the snapshot paths.
   The sandbox assumes that the batch paths and all formats follow the article endpoints.

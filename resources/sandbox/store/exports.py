@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from resources.sandbox.store.archived_world import Contents
     from resources.sandbox.store.archives import Snapshot
 
-#: Day of the month when snapshots are copied for free accounts.
+#: Day of the month whose snapshot export is copied for free accounts.
 _COPIED_ON = 1
 #: Delay between the end of an export and its copy for free accounts.
 _COPYING = timedelta(minutes=30)

@@ -31,7 +31,7 @@ _REPEATED = 140
 _FIRST_REPEATED = 110
 #: Maximum number of page families between a page and its second copy.
 _LONGEST_WAIT = 40
-#: Maximum time between a title's deletion and an export that still contains the title.
+#: Maximum time between a title's deletion or renaming and an export that still contains the title.
 _LINGERING = HOUR // 3
 #: Overlap that a mirror expects between a snapshot and the subsequent hourly batches.
 _ALLOWANCE = HOUR // 6

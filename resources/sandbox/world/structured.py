@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 _WORDS = read_yaml("records.yaml")["structured"]
-#: Projects with snapshots, fields that are copied from the article, and computed fields.
+#: Projects with snapshots, fields that are copied from the article in this order, and computed fields.
 PROJECTS, BASIC, COMPUTED = (_WORDS[name] for name in ("projects", "basic", "computed"))
 _EVENT = "event"
 _INFOBOX = re.compile(r"\{\{Infobox ([^|\n}]+)\n(.*?)^\}\}\n", re.DOTALL | re.MULTILINE)

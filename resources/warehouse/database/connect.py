@@ -58,7 +58,7 @@ _BETWEEN_MERGES = timedelta(days=1)
 
 @contextlib.contextmanager
 def locked(lock_path: Path, timeout: float, purpose: str) -> Iterator[None]:
-    """Hold a lock file. If the lock is taken, wait up to `timeout` seconds, then raise WarehouseBusyError."""
+    """Hold a lock file. If it is taken, log this, wait up to `timeout` seconds, then raise WarehouseBusyError."""
     lock_path.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(lock_path)
     try:
@@ -231,7 +231,10 @@ class Connector:
             yield connection
 
     def connect_published(self) -> duckdb.DuckDBPyConnection:
-        """Return a connection to the published file in a separate DuckDB instance. The caller closes the connection."""
+        """Return a connection to the published file in a separate DuckDB instance, for any query and setting.
+
+        The caller closes the connection.
+        """
         connection = connect()
         try:
             self._attach_published(connection)

@@ -19,9 +19,9 @@ from resources.warehouse.load.files import announce, check_counts, enter, lake_p
 
 #: Maximum number of rejected records whose pages are looked up, newest first.
 _MOST_LINES = 1000
-#: Maximum time between an hour's start and the events in its file, because the export ends after the hour.
+#: Maximum time between an hour's start and the events in its file, because the export ends minutes after the hour.
 _TOLD = timedelta(hours=2)
-#: Pattern for the title of a rejected record, whose first field is `name` in the service's records.
+#: Pattern for the title of a rejected record if its first field is `name`, as in the service's records.
 _FIRST_NAME = re.compile(rb'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")')
 _INSERT = """
 INSERT INTO lookups BY NAME
@@ -138,7 +138,7 @@ def lookups_since(build: Build, moment: datetime, purpose: str | None = None) ->
 
 
 def lookups_due(build: Build, watched: Sequence[tuple[str, str]], now: datetime) -> list[Page]:
-    """Return the watched (project, title) pairs due for lookup: new, changed, or not found at least a day ago."""
+    """Return the watched (project, title) pairs due for lookup: never requested, changed, or not found for a day."""
     parameters = {"projects": [one[0] for one in watched], "names": [one[1] for one in watched], "now": now}
     return _pages(build.connection, statement("read/due"), parameters) if watched else []
 
@@ -146,7 +146,7 @@ def lookups_due(build: Build, watched: Sequence[tuple[str, str]], now: datetime)
 def uncertain_pages(
     build: Build, projects: Sequence[str], namespaces: Sequence[int], limit: int, now: datetime
 ) -> list[Page]:
-    """Return pages to repair, most likely changed first: pages of rejected records, then pages of lost hours."""
+    """Return pages to repair: pages of rejected records, then pages of lost hours, most likely changed first."""
     connection, scope = build.connection, {"projects": list(projects), "namespaces": list(namespaces)}
     lines = answer(
         connection,

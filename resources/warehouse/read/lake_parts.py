@@ -47,7 +47,7 @@ def derived(name: str, bodies: str = "structured_bodies") -> str:
 
 
 def _list(column: str) -> str:
-    """Return SQL for a list's members. For some lists, the service's schema declares a single object instead."""
+    """Return SQL for a list's members. The service declares some lists as a single object, but sends lists."""
     return (
         f"CASE WHEN starts_with({column}, '{{') THEN [CAST({column} AS JSON)] ELSE json_extract({column}, '$[*]') END"
     )

@@ -159,7 +159,7 @@ class Reader:
     def summary(
         self, hours: Iterable[datetime], *, published: bool = True, dataset: Dataset = ARTICLE_CHANGES
     ) -> list[SummaryRow]:
-        """Return statistics for loaded and missing hours, in order of hour, project and namespace."""
+        """Return statistics for hours, whether loaded or not, in order of hour, project and namespace."""
         parameters = {"table": dataset.name, "hours": list(hours)}
         return self._rows(SummaryRow, statement("read/summary"), parameters, published=published)
 

@@ -5,7 +5,7 @@ total order by event time, revision, updates after deletes, event, earlier sourc
 sources first makes copies of an event in overlapping files a single state in any loading order. `visibility-change`
 never decides. In title comparisons, `_` equals a space. The pages of a project and namespace's newest snapshot compete
 like updates. Updates older than the snapshot's boundary do not compete: if the snapshot does not contain their page,
-the page was deleted in a gap. Deletes always compete.
+the page disappeared in a gap. Deletes always compete.
 
 The computation uses two maxima: the newest row of each title and the newest update of each page. Both maxima depend
 only on the loaded rows, never on the loading order. A page exists if both maxima are the same row, which is then stored

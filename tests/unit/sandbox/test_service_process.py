@@ -194,7 +194,8 @@ def test_serve_in_this_process_until_it_is_told_to_stop(state, capsys):
         assert capsys.readouterr().err.strip().endswith(refusal)
         port = sandbox.url.rpartition(":")[2]
         assert main([*command_line(small(state.parent / "other")), "--port", port]) == 1
-        assert f"Port {port} of 127.0.0.1 is already in use" in capsys.readouterr().err
+        refusal = f"Port {port} of 127.0.0.1 is already in use. Choose another port, or 0 for any free port."
+        assert refusal in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

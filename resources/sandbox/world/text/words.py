@@ -68,7 +68,7 @@ class Lexicon:
         words: dict[str, None] = {}
         length = 1
         while len(words) < _WORDS:
-            # the most frequent words have one syllable; other words have more syllables
+            # the most frequent words have one syllable; other words can have more
             length = 1 if len(words) < 60 else 2 if len(words) < 1_500 else 3 if len(words) < 5_000 else 4
             syllables = [draw.choice(self._onsets) + draw.choice(self._vowels) for _ in range(draw.randint(1, length))]
             words["".join(syllables) + draw.choice(self._codas)] = None

@@ -257,7 +257,8 @@ def _insert(connection: duckdb.DuckDBPyConnection, bases: list[LakePart], change
     row_key = ", ".join(name for name in STATE if name != "is_update")
     columns = {"columns": column_list(ARTICLES), "row_key_of_changes": row_key}
     inserted = one_number(connection, filled(_INSERT_CHANGES, changes=changes, **columns))
-    inserted += one_number(connection, filled(_INSERT_LOOKED_UP, **columns))
+    if connection.execute("SELECT 1 FROM lookups LIMIT 1").fetchall():
+        inserted += one_number(connection, filled(_INSERT_LOOKED_UP, **columns))
     sources = set(connection.execute("SELECT DISTINCT epoch_us(source_at), project_id FROM deciding").fetchall())
     for base in bases:
         assert base.source_at is not None

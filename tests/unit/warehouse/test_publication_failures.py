@@ -13,13 +13,9 @@ import duckdb
 import pytest
 
 from resources.warehouse import WarehouseFullError
+from tests.builds import close_all
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def warehouse(closing_warehouse):
-    return closing_warehouse
 
 
 class Mirror:
@@ -59,7 +55,15 @@ def mirror(warehouse, lake):
     return made
 
 
-def test_reader_of_the_same_process_keeps_its_file(mirror):
+@pytest.fixture
+def closing_mirror(closing_warehouse, lake):
+    made = Mirror(closing_warehouse, lake)
+    made.publish()
+    return made
+
+
+def test_reader_of_the_same_process_keeps_its_file(closing_mirror):
+    mirror = closing_mirror
     with mirror.warehouse.connect_published() as reader:
         query = "SELECT count(*), bit_xor(hash(articles)) FROM articles"
         before = reader.execute(query).fetchall()
@@ -71,8 +75,9 @@ def test_reader_of_the_same_process_keeps_its_file(mirror):
 
 
 @pytest.mark.parametrize("error", [None, errno.EXDEV])
-def test_published_file_is_a_copy_of_the_build_file(mirror, monkeypatch, error):
+def test_published_file_is_a_copy_of_the_build_file(closing_mirror, monkeypatch, error):
     """Also where the file system does not support `copy_file_range`."""
+    mirror = closing_mirror
 
     def refuse(*_):
         raise OSError(error, "not here")
@@ -86,6 +91,7 @@ def test_published_file_is_a_copy_of_the_build_file(mirror, monkeypatch, error):
 
 def test_killed_at_each_step_of_a_publication(mirror):
     """By `killing_publications.py`, which checks after each kill what is published, and then publishes."""
+    close_all()
     told = subprocess.run(
         [sys.executable, str(Path(__file__).with_name("killing_publications.py")), str(mirror.warehouse.data)],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
@@ -125,6 +131,7 @@ def test_full_disk_while_the_file_is_copied_changes_nothing_and_leaves_nothing(m
 
 def test_two_publications_at_once(mirror):
     mirror.load()
+    close_all()
     program = (
         "import sys; from pathlib import Path; from resources.warehouse import Warehouse; "
         "print(Warehouse(Path(sys.argv[1]), lock_timeout=60.0).publish({'service': sys.argv[2]}).changed)"

@@ -17,7 +17,7 @@ import pytest
 from resources import datasets, tables
 from resources.tables import HourState
 from resources.warehouse import HourStatus, NotPublishedError, QueryError, Warehouse, WarehouseBusyError, WarehouseError
-from tests.builds import OpenWarehouse
+from tests.builds import OpenWarehouse, lay
 
 
 def fill(lake, warehouse):
@@ -61,7 +61,7 @@ def published(again, data, lake, warehouse, clock):
 def library(tmp_path_factory, make_lake):
     """For tests that only read it."""
     data = tmp_path_factory.mktemp("library") / "data"
-    return fill(make_lake(data), OpenWarehouse(data, lock_timeout=5.0))
+    return fill(make_lake(data), OpenWarehouse(lay(data), lock_timeout=5.0))
 
 
 def test_nothing_published_yet_is_said(warehouse):
@@ -400,7 +400,7 @@ def test_how_often_to_publish(lake, warehouse, clock):
 def test_relative_data_folder(lake, data, monkeypatch, tmp_path):
     monkeypatch.chdir(data.parent)
     lake.data = data.relative_to(data.parent)
-    warehouse = Warehouse(lake.data)
+    warehouse = Warehouse(lay(lake.data))
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1, html="x")])])
     warehouse.publish()
     target = data / "warehouse.duckdb"

@@ -14,15 +14,15 @@ import pytest
 
 from resources.tables import HourState
 from resources.warehouse import HourStatus, Warehouse, WarehouseVersionError
-from tests.builds import NO_BAR
+from tests.builds import NO_BAR, lay
 
 #: Folder with another DuckDB than the installed one. `make test` makes it and names it here.
 OTHER = "TEST_OTHER_DUCKDB"
 
-#: What a client with nothing but DuckDB does with it; the version and the answers as JSON.
+#: What a client with nothing but DuckDB does with each file; the version and the answers as JSON, or the error.
 CLIENT = """
 import duckdb, json, sys
-questions = json.loads(sys.argv[2])
+questions = json.loads(sys.argv[1])
 def ask(connection):
     found = {}
     for question in questions:
@@ -31,11 +31,16 @@ def ask(connection):
         except duckdb.Error as error:
             found[question] = str(error)
     return found
-opened = duckdb.connect(sys.argv[1], read_only=True)
-attached = duckdb.connect()
-attached.execute(f"ATTACH '{sys.argv[1]}' AS mirror (READ_ONLY)")
-attached.execute("USE mirror")
-print(json.dumps([duckdb.__version__, ask(opened), ask(attached)]))
+def answers(path):
+    try:
+        opened = duckdb.connect(path, read_only=True)
+    except duckdb.Error as error:
+        return str(error)
+    attached = duckdb.connect()
+    attached.execute(f"ATTACH '{path}' AS mirror (READ_ONLY)")
+    attached.execute("USE mirror")
+    return [ask(opened), ask(attached)]
+print(json.dumps([duckdb.__version__, *map(answers, sys.argv[2:])]))
 """
 ANSWERS = {
     "DESCRIBE article_bodies": 7,
@@ -71,22 +76,15 @@ def storage(path):
         return found
 
 
-def ask(published, folder, **environ):
-    told = subprocess.run(
-        [sys.executable, "-c", NO_BAR + CLIENT, str(published), json.dumps(list(ANSWERS))],
-        cwd=folder,
-        env=os.environ | environ,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    return json.loads(told.stdout) if told.returncode == 0 else told.stderr
+def ask(folder, *files, **environ):
+    command = [sys.executable, "-c", NO_BAR + CLIENT, json.dumps(list(ANSWERS)), *map(str, files)]
+    told = subprocess.run(command, cwd=folder, env=os.environ | environ, capture_output=True, timeout=120, check=True)
+    return json.loads(told.stdout)
 
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory, make_lake):
-    return filled(tmp_path_factory.mktemp("old") / "data", make_lake)
+    return filled(lay(tmp_path_factory.mktemp("old") / "data"), make_lake)
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +94,9 @@ def new(tmp_path_factory, make_lake):
 
 def test_the_installed_duckdb_answers_from_both_and_from_anywhere(old, new, tmp_path):
     assert (storage(old.published_path), storage(new.published_path)) == ("v1.5.0+", "v2.0.0+")
+    found = ask(tmp_path, old.published_path, new.published_path)
+    assert found == [duckdb.__version__, [ANSWERS, ANSWERS], [ANSWERS, ANSWERS]]
     for warehouse in (old, new):
-        assert ask(warehouse.published_path, tmp_path) == [duckdb.__version__, ANSWERS, ANSWERS]
         [(told,)] = warehouse.sql("SELECT value FROM about WHERE name = 'storage_version'").rows
         assert told + "+" == storage(warehouse.published_path)
 
@@ -106,12 +105,12 @@ def test_another_duckdb_answers_the_same(old, new, tmp_path):
     folder = os.environ.get(OTHER)
     if folder is None:
         pytest.skip(f"{OTHER} names no folder with another DuckDB, as it does in `make test`")
-    version, opened, attached = ask(old.published_path, tmp_path, PYTHONPATH=str(Path(folder).resolve()))
+    path = str(Path(folder).resolve())
+    version, found, of_new = ask(tmp_path, old.published_path, new.published_path, PYTHONPATH=path)
     assert version != duckdb.__version__
-    assert (opened, attached) == (ANSWERS, ANSWERS)
+    assert found == [ANSWERS, ANSWERS]
     if version.startswith("1."):
-        refused = ask(new.published_path, tmp_path, PYTHONPATH=str(Path(folder).resolve()))
-        assert "we can only read versions between" in refused
+        assert "we can only read versions between" in of_new
 
 
 def test_raised_by_the_setting_kept_without_and_never_lowered(old, make_lake, tmp_path):

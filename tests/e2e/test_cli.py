@@ -597,7 +597,7 @@ def test_interrupt_ends_a_query(filled, wme, until):
 def test_terminal_gets_bars_instead_of_lines(account, service, hours, tmp_path, on_terminal):
     service.faults.add(path="/v2/batches/*", kind="slow", count=None, bytes_per_second=200_000)
     words = ["run", "--no-reference", *between(hours[0], hours[0])]
-    text = on_terminal(*words, environ=account.environ(tmp_path / "data"), columns=80)
+    text = on_terminal(*words, environ=account.environ(lay(tmp_path / "data")), columns=80)
     assert "━" in text or "╸" in text
     assert f"download {hours[0]:%Y-%m-%d %H:00}" in text
     assert " MB in " not in text

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from resources.warehouse import Warehouse
+from tests.builds import lay
 from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, bare
 
 
@@ -21,7 +22,7 @@ def test_the_lines_for_cron_keep_a_mirror_whole_and_silent(account, service, cal
     commands = [re.fullmatch(r"(?:[\d*]+ +){5}(.+)", line)[1] for line in recipe.splitlines()]
     lines = [line.replace("/srv/mirror", str(project)).replace("/mnt/backup/mirror", str(backups)) for line in commands]
     assert all(line.startswith(beginning) for line in lines)
-    environ = account.environ(tmp_path / "data")
+    environ = account.environ(lay(tmp_path / "data"))
     warehouse = Warehouse(Path(environ["WME_DATA"]))
 
     def run(line):

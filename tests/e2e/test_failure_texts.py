@@ -8,12 +8,13 @@ from __future__ import annotations
 import shutil
 
 from pipelines.cli.run import EXAMPLES
+from tests.builds import lay
 
 HOUR = "%Y-%m-%dT%H"
 
 
 def test_failures_agree_with_the_table_and_name_their_dataset(account, call, service, hours, tmp_path):
-    environ = account.environ(tmp_path / "data") | {"WME_WIKIDATA": "1"}
+    environ = account.environ(lay(tmp_path / "data")) | {"WME_WIKIDATA": "1"}
     words = ("run", "--no-reference", "--from")
     # what the account may not fetch ends a run: of the two hours the later one
     failing = f"/v2/*/{hours[2]:%Y-%m-%d}/{hours[2]:%H}/*/download"

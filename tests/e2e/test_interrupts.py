@@ -24,6 +24,7 @@ import pytest
 from filelock import FileLock
 
 from pipelines.process.interrupts import SENTENCE
+from tests.builds import lay
 from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, Account
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def length(service: Any, hours: Any, tmp_path_factory: pytest.TempPathFactory) -
     """The audit events of a run that nobody disturbs."""
     account = Account(service, "undisturbed", f"Passw0rd-{os.urandom(8).hex()}")
     service.accounts.create(account.username, account.password, groups=["group_3"])
-    counted = Counted(span(hours), account.environ(tmp_path_factory.mktemp("undisturbed") / "data"))
+    counted = Counted(span(hours), account.environ(lay(tmp_path_factory.mktemp("undisturbed") / "data")))
     _, err = counted.process.communicate(timeout=PATIENCE_SECONDS)
     assert counted.process.returncode == 0, err
     return int(counted.told())
@@ -132,7 +133,7 @@ def campaign(
     for part in range(count):
         # the last hundredth is the way out, where an interrupt may come too late to be one
         moment = int(length * 0.99 * (part + chance.random()) / count) + 1
-        environ = account.environ(data / str(part))
+        environ = account.environ(lay(data / str(part)))
         number = chance.choice((signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
         interrupted(span(hours), environ, moment, chance.random() * 0.1, number, bound)
         tidy(data / str(part))

@@ -17,6 +17,7 @@ from resources.lake.decode.records import RecordReader
 from resources.lake.decode.rejected import Reject, Rejects
 from resources.lake.decode.strict import read_record
 from resources.lake.decode.strict_json import Bad
+from tests.builds import lay
 from tests.e2e.conftest import PATIENCE_SECONDS, bare
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def loaded(
     filled: Any, service: Any, call: Any, hours: list[datetime], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, str]:
     """Two hours loaded by the older converter, each with a line that nobody can read."""
-    environ = filled[0] | {"WME_DATA": str(tmp_path_factory.mktemp("older") / "data")}
+    environ = filled[0] | {"WME_DATA": str(lay(tmp_path_factory.mktemp("older") / "data"))}
     for hour in hours[:2]:
         path = f"/v2/batches/{hour:%Y-%m-%d}/{hour:%H}/enwiki_namespace_0/download"
         service.faults.add(path=path, kind="line_malformed", listed=True, count=None)
@@ -243,7 +244,7 @@ def test_a_version_that_was_not_raised_and_an_archive_that_is_gone(
 def test_lines_of_a_snapshot_are_tried_again_and_the_snapshot_is_done_again_whole(
     filled: Any, service: Any, call: Any, hours: list[datetime], tmp_path: Path
 ) -> None:
-    environ = filled[0] | {"WME_DATA": str(tmp_path / "data"), "WME_PROJECTS": "enwiki"}
+    environ = filled[0] | {"WME_DATA": str(lay(tmp_path / "data")), "WME_PROJECTS": "enwiki"}
     with pytest.MonkeyPatch.context() as patch:
         older_converter(patch, lambda reader: reader.table.name == "snapshot_articles")
         newest = f"{hours[0]:%Y-%m-%dT%H}"

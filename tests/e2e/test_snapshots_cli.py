@@ -20,6 +20,7 @@ from resources.lake import Layout
 from resources.sandbox import Settings, running
 from resources.settings import read
 from resources.warehouse import Warehouse
+from tests.builds import lay
 from tests.e2e.conftest import PATIENCE_SECONDS
 
 PROJECTS = ("enwiki", "frwiki")
@@ -182,6 +183,7 @@ def test_download_lands_verified_files_and_the_second_fetches_nothing(environ, c
 
 def test_the_next_run_loads_what_is_archived_and_not_loaded(environ, call, service, hours):
     """A snapshot of `wme snapshots download`, and an hour of a run that was killed before it could load it."""
+    lay(Path(environ["WME_DATA"]))
     assert call("snapshots", "download", NAME, environ=environ).code == 0
     first, killed, last = (f"{hour:%Y-%m-%dT%H}" for hour in hours)
     told = call("run", "--no-reference", "--from", first, environ=environ)

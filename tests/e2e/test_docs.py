@@ -56,18 +56,18 @@ def mirror(filled, service, call, hours, tmp_path_factory):
     assert told.code == 0, told.err
     data = shutil.copytree(environ["WME_DATA"], tmp_path_factory.mktemp("mirror") / "data")
     environ = environ | {"WME_DATA": str(data)}
-    # snapshots as of the first of the hours: after those of midnight there may be a day of hours, or midnight may be
+    # snapshots as of the second of the hours: after those of midnight there may be a day of hours, or midnight may be
     # among the hours
-    service.clock.set(hours[0] + HOUR / 2)
+    service.clock.set(hours[1] + HOUR / 2)
     for identifier in service.exports.identifiers():
         service.exports.export(identifier)
 
     environ |= {"WME_WIKIDATA": "1"}
-    for words in (
-        ("--snapshots", "--from", f"{hours[0] - HOUR:%Y-%m-%dT%H}"),
-        ("--from", f"{hours[0]:%Y-%m-%dT%H}", "--to", f"{hours[-1] + HOUR:%Y-%m-%dT%H}"),
+    for publish, words in (
+        ("off", ("--snapshots", "--from", f"{hours[0]:%Y-%m-%dT%H}")),
+        ("run", ("--from", f"{hours[1]:%Y-%m-%dT%H}", "--to", f"{hours[-1] + HOUR:%Y-%m-%dT%H}")),
     ):
-        told = call("run", *words, environ=environ)
+        told = call("run", *words, environ=environ | {"WME_PUBLISH": publish})
         assert told.code == 0, told.err
         service.clock.release()
     yield environ

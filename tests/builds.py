@@ -88,7 +88,6 @@ class _Keeping(Connector):
             with connection.cursor() as own:
                 _begin(own)
                 search_internal(own)
-                own.execute("SET max_vacuum_tasks = 0")
                 yield own
         except BaseException:
             if path not in _kept or not _kept.pop(path)[1].__exit__(*sys.exc_info()):

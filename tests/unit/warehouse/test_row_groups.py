@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
-
-from tests.builds import looking
+from tests.builds import close_all, looking
 
 TABLES = ("article_changes", "articles")
 _CONTENT = ("article_changes", "articles", "loads", "hours", "internal.titles", "internal.pages")
-
-
-@pytest.fixture
-def warehouse(closing_warehouse):
-    return closing_warehouse
 
 
 def look(warehouse, query):
@@ -40,6 +33,7 @@ def load(lake, warehouse, hours, pages=1):
         rows = [lake.change(number + 1, f"Title {number}", hour * 60) for number in ids]
         warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])
         warehouse.apply_changes()
+        close_all()  # each hour ends with a checkpoint
 
 
 def test_small_groups_become_one_once_a_day_and_the_rows_stay(lake, warehouse):
@@ -51,6 +45,7 @@ def test_small_groups_become_one_once_a_day_and_the_rows_stay(lake, warehouse):
         assert min(len(groups(warehouse, table)) for table in TABLES) >= 2
         before, revision = content(warehouse), look(warehouse, "SELECT revision FROM internal.meta")
         assert warehouse.merge_row_groups()
+        close_all()
         assert [len(groups(warehouse, table)) for table in TABLES] == [1, 1]
         assert content(warehouse) == before
         assert look(warehouse, "SELECT revision FROM internal.meta") == revision, "nothing is to be published for it"
@@ -64,6 +59,7 @@ def test_small_groups_become_one_once_a_day_and_the_rows_stay(lake, warehouse):
 def test_hours_that_are_loaded_again_after_groups_were_merged(lake, warehouse):
     load(lake, warehouse, range(3))
     assert warehouse.merge_row_groups()
+    close_all()
     for hour in (2, 1):
         rows = [lake.change(number, f"Other {number}", hour * 60 + 1) for number in range(1, 5)]
         warehouse.load_hour(lake.hour(hour), [lake.file(hour, rows)])

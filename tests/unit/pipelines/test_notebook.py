@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,14 +17,19 @@ from resources.warehouse import NotPublishedError, Warehouse
 from tests.builds import lay
 
 
+@pytest.fixture(scope="module")
+def published(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("published")
+    Warehouse(lay(folder)).publish({"service": "first"})
+    return folder
+
+
 @pytest.fixture
-def data(tmp_path, monkeypatch):
+def data(published, tmp_path, monkeypatch):
     """A data folder with a published file; nothing in the environment or a `.env` names another."""
     monkeypatch.delenv("WME_DATA", raising=False)
     monkeypatch.setattr(notebook, "dotenv_values", lambda _path: {})
-    folder = tmp_path / "data"
-    Warehouse(lay(folder)).publish({"service": "first"})
-    return folder
+    return shutil.copytree(published, tmp_path / "data")
 
 
 def service(connection):

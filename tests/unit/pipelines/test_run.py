@@ -238,7 +238,7 @@ def test_a_warehouse_that_another_process_holds_is_waited_for_once_whatever_the_
         "2 of 2 hours failed. Data loaded earlier is kept.\n- 2026-11-01 05:00 to 2026-11-01 06:00: Another process "
         "has used"
     )
-    assert runs.run(settings, hours, refresh_reference=False, **bench.resources()).failures == []
+    assert runs.run(settings, hours[1:], refresh_reference=False, **bench.resources()).failures == []
 
 
 @contextmanager

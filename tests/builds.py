@@ -13,7 +13,6 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -163,18 +162,6 @@ def looking(warehouse: Warehouse) -> Iterator[duckdb.DuckDBPyConnection]:
         connection.execute("SET TimeZone = 'UTC'")
         connection.execute("SET search_path = 'warehouse.internal,warehouse.main'")
         yield connection
-
-
-@contextlib.contextmanager
-def open_once(warehouse: Warehouse) -> Iterator[None]:
-    """Let several operations share one opening and checkpoint of the build file, half the cost of a small one."""
-    connector = warehouse._connector
-    with connector.build("load test data") as connection:
-        warehouse._connector = SimpleNamespace(build=lambda _purpose: contextlib.nullcontext(connection))
-        try:
-            yield
-        finally:
-            warehouse._connector = connector
 
 
 def replaced_file(data: Path) -> Path:

@@ -21,6 +21,7 @@ from assets.layers import key_of, recent_hours
 from pipelines.automation.discovery import missing_hours
 from pipelines.definitions import build_defs
 from pipelines.process.processes import TEMPLATE
+from resources import datasets
 from resources.adapters import build_resources
 from resources.settings import Settings
 from tests.integration.clients import PASSWORD
@@ -97,10 +98,22 @@ class Daemon:
     instance: dg.DagsterInstance
     #: Of each sensor's last evaluation.
     cursors: dict[str, str] = field(default_factory=dict)
+    _definitions: dict[Any, dg.Definitions] = field(default_factory=dict)
+    _definitions_of: Any = None
 
     @property
     def defs(self) -> dg.Definitions:
-        return build_defs(self.settings)
+        return self._built()
+
+    def _built(self, **options: Any) -> dg.Definitions:
+        """The definitions, built once for the same settings, as a code server does."""
+        of = (self.settings, datasets.datasets())
+        if self._definitions_of != of:
+            self._definitions_of, self._definitions = of, {}
+        key = frozenset(options.items())
+        if key not in self._definitions:
+            self._definitions[key] = build_defs(self.settings, **options)
+        return self._definitions[key]
 
     @property
     def resources(self) -> dict[str, Any]:
@@ -131,7 +144,7 @@ class Daemon:
     def materialize(self, hours: Sequence[datetime], *assets: str) -> dg.ExecuteInProcessResult:
         # as a command does, which may name what is not mirrored
         return (
-            build_defs(self.settings, all_datasets=True)
+            self._built(all_datasets=True)
             .resolve_job_def("hours")
             .execute_in_process(
                 instance=self.instance,

@@ -41,8 +41,8 @@ def _warning(description: str | None, *, is_wrong: bool, **metadata: Any) -> dg.
 @dg.asset_check(
     asset=_PUBLISHED,
     name="last_48_hours_covered",
-    description="Each of the last 48 hours since the mirror began is loaded, empty or absent, for every mirrored "
-    "dataset, project and namespace. `wme status` reports the same hours. The service retains files for "
+    description="Each of the last 48 hours, but none before the mirror began, is loaded, empty or absent, for every "
+    "mirrored dataset, project and namespace. `wme status` reports the same hours. The service retains files for "
     "two days. After two days, a missing hour is lost.",
 )
 def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
@@ -64,7 +64,7 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
     asset=_PUBLISHED,
     name="snapshots_loaded",
     description="Each mirrored project and namespace has a loaded snapshot. Without a snapshot, `articles` contains "
-    "only changed pages, and past states are incomplete.",
+    "only changed pages, and no past state is exact.",
 )
 def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
     """List the projects and namespaces without a loaded snapshot."""

@@ -94,8 +94,8 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
     if not (hours := [hour_of(key) for key in context.partition_keys]):
         # Dagster treats a range that ends before its start as empty, and the run would succeed
         raise dg.Failure(
-            "The run's partition range ends before it begins. Nothing was done. Launch the run with the earlier hour "
-            "first.",
+            "The run's partition range ends before it begins. Nothing was done. Launch the run with a range that "
+            "begins with the earlier hour.",
             allow_retries=False,
         )
     for path in sweep(run.lake.layout):

@@ -124,7 +124,7 @@ class ConfiguredLake(_Configured):
         return self.settings.max_record_mb << 20
 
     def bodies_of(self, dataset: Dataset) -> frozenset[str]:
-        """Return the page text formats to store for a dataset. The configuration applies only to HTML and wikitext."""
+        """Return the page text formats to store for a dataset: HTML and wikitext if configured, and all others."""
         own = {column.name for column in dataset.table if column.body}
         return frozenset(own - {*BODIES} | own & {*self.settings.bodies})
 

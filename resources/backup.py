@@ -291,7 +291,7 @@ def link(existing: Path, target: Path) -> bool:
 
 
 def irregular(folder: Path) -> Iterator[Path]:
-    """Yield entries below a folder that are neither files nor folders, because links could lead elsewhere."""
+    """Yield entries below a folder that are neither files nor folders. Writes to a link would change its target."""
     for place, folders, names in os.walk(folder):
         for path in (folder / place / name for name in (*folders, *names)):
             if stat.S_IFMT(path.lstat().st_mode) not in {stat.S_IFREG, stat.S_IFDIR}:

@@ -183,7 +183,7 @@ def check_names(
 
 
 def _archived(layout: Layout, kind: Kind) -> set[Any] | None:
-    """Return the names in an archived list without unusable records, or None if there is no readable list."""
+    """Return the names in an archived list, except unusable records, or None if there is no readable list."""
     try:
         records = json.loads(files.read(layout.list_archive(named(kind))))
         found = [record.get("identifier") for record in records if isinstance(record, dict)]

@@ -102,7 +102,7 @@ def advice(error: OSError) -> str:
     if error.errno == errno.EROFS:
         return "Mount the file system for writing, or set WME_DATA to another folder."
     if error.errno in _REFUSED:
-        return "Make yourself the owner of the folder (chown), or set WME_DATA to another folder."
+        return "Make the user who runs this the owner of the folder (chown), or set WME_DATA to another folder."
     return "Correct the problem, or set WME_DATA to another folder."
 
 

@@ -1,7 +1,7 @@
 """Descriptions of converted and compacted lake files, and table definitions for compacted files.
 
-A compacted file contains the rows of many lake files, sorted by key. Hourly datasets store page text in separate files.
-Looking up one row then reads file metadata for a dozen columns instead of a hundred.
+A compacted file contains the rows of many lake files, sorted by key. For hourly datasets, page text is in separate
+files. Looking up one row then reads file metadata for a dozen columns instead of a hundred.
 """
 
 from __future__ import annotations

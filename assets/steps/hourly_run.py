@@ -177,7 +177,7 @@ class HourlyRun:
             yield _warehouse_layer(warehouse, conversions, load)
 
     def _keep_visibility_changes(self) -> None:
-        """Store visibility changes, which only the stream contains. After a failure, the next load tries again."""
+        """Store the visibility changes that only the stream contains. After a failure, the next load tries again."""
         if self.dataset.stream is not None:
             try:
                 self.warehouse.warehouse.keep_visibility_changes()

@@ -210,8 +210,8 @@ def _scope(dataset: Dataset, hour: datetime, layout: Layout, enterprise: Enterpr
     return [*archived, *(place for place in enterprise.scope_of(dataset) if place not in named)]
 
 
-#: Maximum number of hours and snapshot versions that one run repairs, so that publications do not wait for hours. The
-#: next run continues.
+#: Maximum number of hours and snapshot versions that one run repairs, so that a publication never waits for a month of
+#: repairs. The next run continues.
 MOST = 48
 _SHOWN = 5
 

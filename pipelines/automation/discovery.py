@@ -306,7 +306,7 @@ def noted(cursor: str | None, now: datetime) -> str:
 
 
 def _refused(cursor: str | None) -> tuple[datetime, int]:
-    """Return the time of the last refusal, and the number of refusals since the definitions were loaded."""
+    """Return the time of the last refusal, and the number of refusals in a row since the definitions were loaded."""
     at, count = json.loads(cursor) if cursor else (LOADED_AT.isoformat(), 0)
     refused_at = datetime.fromisoformat(at)
     return refused_at, count if refused_at >= LOADED_AT else 0

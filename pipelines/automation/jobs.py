@@ -35,7 +35,7 @@ _SCHEDULES = (
     (
         # runs soon after each_hour, because uncompacted files of an hour are slow to read
         *("compact_each_hour", COMPACT, "35 * * * *"),
-        "Compacts lake files into windows of six hours or longer. Readers use the result after the next publication.",
+        "Compacts lake files of ended hours and longer periods. Readers use the result after the next publication.",
     ),
     (
         # runs after each_hour has published its hour

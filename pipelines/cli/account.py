@@ -90,9 +90,10 @@ def _lines(wanted: list[Wanted]) -> list[str]:
                 f"Standard input contains no {one.name}. Nothing was sent. Add the {one.name}, or set {one.variable}."
             )
     if len(lines) > len(wanted):
-        names = " and ".join(f"the {one.name}" for one in wanted) or "no secret"
+        names = " and ".join(f"the {one.name}" for one in wanted)
         raise click.UsageError(
-            f"Standard input contains too many lines: only {names} should come from standard input. Variables "
+            "Standard input contains too many lines: "
+            f"{f'only {names}' if names else 'no secret'} should come from standard input. Variables "
             "(WME_PASSWORD, WME_NEW_PASSWORD, WME_CODE) or a stored login provide the other values. Nothing was sent. "
             "Remove the extra lines, or unset the variable that should not apply."
         )

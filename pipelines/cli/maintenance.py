@@ -255,7 +255,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 @click.command(cls=terminal.Writing)
 @click.argument("destination", type=_FOLDER)
-@click.option("--keep", type=click.IntRange(min=1), help="Number of complete backups to keep. Default: all.")
+@click.option("--keep", type=click.IntRange(min=1), help="Complete backups to keep, including this one. Default: all.")
 @click.option("--dry-run", is_flag=True, help="Show the files to copy without copying them.")
 @quiet_option
 def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -> None:

@@ -86,8 +86,8 @@ GROUP BY ALL ORDER BY a.project_id""",
     is_flag=False,
     flag_value=_DEFAULT_MINUTES,
     metavar="[MINUTES]",
-    help=f"If a host is unreachable, wait up to this many minutes (default: {_DEFAULT_MINUTES}) for the host, then "
-    "continue.",
+    help=f"If a host is unreachable, wait for the host up to this many minutes ({_DEFAULT_MINUTES} without a number), "
+    "then continue.",
 )
 @quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables, for scripts.")
@@ -290,7 +290,8 @@ def _show_run(settings: Settings, report: RunReport) -> None:
     if missing:
         terminal.say(f"\n{counted(missing, 'hour')} missing. See `wme status` for commands that fetch missing hours.")
     terminal.say(
-        f"\nDuckDB file: {warehouse.published_path} (read-only; each publication replaces the file atomically)\n"
+        f"\nDuckDB file: {warehouse.published_path} (open it read-only; each publication replaces the file "
+        "atomically)\n"
     )
     shown = settings.data / "state" / "examples"
     if report.failures or shown.exists():

@@ -215,7 +215,8 @@ class Retry:
         parts: Hours and snapshots to convert again, with their projects and namespaces.
         archives: Archives of these parts, which contain `line_count` rejected records.
         current_count: Number of rejected records that the current converter would reject again.
-        unavailable: Archives that are not on disk, which contain `unavailable_count` rejected records.
+        unavailable: Archives that cannot be converted because a file is not on disk. These archives contain
+            `unavailable_count` rejected records.
     """
 
     parts: dict[Part, set[tuple[str, int]]] = field(default_factory=lambda: defaultdict(set))

@@ -73,7 +73,10 @@ class Guard:
         if host is None or (host[0] not in LOOPBACK and host not in self._public):
             return (
                 403,
-                f"the host {_quoted(text)} is not a known name of this UI. To allow this host, add it to WME_UI_HOSTS.",
+                (
+                    f"the host {_quoted(text)} is not a known name of this UI. If this UI has this name, add it to "
+                    "WME_UI_HOSTS and restart."
+                ),
             )
         origin = headers.get("origin")
         if origin is not None:

@@ -62,10 +62,10 @@ def text(status: Status, now: datetime) -> bytes:
                 is_moment = isinstance(value, str)
                 gauge(metric, meaning).set(datetime.fromisoformat(value).timestamp() if is_moment else float(value))
     if status.places:
-        newest = gauge("newest_hour_timestamp_seconds", "Start of the newest complete hour.", _PLACE)
+        newest = gauge("newest_hour_timestamp_seconds", "Start of the newest hour that expects no more data.", _PLACE)
         gaps = gauge(
             "gap_hours",
-            "Gaps in the newest hours (48 by default): hours that are missing, lost, or not recorded.",
+            "Gaps in the newest hours (48 by default): hours that are missing, lost, or never recorded between others.",
             _PLACE,
         )
         older = gauge("older_gap_hours", "Number of earlier hours that are missing or lost.", _PLACE)

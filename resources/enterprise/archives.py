@@ -297,7 +297,7 @@ class ServiceFiles:
         Raises:
             IntegrityError: The archive is damaged or truncated, contains invalid records, or does not match the
                 service's record. Raised after the last good record.
-            EnterpriseError: The download failed.
+            EnterpriseError: The download failed, or one of the errors of `head` occurred.
         """
         if isinstance(archive, str) and archive.startswith("/v2/"):
             return read_pieces(archive, self._pieces(archive), model)

@@ -210,7 +210,7 @@ def listen(
 _log = logging.getLogger(__name__)
 
 #: A connection that is silent for this many seconds while others receive data is reopened. The limit grows after each
-#: legitimate silence, up to the second number.
+#: legitimate silence, up to the second number. A connection that is silent for that long is always reopened.
 _SILENT_SECONDS, _SILENT_LONGEST = 60.0, 3_600.0
 #: Maximum wait in seconds that the service can request by `Retry-After`.
 _ASKED_LONGEST = 300.0
@@ -287,7 +287,7 @@ class Connection(threading.Thread):
         self._cut()
 
     def is_failing(self, now: float) -> bool:
-        """Return whether no data has arrived since the last failure. An open, silent connection is not failing."""
+        """Return whether the connection failed and no data arrived since. An open, silent connection is not failing."""
         return self.failing_since is not None and (self._is_waiting or now - self.heard_at < _SILENT_SECONDS)
 
     def read_again(self) -> None:

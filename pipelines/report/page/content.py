@@ -379,7 +379,7 @@ def _label(project: str, namespace: int) -> str:
 
 def _cut(count: int) -> str:
     return (
-        f" Shown are {PLACES} of {count:,} projects: projects with missing hours first, then the busiest projects."
+        f" Shown are {PLACES} of {count:,} project namespaces: those with missing hours first, then the busiest."
         if count > PLACES
         else ""
     )

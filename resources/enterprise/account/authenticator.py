@@ -1,8 +1,8 @@
 """Login and refresh policy, which provides a valid token for each request.
 
-Access tokens are renewed before they expire. A refresh token is valid for 90 refreshes or 90 days. Then the password
-is required again. A refused token (401) is renewed only once. The first thread or process that acquires the lock renews
-the token, and all others read the new token from the store.
+Access tokens are renewed before they expire. A refresh token is used for up to 90 refreshes or 90 days. Then the
+password is required again. A refused token (401) is renewed only once. The first thread or process that acquires the
+lock renews the token, and all others read the new token from the store.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from resources.enterprise.models import Quota, User
 
 _log = logging.getLogger(__name__)
 
-#: Seconds between refresh attempts while the service is unavailable and the old token is still valid.
+#: Time between refresh attempts while the service is unavailable and the old token is still valid.
 _PAUSE = timedelta(minutes=1)
 
 

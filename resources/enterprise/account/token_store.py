@@ -129,7 +129,7 @@ class TokenStore:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the store for this thread and process. The lock is not reentrant.
+        """Lock the store against other threads and processes. The lock is not reentrant.
 
         Raises:
             StateBusy: Another process has held the lock for minutes.
@@ -197,8 +197,8 @@ class TokenStore:
             is_ours = all(fields.pop(name, None) == value for name, value in self._owner.items())
             return fields if is_ours else {}
         raise StateError(
-            f"The token file {self._path} cannot be read ({problem}). Nothing was sent. Make yourself the owner of the "
-            "file, or delete the file: the next login creates a new file."
+            f"The token file {self._path} cannot be read ({problem}). Nothing was sent. Make the user who runs this "
+            "the owner of the file, or delete the file: the next login creates a new file."
         )
 
     def write(self, tokens: Tokens) -> None:
@@ -245,7 +245,11 @@ class TokenStore:
                 f"The disk is full, so tokens cannot be stored in {self._path} ({problem}). The stored tokens are "
                 "kept. Free up disk space, and run this again."
             )
-        do = "Mount the file system for writing" if number == errno.EROFS else "Make yourself the owner of the folder"
+        do = (
+            "Mount the file system for writing"
+            if number == errno.EROFS
+            else "Make the user who runs this the owner of the folder"
+        )
         raise StateError(
             f"The token file {self._path} cannot be written ({problem}). The stored tokens are kept. {do}, or choose "
             "another data folder."

@@ -53,7 +53,7 @@ class Download:
 
 
 class ReplacedError(Exception):
-    """The service replaced the pinned `version` of an archive. No file was written."""
+    """The service replaced an archive with a pinned version by a new `version`. No file was written."""
 
     def __init__(self, version: str) -> None:
         super().__init__(version)
@@ -83,7 +83,8 @@ class _Gain:
     def __call__(self, there: int) -> None:
         if self._progress is None:
             return
-        before = there if self._most is None else self._most  # the first call reports bytes of an earlier download
+        # bytes of an earlier download, which the first call receives, are not reported
+        before = there if self._most is None else self._most
         self._most = max(there, before)
         self._progress(self._most - before)
 

@@ -8,7 +8,7 @@
 | `Session` | requests prepares redirected requests even if they are not followed | requests no longer does this |
 | `BoundedRetry` | urllib3 obeys a `Retry-After` of hours, and fails on an invalid date | urllib3 limits the wait |
 | `Adapter` and its helper classes | timeouts apply to each read, not to the complete response | urllib3 has deadlines |
-| `LIBRARY_ERRORS`, `causes`, `reason` | requests does not wrap all urllib3 errors | all errors share a base class |
+| `LIBRARY_ERRORS`, `causes`, `reason` | urllib3 errors and ValueErrors escape requests | errors share a base class |
 | `hide_queries_in_http_log` | urllib3 logs query strings, which are keys in signed URLs | urllib3 hides query strings |
 | `shut_down` | `SSLSocket.shutdown` discards TLS while another thread reads | Python no longer does this |
 | `send_again` | requests has no public method to repeat a request within a hook | requests has such a method |

@@ -31,7 +31,7 @@ class SnapshotOptions(BaseModel):
 
     whole: bool = Field(default=False, description="Always download each snapshot as one file.")
     chunks: bool = Field(default=False, description="Always download each snapshot in chunks.")
-    beyond_quota: bool = Field(default=False, description="Start even if the quota covers only some of the files.")
+    beyond_quota: bool = Field(default=False, description="Start even if the quota is too small. Rerun for the rest.")
     most_units: int | None = Field(
         default=None,
         ge=0,

@@ -37,7 +37,7 @@ _MARKS: Final = {
     HourState.EMPTY: _Mark("E", "black on #bae6fd", "empty (the file had no records)"),
     HourState.ABSENT: _Mark("a", "black on #a3a3a3", "absent (not in the batch listing)"),
     HourState.MISSING: _Mark("M", "bold white on #dc2626", "missing"),
-    HourState.PAST_RETENTION: _Mark("P", "bold white on #7f1d1d", "past retention (deleted by the service)"),
+    HourState.PAST_RETENTION: _Mark("P", "bold white on #7f1d1d", "past retention (lost)"),
     HourState.NOT_YET: _Mark(".", "dim", "not published yet"),
     UNKNOWN: _Mark("?", "black on #facc15", "nothing recorded yet"),
     OUTSIDE: _Mark("-", "dim", "outside the mirrored range"),

@@ -1,4 +1,4 @@
-"""Build files of a warehouse without data, made once for all tests of a process, and queries of any build file.
+"""Build files of a warehouse without data, made once for all tests, and queries of any build file.
 
 A new one takes a thousand statements, half of them for its first publication, and hundreds of tests are about something
 else. The tests of processes begin without one, as users do.
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+from filelock import FileLock
 
 from resources import datasets
 from resources.warehouse import Warehouse
@@ -33,8 +34,25 @@ if TYPE_CHECKING:
 NO_BAR = "__file__ = 'program'\n"
 
 
+#: A folder of all workers of a run of the tests, once `tests/conftest.py` has found it.
+shared: Path | None = None
+_OWN = datasets.datasets()
+
+
 @cache
-def _new(_of: tuple[Dataset, ...]) -> bytes:
+def _new(of: tuple[Dataset, ...]) -> bytes:
+    if shared is None or of != _OWN:
+        return _made()
+    path = shared / "empty-build.duckdb"
+    with FileLock(f"{path}.lock"):
+        if not path.exists():
+            begun = path.with_suffix(".begun")
+            begun.write_bytes(_made())
+            begun.replace(path)
+        return path.read_bytes()
+
+
+def _made() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         made = Warehouse(Path(folder))
         made.publish()

@@ -114,6 +114,15 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _shared(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let workers share what takes each of them more than a second of a processor to make."""
+    from tests import builds
+
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        builds.shared = tmp_path_factory.getbasetemp().parent
+
+
 @pytest.fixture
 def untraced() -> Iterator[None]:
     """Run a test without the tracer of coverage, which makes Python slower than what it is compared with.

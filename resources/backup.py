@@ -227,8 +227,8 @@ def walk(folder: Path, name: str) -> Iterator[Source]:
             if not (stat.S_ISREG(seen.st_mode) and files.is_name(entry.name)):
                 raise BackupError(
                     f"{str(path)!r} is not a regular file, or its name is not printable. A backup cannot contain such "
-                    "a file, and a mirror does not create one. Complete backups are unchanged. Move the file away, and "
-                    "run this again."
+                    "a file, and a mirror does not create one. Complete backups are unchanged. Move the file "
+                    "elsewhere and try again."
                 )
             yield Source(below, path, seen.st_size, seen.st_mtime_ns)
 

@@ -40,7 +40,7 @@ def description(settings: Settings) -> str:
         return f"The Enterprise Content Service at {settings.base_url}."
     found = found_sandbox(settings)
     where = (
-        "The sandbox is not running. The first run that needs it starts it on a free local port."
+        "The sandbox is not running. The first run that needs the sandbox starts it on a free local port."
         if found is None
         else f"The sandbox's address is {found.url} until it stops. The next start uses another free port."
     )

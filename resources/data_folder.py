@@ -90,7 +90,7 @@ def ready(folder: Path) -> None:
         ) from None
     if free < ROOM_BYTES:
         raise FolderError(
-            f"The disk with the folder {folder} is full: {free / 1e6:.1f} MB are free, but any run needs "
+            f"The disk that contains {folder} is full: {free / 1e6:.1f} MB are free, but a run needs "
             f"{ROOM_BYTES / 1e6:.0f} MB. Nothing was changed. {_MAKE_ROOM}"
         )
 
@@ -137,8 +137,8 @@ def claim(data: Path, service: str, *, writes: bool = True) -> None:
             files.write(_note(data), json.dumps({"service": service}).encode() + b"\n")
     elif known != service:
         told = (
-            f"The data folder {data} was filled from {known}, but the settings name {service}. Nothing was changed. "
-            "Set WME_DATA to another folder for this service, or change the settings back to the previous service."
+            f"The data folder {data} contains data from {known}, but the settings specify {service}. Nothing was "
+            "changed. Set WME_DATA to another folder for this service, or restore the previous settings."
         )
         # without tokens, no login has ever succeeded, so the address is probably wrong
         if not (data / "archive").exists() and not (data / "state" / "tokens.json").exists():
@@ -166,7 +166,7 @@ def copying(data: Path, wait_seconds: float = 60.0) -> Iterator[None]:
             if time.monotonic() > deadline:
                 raise BackupUnderWayError(
                     f"Another process is backing up {data} or removing files from it. Nothing was changed. Wait until "
-                    "the other process has finished, then run this again."
+                    "the other process has finished, then try again."
                 )
             time.sleep(_POLL_SECONDS)
         yield

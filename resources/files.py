@@ -151,7 +151,7 @@ def _irregular(path: Path, mode: int) -> UnusableFileError:
 def _unusable(what: str) -> UnusableFileError:
     return UnusableFileError(
         f"{what} The file was not used, and nothing was changed. Restore the file from a backup or move it away, and "
-        "run this again.",
+        "try again.",
         what,
     )
 
@@ -289,7 +289,7 @@ def held(path: Path, *, wait_seconds: float, mode: int = 0o644) -> Iterator[int]
         if time.monotonic() > deadline:
             raise BusyError(
                 f"Another process has been writing {path} for more than {wait_seconds:.0f} s. Nothing was changed. "
-                "Wait for that process, or end it if it hangs, and run this again."
+                "Wait for that process to finish, or end it if it hangs, and try again."
             )
         time.sleep(_POLL_SECONDS)
 

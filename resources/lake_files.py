@@ -67,9 +67,7 @@ class ConvertedFile:
     converted: bool = False
 
 
-FILE_ROW = Column(
-    "file_row", INT, "Place of the row in the lake file that it was converted into, from 0.", required=True
-)
+FILE_ROW = Column("file_row", INT, "Row number in the original lake file, starting at 0.", required=True)
 #: Columns for looking up single rows by page, revision or title.
 _LOOKED_UP = frozenset({"article_id", "version_id", "name"})
 

@@ -272,7 +272,7 @@ def _not_shared(landed: Iterable[Path]) -> FolderNotSharedError | None:
         return None
     return FolderNotSharedError(
         f"A worker wrote {missing.name}, but the file does not appear in {missing.parent}. The file is kept where the "
-        "worker wrote it. Mount the same data folder on all machines, then run this again."
+        "worker wrote it. Mount the same data folder on all machines, then try again."
     )
 
 

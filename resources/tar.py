@@ -76,7 +76,7 @@ class Contents:
                 f"({self.other_count:,} members, {self.other_bytes:,} bytes)."
             )
         if self.goes_on:
-            told.append("Members after the tar's end-of-archive marker were read as well.")
+            told.append("Members after the tar's end-of-archive marker were also read.")
         return told
 
 

@@ -66,7 +66,7 @@ class Gap:
     def sentence(self, loaded: Collection[datetime]) -> str:
         """Describe the gap and the way to close it. `loaded` lists the hours whose files are loaded."""
         lost = (
-            f"The stream has not been read since {moment_text(self.since)}, which is longer than the service keeps "
+            f"The stream has not been read since {moment_text(self.since)}, which is longer than the service retains "
             f"events. Events published until {moment_text(self.until)} are missing from the stream. "
         )
         open_ = [hour for hour in self.hours if hour not in loaded]

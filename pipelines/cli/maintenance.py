@@ -70,9 +70,9 @@ def relocate() -> None:
     warehouse = Warehouse(read_data())
     moved = warehouse.relocate()
     if moved is None:
-        told = "already finds the lake. There was nothing to do."
+        told = "already refers to this lake. Nothing was changed."
     else:
-        told = f"now finds the lake; its views read {counted(moved, 'file')} there."
+        told = f"now refers to the moved lake and reads {counted(moved, 'file')} there."
         [(missing,)] = warehouse.sql("SELECT value::BIGINT FROM about WHERE name = 'missing_lake_file_count'").rows
         if missing:
             told += (
@@ -203,7 +203,7 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
     from resources.warehouse import Warehouse
 
     if dry_run and quiet:
-        raise click.UsageError("--dry-run prints what it found, so it does not go with --quiet.")
+        raise click.UsageError("--dry-run cannot be combined with --quiet.")
     terminal.hush(answers=quiet, progress=quiet)
     settings = read_settings()
     warehouse = Warehouse(settings.data, storage_version=settings.storage_version)
@@ -217,9 +217,9 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
             terminal.show(("to compact", "files", "size"), rows)
             size = size_text(sum(one.lake_bytes for one in plan))
             terminal.say(
-                f"{counted(sum(one.file_count for one in plan), 'file')} would be read ({size}), and about {size} or "
-                f"less would be written. After the next publication and a grace period of {settings.grace_hours:g} "
-                f"hours, {size} would be freed. Nothing was changed."
+                f"{counted(sum(one.file_count for one in plan), 'file')} would be read ({size}), and at most "
+                f"about {size} would be written. After the next publication and a grace period of "
+                f"{settings.grace_hours:g} hours, {size} would be freed. Nothing was changed."
             )
         else:
             terminal.say("There is nothing to compact, because the lake already has few files.")
@@ -268,7 +268,7 @@ def backup(*, destination: Path, keep: int | None, dry_run: bool, quiet: bool) -
     from pipelines.operations import backup as backups
 
     if dry_run and quiet:
-        raise click.UsageError("--dry-run prints what it found, so it does not go with --quiet.")
+        raise click.UsageError("--dry-run cannot be combined with --quiet.")
     terminal.hush(answers=quiet, progress=quiet)
     data, destination = read_data(), destination.absolute()
     if dry_run:

@@ -66,7 +66,7 @@ def read(most: int = -1, *, line_count: int | None = None) -> str:
             text = sys.stdin.read(most)
         text.encode()
     except UnicodeError:
-        raise click.UsageError("Standard input is not UTF-8 text. Nothing was done. Write it in UTF-8.") from None
+        raise click.UsageError("Standard input is not UTF-8 text. Nothing was done. Use UTF-8.") from None
     return text
 
 

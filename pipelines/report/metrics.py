@@ -80,7 +80,7 @@ def text(status: Status, now: datetime) -> bytes:
                 snapshot.labels(*labels).set(place.has_snapshot)
             gaps.labels(*labels).set(lacking[key])
             older.labels(*labels).set(place.older_gap_count)
-        hours = gauge("hours", "Number of newest hours by dataset and state.", ("dataset", "state"))
+        hours = gauge("hours", "Number of recent hours by dataset and state.", ("dataset", "state"))
         for dataset, state, count in _by_state(status):
             hours.labels(dataset, state).set(count)
     return generate_latest(registry)

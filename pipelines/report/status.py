@@ -345,7 +345,7 @@ def _tell_stream(report: Status, data: Path, now: datetime) -> None:
     if figures["is_running"] or now - newest <= _PAUSE:
         return
     report.troubles.append(
-        f"The stream was last read at {moment_text(newest)} UTC, which is longer ago than the service keeps events. "
+        f"The stream was last read at {moment_text(newest)} UTC, which is longer ago than the service retains events. "
         "Only hourly files contain the missing events. `wme stream` resumes at the oldest available event. If the "
         "stream is no longer needed, remove lake/live_changes."
         if now - newest > RETENTION

@@ -321,12 +321,12 @@ def absent(hour: datetime, clock: ServiceClock) -> errors.EnterpriseError:
     if clock.is_wrong and clock.now() < hour:
         return errors.ClockError(
             f"According to the service's clock, {spoken(hour)} has not begun: {clock.problem}. Nothing was changed. "
-            "Correct this machine's clock (time synchronization), and run this again.",
+            "Correct this machine's clock (time synchronization), and try again.",
             status=404,
         )
     return passed(hour, clock) or errors.NotPublishedYet(
         f"{clock.remark}The service has not published {spoken(hour)} yet: the batch listing appears when all exports "
-        "are finished, some minutes after the end of the hour. Nothing was changed. Run this again later; the service "
+        "are finished, a few minutes after the hour ends. Nothing was changed. Try again later; the service "
         "retains the hour for two days.",
         status=404,
     )

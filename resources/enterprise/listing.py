@@ -178,7 +178,7 @@ def _contradictions(files: Iterable[ArchiveRecord]) -> dict[tuple[str, str, int]
     for same in alike.values():
         if len(same) > 1:
             what = "project and namespace" if len({one.identifier for one in same}) > 1 else "identifier"
-            found |= {_key(one): f"{len(same)} files have its {what}" for one in same}
+            found |= {_key(one): f"{len(same)} files have the same {what}" for one in same}
     return found
 
 

@@ -335,5 +335,5 @@ def _size_of(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError as error:
         raise LakeError(
-            f"The archive {path} is missing. Nothing was converted; fetch the batches of its hour first."
+            f"The archive {path} is missing. Nothing was converted. Fetch the hour's batches first."
         ) from error

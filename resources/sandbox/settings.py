@@ -123,7 +123,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     state: Path = Field(description="folder for keys, accounts, archives and the outbox")
-    seed: int = Field(default=1, description="seed of the world")
+    seed: int = Field(default=1, description="seed for the generated data")
     projects: Annotated[tuple[str, ...], BeforeValidator(_split)] = Field(
         default=("enwiki", "frwiki", "simplewiki"),
         min_length=1,

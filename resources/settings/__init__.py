@@ -109,7 +109,7 @@ def read(environ: Mapping[str, str] | None = None, *, scoped: bool = True) -> Se
     has_account = settings.username is not None or settings.anonymous
     if "WME_SANDBOX" not in given and "WME_PASSWORD" in given and not has_account:
         raise SettingsError(
-            "WME_PASSWORD is set and WME_USERNAME is not. To use an account, set both variables. To use the sandbox, "
+            "WME_PASSWORD is set, but WME_USERNAME is not. To use an account, set both variables. To use the sandbox, "
             "remove WME_PASSWORD or set WME_SANDBOX=1."
         )
     if settings.sandbox:

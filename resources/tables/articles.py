@@ -335,7 +335,7 @@ ARTICLE_CHANGES = Table(
 )
 VISIBILITY_CHANGES = Table(
     "visibility_changes",
-    "Visibility changes in loaded hours. They come from the realtime stream, because hourly files omit them. "
+    "Visibility changes in loaded hours. The rows come from the realtime stream, because hourly files omit them. "
     "`article_changes` also contains these changes.",
     tuple(column for column in _COLUMNS if not column.body),
     key=("batch_hour", "event_id", "name"),

@@ -130,7 +130,7 @@ SNAPSHOTS = Table(
         Column("row_count", INT, "Number of rows in the files, including duplicates.", required=True),
         Column("duplicate_count", INT, "Number of filtered-out rows that repeat a page and revision.", required=True),
         Column("loaded_at", TIMESTAMP, "Time when the load was committed.", required=True),
-        Column("applied_at", TIMESTAMP, "Time when it was applied to `articles`, or null while pending."),
+        Column("applied_at", TIMESTAMP, "Time when the version was applied to `articles`, or null while pending."),
     ),
     key=("table_name", "snapshot_id", "snapshot_version"),
 )
@@ -162,7 +162,7 @@ REJECTS = replace(
 )
 HOURS = Table(
     "hours",
-    "Coverage, with one row per dataset, hour, project and namespace, which makes every gap visible.",
+    "Coverage by dataset, hour, project and namespace. Every gap is visible.",
     (
         _TABLE_NAME,
         BATCH_HOUR,
@@ -170,7 +170,7 @@ HOURS = Table(
         Column("state", TEXT, "One of " + ", ".join(HourState) + ".", required=True),
         Column("row_count", INT, "Number of loaded rows."),
         Column("reject_count", INT, "Number of rejected records."),
-        Column("load_count", INT, "Number of loads with different content, more than 1 after a reload."),
+        Column("load_count", INT, "Number of loads with different content, greater than 1 after a reload."),
         Column("checked_at", TIMESTAMP, "Time of the last check.", required=True),
         Column("reason", TEXT, "Sentence that explains why the hour is not loaded."),
     ),

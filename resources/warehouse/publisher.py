@@ -85,12 +85,14 @@ class Published:
     def __str__(self) -> str:
         """Return the outcome as one or two sentences."""
         if not self.changed:
-            return f"Published file is up to date (revision {self.revision}); nothing was written."
-        missing = f" Gone or damaged: {counted(count, 'lake file')}." if (count := self.missing_lake_file_count) else ""
+            return f"The published file is up to date (revision {self.revision}). Nothing was written."
+        missing = (
+            f" Missing or damaged: {counted(count, 'lake file')}." if (count := self.missing_lake_file_count) else ""
+        )
         return (
             f"Published revision {self.revision}: {self.size_bytes / 1e6:,.1f} MB and "
-            f"{counted(self.lake_file_count, 'lake file')} in {self.seconds:.2f} s, {self.locked_seconds:.2f} s of "
-            f"them under the lock.{missing}"
+            f"{counted(self.lake_file_count, 'lake file')} in {self.seconds:.2f} s, including "
+            f"{self.locked_seconds:.2f} s with the lock held.{missing}"
         )
 
 

@@ -123,8 +123,8 @@ class SnapshotLoad:
         """Return the outcome as a sentence."""
         name = f"Snapshot {self.snapshot_id} {short(self.snapshot_version)}"
         if not self.changed:
-            return f"{name}: nothing to do, {counted(self.file_count, 'file')} loaded with the same content before."
-        place = "" if self.is_base else " A newer version stays the base of the articles."
+            return f"{name}: nothing to do, {counted(self.file_count, 'file')} already loaded with the same content."
+        place = "" if self.is_base else " A newer version remains the base of `articles`."
         until = f", complete until {utc_text(self.boundary_at)}" if self.boundary_at else ""
         dropped = f" Dropped: {counted(len(self.dropped_versions), 'older version')}." if self.dropped_versions else ""
         return (
@@ -170,7 +170,7 @@ class HourLoad:
         hour = utc_text(self.hour)
         if not self.changed:
             files = counted(self.unchanged_file_count, "file")
-            return f"Hour {hour}: nothing to do, {files} loaded with the same content before."
+            return f"Hour {hour}: nothing to do, {files} already loaded with the same content."
         return (
             f"Hour {hour}: {counted(self.loaded_file_count, 'file')} loaded ({self.unchanged_file_count} unchanged), "
             f"{counted(self.row_count, 'row')}, {counted(self.duplicate_count, 'duplicate')}, "

@@ -97,9 +97,9 @@ class Warehouse(Publisher):
     sampled_pages = _operation(lookups.sampled_pages, "find pages to look up")
     record_statuses = _operation(hours.record_statuses, "record the coverage")
     fill_coverage = _operation(hours.fill_coverage, "fill the coverage")
-    apply_changes = _operation(articles.apply_changes, "bring articles up to date")
+    apply_changes = _operation(articles.apply_changes, "update articles")
     rebuild_articles = _operation(articles.rebuild_articles, "rebuild articles")
-    apply_entity_changes = _operation(entities.apply_changes, "bring entities up to date")
+    apply_entity_changes = _operation(entities.apply_changes, "update entities")
     rebuild_entities = _operation(entities.rebuild, "rebuild entities")
     drop_project = _operation(articles.drop_project, "forget {project_id}")
     merge_row_groups = _operation(_merge_row_groups, "merge small row groups")
@@ -107,9 +107,9 @@ class Warehouse(Publisher):
     prepare_compaction = _operation(commit.prepare_compaction, "prepare the compaction")
     commit_compaction = _operation(commit.commit_compaction, "commit the compaction")
     movable_changes = _operation(window.movable_changes, "read the window")
-    move_window = _operation(window.move_window, "move the window of the changes")
+    move_window = _operation(window.move_window, "move the change window")
     compare_stream = _operation(comparison.compare_stream, "compare the stream with the hourly files")
-    keep_visibility_changes = _operation(comparison.keep_visibility_changes, "store changes of visibility")
+    keep_visibility_changes = _operation(comparison.keep_visibility_changes, "store visibility changes")
 
     @contextlib.contextmanager
     def compacting(self) -> Iterator[None]:

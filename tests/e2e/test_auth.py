@@ -200,7 +200,7 @@ def test_a_challenge_that_has_expired(invited, service):
     invited("login")
     service.accounts._database.change("UPDATE sessions SET issued_at = issued_at - 181")
     told = invited("new-password", WME_PASSWORD="", WME_NEW_PASSWORD=NEW_PASSWORD)
-    fails(told, "If your last login was some minutes ago, log in again: `wme auth login`.")
+    fails(told, "If you last logged in a few minutes ago, log in again: `wme auth login`.")
     service.requests.clear()
     # where the old password is known, another login brings another session
     assert invited("new-password", WME_NEW_PASSWORD=NEW_PASSWORD).code == 0

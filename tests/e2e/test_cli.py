@@ -348,7 +348,7 @@ def test_status_of_a_project_that_was_never_brought_in(filled, call):
 def test_status_with_another_service_than_the_folders(filled, call):
     told = call("status", environ=filled[0] | {"WME_BASE_URL": "https://api.enterprise.wikimedia.com"})
     assert told.code == 0
-    assert "was filled from" in told.out
+    assert "contains data from" in told.out
     assert "Set WME_DATA to another folder" in told.out
 
 

@@ -30,8 +30,8 @@ def copied(filled: tuple[dict[str, str], Any], tmp_path: Path) -> dict[str, str]
 def test_moved_folder_is_mended_in_place(call: Callable[..., Any], copied: dict[str, str], tmp_path: Path) -> None:
     mended = call("relocate", environ=copied)
     assert mended.code == 0
-    assert "now finds the lake; its views read 4 files there" in mended.out
-    assert "There was nothing to do" in call("relocate", environ=copied).out
+    assert "now refers to the moved lake and reads 4 files there" in mended.out
+    assert "already refers to this lake" in call("relocate", environ=copied).out
     before = call("sql", BODIES, "--format", "csv", environ=copied)
     assert before.code == 0
 
@@ -41,7 +41,7 @@ def test_moved_folder_is_mended_in_place(call: Callable[..., Any], copied: dict[
     assert failed.code == 1
     assert "Only files of this mirror's lake can be read" in failed.err
     assert "run `wme relocate` to update the lake paths in this file" in failed.err
-    assert "now finds the lake; its views read 4 files" in call("relocate", environ=moved).out
+    assert "now refers to the moved lake and reads 4 files" in call("relocate", environ=moved).out
     assert call("sql", BODIES, "--format", "csv", environ=moved).out == before.out
 
     lake = tmp_path / "moved, it's here" / "lake"

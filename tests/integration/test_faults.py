@@ -258,7 +258,7 @@ def test_an_hour_that_is_not_there_yet_is_told_from_one_that_is_over(mirror: Any
     newest = mirror.newest(1)[0]
     early = mirror.materialize([newest, newest + HOUR])
     assert not early.success
-    for part in ("1 of 2 hours failed", "has not published the hour", "Nothing was changed.", "Run this again later"):
+    for part in ("1 of 2 hours failed", "has not published the hour", "Nothing was changed.", "Try again later"):
         assert part in early.sentence
     assert early.allow_retries is True
     assert mirror.states()[newest + HOUR, "enwiki"] == "not_yet"
@@ -326,7 +326,7 @@ DOWNLOAD = "/enwiki_namespace_0/download"
 OUTAGES = {
     "list answers 500": Outage(
         {"path": LIST, "kind": "status", "status": 500},
-        ("Could not list the batches", "500", "after 2 retries", "Earlier downloads are kept", "Run this again later"),
+        ("Could not list the batches", "500", "after 2 retries", "Earlier downloads are kept", "Try again later"),
     ),
     "list answers a page with 404": Outage(
         {"path": LIST, "kind": "html", "status": 404},
@@ -336,27 +336,27 @@ OUTAGES = {
     ),
     "download answers 429": Outage(
         {"path": DOWNLOAD, "kind": "status", "status": 429},
-        ("Could not get the address of enwiki_namespace_0", "429", "Run this again later"),
+        ("Could not get the address of enwiki_namespace_0", "429", "Try again later"),
     ),
     "signed addresses are refused": Outage(
         {"path": DOWNLOAD, "kind": "expired"},
-        ("rejected two new signed URLs for enwiki_namespace_0", "Downloaded bytes are kept.", "Run this again later"),
+        ("rejected two new signed URLs for enwiki_namespace_0", "Downloaded bytes are kept.", "Try again later"),
     ),
     "bodies are cut": Outage(
         {"path": DOWNLOAD, "kind": "cut", "after": 1000},
-        ("Could not fetch enwiki_namespace_0", "bytes are kept", "Run this again to resume."),
+        ("Could not fetch enwiki_namespace_0", "bytes are kept", "Retry to resume the download."),
         most=1,
         part=True,
     ),
     "wrong bytes": Outage(
         {"path": DOWNLOAD, "kind": "flip"},
-        ("Two downloads of", "No file was written", "Run this again later", "report the error to the vendor"),
+        ("Two downloads of", "No file was written", "Try again later", "report the error to the vendor"),
         retry=False,
         most=2,
     ),
     "object store answers 503": Outage(
         {"path": DOWNLOAD, "kind": "status", "status": 503, "where": "objects"},
-        ("Could not fetch enwiki_namespace_0", "503", "bytes are kept", "Run this again to resume"),
+        ("Could not fetch enwiki_namespace_0", "503", "bytes are kept", "Retry to resume the download"),
         most=1,
     ),
 }

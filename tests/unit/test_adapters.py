@@ -37,7 +37,7 @@ def test_a_data_folder_is_bound_to_the_first_service_it_is_used_with(tmp_path):
     assert (made.contact, made.anonymous) == ("ops@example.org", True)
     assert origin_of(tmp_path) == URL
     service(tmp_path).service()
-    with pytest.raises(OriginError, match="was filled from"):
+    with pytest.raises(OriginError, match="contains data from"):
         service(tmp_path, "http://127.0.0.1:2").service()
 
 

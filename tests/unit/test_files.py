@@ -64,7 +64,7 @@ def test_writers_that_meet_do_not_mix(tmp_path):
 def test_a_file_that_is_held_is_waited_for_within_bounds(tmp_path):
     path = tmp_path / "x"
     with files.held(path, wait_seconds=1):
-        told = r"has been writing .*x for more than 0 s.*run this again"
+        told = r"has been writing .*x for more than 0 s.*try again"
         with pytest.raises(files.BusyError, match=told) as caught, files.held(path, wait_seconds=0):
             raise AssertionError("held by two")
         assert retryable(caught.value)

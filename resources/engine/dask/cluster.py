@@ -112,7 +112,7 @@ class Cluster:
                             f"The last worker at {self.address} disappeared, and no worker returned within "
                             f"{self._limits.workers:g} s. {len(calls) - len(outcomes):,} of "
                             f"{counted(len(calls), 'task')} were not done. Completed tasks are kept. Start workers "
-                            "with `wme worker`, then run this again."
+                            "with `wme worker`, then try again."
                         )
                 while waiting and len(under_way) < _AHEAD * max(1, places):
                     call = waiting.popleft()
@@ -209,7 +209,7 @@ class Cluster:
             raise EngineUnreachableError(
                 f"No scheduler responded at {self.address} within {self._limits.answer:g} s ({type(error).__name__}: "
                 f"{dask_worker.short(error)}). Nothing was converted. Archived files are kept. Start `dask scheduler` "
-                "there (with the same TLS settings), or correct WME_ENGINE, then run this again. WME_ENGINE=threads "
+                "there (with the same TLS settings), or correct WME_ENGINE, then try again. WME_ENGINE=threads "
                 "needs no scheduler."
             ) from None
         client.subscribe_topic("all", self._hear)
@@ -250,11 +250,11 @@ class Cluster:
             raise WorkersDifferError(
                 f"No worker at {self.address} has the same versions as this process: {'; '.join(others)}. Nothing was "
                 "done. Archived files are kept. Install the same versions on all machines, restart the workers with "
-                "`wme worker`, then run this again."
+                "`wme worker`, then try again."
             )
         raise NoWorkerError(
             f"The scheduler at {self.address} has no worker. Nothing was done. Archived files are kept. Start workers "
-            "with `wme worker`, then run this again."
+            "with `wme worker`, then try again."
         )
 
     def _see(self, client: distributed.Client, fit: Sequence[Member]) -> Probe:
@@ -281,7 +281,7 @@ class Cluster:
             raise FolderNotSharedError(
                 f"The worker {member.name} on {member.host} does not share the folder {self._folder}: {why}. Nothing "
                 "was done. Archived files are kept. Mount this machine's data folder there, pass the path to `wme "
-                "worker --data`, then run this again."
+                "worker --data`, then try again."
             )
         return probe
 
@@ -314,7 +314,7 @@ class Cluster:
         self.close()
         return EngineUnreachableError(
             f"The connection to the scheduler at {self.address} was lost. Completed work is kept and is not repeated. "
-            "Check that `dask scheduler` is running there, then run this again."
+            "Check that `dask scheduler` is running there, then try again."
         )
 
     def _hear(self, event: tuple[float, Any]) -> None:
@@ -332,6 +332,6 @@ class Cluster:
 def _lost(call: Call, times: int) -> TaskLostError:
     return TaskLostError(
         f"{call.label}: the task's worker died {counted(times, 'time')}. This task wrote no files. The other tasks are "
-        "done. Check the workers' logs for the cause (most often too little memory), then run this again, or use "
+        "done. Check the workers' logs for the cause (most often too little memory), then try again, or use "
         "WME_ENGINE=threads."
     )

@@ -200,7 +200,7 @@ def _check_probe(probe: Probe) -> None:
         raise FolderNotSharedError(
             f"The worker on {socket.gethostname()} cannot find the run's data folder at {_folder}: "
             f"{error.strerror}. The task was not started. Mount the folder there, pass its path to "
-            "`wme worker --data`, then run this again."
+            "`wme worker --data`, then try again."
         ) from None
     if not same:
         raise FolderNotSharedError(f"{_folder} is not the run's data folder.")

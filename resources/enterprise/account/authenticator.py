@@ -84,7 +84,9 @@ class Authenticator:
                     if tokens is None or not tokens.is_valid(self._clock()):
                         raise
                     self._paused_until = self._clock() + _PAUSE
-                    _log.warning("The token could not be refreshed. The old token is still valid and used: %s", error)
+                    _log.warning(
+                        "The token could not be refreshed. The old token is still valid and remains in use: %s", error
+                    )
             self._memory = tokens
             return tokens.access_token
 
@@ -219,7 +221,7 @@ class Authenticator:
                         raise
                     if password is None and self._password is None:
                         raise errors.AuthenticationError(
-                            f"{error.message} If your last login was some minutes ago, log in again: `wme auth login`.",
+                            f"{error.message} If you last logged in a few minutes ago, log in again: `wme auth login`.",
                             status=error.status,
                         ) from None
             answer = self._calls.login(username, self._need_password(password))

@@ -151,7 +151,7 @@ class TokenStore:
             return
         raise StateBusy(
             f"Another process has held the lock on the token file {self._path} for more than {held_for}. Nothing was "
-            "changed. Wait for that process, or end it if it hangs, and run this again."
+            "changed. Wait for that process to finish, or end it if it hangs, and try again."
         )
 
     def read(self) -> Tokens | None:
@@ -243,7 +243,7 @@ class TokenStore:
         if is_full:
             raise DiskFull(
                 f"The disk is full, so tokens cannot be stored in {self._path} ({problem}). The stored tokens are "
-                "kept. Free up disk space, and run this again."
+                "kept. Free up disk space, and try again."
             )
         do = (
             "Mount the file system for writing"

@@ -214,13 +214,13 @@ class Downloader:
             stated = "no size" if source.size_hint is None else f"about {source.size_hint:,} bytes"
             raise errors.IntegrityError(
                 f"The service's record of {source.identifier} states {stated}, but two downloads exceeded the limit "
-                f"of {largest:,} bytes for such a file. No file was written, and existing files are unchanged. Run "
-                "this again later. If the error persists, the record or the archive is wrong: report the error to the "
+                f"of {largest:,} bytes for such a file. No file was written, and existing files are unchanged. Try "
+                "again later. If the error persists, the record or the archive is wrong: report the error to the "
                 "vendor."
             )
         raise errors.IntegrityError(
             f"Two downloads of {source.identifier} did not match the MD5 in the service's record ({source.version}). "
-            "No file was written, and existing files are unchanged. Run this again later. If the error persists, the "
+            "No file was written, and existing files are unchanged. Try again later. If the error persists, the "
             "service's archive is damaged: report the error to the vendor."
         )
 
@@ -230,9 +230,9 @@ class Downloader:
         if files.is_full(error):
             return errors.DiskFull(
                 f"The disk has no space for {target.name} in {target.parent} ({problem}). Downloaded bytes are kept in "
-                f"{target.name}.part. Free up disk space, and run this again to resume."
+                f"{target.name}.part. Free up disk space, and try again to resume the download."
             )
         return errors.StateError(
             f"{target.name} cannot be written to {target.parent} ({problem}). Downloaded bytes are kept. Check the "
-            "folder and its permissions, and run this again."
+            "folder and its permissions, and try again."
         )

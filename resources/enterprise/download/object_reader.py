@@ -72,7 +72,7 @@ class Address:
                 if self.asked >= self._limit:
                     raise errors.ServiceUnavailable(
                         f"{self._source.identifier} required more than {self._limit} signed URLs, and each may cost "
-                        f"quota. {self._kept} The connection is unstable: run this again later."
+                        f"quota. {self._kept} The connection is unstable: try again later."
                     )
                 self.asked += 1
                 self._current, count = self._source.resolve()
@@ -94,8 +94,8 @@ class Address:
             if self._refusals > 1:
                 raise errors.ServiceUnavailable(
                     f"The object store rejected two new signed URLs for {self._source.identifier} ({status}). "
-                    f"{self._kept} The archive may have been removed, or a proxy may have modified the request. Run "
-                    "this again later.",
+                    f"{self._kept} The archive may have been removed, or a proxy may have modified the request. Try "
+                    "again later.",
                     status=status,
                 )
 
@@ -160,7 +160,7 @@ class ObjectReader:
 
     #: Sentences for messages about the bytes received before a failure and the next step.
     kept: ClassVar = "Downloaded bytes are kept."
-    advice: ClassVar = "Run this again to resume."
+    advice: ClassVar = "Retry to resume the download."
 
     def __init__(self, source: Source, known: ObjectState, transport: Transport, ranges: Ranges) -> None:
         self._source = source
@@ -344,6 +344,6 @@ def content_range(response: requests.Response) -> tuple[int, int, int]:
     if found is None or not int(found[1]) <= int(found[2]) < int(found[3]):
         raise BrokenAnswer(
             "The object store sent part of the archive without a valid Content-Range header. Downloaded bytes are "
-            "kept. Run this again later."
+            "kept. Try again later."
         )
     return int(found[1]), int(found[2]) + 1, int(found[3])

@@ -153,7 +153,7 @@ class SequentialTransfer(ObjectReader):
     """Yields an archive's bytes in order, without repetition."""
 
     kept: ClassVar = "This download cannot be resumed."
-    advice: ClassVar = "Discard the output, and run this again."
+    advice: ClassVar = "Discard the output, and try again."
 
     def __init__(self, source: Source, transport: Transport, ranges: Ranges) -> None:
         self._passed = ObjectState()

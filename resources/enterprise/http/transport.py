@@ -217,7 +217,7 @@ class Transport:
         what = f"Could not {doing}: the service responded with status {status}{said}."
         if status >= 500:
             return errors.ServiceUnavailable(
-                f"{what} The error persisted after {self.retry.retries} retries. Earlier downloads are kept. Run this "
+                f"{what} The error persisted after {self.retry.retries} retries. Earlier downloads are kept. Try "
                 "again later.",
                 status=status,
             )
@@ -243,7 +243,7 @@ class Transport:
         if not answer.body.strip():
             raise BrokenAnswer(
                 f"Could not {doing}: the response (status {answer.status}) has an empty body. Earlier downloads are "
-                "kept. Run this again later.",
+                "kept. Try again later.",
                 status=answer.status,
             )
         if answer.is_html:
@@ -272,7 +272,7 @@ class Transport:
             )
         kind = BrokenAnswer if status < 300 else errors.ServiceUnavailable  # 5xx responses were already retried
         return kind(
-            f"{what} The page came from a load balancer or a captive portal. Earlier downloads are kept. Run this "
+            f"{what} The page came from a load balancer or a captive portal. Earlier downloads are kept. Try "
             "again later.",
             status=status,
         )
@@ -287,10 +287,10 @@ class Transport:
         if stems_from(error, TooSlowError):
             return errors.ServiceUnavailable(
                 f"{what} The time limit is {self.limits.answer_seconds:,.0f} s. Earlier downloads are kept. Check this "
-                "machine's network, and run this again later."
+                "machine's network, and try again later."
             )
         if isinstance(error, ProtocolError | DecodeError):  # while the body was read
-            return BrokenAnswer(f"{what} Earlier downloads are kept. Run this again later.")
+            return BrokenAnswer(f"{what} Earlier downloads are kept. Try again later.")
         if isinstance(error, requests.exceptions.SSLError):
             return errors.UnreachableError(
                 f"{what} Nothing was sent. Check this machine's clock and, if there is a proxy, the installed "
@@ -298,7 +298,7 @@ class Transport:
             )
         unreachable = stems_from(error, NewConnectionError, ConnectTimeoutError)
         kind = errors.UnreachableError if unreachable else errors.ServiceUnavailable
-        return kind(f"{what} Earlier downloads are kept. Check this machine's network, and run this again.")
+        return kind(f"{what} Earlier downloads are kept. Check this machine's network, and try again.")
 
     def _to_service(self) -> requests.Session:
         p = self.retry
@@ -351,5 +351,5 @@ _MEANING: Final[dict[int, tuple[type[errors.EnterpriseError], str]]] = {
     ),
     404: (errors.NotFound, "Check the spelling of the requested name."),
     422: (errors.InvalidRequest, "The same request will be refused again: correct its arguments."),
-    429: (errors.RateLimited, "Run this again later, or with fewer parallel downloads."),
+    429: (errors.RateLimited, "Try again later, or with fewer parallel downloads."),
 }

@@ -310,8 +310,8 @@ def _unforeseen(error: BaseException, doing: str, redactor: Redactor) -> errors.
     if isinstance(error, OSError) and error.errno is not None:
         what = f"`{doing}` could not read from or write to the disk ({error.strerror}). Existing data is kept."
         if files.is_full(error):
-            return errors.DiskFull(f"{what} Free up disk space, and run this again.")
-        return errors.StateError(f"{what} Check the data folder and its permissions, and run this again.")
+            return errors.DiskFull(f"{what} Free up disk space, and try again.")
+        return errors.StateError(f"{what} Check the data folder and its permissions, and try again.")
     shown = redactor.clean(f"{type(error).__name__}: {error}")[:_LONGEST_SHOWN]
     return errors.UnexpectedAnswer(
         f"`{doing}` failed on an unexpected value ({shown}). Earlier downloads are kept. If the configured address is "

@@ -251,7 +251,7 @@ def check_together(plans: Sequence[SnapshotPlan]) -> None:
         name = counted(len(missing), "snapshot") if several else plans[0].identifier
         raise errors.DiskFull(
             f"Downloading {name} requires about {size_text(needed)} of disk space{leave}, but {plans[0].folder} has "
-            f"{size_text(free)} free. Nothing was fetched. Free up disk space, {fewer}and run this again."
+            f"only {size_text(free)} free. Nothing was fetched. Free up disk space, {fewer}and try again."
         )
 
 

@@ -250,7 +250,7 @@ def test_members_behind_zeros_are_read_and_told_of(lake, rows, zeros, apart):
     packed = b"".join(map(gzip.compress, parts)) if apart else gzip.compress(b"".join(parts))
     made = convert(lake.from_bytes(packed), lake.layout)
     assert [row["article_id"] for row in rows(made.path)] == [101, 102]
-    assert made.remarks == ("Members after the tar's end-of-archive marker were read as well.",)
+    assert made.remarks == ("Members after the tar's end-of-archive marker were also read.",)
     assert convert(lake.from_bytes(packed), lake.layout).remarks == made.remarks
 
 

@@ -86,7 +86,7 @@ def test_how_often_to_publish():
         ({"WME_USERNAME": "ada", "WME_PASSWORD": "x"}, "WME_PROJECTS is not set"),
         ({"WME_ANONYMOUS": "1"}, "WME_PROJECTS is not set"),
         ({"WME_SANDBOX": "0"}, "no account is configured"),
-        ({"WME_PASSWORD": "x"}, "WME_PASSWORD is set and WME_USERNAME is not"),
+        ({"WME_PASSWORD": "x"}, "WME_PASSWORD is set, but WME_USERNAME is not"),
         (ACCOUNT | {"WME_BASE_URL": "api.example.org"}, r"^WME_BASE_URL cannot be used .*; write an address"),
         (
             ACCOUNT | {"WME_AUTH_URL": "https://ada:not-to-be-seen@example.org"},

@@ -48,7 +48,7 @@ def test_waiting_ends_with_a_sentence(data, lake):
     impatient = Warehouse(data, lock_timeout=0.05)
     with (
         filelock.FileLock(data / "state" / "warehouse.lock"),
-        pytest.raises(WarehouseBusyError, match=r"could not bring articles up to date\. Nothing was changed") as caught,
+        pytest.raises(WarehouseBusyError, match=r"could not update articles\. Nothing was changed") as caught,
     ):
         impatient.apply_changes()
     assert caught.value.retryable

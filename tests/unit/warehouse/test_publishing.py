@@ -334,7 +334,7 @@ def test_lake_file_that_is_gone_is_left_out_and_said(published, lake, caplog):
     with caplog.at_level(logging.WARNING):
         made = published.publish({"service": "sandbox"})
     assert (made.changed, made.lake_file_count, made.missing_lake_file_count) == (True, 1, 1)
-    assert "Gone or damaged: 1 lake file." in str(made)
+    assert "Missing or damaged: 1 lake file." in str(made)
     assert published.is_published({"service": "sandbox"})
     assert path.name in caplog.text
     assert published.sql("SELECT article_id FROM article_bodies").rows == [(1,)]

@@ -170,7 +170,7 @@ def test_file_that_another_program_has_open_is_not_damaged(published):
 
 
 def test_setting_that_duckdb_refuses_is_not_damage(published):
-    with pytest.raises(WarehouseDamagedError, match=r"could not bring articles up to date.*Nothing was changed"):
+    with pytest.raises(WarehouseDamagedError, match=r"could not update articles.*Nothing was changed"):
         Warehouse(published.data, memory_limit="some").apply_changes()
     assert names(published) == ["A", "B"]
     assert beside(published) == {"build.duckdb"}

@@ -32,7 +32,7 @@ class HourlyConfig(RunConfig):
     convert_again: bool = Field(
         default=False,
         description="Verify existing lake files with their checksums. Damaged files are converted again, and their "
-        "hours are reloaded. The warehouse asset must be selected, too.",
+        "hours are reloaded. Also select the warehouse asset.",
     )
 
 

@@ -129,6 +129,6 @@ def read_stream(
             loaded=partial(stream.loaded_hours, warehouse.glance, enterprise.scope),
         )
     context.log.info(
-        "%s", f"Stored {counted(whole.counts['events'], 'event')} in {live.folder}. The next run resumes there."
+        "%s", f"Stored {counted(whole.counts['events'], 'event')} in {live.folder}. The next run continues."
     )
     context.log_event(dg.AssetMaterialization(key, metadata=whole.metadata()))

@@ -74,7 +74,7 @@ class PartialHourError(MirrorError):
     def of(cls, odd: Mapping[Place, str], damaged: Mapping[Place, Exception]) -> PartialHourError:
         """Create the error for an hour. The message omits the hour, so that equal failures can be grouped."""
         names = listed([f"{project} namespace {namespace}" for project, namespace in (*odd, *damaged)], 3)
-        words = [f"Nothing was loaded for {names}. The other projects of the hour are loaded."]
+        words = [f"Nothing was loaded for {names}. The hour's other projects are loaded."]
         if odd:
             whose = listed([f"{project} namespace {number} ({why})" for (project, number), why in odd.items()], 3)
             words.append(

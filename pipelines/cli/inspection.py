@@ -132,7 +132,7 @@ def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
 
     text = query if query is not None else terminal.read()
     if not text.strip():
-        raise click.UsageError("There is no query. Pass one as an argument or on standard input.")
+        raise click.UsageError("There is no query. Pass a query as an argument or on standard input.")
     answer = Warehouse(read_data()).sql(text, is_confined=not allow_files)
     if form == "json":
         for row in answer.rows:
@@ -184,7 +184,7 @@ def dictionary(folder: Path | None) -> None:
 @click.option("--project", help="Show only records from this project, for example enwiki.")
 @click.option("--reason", help="Show only records whose reason contains this text.")
 @click.option("--limit", type=click.IntRange(1), help="Maximum number of records.  [default: 20, or all with --json]")
-@click.option("--raw", is_flag=True, help="Show the content of the records, in base64 with --json.")
+@click.option("--raw", is_flag=True, help="Show the records' content (base64 with --json).")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line, for scripts.")
 @click.option(
     "--retry",
@@ -209,9 +209,9 @@ def rejects(
     from resources.warehouse import Warehouse
 
     if dry_run and not retry:
-        raise click.UsageError("--dry-run needs --retry.")
+        raise click.UsageError("--dry-run requires --retry.")
     if retry and (raw or as_json or limit is not None):
-        raise click.UsageError("--retry can be combined with --hour, --project, --reason and --dry-run only.")
+        raise click.UsageError("--retry can be combined only with --hour, --project, --reason and --dry-run.")
     settings = read_settings()
     selection = rejected.Selection(hour, project, reason)
     if retry:
@@ -225,7 +225,7 @@ def rejects(
                     terminal.echo(piece, nl=False)
             except OSError as error:
                 raise click.ClickException(
-                    f"A long record cannot be read: {clause(error)}. Run its hour again to restore the record."
+                    f"A long record cannot be read: {clause(error)}. Run the record's hour again to restore the record."
                 ) from error
             click.echo()
         return

@@ -214,7 +214,7 @@ def lists(*, dataset: Dataset | None, identifier: str | None, as_json: bool, ask
         cells = [[record.get(name) for name in columns] for record in records]
         terminal.show(columns, [[_cell(v) if isinstance(v, list | dict) else v for v in row] for row in cells])
     else:
-        filtered = f"No entry of {dataset.name} matches the filters."
+        filtered = f"No entry in {dataset.name} matches the filters."
         terminal.say(filtered if asked.filters else f"{dataset.name} has no entries.")
 
 

@@ -219,4 +219,4 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
             )
         finally:
             done.set()
-    terminal.say(f"Stored {counted(count, 'event')} in {lake.folder}. The next run of the command resumes there.")
+    terminal.say(f"Stored {counted(count, 'event')} in {lake.folder}. The next run resumes at the next event.")

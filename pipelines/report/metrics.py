@@ -43,7 +43,7 @@ STREAM: Final = {
     ),
     "lag_seconds": ("stream_lag_seconds", "Age of the newest stored event."),
     "kept_until": ("stream_kept_until_timestamp_seconds", "Time until which the service retains the unread events."),
-    "events_per_second": ("stream_events_per_second", "Events per second of the newest run."),
+    "events_per_second": ("stream_events_per_second", "Events per second in the newest run."),
 }
 
 

@@ -135,8 +135,8 @@ def _cluster_facts(settings: Settings) -> tuple[list[tuple[str, str]], list[str]
             facts.append((WORKER, f"{member.name} on {member.host}: {at_once} at a time; {versions or 'no versions'}"))
             if differences := converter.cluster.differences(member):
                 troubles.append(
-                    f"The worker {member.name} on {member.host} gets no tasks: {differences}. Install the same version "
-                    "on that host and restart the worker."
+                    f"The worker {member.name} on {member.host} receives no tasks: {differences}. Install the same "
+                    "version on that host and restart the worker."
                 )
     return facts, troubles
 

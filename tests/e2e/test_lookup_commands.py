@@ -134,7 +134,7 @@ def test_every_list_and_record_of_metadata(wme):
     [record] = lines(wme("lists", "projects", "--json", "--filter", "identifier=frwiki", "--fields", "url"))
     assert record == {"url": "https://fr.wikipedia.org"}
     told = wme("lists", "projects", "--filter", "identifier=NaN")  # a text, which is valid JSON and matches nothing
-    assert (told.code, told.out) == (0, "No entry of projects matches the filters.\n")
+    assert (told.code, told.out) == (0, "No entry in projects matches the filters.\n")
     assert lines(wme("lists", "projects", "--filter", "identifier=NaN", "--json")) == []
     told = wme("lists", "projects", "nowiki_")
     assert (

@@ -49,7 +49,7 @@ def test_one_process_keeps_a_stream_and_it_ends_when_it_shall(wme, account, tmp_
     third = wme("stream", "--for", "0.5", environ=environ)
     told, _ = third.communicate(timeout=PATIENCE_SECONDS)
     assert third.returncode == 0
-    assert told.splitlines()[-1].endswith("The next run of the command resumes there.")
+    assert told.splitlines()[-1].endswith("The next run resumes at the next event.")
     # of the service's projects, those that are mirrored
     files = LiveLake(Layout(tmp_path), "live_changes", ARTICLE_CHANGES).files()
     rows = ds.dataset([str(path) for path in files]).to_table(columns=["project_id"])

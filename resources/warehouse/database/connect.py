@@ -253,7 +253,7 @@ class Connector:
         if not self.published_path.is_file():
             # DuckDB would block on a named pipe
             raise QueryError(
-                f"{self.published_path} is not a file, so it cannot be read. Nothing was changed. Move it away, then "
+                f"{self.published_path} is not a file, so it cannot be read. Nothing was changed. Move it, then "
                 "run `wme publish` to create the file."
             )
         try:

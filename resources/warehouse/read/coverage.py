@@ -219,7 +219,7 @@ def _lag(place: Place, now: datetime) -> str | None:
         behind = (last_complete_hour(now) - place.newest_hour) // _HOUR
         trouble = (
             f"{place.name}: the newest hour is {hour_text(place.newest_hour)}, {counted(behind, 'hour')} behind. The "
-            f"service keeps two days; `wme run --hours {min(behind, WATCHED)}` fetches the available hours."
+            f"service retains hours for two days. `wme run --hours {min(behind, WATCHED)}` fetches the available hours."
         )
     return trouble
 
@@ -243,7 +243,7 @@ def remedy(found: Iterable[Gap]) -> str | None:
     if not open_:
         return None
     first, last = (f"{hour:%Y-%m-%dT%H}" for hour in (min(g.first for g in open_), max(g.last for g in open_)))
-    return f"`wme run --from {first} --to {last}` fetches the hours that the service still keeps."
+    return f"`wme run --from {first} --to {last}` fetches the hours that the service still retains."
 
 
 def is_early(cell: Cell, now: datetime) -> bool:

@@ -357,8 +357,8 @@ def make_all_changes(
 def _lost(file: FaultyFile, first: datetime, end: datetime, count: int) -> LakeFileError:
     more = f" ({count} such files)" if count > 1 else ""
     return LakeFileError(
-        f"The compacted file {file}{more}, and changes of the hours from {hour_text(first)} to {hour_text(end)} UTC "
-        "are nowhere else in the lake, so results that need all changes cannot be computed. Nothing was changed. "
+        f"The compacted file {file}{more}. No other lake file contains the changes from {hour_text(first)} to "
+        f"{hour_text(end)} UTC, so results that need all changes cannot be computed. Nothing was changed. "
         "Restore the file, or materialize lake/article_changes and warehouse/article_changes again for these hours, "
         "which needs only the archive."
     )

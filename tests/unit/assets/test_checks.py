@@ -249,7 +249,7 @@ def test_hours_that_nothing_is_recorded_of_are_no_green(bench):
     note(bench, newest - timedelta(hours=24), HourState.EMPTY)
     told = covered(bench)
     assert not told.passed
-    assert "24 hours behind. The service keeps two days; `wme run --hours 24` fetches" in told.description
+    assert "24 hours behind. The service retains hours for two days. `wme run --hours 24` fetches" in told.description
     told = covered(bench, "enwiki", "frwiki")
     assert "frwiki namespace 0: no hours have been loaded yet." in told.description
 

@@ -152,7 +152,7 @@ def test_a_damaged_archive_fails_its_own_project_alone(bench, materialize):
     (path,) = bench.layout.archive_hour(datasets.ARTICLE_CHANGES, HOUR).glob("frwiki*.tar.gz")
     assert told.failure.startswith(
         "1 of 2 hours failed. The other hour is loaded.\n- 2026-11-01 05:00: Nothing was loaded for frwiki "
-        f"namespace 0. The other projects of the hour are loaded. frwiki namespace 0: {path}: "
+        f"namespace 0. The hour's other projects are loaded. frwiki namespace 0: {path}: "
     )
     assert told.failure.endswith("Remove the archive and fetch it again, if the service still offers it.")
     reasons = {row.project_id: row.reason for row in bench.warehouse.coverage(HOUR, NEXT, published=False)}

@@ -251,7 +251,8 @@ def test_without_its_file_an_hour_is_missed_loudly_and_comes_back_by_loading_it_
     # hours go on being taken in, and nothing is computed from a part of the history
     load(mirror, [3])
     with pytest.raises(
-        LakeFileError, match=r"is gone, and changes of the hours from 2026-11-01 00:00 .* Nothing was changed"
+        LakeFileError,
+        match=r"is gone\. No other lake file contains the changes from 2026-11-01 00:00 .* Nothing was changed",
     ):
         mirror.warehouse.rebuild_articles()
     load(mirror, [1], applied=False)

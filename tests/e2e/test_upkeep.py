@@ -50,7 +50,7 @@ def test_moved_folder_is_mended_in_place(call: Callable[..., Any], copied: dict[
     again = copied | {"WME_DATA": str(tmp_path / "third")}
     shutil.move(moved["WME_DATA"], again["WME_DATA"])
     assert (
-        "read 3 files there. 1 lake file is missing. Restore the missing file, then run `wme publish`."
+        "reads 3 files there. 1 lake file is missing. Restore the missing file, then run `wme publish`."
         in call("relocate", environ=again).out
     )
     shutil.move(aside, tmp_path / "third" / one.relative_to(lake.parent))

@@ -148,5 +148,5 @@ def test_a_data_folder_refuses_another_service(tmp_path):
         claim(tmp_path, "https://api.example.org")
     assert origin_of(tmp_path) == "sandbox 1"
     (tmp_path / "archive").mkdir()
-    with pytest.raises(OriginError, match=r"back to the previous service\.$"):
+    with pytest.raises(OriginError, match=r"restore the previous settings\.$"):
         claim(tmp_path, "https://api.example.org")

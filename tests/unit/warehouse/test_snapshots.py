@@ -158,7 +158,7 @@ def test_replaced_versions_stay_and_older_ones_go(lake, warehouse):
     assert counts(warehouse)[:2] == [2, 2]
     late = warehouse.load_snapshot(lake.snapshot([[lake.change(1, "A", 350)]]), keep_replaced=2)
     assert not late.is_base
-    assert "newer version stays" in str(late)
+    assert "newer version remains" in str(late)
     assert warehouse.apply_changes().renewed_projects == ("enwiki",)
     assert ask(warehouse, "SELECT version_id FROM articles") == [(1400,)]
     assert not warehouse.apply_changes().changed

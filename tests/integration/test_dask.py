@@ -174,7 +174,7 @@ def test_status_shows_the_workers_and_their_versions(shared, tmp_path, monkeypat
     assert not [trouble for trouble in report.troubles if "worker" in trouble]
     assert len(as_json(report)["facts"]["worker"]) == 2
     others = collect(Settings(data=data, engine=made.address, max_record_mb=32), 3)
-    assert len([one for one in others.troubles if "gets no work: WME_MAX_RECORD_MB 64 instead of 32" in one]) == 2
+    assert len([one for one in others.troubles if "receives no tasks: WME_MAX_RECORD_MB 64 instead of 32" in one]) == 2
 
 
 def test_workers_that_do_not_see_the_folder_are_refused(shared, tmp_path):

@@ -93,7 +93,7 @@ def _better(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[Snaps
         way, other = (whole, split) if whole.fits_quota else (split, whole)
         return way, f"{_in_form(other)} the download would cost {_price(other)}"
     if not whole.fits_quota:
-        return split, f"one file would cost {_price(whole)}, but some chunks can be fetched within the quota"
+        return split, f"one file would cost {_price(whole)}, but chunks can be fetched in part"
     if _there_bytes(whole) != _there_bytes(split) and whole.missing_bytes != split.missing_bytes:
         way = min(whole, split, key=lambda w: w.missing_bytes)
         return way, f"{size_text(_there_bytes(way))} already exist {_in_form(way)}"

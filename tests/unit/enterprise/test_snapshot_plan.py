@@ -86,7 +86,7 @@ def test_chunks_are_in_the_order_of_their_numbers_under_names_with_their_version
         (380, 10**8, 2, 30, 12, "whole", "in chunks .* would cost 380 chunk units, of which only 12 are left"),
         (380, 10**8, 2, 0, 400, "chunks", "as one file the download would cost 1 snapshot unit, of which none is left"),
         (380, 10**8, 2, 1, 400, "chunks", "2 cores"),  # the last snapshot unit is dearer than most of the chunks
-        (380, 10**8, 2, 0, 12, "chunks", "of which none is left, but some chunks can be fetched within the quota"),
+        (380, 10**8, 2, 0, 12, "chunks", "of which none is left, but chunks can be fetched in part"),
         (20, 10**6, 2, 30, 1500, "chunks", "chunks cost 20 of the 1,500 .*, but one file would cost 1 of the 30"),
         (20, 10**6, 2, 30, 2_000_000, "chunks", "chunks cost 20 of the 2,000,000"),
         (20, 10**6, 2, 100_000, 2_000_000, "whole", "chunks have no advantage"),

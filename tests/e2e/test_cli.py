@@ -678,7 +678,7 @@ def test_help_of_every_command_fits_a_terminal_and_cuts_no_sentence(call, tmp_pa
         (
             ["--help"],
             ["dagster", "pyarrow", "requests", "pydantic", "rich", "duckdb", "distributed"],
-            "Query the published file",
+            "Run a read-only query on the published file",
         ),
         (["worker", "--help"], ["dagster", "duckdb", "distributed"], "ends when the scheduler ends"),
         (["status"], ["dagster", "resources.sandbox.server", "distributed"], "There is no published file"),

@@ -227,7 +227,7 @@ def test_a_version_that_was_not_raised_and_an_archive_that_is_gone(
     assert call("rejects", "--retry", "--dry-run", environ=mirror).code == 0
     told = call("rejects", "--retry", environ=mirror)
     assert told.code == 1
-    assert f"of batches/date={hours[0]:%Y-%m-%d}/hour={hours[0]:%H}/{victim.name} cannot be converted again" in told.err
+    assert f"in batches/date={hours[0]:%Y-%m-%d}/hour={hours[0]:%H}/{victim.name} cannot be converted again" in told.err
     assert "Restore the file from a backup" in told.err
     older = "SELECT DISTINCT project_id FROM rejects WHERE reason LIKE 'An older%'"
     assert ask(mirror, older) == [("frwiki",)]

@@ -81,7 +81,7 @@ def test_structured_contents(wme, name):
     assert "article_body" not in record
     told = wme("structured", name, "--fields", "infobox")
     assert told.code == 1
-    assert "Write 'infoboxes'." in told.err
+    assert "Use 'infoboxes'." in told.err
 
 
 def test_an_entity(wme):

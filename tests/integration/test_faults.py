@@ -466,7 +466,7 @@ def test_damaged_archives_cost_their_hours_until_the_service_replaces_them(mirro
     for line, (name, (_, says)) in zip(told, DAMAGES.items(), strict=True):
         hour = bad[name]
         for part in (
-            f"- {hour_text(hour)}: Nothing was loaded for enwiki namespace 0. The other projects ",
+            f"- {hour_text(hour)}: Nothing was loaded for enwiki namespace 0. The hour's other projects ",
             f"{mirror.layout.archive_hour(ARTICLE_CHANGES, hour)}/enwiki_namespace_0.",
             *says,
             "fetch it again",

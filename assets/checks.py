@@ -1,9 +1,9 @@
-"""Asset checks of archives, Parquet files and DuckDB rows.
+"""Asset checks for archives, Parquet files and DuckDB rows.
 
 A check result lists the first findings, counts the remaining findings and states the action to take. A run checks the
-hours or the snapshot that the run processed. Checks that run without materialization examine all archived snapshots
-and the last two days of hours. Checking a snapshot takes 1.5 s of CPU time per GB of archive. Checking its rows takes
-less time than loading them.
+hours or the snapshot that the run processed. Checks that run without a materialization examine all archived snapshots
+and the last two days of hours. Checking a snapshot takes 1.5 s of CPU time per GB of archive. Checking the snapshot's
+rows takes less time than loading them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _Made = TypeVar("_Made")
 
 
 def format_findings(found: Sequence[str], what_to_do: str, count: int | None = None) -> str | None:
-    """Format a check's message, or return None if nothing was found. `count`: total findings, if `found` is partial."""
+    """Format a check's message, or return None if nothing was found. `count` is the total number of findings."""
     if not found:
         return None
     count = len(found) if count is None else count
@@ -120,7 +120,7 @@ class Made:
 
 
 def of_files(dataset: Dataset) -> list[Check[Made]]:
-    """Return the checks that an hourly or snapshot dataset supports with its columns."""
+    """Return the checks that the columns of an hourly or snapshot dataset support."""
     archive, lake, warehouse = layers.keys(dataset)
     is_hourly, columns = dataset.family is Family.HOURLY, dataset.table.schema.names
     partition, row = ("hour", "event") if is_hourly else ("snapshot", "row")
@@ -289,7 +289,7 @@ def _early(one: HourAudit | SnapshotAudit) -> str | bool:
 
 
 def _agreeing(made: Made) -> Found:
-    """Compare hourly files with the stream. The metadata contains the counts and the compared range of each hour."""
+    """Compare hourly files with the stream. The metadata contains the counts and the compared range for each hour."""
     try:
         compared = made.compare()
     except MirrorError as error:

@@ -1,7 +1,7 @@
-"""Checks that must pass at any time: no gap in the last two days, no failed hour, snapshots of all projects.
+"""Checks that must pass at any time, for example that no hour has failed and the last two days have no gaps.
 
-The checks inform operators. They do not block bad data, because a blocking check stops only the assets of its own run.
-The loader refuses unverified input instead.
+The checks inform operators but do not block bad data, because a blocking check stops only the assets in the same run.
+Instead, the loader refuses unverified input.
 """
 
 from collections import Counter
@@ -106,7 +106,7 @@ def no_failed_hours(
 def failed_hours(
     instance: dg.DagsterInstance, job: dg.JobDefinition, dataset: Dataset, now: datetime, ours: dg.AssetKey
 ) -> set[datetime]:
-    """Return recent hours whose last attempt failed in Dagster. `ours`: an asset key with the project's prefix."""
+    """Return recent hours whose last attempt failed in Dagster. `ours` is an asset key with the project's prefix."""
     graph = job.asset_layer.asset_graph
     key, hours = layers.sibling(ours, layers.warehouse_key(dataset)), {key_of(hour): hour for hour in recent_hours(now)}
     # use the code location's partitions, because Dagster stores partition states by partitions definition

@@ -1,11 +1,11 @@
 """Current states, derived from loaded snapshots and changes.
 
-Each table in `STATES` is an asset. SQL in `resources.warehouse` derives the rows: `state` for articles, `entities` for
-entities.
+Each table in `STATES` is an asset. The rows are derived by SQL in `resources.warehouse`, in `state` for articles and
+`entities` for entities.
 
-The checks have a bounded cost. After each run, the checks compare a subset of the keys. The subset changes every hour.
-Deletions and changes are compared for the newest `CHECKED_HOURS` hours that the run applied. Checks that run without
-materialization compare all keys.
+The cost of the checks is bounded. After each run, the checks compare a subset of the keys. The subset changes every
+hour. Deletions and changes are compared for the newest `CHECKED_HOURS` hours that the run applied. Checks that run
+without a materialization compare all keys.
 """
 
 import time
@@ -33,14 +33,14 @@ CHECKED_HOURS = 24
 
 @dataclass(frozen=True)
 class State:
-    """One table of the current state.
+    """Table that contains a current state.
 
     Attributes:
         pending: Sentence about pending work, appended to the table's description.
         apply: Function that applies all pending changes in one transaction and returns a printable result.
         metadata: Function that converts the result of `apply` to materialization metadata.
         noun: Word for a row.
-        also: Upstream datasets in addition to those that declare this table as their state.
+        also: Additional upstream datasets, which do not declare this table as their state.
     """
 
     table: Table
@@ -147,7 +147,7 @@ def current_state(state: State) -> dg.AssetsDefinition:
 
 @dataclass(frozen=True)
 class _Audited:
-    """A current-state table to check. `turn` selects the subset of keys to compare, or all keys if None."""
+    """A current-state table to check. `turn` selects the subset of keys to compare, or is None to compare all keys."""
 
     auditor: Auditor
     table: Table

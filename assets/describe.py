@@ -1,7 +1,7 @@
-"""Conversion of library results and errors to Dagster schemas, metadata and failures.
+"""Convert library results and errors to Dagster schemas, metadata and failures.
 
-This module does not retry. The client retries requests, the downloader retries interrupted responses, and Dagster
-retries runs.
+This module does not retry anything. The client retries requests, the downloader retries interrupted responses, and
+Dagster retries runs.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def table_metadata(table: Table) -> dict[str, Any]:
 
 
 def preview(paths: Sequence[Path], columns: Sequence[str]) -> dg.MarkdownMetadataValue:
-    """Format the named columns of each Parquet file's first rows as a markdown table."""
+    """Format the given columns from the first rows of each Parquet file as a Markdown table."""
     declared = pq.read_schema(paths[0]).names
     columns = [name for name in columns if name in declared] or declared[:PREVIEW_ROWS]
     each = -(-PREVIEW_ROWS // len(paths))
@@ -91,7 +91,7 @@ def remarks_of(conversions: Iterable[ConvertedFile]) -> str:
 
 
 def markdown(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> dg.MarkdownMetadataValue:
-    """Format the named columns as a markdown table, with thousands separators in quantities but not in identifiers."""
+    """Format the given columns as a Markdown table, with thousands separators in quantities but not in identifiers."""
     lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
     lines += ["| " + " | ".join(_cell(column, row.get(column)) for column in columns) + " |" for row in rows]
     return dg.MetadataValue.md("\n".join(lines))
@@ -236,10 +236,10 @@ def tell(context: dg.AssetExecutionContext, keys: Iterable[dg.AssetKey], partiti
 
 
 def failed_hours(failed: Mapping[datetime, Exception], total: int, what: str = "") -> dg.Failure:
-    """Return the Dagster failure of a run, with the failed hours and their reasons.
+    """Return the Dagster failure for a run, with the failed hours and their reasons.
 
-    Hours that share a reason are listed together. The other hours of the run are committed. `what`: prefix with the
-    dataset's name, or empty.
+    Hours that share a reason are listed together. The run's other hours are committed. `what` is a prefix with the
+    dataset's name, or an empty string.
     """
     alike: dict[str, list[datetime]] = {}
     for hour, error in sorted(failed.items()):

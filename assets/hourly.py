@@ -1,9 +1,9 @@
-"""Hourly assets: archive, lake and warehouse of a dataset, processed one hour at a time.
+"""Hourly assets for a dataset's archive, lake and warehouse, which process one hour at a time.
 
-A single multi-asset covers the three layers, for two reasons. A separate run or step for each layer would take seconds.
-In a range run over separate assets, one bad hour would fail every hour and load nothing. Each hour logs its own
-materialization of each committed layer. Dagster shows failed hours in red, and the run continues with the other hours.
-The module `hour` contains the steps.
+A single multi-asset covers the three layers, for two reasons. A separate run or step for each layer would add seconds.
+If the assets were separate, one bad hour would fail all hours of a range run, and nothing would be loaded. Each hour
+logs a separate materialization for each committed layer. Dagster shows failed hours in red, and the run continues with
+the other hours. The module `hour` contains the steps.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from resources.tables import HourState
 
 
 class HourlyConfig(RunConfig):
-    """Options of a run over hours, in addition to fetching and converting missing files."""
+    """Options for a run over hours, which by default fetches and converts only missing files."""
 
     convert_again: bool = Field(
         default=False,
@@ -37,7 +37,7 @@ class HourlyConfig(RunConfig):
 
 
 def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.AssetsDefinition:
-    """Return the assets of an hourly dataset, with these partitions."""
+    """Return the assets for an hourly dataset, partitioned by `hours`."""
 
     @dg.multi_asset(
         name=f"hourly_{dataset.archive}",
@@ -119,7 +119,7 @@ def _take(context: dg.AssetExecutionContext, run: HourlyRun, selected: dict[dg.A
             try:
                 for layer in run.ingest(hour, selected, client):
                     made.add((selected[layer.key], hour))
-                    # with `again`, the run verified the file even if the file was not damaged
+                    # with `again`, the run verified the file even if it was not damaged
                     told = layer._replace(key=selected[layer.key], is_new=layer.is_new or run.again)
                     yield from _materialize(context, told, hour, requested_at, alone=len(hours) == 1)
             except Exception as error:  # each hour fails separately, and the run lists all failures at the end
@@ -159,7 +159,7 @@ def _materialize(
 ) -> Iterator[Any]:
     """Report one layer of one hour to Dagster.
 
-    An asset result would apply to every partition of the run at its end, including failed partitions. Therefore, only
+    An asset result at the end of the run would apply to every partition, including failed partitions. Therefore, only
     runs over a single hour yield a result, which lets downstream assets follow in the same run.
     """
     metadata = layer.metadata
@@ -188,7 +188,7 @@ def _log(
 
 
 def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
-    """Report the hours that the service has deleted.
+    """Report the hours that the service has already deleted.
 
     A backfill cannot load hours from before the mirror began. These hours are materialized without files and rows,
     because Dagster has no other partition state for them. All other deleted hours are lost and fail.
@@ -206,6 +206,6 @@ def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
 
 
 def _tell_failures(context: dg.AssetExecutionContext, run: HourlyRun, made: set[tuple[dg.AssetKey, datetime]]) -> None:
-    """Attach each failed hour's message to its partitions, where Dagster would show only the run."""
+    """Attach each failed hour's message to the hour's partitions, where Dagster would otherwise show only the run."""
     for hour, cause in run.failed.items():
         tell(context, [key for key in context.selected_asset_keys if (key, hour) not in made], key_of(hour), cause)

@@ -1,16 +1,16 @@
-"""Layers and partitions of a dataset in Dagster. Archive, lake and warehouse are one asset each.
+"""Layers and partitions of a dataset in Dagster. The archive, the lake and the warehouse are separate assets.
 
 Hourly datasets are partitioned by hour, and snapshots are partitioned by identifier. Projects and namespaces are
-configuration. Partitions by hour and project would exceed Dagster's limit of 100,000 partitions within a year, and
-Dagster's range backfills over two dimensions are unreliable.
+settings, not partitions. Partitions by hour and project would exceed Dagster's limit of 100,000 partitions within a
+year. Dagster's range backfills over two dimensions are also unreliable.
 
 Dagster's daemon evaluates automation conditions and freshness. The pipeline's own runs process an hour through all
 layers and trigger no automation. `FOLLOW_UPSTREAM` applies to assets that a user materialized manually. For example,
-lake and tables follow after a user fetches the archives of some hours. Only the automation sensors, which are off by
-default, evaluate this condition. The sensor `publish_pending` updates the current states and the published file.
+after a user fetches the archives for some hours, the lake and the tables follow. Only the automation sensors, which are
+off by default, evaluate this condition. The sensor `publish_pending` updates the current states and the published file.
 
 Freshness applies to assets, not to hours. Materializing an old hour therefore makes its assets fresh. The check
-`last_48_hours_covered` reports each missing hour. Freshness reports that the pipeline does not run at all.
+`last_48_hours_covered` reports each missing hour. Freshness only shows that the pipeline is not running at all.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def keys(dataset: Dataset) -> tuple[dg.AssetKey, dg.AssetKey, dg.AssetKey]:
 
 
 def own(keys: Iterable[dg.AssetKey]) -> dict[dg.AssetKey, dg.AssetKey]:
-    """Map unprefixed keys to a project's keys, which can have a prefix (see `pipelines.embedding`)."""
+    """Map keys without a prefix to a project's keys, which can have a prefix (see `pipelines.embedding`)."""
     return {unprefixed(key): key for key in keys}
 
 
@@ -169,7 +169,7 @@ def specs(dataset: Dataset, *, skippable: bool = False) -> tuple[dg.AssetSpec, d
 
 
 def without_steps(dataset: Dataset, partitions: dg.PartitionsDefinition[str]) -> list[dg.AssetSpec]:
-    """Return specs of a dataset that is not mirrored. Dagster shows these assets but cannot materialize them."""
+    """Return specs for a dataset that is not mirrored. Dagster shows these assets but cannot materialize them."""
     return [
         spec.replace_attributes(partitions_def=partitions, automation_condition=None, freshness_policy=None)
         for spec in specs(dataset)
@@ -208,7 +208,7 @@ HOURS = hours_since(EARLIEST)
 
 
 def oldest_hour(folder: Path) -> datetime | None:
-    """Return the oldest hour that has a subfolder `date=…/hour=…` in the folder, or None if no hour has one."""
+    """Return the oldest hour with a subfolder `date=…/hour=…` in the folder, or None if there is no such subfolder."""
     return next((hour for hour, _ in hour_folders(folder)), None)
 
 
@@ -222,9 +222,9 @@ def recent_hours(now: datetime) -> list[datetime]:
 def first_of_mirror(data: Path, now: datetime) -> datetime:
     """Return the oldest hour that the service retained when the data folder was first used.
 
-    A mirror's processes load the definitions at different times, and a run fails in a process whose partitions begin
-    later than the requested hours. Therefore, the first process records the hour in `state/first_hour.json`. If the
-    folder is absent, empty or not writable, the hour is computed from `now` and not recorded.
+    A mirror's processes load the definitions at different times. A run fails in a process whose partitions begin after
+    the requested hours. Therefore, the first process records the hour in `state/first_hour.json`. If the folder is
+    absent, empty or not writable, the hour is computed from `now` and not recorded.
     """
     path, hour = data / "state" / "first_hour.json", recent_hours(now)[0]
 

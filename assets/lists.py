@@ -1,4 +1,4 @@
-"""Assets of the reference lists, from the service to DuckDB.
+"""Assets for the reference lists, from the service to DuckDB.
 
 One asset fetches all lists with small requests that use no quota. Each list has its own Parquet file and table.
 

@@ -1,4 +1,4 @@
-"""Assets of page lookups.
+"""Assets for page lookups.
 
 One step without partitions covers archive, lake and warehouse. The module `lookup` contains the parts of the step.
 """
@@ -33,7 +33,7 @@ def _now() -> datetime:
 
 
 class LookupsConfig(RunConfig):
-    """Lookup budget of a run."""
+    """Lookup budget for a run."""
 
     most_lookups: int | None = Field(
         default=None,
@@ -109,7 +109,7 @@ def reconcile(
 ) -> Reconciled:
     """Look up random pages of `articles` and compare them with the service, at most once in 24 hours.
 
-    Missing pages are not reported, because they can have been deleted or moved. Pages that changed after the last
+    Missing pages are not reported, because they might have been deleted or moved. Pages that changed after the last
     loaded hour are not compared.
 
     Raises:

@@ -44,7 +44,7 @@ _NEWEST = f"SELECT {', '.join(PREVIEW)} FROM articles ORDER BY event_at DESC, na
 
 
 def published_warehouse() -> dg.AssetsDefinition:
-    """Return the asset of the published file, downstream of every dataset's table."""
+    """Return the asset for the published file, which is downstream of every dataset's table."""
 
     @dg.asset(
         key=KEY,
@@ -69,7 +69,7 @@ def published_warehouse() -> dg.AssetsDefinition:
         warehouse: WarehouseResource,
         engine: EngineResource,
     ) -> dg.MaterializeResult:  # type: ignore[type-arg]
-        """Record missing hours in the coverage, then publish. Runs tagged `WHEN_DUE` publish only when due."""
+        """Record missing hours in the coverage, then publish. Runs tagged `WHEN_DUE` publish only if due."""
         store, every = warehouse.warehouse, warehouse.publish_every
         with as_failure():
             # run this even if nothing is published, because the checks read gaps from the coverage
@@ -107,7 +107,7 @@ def published_warehouse() -> dg.AssetsDefinition:
 
 
 def fill_coverage(enterprise: EnterpriseResource, store: Warehouse) -> None:
-    """Record a state for every mirrored hour: loaded, missing or past the service's retention."""
+    """Record whether each mirrored hour is loaded, missing, or older than the service's retention period."""
     for dataset in datasets.datasets(Family.HOURLY):
         if scope := enterprise.scope_of(dataset):
             projects, namespaces = ([*dict.fromkeys(names)] for names in zip(*scope, strict=True))
@@ -134,7 +134,7 @@ def _note_failed(context: dg.AssetExecutionContext, enterprise: EnterpriseResour
 
 
 def _kept(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehouse) -> dict[str, Any]:
-    """Maintain the mirror once a day after publishing, and return metadata about the work.
+    """Maintain the mirror once a day after a publication, and return metadata about the work.
 
     DuckDB merges small row groups, and replaced files are removed after the grace period. Failures are logged and do
     not fail the run.
@@ -174,7 +174,7 @@ REPORT_KEY = dg.AssetKey(["published", "report"])
 
 
 def report(write: Callable[[], Any]) -> dg.AssetsDefinition:
-    """Return the report's asset, downstream of the published file. `write` is `pipelines.report.page.write`."""
+    """Return the asset for the report, downstream of the published file. `write` is `pipelines.report.page.write`."""
 
     @dg.asset(
         key=REPORT_KEY,

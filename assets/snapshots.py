@@ -1,8 +1,8 @@
-"""Assets of snapshots, which are complete projects at one time.
+"""Assets for snapshots, each of which contains a complete project at one point in time.
 
-One step fetches and converts, which can take hours. Another step loads, which locks the warehouse. The sensor
-`discover_snapshots` adds the partitions, which are the service's identifiers. A new version is another run of the same
-partition. The module `snapshot` contains the parts of the steps.
+One step fetches and converts files, which can take hours. Another step loads the rows and locks the warehouse. The
+sensor `discover_snapshots` adds the partitions, which are the service's identifiers. A new version requires another run
+for the same partition. The module `snapshot` contains the parts of the steps.
 """
 
 import re
@@ -155,7 +155,7 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
 
 
 def _identifier(context: dg.AssetExecutionContext) -> str:
-    """Return the run's partition, which is the snapshot's identifier at the service."""
+    """Return the run's partition, which is the service's identifier for the snapshot."""
     if not context.has_partition_key:
         raise dg.Failure(
             "The run has no partition. Nothing was done. Launch the run with a partition, from the asset or from the "
@@ -183,7 +183,7 @@ def _archived(
 
 
 def _refused(context: dg.AssetExecutionContext, known: Iterable[str] = ()) -> dg.Failure:
-    """Remove a partition that is unknown to the service, and return the failure of its run."""
+    """Remove a partition that is unknown to the service, and return the failure for its run."""
     identifier, known = context.partition_key, sorted(known)
     near = [name for name in known if name.startswith(f"{identifier}_")] or get_close_matches(identifier, known, 3)
     hint = f"Did you mean {listed(near, 3)}? " if near else ""
@@ -199,7 +199,7 @@ def _refused(context: dg.AssetExecutionContext, known: Iterable[str] = ()) -> dg
 def _recalled(
     context: dg.AssetExecutionContext, dataset: Dataset, lake: LakeResource, warehouse: WarehouseResource
 ) -> Iterator[Any]:
-    """Return check results of every archived snapshot, for runs that have no partition."""
+    """Return check results for every archived snapshot, for use in runs without a partition."""
     made, layout = {}, lake.layout
     with as_failure():
         for folder in sorted((layout.archive / dataset.archive).glob("*/")):

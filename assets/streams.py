@@ -1,4 +1,4 @@
-"""Job and asset of the realtime stream. The module `stream` contains the steps.
+"""Job and asset for the realtime stream. The module `stream` contains the steps.
 
 Each run of the job reads the stream for a limited time, and a sensor requests the next run. The job reports the stored
 events as an external asset. A materializable asset would be part of "Materialize all" and delay the other assets by an
@@ -33,7 +33,7 @@ _COUNTS = ("events", "events_of_other_projects", "duplicates_dropped", "rejected
 
 
 class StreamConfig(RunConfig):
-    """Duration and options of a stream run."""
+    """Duration and options for a stream run."""
 
     minutes: float = Field(
         default=60.0,
@@ -99,7 +99,7 @@ LIVE = dg.AssetSpec(
 def read_stream(
     context: dg.OpExecutionContext, enterprise: EnterpriseResource, lake: LakeResource, warehouse: WarehouseResource
 ) -> None:
-    """Store the stream's events until the duration has elapsed. A killed run loses no stored event."""
+    """Store the stream's events until the duration has elapsed. If the run is killed, no stored events are lost."""
     config, now = StreamConfig.read(context), datetime.now(UTC)
     prefix = context.op_def.name.removesuffix(_STEP).removesuffix("_")  # set by an embedding project
     key = KEY.with_prefix(prefix) if prefix else KEY

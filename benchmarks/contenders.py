@@ -1,7 +1,7 @@
 """Contenders that convert an archive to Parquet with the columns of `article_changes`.
 
-There is one function per contender, written in the way that its users would write it. Each contender uses all cores and
-the options that its documentation recommends.
+Each contender is one function, written the way a typical user would write it. Each contender uses all cores and the
+options that its documentation recommends.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def plain_polars(job: Job) -> Output:
 
 
 def standard_library(job: Job) -> Output:
-    """Convert with `tarfile`, `json` and `from_pylist`, which is the first solution that most people write."""
+    """Convert with `tarfile`, `json` and `from_pylist`, which most people would try first."""
     target = job.folder / "out.parquet"
     with _writer(job, target) as writer, tarfile.open(job.workload.archives[0], "r|gz") as tar:
         for member in tar:

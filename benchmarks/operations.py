@@ -26,7 +26,7 @@ def load_snapshots(data: Path, snapshots: Sequence[Snapshot]) -> None:
 
 
 def load_hours(data: Path, hours: Sequence[list[ConvertedFile]]) -> None:
-    """Load each hour's files into `article_changes` and the ledger, then apply all changes to `articles`."""
+    """Load each hour's files into `article_changes` and the ledger. Then, apply all changes to `articles`."""
     warehouse = Warehouse(data)
     for files in hours:
         hour = files[0].batch_hour

@@ -119,7 +119,10 @@ class Pages:
         return Snapshot(name, version, project, 0, tuple(files), len(files))
 
     def hour(self, number: int, changes: int) -> list[ConvertedFile]:
-        """Write an hour's files. 88% of the rows are edits, 5% creations, 3% deletions, and 4% belong to moves."""
+        """Write an hour's files.
+
+        Of the rows, 88% are edits, 5% are creations, 3% are deletions, and 4% belong to moves.
+        """
         hour = self.first_hour + timedelta(hours=number)
         folder = self.data / "lake" / ARTICLE_CHANGES.name / f"date={hour:%Y-%m-%d}" / f"hour={hour:%H}"
         folder.mkdir(parents=True)

@@ -1,6 +1,6 @@
 """Stream source that sends prepared records in chunks, so the source is not the bottleneck.
 
-Each event occurs once and has a separate page, which is the most expensive case for a mirror. `python -m
+Each event is unique and affects a different page, which is the most expensive case for a mirror. `python -m
 benchmarks.stream_source LINES RATE` prints its port and exits when its standard input is closed. Each connection
 receives its `parts` endlessly, starting at their `offsets` or at 0. RATE is the number of events per second of all ten
 parts together, or 0 for no limit.

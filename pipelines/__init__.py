@@ -1,5 +1,5 @@
 """Dagster definitions, operator tasks, reports, and the command line `wme`.
 
-This package decides which work to run, runs it, and shows the results. The assets are in `assets`. Access to the
-service, files and databases is in `resources`.
+This package decides which work to run, runs it, and shows the results. The assets are in `assets`. The package
+`resources` accesses the service, files and databases.
 """

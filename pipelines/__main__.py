@@ -1,4 +1,4 @@
-"""Entry point of `wme` and `python -m pipelines`. Handles Ctrl-C even during imports, which take a second."""
+"""Entry point for `wme` and `python -m pipelines`. Ctrl-C is handled even during imports, which take a second."""
 
 from pipelines.process import interrupts
 

@@ -1,8 +1,8 @@
 """Dagster definitions of the mirror.
 
 `build_defs` builds definitions from settings, for this project or for another Dagster project. Dagster loads `defs` as
-the code location, with settings from the environment and the project's `.env`. Loading reads the oldest hour from the
-data folder and uses no network. Importing this module reads nothing.
+the code location, with settings from the environment and the project's `.env`. Loading the definitions reads the oldest
+hour from the data folder, but does not use the network. Importing this module reads nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ gc_during_import.done()
 def build_assets(
     hours: dg.HourlyPartitionsDefinition, offered: tuple[Dataset, ...]
 ) -> tuple[dg.AssetsDefinition | dg.AssetSpec, ...]:
-    """Build the assets of every declared dataset, the current state and the publication.
+    """Build the assets for every declared dataset, for the current state, and for the publication.
 
     Only datasets in `offered` can be materialized.
     """
@@ -66,7 +66,7 @@ def build_assets(
 
 
 def _referenced(*assets: dg.AssetsDefinition) -> tuple[dg.AssetsDefinition, ...]:
-    """Attach the file and line of the code to each asset, for the Dagster UI."""
+    """Attach the source file and line to each asset, for the Dagster UI."""
     with warnings.catch_warnings():
         # users of a command cannot act on the beta warning; a test covers the function
         warnings.simplefilter("ignore", dg.BetaWarning)
@@ -94,7 +94,7 @@ def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime
 def hourly_partitions(settings: settings_module.Settings, *asked: datetime) -> dg.HourlyPartitionsDefinition:
     """Return the partitions of the hourly assets, for assets in another project that depend on single hours.
 
-    The hours in `asked` are always partitions.
+    The partitions always include the hours in `asked`.
     """
     return layers.hours_since(first_hour(settings, *asked))
 
@@ -107,20 +107,21 @@ def build_defs(
     all_datasets: bool = False,
     **overrides: Any,
 ) -> dg.Definitions:
-    """Build definitions from the settings alone: neither the environment nor `.env` is read.
+    """Build definitions only from the settings, without reading the environment or `.env`.
 
     Args:
         settings: Settings.
         prefix: Prefix of all asset keys, and of the names of groups, steps, jobs, schedules, sensors, resources, pools
             and dynamic partitions. With a prefix, the definitions have no executor, IO manager or logger, and can be
             merged into those of another project.
-        asked: Hours that are always partitions.
-        all_datasets: Datasets that are not mirrored can be materialized, too, because a command may name them.
-        overrides: Resources by key (`enterprise`, `lake`, `warehouse`, `engine`) that replace those of
-            `build_resources`, and `loggers` that replace Dagster's.
+        asked: Hours that are always included in the partitions.
+        all_datasets: True if datasets that are not mirrored can be materialized as well, because commands can name such
+            datasets.
+        overrides: Resources by key (`enterprise`, `lake`, `warehouse`, `engine`) that replace the resources from
+            `build_resources`, and `loggers` that replace Dagster's loggers.
 
     Raises:
-        ValueError: The prefix cannot begin a name.
+        ValueError: A name cannot begin with the prefix.
     """
     named = Prefix(prefix)
     loggers = overrides.pop("loggers", None)

@@ -1,9 +1,9 @@
-"""Definitions with a name prefix, so that they can be part of another Dagster project.
+"""Name prefix for definitions that are part of another Dagster project.
 
 The prefix applies to asset keys, groups, steps, jobs, schedules, sensors, resource keys, pools and dynamic partitions,
-because names must be unique within a Dagster project. Assets and checks are built without a prefix. `Prefix.assets` and
-`Prefix.checks` rebuild them with the prefix and the same Dagster decorators. The asset functions find the project's
-keys in their context (see `assets.layers.own`).
+because names must be unique within a Dagster project. Assets and checks are first built without a prefix.
+`Prefix.assets` and `Prefix.checks` rebuild the assets and checks with the prefix and the same Dagster decorators. The
+asset functions find the project's keys in their context (see `assets.layers.own`).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Prefix:
         return [self._spec(one) if isinstance(one, dg.AssetSpec) else self._asset(one) for one in made]
 
     def checks(self, made: Iterable[dg.AssetChecksDefinition]) -> list[dg.AssetChecksDefinition]:
-        """Rebuild the checks, one per definition, for assets with the prefix."""
+        """Rebuild the checks for assets with the prefix, with one check per definition."""
         return [self._check(one) for one in made] if self.text else list(made)
 
     def op(self, made: dg.OpDefinition) -> dg.OpDefinition:
@@ -114,7 +114,7 @@ class Prefix:
         return made
 
     def adapted(self, function: _Called) -> _Called:
-        """Wrap a function for Dagster. Renames its resource parameters, and passes this prefix as `prefix`."""
+        """Wrap a function for Dagster by renaming its resource parameters and passing this prefix as `prefix`."""
         declared = inspect.signature(function, eval_str=True)
         given = {"prefix": self} if "prefix" in declared.parameters else {}
         if not (self.text or given):
@@ -166,6 +166,6 @@ def _function(op: dg.OpDefinition) -> Callable[..., Any]:
 
 
 def _fields(op: dg.OpDefinition) -> dict[str, Any] | None:
-    """Return the fields of a run configuration, or None if any field is allowed."""
+    """Return the fields of an op's run configuration, or None if any field is allowed."""
     fields = getattr(op.config_schema.as_field().config_type, "fields", None)
     return None if fields is None else dict(fields)

@@ -1,4 +1,4 @@
-"""Disable garbage collection during imports, which reduces the code location's start time by a sixth.
+"""Disable garbage collection during imports, which reduces the code location's startup time by one sixth.
 
 Import this module before all others, and call `done()` after the imports.
 """
@@ -17,7 +17,7 @@ def done() -> None:
 
 
 def keep() -> None:
-    """Exclude all existing objects from garbage collection. Use only in processes that this package starts."""
+    """Exclude all existing objects from garbage collection. Call this only in processes that this package starts."""
     gc.freeze()
     # DuckDB's binding counts remaining objects at exit and warns about them
     atexit.register(gc.unfreeze)

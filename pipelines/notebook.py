@@ -16,22 +16,21 @@ from resources.warehouse import NotPublishedError, Warehouse
 def connect(data: str | Path | None = None) -> duckdb.DuckDBPyConnection:
     """Open a read-only connection to the published file, with times in UTC. Close the connection after use.
 
-    The connection does not block other processes. The connection keeps the version that it opened, even if a newer
-    version is published. A new call opens the newest version. Footers of lake files are cached in memory, so later
-    queries for page text are faster.
+    The connection does not block other processes. The connection continues to read the same version of the file, even
+    if a newer version is published. A new call opens the newest version. Lake file footers are cached in memory, so
+    later queries for page text are faster.
 
     Only the published file is read-only. Queries can read and write other files, attach databases and load extensions
-    with the permissions of the notebook's user. In contrast, `wme sql` is restricted to the published file and the
-    lake.
+    with the permissions of the notebook's user. In contrast, `wme sql` can access only the published file and the lake.
 
     Args:
         data: Data folder. The default is `WME_DATA` from the environment or from the settings file, which is `.env` or
-            WME_ENV_FILE. Without `WME_DATA`, the default is `data` in the settings file's folder, as for `wme`. A
-            relative path is relative to the working folder.
+            the file in WME_ENV_FILE. Without `WME_DATA`, the default is `data` in the settings file's folder, as for
+            `wme`. A relative `data` path is resolved against the working folder.
 
     Raises:
         NotPublishedError: The data folder has no published file.
-        QueryError: The file is damaged, or a newer DuckDB has written the file.
+        QueryError: The file is damaged, or was written by a newer version of DuckDB.
     """
     if data is None:
         named = {**dotenv_values(env_file()), **os.environ}.get("WME_DATA") or ""

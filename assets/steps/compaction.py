@@ -1,7 +1,7 @@
 """Lake compaction, which merges hourly files and snapshot chunks into a few sorted files.
 
-After compaction, reading a page's text opens one file. Each compaction window and each snapshot version is a separate
-step. A step rewrites files without a lock and commits them in one short transaction. If the process is killed,
+After compaction, a page's text can be read from a single file. Each compaction window and each snapshot version is a
+separate step. A step rewrites files without a lock and commits them in one short transaction. If the process is killed,
 committed steps remain, and the next run removes unfinished files.
 """
 
@@ -122,7 +122,10 @@ class _Run:
     def prepared(
         self, plan: deque[tuple[Dataset, Merge | VersionMerge]], most: int, min_free_gb: float
     ) -> list[CompactionJob]:
-        """Remove the next steps that fit on the disk together from `plan`. A step that never fits fails."""
+        """Remove the next steps from `plan` and return those that fit on the disk together.
+
+        A step that is too large for the disk fails.
+        """
         jobs: list[CompactionJob] = []
         room = shutil.disk_usage(self.layout.root).free - int(min_free_gb * 1e9)
         while plan and len(jobs) < most:

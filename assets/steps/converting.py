@@ -41,7 +41,7 @@ def convert_archives(
     """Convert the archives and return the Parquet files in the same order. See `attempts`.
 
     Raises:
-        ArchiveError: An archive is damaged. Its rows are not in the lake. The other archives were converted.
+        ArchiveError: An archive is damaged. The archive's rows are not in the lake. The other archives were converted.
         EngineError: The remote workers cannot be used.
     """
     outcomes = attempts(name, archives, layout, bodies=bodies, converter=converter, engine=engine)

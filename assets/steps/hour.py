@@ -1,11 +1,11 @@
-"""Processing steps of a dataset's hour, from the service to DuckDB.
+"""Processing steps for an hour of a dataset, from the service to DuckDB.
 
     plan     compares the hour's batch listing with the archive
     fetch    downloads and verifies missing archives, then stores the unmodified listing
     convert  converts the archives to Parquet, with rejects in a separate file
     load     replaces the hour's rows in DuckDB in one transaction
 
-Source: the service's endpoints of hourly files, for articles /v2/batches/{date}/{hour} and below.
+Source: the service's endpoints for hourly files, which are /v2/batches/{date}/{hour} and below for articles.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Plan:
         wanted: Records of the mirrored scope.
         absent: Mirrored (project, namespace) pairs that the listing does not contain.
         missing: Wanted records whose file is not archived.
-        odd: Reason for each mirrored pair whose record is unusable.
+        odd: Mirrored pairs whose record is unusable, each with the reason.
     """
 
     dataset: Dataset
@@ -72,7 +72,7 @@ class PartialHourError(MirrorError):
 
     @classmethod
     def of(cls, odd: Mapping[Place, str], damaged: Mapping[Place, Exception]) -> PartialHourError:
-        """Create the error for an hour. The message omits the hour, so that equal failures can be grouped."""
+        """Create the error for an hour. The message omits the hour, so that identical failures can be grouped."""
         names = listed([f"{project} namespace {namespace}" for project, namespace in (*odd, *damaged)], 3)
         words = [f"Nothing was loaded for {names}. The hour's other projects are loaded."]
         if odd:
@@ -94,8 +94,8 @@ class PartialHourError(MirrorError):
 class ArchivedHour:
     """An hour whose wanted archives are stored and verified. `absent` and `odd` are copied from the hour's plan.
 
-    `damaged` maps pairs whose archive could not be fetched or converted to the error. `archives` omits these pairs.
-    `listed_at` is the time at which the listing was requested, or None for the current time.
+    `damaged` contains the error for each pair whose archive could not be fetched or converted. `archives` omits these
+    pairs. `listed_at` is the time at which the listing was requested, or None for the current time.
     """
 
     dataset: Dataset
@@ -135,7 +135,7 @@ class ArchivedHour:
 
 
 def check_alone(errors: Iterable[Exception], total: int) -> None:
-    """Raise the first error that affects the complete hour. `total`: number of files in the hour."""
+    """Raise the first error that affects the complete hour. `total` is the number of files in the hour."""
     found = list(errors)
     for error in found:
         if len(found) == total or not isinstance(error, MirrorError) or ends_run(error):
@@ -240,10 +240,11 @@ def _archive(dataset: Dataset, hour: datetime, record: Batch, path: Path, versio
 def archived_hour(
     hour: datetime, layout: Layout, scope: Scope, dataset: Dataset, *, partial: bool = False
 ) -> ArchivedHour:
-    """Read an hour from the archive, without the network.
+    """Read an hour from the archive without using the network.
 
     Raises:
-        NotArchivedError: The hour or one of its archives is missing. With `partial`, all of its archives are missing.
+        NotArchivedError: The hour or one of its archives is missing. With `partial`, the error is raised only if all of
+            the hour's archives are missing.
     """
     list_path = layout.batch_list(dataset, hour)
     try:
@@ -276,7 +277,7 @@ def archived_hour(
 def load_hour(
     archived: ArchivedHour, conversions: Sequence[ConvertedFile], warehouse: Warehouse, *, reload: bool = False
 ) -> HourLoad:
-    """Load an hour's rows, ledger and coverage in one transaction. `reload` also replaces files already loaded."""
+    """Load an hour's rows, ledger and coverage in one transaction. `reload` also replaces loaded files."""
     reason = "Not in the batch listing: no changes, or its export failed."
     statuses = [
         HourStatus(archived.hour, project, ns, HourState.ABSENT, reason, archived.listed_at)

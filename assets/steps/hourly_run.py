@@ -1,4 +1,4 @@
-"""Runs over several hours of a dataset. Each hour passes through all steps and fails separately."""
+"""Runs over several hours of a dataset. Each hour passes through all steps and can fail independently."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class HourlyRun:
     Attributes:
         again: True if existing files are verified and damaged files are replaced.
         gone: Hours that are not archived and that the service has deleted.
-        lost: Error after which the service is unreachable. No more requests are sent. Archived hours are still loaded.
+        lost: Error that showed that the service is unreachable. No more requests are sent. Archived hours are still
+            loaded.
         stopped: Other error that ended all fetching. Archived hours are still loaded.
     """
 
@@ -118,7 +119,7 @@ class HourlyRun:
             check_disk(self.plans.values(), layout.root, self.lake.settings.min_free_gb)
 
     def _check_names(self, client: EnterpriseClient) -> None:
-        """Check that projects and namespaces without any record are quiet, not misspelt."""
+        """Check that the names of projects and namespaces without any record are not misspelt."""
         if not self.plans:
             return
         absent = [place for place in self.scope if all(place in plan.absent for plan in self.plans.values())]
@@ -177,7 +178,7 @@ class HourlyRun:
             yield _warehouse_layer(warehouse, conversions, load)
 
     def _keep_visibility_changes(self) -> None:
-        """Store the visibility changes that only the stream contains. After a failure, the next load tries again."""
+        """Store the visibility changes that only the stream contains. After a failure, the next load retries."""
         if self.dataset.stream is not None:
             try:
                 self.warehouse.warehouse.keep_visibility_changes()
@@ -185,11 +186,14 @@ class HourlyRun:
                 _log.warning("%s", error)
 
     def _archived(self, hour: datetime, client: EnterpriseClient | None) -> ArchivedHour:
-        """Fetch the hour's archives if the hour is planned and the service responds. Otherwise, read them from disk."""
+        """Fetch the hour's archives if the hour is planned and the service responds.
+
+        Otherwise, read the archives from disk.
+        """
         try:
             if client is not None and hour in self.plans and self.lost is None and self.stopped is None:
                 return fetch_hour(self.plans[hour], client, self.lake.layout, self.engine)
-            # if the service is unreachable, require complete hours, because the service can have missing archives
+            # if the service is unreachable, require complete hours, because the service might have the missing archives
             return archived_hour(hour, self.lake.layout, self.scope, self.dataset, partial=self.lost is None)
         except errors.UnreachableError as error:
             self.lost = error
@@ -200,7 +204,7 @@ class HourlyRun:
             raise
 
     def recall(self, hours: Iterable[datetime]) -> None:
-        """Find the results of earlier runs for the hours, without fetching, converting or loading."""
+        """Find the results of earlier runs for these hours without fetching, converting or loading anything."""
         layout = self.lake.layout
         for hour in hours:
             try:

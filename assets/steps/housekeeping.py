@@ -1,12 +1,12 @@
 """Detection and removal of replaced files.
 
-A lake file is replaced if neither the ledger nor the published file references the file, and if newer data was loaded
-into the same scope. A scope is a snapshot or an hour of a project and namespace. An archive is replaced if it belongs
-neither to the loaded data nor to the service's current listing. All other files are retained.
+A lake file is considered replaced if neither the ledger nor the published file references the file, and newer data has
+been loaded for the same scope. A scope is a project and namespace in a snapshot or in an hour. An archive is considered
+replaced if it belongs neither to the loaded data nor to the service's current listing. All other files are retained.
 
-A replaced file is removed after a grace period, because readers can still use an older published file. A journal
-records when each file was first found to be replaced. Losing the journal restarts the grace period. If the process is
-killed, the next call removes the remaining files.
+A replaced file is removed after a grace period, because readers might still be using an older published file. A journal
+records when each file was first found to be replaced. If the journal is lost, the grace period restarts. If the process
+is killed, the next call removes the remaining files.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ class Replaced:
 
 @dataclass(frozen=True)
 class Cleaning:
-    """Files to remove now, and files still in their grace period. `is_held` is true if a backup delays all removals."""
+    """Files to remove now, and files still in their grace period.
+
+    `is_held` is true if a backup is delaying all removals.
+    """
 
     freed: tuple[Replaced, ...]
     waiting: tuple[Replaced, ...]
@@ -72,7 +75,7 @@ class Cleaning:
 
 
 def is_due(layout: Layout, *, grace: timedelta = GRACE, now: datetime | None = None) -> bool:
-    """Return True if the last search is older than a day, or older than the grace period if that is shorter."""
+    """Return True if the last search is older than a day or the grace period, whichever is shorter."""
     try:
         looked_at = datetime.fromtimestamp(_journal(layout).stat().st_mtime, UTC)
     except FileNotFoundError:
@@ -95,7 +98,7 @@ def clean(
     Searching 100,000 files takes a few seconds.
 
     Raises:
-        OSError: A file cannot be removed. Earlier files have been removed.
+        OSError: A file cannot be removed. The files before it have been removed.
     """
     now = now or datetime.now(UTC)
     journal = _journal(layout)
@@ -137,7 +140,7 @@ def _read(journal: Path) -> dict[str, datetime]:
 
 
 def _compacts(warehouse: Warehouse) -> bool:
-    """Return True if a compaction is running. The ledger does not contain its new files yet."""
+    """Return True if a compaction is running, whose new files are not yet in the ledger."""
     try:
         with warehouse.compacting():
             return False
@@ -171,8 +174,8 @@ def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) 
 def _of_stream(layout: Layout, now: datetime) -> Iterator[tuple[Path, str]]:
     """Yield replaced stream files.
 
-    A file is replaced if a larger file contains its events, or if the retention of its hours has passed. The newest
-    file is retained, because it contains the offset at which the stream resumes.
+    A file is considered replaced if a larger file contains its events, or if the service's retention period for its
+    hours has passed. The newest file is retained, because it contains the offset at which the stream resumes.
     """
     folder = layout.lake / LIVE_CHANGES
     counting = files_of(folder)
@@ -271,7 +274,7 @@ def _archives_of_hour(
 def _archives_of_snapshot(
     layout: Layout, dataset: Dataset, identifier: str, versions: Collection[str]
 ) -> Iterator[tuple[Path, str]]:
-    """Yield archives and partial files that belong neither to a loaded version nor to the newest set."""
+    """Yield archives and partial files that belong neither to a loaded version nor to the newest archived version."""
     folder = layout.snapshot_archive(dataset, identifier)
     sets = archived_sets(folder, dataset)
     if not sets:

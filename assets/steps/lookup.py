@@ -5,7 +5,7 @@
     convert  converts the responses to Parquet
     load     loads the responses into `lookups`, which `articles` reads
 
-Source: the service's lookups, /v2/articles/{name}.
+Source: the service's lookup endpoint, /v2/articles/{name}.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _SPENT = TypeAdapter(_Spent)
 
 
 class Budget:
-    """Daily lookup budget (UTC). Each lookup is recorded before its request, so killed runs never exceed the budget."""
+    """Lookup budget per UTC day. Each lookup is recorded before its request, so killed runs never exceed the budget."""
 
     def __init__(self, folder: Path, per_day: int, now: Callable[[], datetime]) -> None:
         self._path, self._per_day, self._now = folder / "state" / "lookups.json", per_day, now
@@ -116,7 +116,10 @@ class Budget:
 
 @contextmanager
 def alone(layout: Layout) -> Iterator[None]:
-    """Hold the data folder's lookup lock, so that no page is looked up twice. Raises LookupsBusyError."""
+    """Hold the data folder's lookup lock, so that no page is looked up twice.
+
+    Raises LookupsBusyError if another process holds the lock.
+    """
     path = layout.root / "state" / "lookups.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     try:

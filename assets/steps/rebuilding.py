@@ -1,8 +1,8 @@
-"""Rebuilding of missing loads and of missing or damaged lake files from the archive, without the service.
+"""Rebuild missing loads, and missing or damaged lake files, from the archive without contacting the service.
 
-Finished conversions and loads are retained, so the same call resumes after a kill. A repair does not change rows, so
-Dagster's history of the hour or snapshot stays valid. A damaged file is moved aside only if its archive exists, and
-moved back if the conversion fails. If the process is killed in between, the next run creates the missing file.
+Finished conversions and loads are retained, so the same call resumes a killed rebuild. A repair does not change rows,
+so Dagster's history of the hour or snapshot stays valid. A damaged file is moved aside only if its archive exists, and
+is moved back if the conversion fails. If the process is killed in between, the next run creates the missing file.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def _steps(
     only: Only | None,
     skip: AbstractSet[Part],
 ) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield each load's name and function: lists, then snapshots with the oldest version first, then hours."""
+    """Yield each load's name and function. The order is lists, snapshots (oldest version first), then hours."""
 
     def load_list(dataset: Dataset) -> None:
         store.load_list(dataset, convert_list(dataset, files.read(layout.list_archive(dataset)), layout).path)
@@ -223,7 +223,7 @@ class Repaired:
     Attributes:
         replaced: Files that were replaced by new conversions, which were then loaded.
         failed: Message for each hour, snapshot or lookup that could not be repaired.
-        waiting: Number of hours and snapshots that were postponed to the next run, or for lack of disk space.
+        waiting: Number of hours and snapshots that were postponed because of the limit or insufficient disk space.
         load_count: Number of hours, snapshots and lookups that were loaded again.
     """
 
@@ -245,7 +245,7 @@ class Repair:
     min_free_bytes: int = 0
 
     def run(self, faulty: Sequence[FaultyFile], most: int | None = MOST) -> Repaired:
-        """Repair files, newest hours first. `most` limits the number of hours and snapshots, or None for no limit.
+        """Repair files, newest hours first. `most` is the maximum number of hours and snapshots, or None for no limit.
 
         Raises:
             MirrorError: The error would stop all other repairs as well. For example, the disk is full, or another
@@ -275,7 +275,7 @@ class Repair:
         return done
 
     def _load(self, parts: Sequence[LoadedPart], damaged: Sequence[Path]) -> None:
-        """Convert and load the parts of one load. `damaged` lists the damaged or missing files to replace."""
+        """Convert the parts of one load, then load them. `damaged` lists the damaged or missing files to replace."""
         dataset, first = named(parts[0].table_name), parts[0]
         if dataset.family is Family.SNAPSHOT:
             assert first.snapshot_id is not None
@@ -357,7 +357,7 @@ def repaired(
     say: Callable[[str], None],
     most: int | None = MOST,
 ) -> Repaired:
-    """Repair lake files that the build file's ledger lists but that are missing or damaged (see `Repair.run`)."""
+    """Repair missing or damaged lake files in the build file's ledger (see `Repair.run`)."""
     store = warehouse.warehouse
     faulty = store.faulty_lake_files()
     with engine.converter(lake) as converter:

@@ -1,11 +1,11 @@
-"""Processing steps of a snapshot, from the service to DuckDB.
+"""Processing steps for a snapshot, from the service to DuckDB.
 
     plan     chooses one file or chunks, and finds the cost and the files already archived
     fetch    downloads and verifies missing archives, then verifies the complete set
     convert  converts the archives to Parquet, with rejects in a separate file
     load     loads the complete version into DuckDB in one transaction
 
-Source: the service's snapshot endpoints, for articles /v2/snapshots and below.
+Source: the service's snapshot endpoints, which are /v2/snapshots and below for articles.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ def mirrored(listing: Listing[SnapshotRecord], scope: Scope) -> list[SnapshotRec
 
 
 def odd(listing: Listing[SnapshotRecord], scope: Scope) -> dict[str, str]:
-    """Return the reason for each mirrored snapshot with an unusable record in the listing, by identifier.
+    """Return the identifiers of mirrored snapshots with an unusable record in the listing, each with the reason.
 
-    A run of such a snapshot requests the record separately, and then fetches the snapshot or fails with a message.
+    A run for such a snapshot requests the record separately, and then fetches the snapshot or fails with a message.
     """
     return {f"{project}_namespace_{ns}": why for (project, ns), why in listing.left_out(scope).items()}
 
 
 def is_archived(record: SnapshotRecord, layout: Layout, dataset: Dataset) -> bool:
-    """Return True if the record's version of the snapshot is archived completely."""
+    """Return True if the snapshot version in the record is completely archived."""
     try:
         archived_snapshot(record.identifier, layout, dataset, record.version)
     except NotArchivedError:
@@ -179,7 +179,7 @@ def all_conversions(
 def load_snapshot(
     archived: ArchivedSnapshot, conversions: Sequence[ConvertedFile], warehouse: Warehouse, *, reload: bool = False
 ) -> SnapshotLoad:
-    """Load a complete version into DuckDB in one transaction. `reload` also replaces a version already loaded."""
+    """Load a complete version into DuckDB in one transaction. `reload` also replaces a loaded version."""
     first = archived.archives[0]
     return warehouse.load_snapshot(
         Snapshot(

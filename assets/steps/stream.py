@@ -1,4 +1,4 @@
-"""Storage of a realtime stream in the lake. Every event of the mirrored scope is stored exactly once.
+"""Store a realtime stream in the lake. Every event in the mirrored scope is stored exactly once.
 
     begin    reads the offsets at which to resume from the newest file
     take     receives blocks of events from all connections
@@ -6,7 +6,7 @@
 
 The published file's views `live_changes` and `articles_live` read each file as soon as it is written.
 
-Source: the service's realtime streams, /v2/articles of their host.
+Source: the service's realtime streams, /v2/articles on the stream host.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Gap:
         return [first + number * _HOUR for number in range(-((first - self.until) // _HOUR))]
 
     def sentence(self, loaded: Collection[datetime]) -> str:
-        """Describe the gap and the way to close it. `loaded` lists the hours whose files are loaded."""
+        """Describe the gap and how to close it. `loaded` contains the hours whose files are loaded."""
         lost = (
             f"The stream has not been read since {moment_text(self.since)}, which is longer than the service retains "
             f"events. Events published until {moment_text(self.until)} are missing from the stream. "
@@ -110,8 +110,8 @@ def keep(
 
     Args:
         client: Client of the service.
-        lake: Destination of the files.
-        state: Folder of the lock file. Only one process can read a stream.
+        lake: Destination for the files.
+        state: Folder that contains the lock file. Only one process at a time can read a stream.
         since: Start time of the first run, or None for the current time.
         clock: Function that returns the current time with a time zone.
         ended: Function that returns True when reading should end.
@@ -119,7 +119,7 @@ def keep(
         warn: Function that receives messages about possible gaps.
         options: Connection options of the stream.
         step_seconds: Maximum time in seconds that events are buffered.
-        loaded: Function that returns the given hours whose files are loaded, for gap messages.
+        loaded: Function that receives hours and returns the hours whose files are loaded, for messages about gaps.
 
     Raises:
         StreamBusyError: Another process is consuming the stream.
@@ -142,7 +142,7 @@ def keep(
                     size += len(block.lines)
                 now = time.monotonic()
                 if held and (is_last or size >= STEP_BYTES or now >= due):
-                    # check again, because the machine can have been suspended for days
+                    # check again, because the machine might have been suspended for days
                     before = lake.last() or last
                     gap = _report_gap(missed(before, clock()), gap, loaded, warn)
                     counts = len(stream.connections), stream.reconnect_count, stream.too_long_count
@@ -202,15 +202,15 @@ class _Tidying:
 
 
 def missed(last: Step, now: datetime) -> Gap | None:
-    """Return the time range of deleted unread events, or None if no event was missed."""
+    """Return the time range of events that were deleted before they were read, or None if no event was missed."""
     reached = min(last.published_at.values(), default=last.since)
-    # use the newest partition, because other partitions can have had no events for two days
+    # use the newest partition, because other partitions might have had no events for two days
     newest = max(last.published_at.values(), default=last.since)
     return Gap(reached, now - RETENTION) if now - newest > RETENTION else None
 
 
 def _backward(before: Step, step: Step) -> dict[int, datetime]:
-    """Return the publication time of the last event for each partition whose offset moved back."""
+    """Return the partitions whose offset moved back, each with the publication time of its last event."""
     moments = before.published_at
     return {one: moments.get(one, before.since) for one, at in before.offsets.items() if step.offsets.get(one, at) < at}
 

@@ -1,12 +1,12 @@
-"""Selection of the hours to fetch and load, and of their runs.
+"""Selection of hours to fetch and load, and of runs to request.
 
-The selection depends on the loaded hours and the runs in progress, never on earlier requests. An hour that the service
-has published but that is not loaded is requested again, even if earlier runs were killed. No state is stored between
-evaluations. Each evaluation sends a few requests to the service, regardless of the number of missing hours.
+The selection depends on the loaded hours and the runs in progress, not on earlier requests. A published hour that is
+not loaded is requested again, even if earlier runs were killed. Apart from refusals, evaluations store no state. Each
+evaluation sends a few requests to the service, regardless of the number of missing hours.
 
-A permanent failure, such as a refused account, an unknown name or an exhausted quota, would recur in each run.
-Repeated logins with a wrong password lock the account. Therefore, the cause is checked before failed hours are
-requested again, and each refusal lengthens the wait.
+A permanent failure, such as a refused account, an unknown name or an exhausted quota, would recur in each run. Repeated
+logins with a wrong password lock the account. Therefore, the cause is checked before failed hours are requested again.
+Each refusal increases the delay.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ WAITS: Final = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=4))
 
 #: Maximum time until a backfill's runs appear. Until then, the backfill's hours are unknown.
 LAUNCHING: Final = timedelta(minutes=5)
-#: Time at which definitions and settings were loaded. Earlier refusals are ignored, because settings can have changed.
+#: Time at which definitions and settings were loaded. Earlier refusals are ignored, because settings might have
+#: changed.
 LOADED_AT = datetime.now(UTC)
 
 _ARTICLES: Final = keys(ARTICLE_CHANGES)
@@ -76,7 +77,7 @@ def missing_hours(
     scope: Collection[tuple[str, int]],
     dataset: Dataset = ARTICLE_CHANGES,
 ) -> list[datetime]:
-    """Return recent hours without a mirrored project's data, and hours to fetch again, oldest first."""
+    """Return recent hours in which a mirrored project's data is missing, and hours to fetch again, oldest first."""
     done: dict[datetime, set[tuple[str, int]]] = {}
     for row in rows:
         if row.state in DONE:
@@ -97,10 +98,10 @@ def missing_now(
     warehouse: WarehouseResource,
     dataset: Dataset,
 ) -> list[datetime]:
-    """Return the `missing_hours` of a dataset's mirrored scope, without waiting for processes that write.
+    """Return the `missing_hours` for a dataset's mirrored scope without waiting for processes that are writing.
 
     Raises:
-        MirrorError: The warehouse cannot be read at present.
+        MirrorError: The warehouse cannot be read at the moment.
     """
     store = warehouse.glance
     rows = store.coverage(since=now - RETENTION, published=False, dataset=dataset) if store.build_path.exists() else []
@@ -108,7 +109,7 @@ def missing_now(
 
 
 def due_again(listing: Path, hour: datetime, now: datetime, scope: Collection[tuple[str, int]]) -> bool:
-    """Return True if an hour's listing omitted a mirrored project, and the listing is due to be fetched again."""
+    """Return True if an hour's listing omitted a mirrored project and is due to be fetched again."""
     try:
         named = {(record.project_id, record.namespace_id) for record in read_listing(listing)}
     except FileNotFoundError:
@@ -185,7 +186,7 @@ def have_failed(
 def _requested_failures(
     instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey]
 ) -> list[tuple[Span, datetime]]:
-    """Return the hours and the first failure time of each failed run that a sensor or schedule requested."""
+    """Return the hours and the first failure time for each failed run that a sensor or schedule requested."""
     first: dict[str, tuple[Span, datetime]] = {}
     for run, span, end in _failed_runs(instance, now, layers):
         if run.tags.keys() & {RunTag.SENSOR, RunTag.SCHEDULE}:
@@ -228,7 +229,7 @@ def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None
 def published(
     hours: Sequence[datetime], client: EnterpriseClient, now: datetime, dataset: Dataset = ARTICLE_CHANGES
 ) -> list[datetime]:
-    """Return the published hours, oldest first. Sends at most six requests, newest hour first.
+    """Return the published hours, oldest first. Sends at most six requests, starting with the newest hour.
 
     Raises:
         EnterpriseError: The service did not respond.
@@ -248,7 +249,10 @@ def published(
 
 
 def spans(hours: Iterable[datetime]) -> list[Span]:
-    """Group hours into a few spans without gaps: the oldest span first, then the newest, then the remaining spans."""
+    """Group hours into a few spans without gaps.
+
+    The oldest span is returned first, followed by the newest span and then the remaining spans.
+    """
     rest, found = sorted(hours), []
     while rest:
         within = [hour for hour in rest if hour < rest[0] + SPAN * HOUR]
@@ -265,12 +269,12 @@ def hindrance(
     now: datetime,
     dataset: Dataset,
 ) -> str | None:
-    """Return the reason why a run over the hours (oldest first) would fail again, or None if the run can succeed.
+    """Return the reason why a run over these hours would fail again, or None if the run can succeed.
 
-    Sends at most five requests.
+    `hours` must be sorted, oldest first. Sends at most five requests.
 
     Raises:
-        MirrorError: The service refused the account, does not know a name, or did not respond.
+        MirrorError: The service refused the account, did not recognise a name, or did not respond.
     """
     certain = [hour for hour in hours if now - hour > LATE] or hours
     with suppress(NotPublishedYet, RetentionPassed):
@@ -306,14 +310,17 @@ def noted(cursor: str | None, now: datetime) -> str:
 
 
 def _refused(cursor: str | None) -> tuple[datetime, int]:
-    """Return the time of the last refusal, and the number of refusals in a row since the definitions were loaded."""
+    """Return the time of the last refusal and the number of consecutive refusals since the definitions were loaded."""
     at, count = json.loads(cursor) if cursor else (LOADED_AT.isoformat(), 0)
     refused_at = datetime.fromisoformat(at)
     return refused_at, count if refused_at >= LOADED_AT else 0
 
 
 def refusal_of(instance: dg.DagsterInstance, run: dg.DagsterRun, ended_at: datetime) -> str | None:
-    """Return a failed run's message if its account was refused after the definitions were loaded, else None."""
+    """Return a failed run's message if the service refused the account.
+
+    Return None for all other failures, and for refusals before the definitions were loaded.
+    """
     if ended_at < LOADED_AT:
         return None
     for record in instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records:

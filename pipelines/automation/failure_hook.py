@@ -1,6 +1,6 @@
-"""Run-failure hook (WME_ON_FAILURE), which sends a JSON document about each failed run to a URL or a program.
+"""Run-failure hook (WME_ON_FAILURE) that sends a JSON document about each failed run to a URL or a program.
 
-This module creates and delivers the document. The decision that a run has finally failed is in `sensors`.
+This module creates and delivers the document. The module `sensors` decides when a run has finally failed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def document(
 
 
 def deliver(target: str, content: dict[str, Any], seconds: float = SECONDS) -> None:
-    """Send a document to a URL with POST, or to a program's standard input.
+    """Send a document to a URL in a POST request, or to a program's standard input.
 
     Raises:
         HookError: The delivery failed or timed out. The message omits the target, which can contain a key.

@@ -1,6 +1,6 @@
-"""Jobs over declared datasets, and their schedules, which are off by default.
+"""Jobs for declared datasets, and schedules for these jobs, which are off by default.
 
-Start backfills of hours from the assets in the Dagster UI. The command `dagster job backfill` ignores the backfill
+To backfill hours, start from the assets in the Dagster UI. The command `dagster job backfill` ignores the backfill
 policy and starts one run per hour.
 """
 
@@ -46,12 +46,15 @@ _SCHEDULES = (
 
 
 def of_snapshots(dataset: Dataset) -> str:
-    """Return the name of a snapshot dataset's job. Each dataset has a job, because each has separate partitions."""
+    """Return the name of a snapshot dataset's job.
+
+    Each dataset has a separate job, because its partitions are separate.
+    """
     return dataset.archive
 
 
 def stream(prefix: Prefix = ALONE) -> dg.JobDefinition:
-    """Build the stream's job, which has no assets and is therefore not part of `build_jobs`."""
+    """Build the stream job, which has no assets and is therefore not part of `build_jobs`."""
 
     @dg.job(
         name=prefix.name(STREAM),
@@ -77,7 +80,7 @@ def build_jobs(
     hours = _all_of(one for one in datasets(Family.HOURLY) if one in mirrored)
 
     def job(name: str, selection: Iterable[dg.AssetKey], **options: Any) -> Any:
-        # set explicitly, because an embedding project can have other defaults
+        # set explicitly, because an embedding project might have other defaults
         return dg.define_asset_job(
             prefix.name(name),
             selection=dg.AssetSelection.assets(*map(prefix.key, selection)),

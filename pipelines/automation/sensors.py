@@ -1,4 +1,4 @@
-"""Sensors that request runs for missing or pending data, end killed runs and report failures."""
+"""Sensors that request runs for missing or pending data, end killed runs, and report failures."""
 
 import hashlib
 from collections.abc import Collection
@@ -53,7 +53,7 @@ def discover_hours(
     warehouse: WarehouseResource,
     prefix: Prefix,
 ) -> dg.SensorResult | dg.SkipReason:
-    """Request one run per span of missing hours. The number of requests to the service is limited."""
+    """Request one run per span of missing hours. Each evaluation sends only a few requests to the service."""
     if (why := discovery.waiting(context.cursor, datetime.now(UTC))) is not None:
         return dg.SkipReason(why)
     requests, reasons = [], []
@@ -92,7 +92,7 @@ def _missing(
     keys = [prefix.key(key) for key in layers.keys(dataset)]
     key = keys[-1]
     partitions = context.repository_def.asset_graph.get(key).partitions_def if context.repository_def else None
-    # the operator can have set a first hour that is later than the service's oldest hour
+    # the operator might have set a first hour that is later than the service's oldest hour
     missing = [hour for hour in missing if partitions is None or partitions.has_partition_key(key_of(hour))]
     if not missing:
         return "Every hour of the last two days is loaded."
@@ -179,7 +179,7 @@ def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
 def publish_pending(
     context: dg.SensorEvaluationContext, warehouse: WarehouseResource, prefix: Prefix
 ) -> dg.RunRequest | dg.SkipReason:
-    """Request a publication if it is due, data is pending and no run loads hours."""
+    """Request a publication if it is due, data is pending, and no run is loading hours."""
     active = sum(_brings_hours(run, prefix) for run in context.instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)))
     if active:
         return dg.SkipReason(f"Waiting for {counted(active, 'run')}. Pending hours and snapshots are applied later.")
@@ -201,7 +201,7 @@ def publish_pending(
 
 
 def _brings_hours(run: dg.DagsterRun, prefix: Prefix = ALONE) -> bool:
-    """Return True if publications wait for a run. They do not wait for snapshots, which can take hours."""
+    """Return True if publications wait for a run. Publications do not wait for snapshots, which can take hours."""
     of_snapshots = datasets(Family.SNAPSHOT)
     if run.asset_selection:  # an empty selection means all assets of the job, as in runs that commands start
         others = {key for dataset in of_snapshots for key in layers.keys(dataset)}
@@ -269,7 +269,7 @@ def keep_streaming(
     )
 )
 def end_killed_runs(context: dg.SensorEvaluationContext, prefix: Prefix) -> dg.SensorResult | dg.SkipReason:
-    """End runs without a process, and request runs again that Dagster does not retry."""
+    """End runs that no longer have a process, and request these runs again if Dagster does not retry them."""
     origin, repository = context.code_location_origin, context.repository_def
     # in another project, only jobs of this package use the executor that records a run's process
     ended = processes.end_killed(context.instance, None if origin is None else origin.location_name, prefix.name(""))
@@ -315,7 +315,7 @@ def report_failures(settings: Settings, prefix: Prefix = ALONE) -> dg.SensorDefi
         "because the UI was stopped. If the delivery fails, the tick fails, but the run is not affected.",
     )
     def look(context: dg.RunFailureSensorContext) -> dg.SkipReason | None:
-        """Report one run, or return the reason why the run is not reported. A failed delivery is not repeated."""
+        """Report one run, or return the reason why the run is not reported. Failed deliveries are not retried."""
         run = context.dagster_run
         if settings.on_failure is None:
             return dg.SkipReason("WME_ON_FAILURE is not set.")
@@ -350,7 +350,7 @@ def _sentence_of(event: dg.DagsterEvent) -> str:
 
 
 def carry_to(layer: str, what: str, prefix: Prefix) -> dg.AutomationConditionSensorDefinition:
-    """Build the sensor that materializes a layer's assets after the upstream layer (see `assets.layers`)."""
+    """Build the sensor that materializes a layer's assets after their upstream layer (see `assets.layers`)."""
     return dg.AutomationConditionSensorDefinition(
         prefix.name(f"carry_to_{layer}"),
         target=dg.AssetSelection.groups(prefix.name(layer)),

@@ -67,7 +67,7 @@ class Group(click.Group):
 
 class _Lazy(Group):
     def sentences(self) -> dict[str, str]:
-        """Return the first sentence of each docstring. Parses the source, because imports take a second."""
+        """Return the first sentence of each docstring. The source code is parsed, because imports take a second."""
         found = {}
         for module, names in _MODULES.items():
             tree = ast.parse(Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8"))

@@ -1,7 +1,7 @@
-"""Commands `wme auth` for the account and its tokens, and prompts for passwords and codes.
+"""The `wme auth` commands for the account and its tokens, and the prompts for passwords and codes.
 
 Secrets come from an environment variable, from standard input, or from a terminal prompt without echo. Secrets are
-never arguments, because the shell history and the process list show arguments. The implementation is in
+never passed as arguments, which the shell history and the process list would show. The implementation is in
 `resources/enterprise`.
 """
 
@@ -27,7 +27,7 @@ _LONGEST = 4_096
 
 
 class Wanted(NamedTuple):
-    """Secret that a command needs, and its environment variable. Prompts ask for new secrets twice."""
+    """Secret that a command needs, with its environment variable. Prompts ask for new secrets twice."""
 
     name: str
     variable: str
@@ -48,7 +48,7 @@ from_stdin = click.option(
 
 
 class Unargued(click.Command):
-    """Command without arguments. The error message omits unexpected arguments, which can be passwords."""
+    """Command without arguments. Error messages omit unexpected arguments, because these can be passwords."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         try:
@@ -68,7 +68,7 @@ def secrets(*wanted: Wanted, stdin: bool) -> list[str]:
     """Collect passwords and codes in the order of their prompts.
 
     Raises:
-        UsageError: A secret is missing without a terminal, or standard input has the wrong number of lines.
+        UsageError: A secret is missing and there is no terminal, or standard input has the wrong number of lines.
     """
     found = [os.environ.get(one.variable, "") for one in wanted]
     if stdin:
@@ -158,7 +158,7 @@ def auth_status(*, as_json: bool) -> None:
             terminal.warn(f"The account's groups and quota are unknown. {error}")
             user = None
         if as_json:
-            # the request for the account can have renewed the token
+            # the account request might have renewed the token
             terminal.show_json(_account_json(client.account.status(), user, client.account.now()))
         elif user is not None:
             terminal.say(_account_text(user))
@@ -188,7 +188,10 @@ def _show_tokens(client: EnterpriseClient) -> None:
 
 
 def _with_password(client: EnterpriseClient, *others: Wanted, stdin: bool) -> tuple[str | None, list[str]]:
-    """Return the password, or None without an account, and the other secrets. Prompts for missing secrets."""
+    """Return the password and the other secrets, after prompting for missing secrets.
+
+    The password is None if there is no account.
+    """
     known = client.service.password
     if known is not None or client.service.username is None:
         return known, secrets(*others, stdin=stdin)
@@ -251,7 +254,7 @@ def _account_text(user: User) -> str:
 
 
 def _account_json(status: TokenStatus, user: User | None, now: datetime) -> dict[str, Any]:
-    """Return the account as JSON values. Unknown and unlimited values are null."""
+    """Return the account's data as JSON values, with null for unknown and unlimited values."""
     obtained = status.refresh_obtained_at
     refresh = {"obtained_at": obtained, "age_seconds": obtained and round((now - obtained).total_seconds())}
     uses = {"uses": status.refreshes_used, "uses_left": status.refreshes_left}

@@ -1,4 +1,4 @@
-"""Commands that show the mirror's content and state: `status`, `metrics`, `report`, `sql` and others.
+"""Commands that show the mirror's content and state, such as `status`, `metrics`, `report` and `sql`.
 
 The implementation is in `pipelines/report`, `pipelines/operations/rebuild.py` and `resources/warehouse`.
 """

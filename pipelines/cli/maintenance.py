@@ -1,4 +1,4 @@
-"""Commands that write into the data folder: publish, rebuild, clean, compact, backup, restore and others.
+"""Commands that write to the data folder, such as publish, rebuild, clean, compact, backup and restore.
 
 The implementation is in `pipelines/operations`, `assets/steps` and `resources/warehouse`.
 """

@@ -43,7 +43,7 @@ _filter = click.option(
     help="Show only records with this value, for example in_language.identifier=en. The option can be repeated. "
     "Numbers, true, false and null are JSON values. Quote them ('\"0\"') to compare strings.",
 )
-#: Options of lookups by title. Several projects can have the same title.
+#: Options for lookups by title. Several projects can have a page with the same title.
 _TITLED = (
     click.option("--limit", type=click.IntRange(1, 10), help="Maximum number of projects in the response. Default: 3."),
     click.option("--language", metavar="CODE", help="Show only projects in this language, for example fr."),
@@ -53,7 +53,7 @@ _json_lines = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 
 def queried(kind: Kind) -> Callable[[Command], Command]:
-    """Add the query options that a kind of endpoint supports. The command receives the query as `asked`."""
+    """Add the query options that endpoints of this kind support. The command receives the query as `asked`."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)

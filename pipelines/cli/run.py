@@ -1,4 +1,4 @@
-"""Command `wme run`, which fetches, loads and publishes hours and snapshots, and shows the result.
+"""The `wme run` command, which fetches, loads and publishes hours and snapshots, and shows the result.
 
 The implementation is in `pipelines/operations/run.py`.
 """
@@ -228,7 +228,7 @@ def _show_dry_run(plan: Any) -> None:
 
 
 def _as_json(settings: Settings, report: RunReport) -> dict[str, Any]:
-    """Return the outcome of a run as JSON values: files by hour, publication state, failures."""
+    """Return the outcome of a run as JSON values, with files by hour, the publication state, and failures."""
     from resources.warehouse import Warehouse
 
     warehouse = Warehouse(settings.data)
@@ -248,7 +248,7 @@ def _as_json(settings: Settings, report: RunReport) -> dict[str, Any]:
 
 
 def _rows(warehouse: Warehouse, report: RunReport) -> Iterator[tuple[Dataset, SummaryRow, float]]:
-    """Yield the dataset, the summary row, and the download and conversion seconds of each hour."""
+    """Yield the dataset, the summary row, and the download and conversion seconds for each hour."""
     # use the build file, because the published file can be outdated
     for dataset in datasets.datasets(Family.HOURLY) if report.hours else ():
         for row in warehouse.summary(hours=report.hours, published=False, dataset=dataset):

@@ -1,4 +1,4 @@
-"""Commands `sandbox`, `ui`, `worker` and `stream`, which run in the foreground until Ctrl-C.
+"""The commands `sandbox`, `ui`, `worker` and `stream`, which run in the foreground until they receive Ctrl-C.
 
 The implementation is in `resources/sandbox`, `pipelines/process/processes.py`, `resources/engine/dask`,
 `resources/remote.py` and `assets/steps/stream.py`.

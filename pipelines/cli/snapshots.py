@@ -1,4 +1,4 @@
-"""Commands `wme snapshots`, which list snapshots, plan downloads, and download snapshots into the archive.
+"""The `wme snapshots` commands, which list snapshots, plan downloads, and download snapshots into the archive.
 
 The implementation is in `pipelines/operations/snapshots.py`.
 """
@@ -125,7 +125,7 @@ def _option(declared: tuple[str, FieldInfo]) -> Callable[..., Any]:
 
 
 def _choice(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the parameters that planning and downloading share."""
+    """Add the parameters that the plan and download commands share."""
     for decorate in (
         _dataset,
         click.option("--json", "as_json", is_flag=True, help="Print one JSON document, for scripts."),

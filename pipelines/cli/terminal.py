@@ -99,7 +99,7 @@ class _Printable(logging.Formatter):
 
 
 def hush(*, answers: bool, progress: bool) -> None:
-    """Suppress results or progress output until the command ends, but not failures."""
+    """Suppress results or progress output, but not failures, until the command ends."""
 
     def apply(out: bool, err: bool) -> None:
         OUT.quiet, ERR.quiet = out, err
@@ -179,10 +179,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
 def show(
     columns: Sequence[str], rows: Sequence[Sequence[Any]], *, spare: Sequence[str] = (), varying: Sequence[str] = ()
 ) -> None:
-    """Print rows as a table if the table fits the width, otherwise as one line per value.
+    """Print rows as a table if it fits the terminal width. Otherwise, print one line per value.
 
-    Columns in `spare` are removed in this order until the table fits. Columns in `varying` are removed if all rows have
-    the same value.
+    Columns in `spare` are removed in the given order until the table fits. Columns in `varying` are removed if all rows
+    have the same value.
     """
     same = {columns.index(name) for name in varying if len({row[columns.index(name)] for row in rows}) < 2}
     places = [place for place in range(len(columns)) if place not in same]
@@ -237,7 +237,7 @@ class _Name(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 class DatasetName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Name of a declared dataset of one family."""
+    """Name of a declared dataset in one family."""
 
     name = "name"
 
@@ -291,7 +291,10 @@ _SANDBOX = "the built-in sandbox (synthetic pages; WME_USERNAME and WME_PASSWORD
 
 
 class Writing(click.Command):
-    """Command that first prints its service and folder to standard error. `only` names an option that enables this."""
+    """Command that first prints its service and folder to standard error.
+
+    `only` is the name of an option that enables this output.
+    """
 
     def __init__(self, *arguments: Any, only: str | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)

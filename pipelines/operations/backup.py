@@ -1,13 +1,13 @@
-"""Backups of a mirror that remains in use.
+"""Backups of a mirror that is in use.
 
 A backup contains data that cannot be recreated quickly: the build file, the lake, the archive, Dagster's history, and
 the service's address. The build file is a consistent copy that lists the loaded files. Lake and archive files never
-change, and no file is removed during a backup. The build file is copied first, so that every file in its ledger still
-exists when the file is copied. Files that appear later belong to the next backup. Secrets (tokens), locks, unfinished
-files and the published file are skipped. A restore creates the published file from the build file.
+change, and no file is removed during a backup. The build file is copied first, so every file in its ledger still exists
+when the backup reaches that file. Files that appear later belong to the next backup. Secrets (tokens), locks,
+unfinished files and the published file are skipped. A restore creates the published file from the build file.
 
-If the process is killed, complete backups are intact, and the next call reuses the verified files of the unfinished
-backup. All files are synced once at the end. If a power failure damages files before that, the next call finds the
+If the process is killed, complete backups remain intact, and the next call reuses the verified files in the unfinished
+backup. All files are synced once at the end. If a power failure damages files before the sync, the next call finds the
 damage by comparing digests.
 """
 
@@ -68,8 +68,9 @@ class Plan:
 class Taken:
     """A finished backup.
 
-    `gone` counts files in the previous backup that the data folder no longer contains, by top-level folder. `removed`
-    contains the removed older backups. `problems` describes files that are missing from the backup.
+    `gone` contains, by top-level folder, the number of files that the previous backup contains but the data folder does
+    not. `removed` lists the older backups that were removed. `problems` describes files that are missing from the
+    backup.
     """
 
     backup: Backup
@@ -118,14 +119,14 @@ def take(
 ) -> Taken:
     """Create a backup, or resume a killed backup. Loads, compactions, publications and the stream continue.
 
-    The destination is outside the data folder and holds backups of only one service. `keep` is the number of complete
-    backups to retain, including the new backup, or None for all. If the new backup has problems, no backup is removed.
-    `now` determines the backup's name.
+    The destination must be outside the data folder and contain backups of only one service. `keep` is the number of
+    complete backups to retain, including the new backup, or None to retain all backups. If the new backup has problems,
+    no backup is removed. `now` determines the backup's name.
 
     Raises:
         BackupError: The backup failed. Complete backups are unchanged, and copied files are kept.
         BackupUnderWayError: Another process is backing up this data folder or removing its files.
-        WarehouseBusyError: Another process locked the warehouse until the timeout.
+        WarehouseBusyError: Another process kept the warehouse locked until the timeout.
     """
     data, destination = Path(data), Path(destination)
     planned, service, newest = plan(data, destination), origin_of(data) or "unknown", _newest(destination)
@@ -200,7 +201,7 @@ def _alone(destination: Path) -> Iterator[None]:
 
 
 def _sources(data: Path, broken: list[str]) -> Iterator[Source]:
-    """Yield the files to back up, paths in descending order. `broken` collects databases that SQLite cannot read."""
+    """Yield the files to back up in descending path order. `broken` collects databases that SQLite cannot read."""
     layout, warehouse = Layout(data), Warehouse(data)
     if warehouse.build_path.exists():
         yield Source(BUILD, warehouse.build_path, warehouse.build_path.stat().st_size, None, warehouse.copy_to)
@@ -255,7 +256,10 @@ def _fill(
     damaged: list[str],
     advance: Callable[[float], None],
 ) -> tuple[int, int]:
-    """Link or copy all files except `damaged` files, and list them. Return their number and total size in bytes."""
+    """Link or copy all files and write a list of them. Return their number and total size in bytes.
+
+    Files whose copies do not match a verified digest are added to `damaged` and not backed up.
+    """
     count = size = 0
     # the name may belong to a pipe, for example
     (unfinished / SUMS).unlink(missing_ok=True)
@@ -287,7 +291,7 @@ def _copied(source: Source, target: Path, advance: Callable[[float], None]) -> s
 
 
 def _verified(source: Source) -> str | None:
-    """Return the MD5 of a verified download from the note next to the file."""
+    """Return a verified download's MD5 from the note next to the file."""
     if not source.name.endswith(f".{ARCHIVE}"):
         return None
     try:
@@ -298,7 +302,7 @@ def _verified(source: Source) -> str | None:
 
 
 def _prune(unfinished: Path) -> None:
-    """Remove files from a killed backup that the new backup does not list."""
+    """Remove a killed backup's files that are not in the new backup's list."""
     with (unfinished / SUMS).open() as lines:
         wanted = Listing((line.rstrip("\n")[34:], line[:32]) for line in lines)
         for found in _all_files(unfinished, ""):
@@ -318,8 +322,8 @@ def _all_files(folder: Path, name: str) -> Iterator[str]:
 def remove_older(destination: Path, keep: int) -> list[Path]:
     """Remove all but the newest `keep` complete backups, and return the removed folders.
 
-    A removal that was killed is completed. Hard links keep the files of the remaining backups. Damaged backups and
-    unrelated folders are not removed.
+    The call also completes an earlier removal that was killed. Files that the remaining backups share are preserved by
+    hard links. Damaged backups and unrelated folders are not removed.
     """
     found = completed(destination)
     older = [backup.path for backup in found[: max(0, len(found) - keep)]]

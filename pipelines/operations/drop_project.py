@@ -1,8 +1,9 @@
 """Removal of a project that is no longer mirrored.
 
-Rows are removed first, in one transaction. Then the published file is replaced, which refers to lake files, and then
-the files are removed. If the process is killed, the next call finds remaining files by name. Shared data is kept:
-reference lists, batch listings that cover other projects, accounts, and Dagster's run history.
+Rows are removed first, in one transaction. Then the published file is replaced, because it refers to lake files.
+Finally, the files are removed. If the process is killed, the next call finds the remaining files by their names.
+Reference lists, batch listings that cover other projects, accounts, and Dagster's run history are kept, because they
+are shared.
 """
 
 from __future__ import annotations
@@ -26,10 +27,11 @@ from resources.warehouse import Warehouse
 
 @dataclass(frozen=True)
 class Remains:
-    """Data of a project: row counts by warehouse table, and lake and archive files in removal order.
+    """A project's data: row counts by warehouse table, and lake and archive files in the order of removal.
 
-    `partitions` contains the project's snapshots among Dagster's partitions. `dropped_in` counts compacted files,
-    shared with other projects, that still contain masked rows of this project. The next compaction removes these rows.
+    `partitions` contains Dagster's partitions for the project's snapshots. `dropped_in` is the number of compacted
+    files that are shared with other projects and still contain masked rows from this project. The next compaction
+    removes these rows.
     """
 
     project_id: str
@@ -49,7 +51,7 @@ def survey(settings: Settings, project: str) -> Remains:
     """Find a project's data in the warehouse, the archive and the lake, without changing anything.
 
     Raises:
-        WarehouseBusyError: Another process locked the warehouse until the timeout.
+        WarehouseBusyError: Another process kept the warehouse locked until the timeout.
     """
     layout, warehouse = Layout(settings.data), _warehouse(settings)
     built = warehouse.build_path.exists()
@@ -91,9 +93,9 @@ def drop_project(settings: Settings, project: str) -> Remains:
 
     Raises:
         SettingsError: The settings still contain the project. Nothing was removed.
-        WarehouseBusyError: Another process locked the warehouse until the timeout. Nothing was removed.
+        WarehouseBusyError: Another process kept the warehouse locked until the timeout. Nothing was removed.
         BackupUnderWayError: A backup is copying files. Nothing was removed.
-        OSError: A file could not be removed. Earlier files have been removed.
+        OSError: A file could not be removed. The files before it have been removed.
     """
     if project in settings.projects:
         raise SettingsError(

@@ -1,4 +1,6 @@
-"""Pending work of a run and its cost: snapshots to fetch, missing hours, and archives that are not loaded.
+"""A run's pending work and its cost.
+
+Pending work consists of snapshots to fetch, missing hours, and archives that are not loaded.
 
 No function in this module writes data, so dry runs call the same functions.
 """
@@ -24,7 +26,7 @@ from resources.lake import Layout
 from resources.tables import HourState
 from resources.warehouse import Warehouse
 
-#: Maximum age of the reference lists, which change rarely. The service asks clients to cache these lists.
+#: Maximum age of reference lists, which change rarely. The service asks clients to cache these lists.
 REFERENCE_AGE = timedelta(days=1)
 
 
@@ -37,7 +39,7 @@ def snapshots_to_fetch(
     *,
     newer: bool = False,
 ) -> dict[Dataset, list[str]]:
-    """Return the identifiers of mirrored snapshots that are not loaded, by dataset. By default, return all datasets.
+    """Return the identifiers of mirrored snapshots that are not loaded, by dataset. The default is all datasets.
 
     With `newer`, also return snapshots whose current version is not archived.
     """
@@ -142,7 +144,7 @@ def spans(hours: Iterable[datetime]) -> list[list[datetime]]:
 
 
 def reference_due(layout: Layout, now: datetime) -> bool:
-    """Return True if a reference list is missing or a day old."""
+    """Return True if a reference list is missing or at least a day old."""
     for dataset in datasets.datasets(Family.LIST):
         path = layout.list_archive(dataset)
         if not path.exists() or datetime.fromtimestamp(path.stat().st_mtime, UTC) < now - REFERENCE_AGE:
@@ -178,7 +180,7 @@ class DryRun:
 
     @property
     def disk_bytes(self) -> int:
-        """Approximate disk space in bytes that archive and lake need together."""
+        """Approximate disk space in bytes that the archive and the lake need in total."""
         hours = int(sum(plan.missing_bytes for plan in self.plans) * batches.DISK_FACTOR)
         return hours + sum(plan.disk_bytes for plan in self.snapshots)
 
@@ -190,7 +192,7 @@ def dry_run(
     enterprise: EnterpriseResource,
     layout: Layout,
 ) -> DryRun:
-    """Plan the hours of every mirrored dataset, and the snapshots, without fetching anything."""
+    """Plan the hours of every mirrored dataset and the given snapshots, without fetching anything."""
     hourly = [(hour, dataset) for hour in hours for dataset in datasets.datasets(Family.HOURLY)]
     wanted = [(name, dataset) for dataset, names in snapshots.items() for name in names]
     return DryRun(

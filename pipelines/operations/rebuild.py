@@ -1,10 +1,10 @@
-"""Verification of lake files, rebuilding of lake and warehouse from the archive, and rejected records.
+"""Verify lake files, rebuild the lake and the warehouse from the archive, and handle rejected records.
 
-A rebuild skips files that are already converted and loaded. The same call therefore resumes a killed rebuild, and does
-not change a complete mirror. The service is not contacted. Dagster's history is not changed, because its
+A rebuild skips files that are already converted and loaded. The same call therefore resumes a killed rebuild, and
+leaves a complete mirror unchanged. The service is not contacted. Dagster's history is not changed, because its
 materializations are valid again after the rebuild.
 
-A retry of rejected records rebuilds their archives. A retry adds rows only if the converter has changed since the
+Retrying rejected records converts their archives again. A retry adds rows only if the converter has changed since the
 records were rejected. Lake files are never overwritten, because their names contain a digest of archive, tables and
 converter.
 """
@@ -131,7 +131,7 @@ class Selection:
     reason: str | None = None
 
     def where(self) -> tuple[str, list[Any]]:
-        """Return the filter as an SQL condition on the table `rejects`, and its parameters."""
+        """Return an SQL condition on the table `rejects`, and the condition's parameters."""
         found: dict[str, Any] = {
             "batch_hour = ?": self.hour,
             "project_id = ?": self.project,
@@ -142,9 +142,12 @@ class Selection:
 
 
 def by_reason(warehouse: Warehouse, selection: Selection) -> QueryResult:
-    """Count records by reason, most frequent first, with the first record's hour, location and beginning."""
+    """Count records by reason, with the most frequent reason first.
+
+    Each row also contains the hour, the location and the beginning of the first record with that reason.
+    """
     where, parameters = selection.where()
-    # group within each member first: there may be millions of lines
+    # group within each member first, because there can be millions of lines
     return warehouse.sql(
         f"SELECT sum(lines)::BIGINT AS lines, {_KIND} AS reason, min(batch_hour) AS first_hour, "  # noqa: S608  constant texts
         f"arg_min({_PLACE}, ({_ORDER})) AS first_place, arg_min(begins, ({_ORDER})) AS begins FROM ("
@@ -156,7 +159,7 @@ def by_reason(warehouse: Warehouse, selection: Selection) -> QueryResult:
 
 
 def places(warehouse: Warehouse, selection: Selection, limit: int) -> QueryResult:
-    """List the locations and reasons of records, newest hour first."""
+    """List the locations and reasons of rejected records, newest hour first."""
     where, parameters = selection.where()
     return warehouse.sql(
         "SELECT batch_hour, archive, member, line_number, byte_offset, reason, raw_bytes AS bytes "  # noqa: S608
@@ -168,10 +171,10 @@ def places(warehouse: Warehouse, selection: Selection, limit: int) -> QueryResul
 def lines(
     warehouse: Warehouse, selection: Selection, *, limit: int | None = None, raw: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """Yield records as rows of the table `rejects`, newest hour first, a few at a time.
+    """Yield records as rows of the table `rejects`, newest hour first. The rows are read in batches.
 
-    Without `raw`, a row contains the record's size as `bytes` but no content. If a row has a `raw_path`, its `raw` is
-    only a prefix.
+    Without `raw`, a row contains the record's size as `bytes` but no content. In rows with a `raw_path`, `raw` is only
+    a prefix of the record.
 
     Raises:
         NotPublishedError: Nothing has been published yet.
@@ -307,7 +310,7 @@ def count(warehouse: Warehouse, parts: Iterable[Part]) -> int:
     """Count all rejected records of the given hours and snapshots."""
     chosen: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for dataset, part in parts:
-        # by the archive's folder, because a snapshot that gains rows may get another source_at
+        # by the archive's folder, because a snapshot that gains rows can get another source_at
         column = "batch_hour" if isinstance(part, datetime) else "split_part(archive, '/', 2)"
         chosen[dataset.name, column].append(part)
     return sum(

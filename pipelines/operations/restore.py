@@ -1,4 +1,4 @@
-"""Restore of a backup into an empty data folder. The same call resumes a killed restore."""
+"""Restore a backup into an empty data folder. The same call resumes a killed restore."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _KEPT = "The copied files are kept. Free some disk space, then run the command a
 
 @dataclass
 class Restored:
-    """Outcome of a restore. `damaged` files were not restored. `renamed` settings could have started programs."""
+    """Outcome of a restore.
+
+    `damaged` lists the files that were not restored. `renamed` lists settings files that could have started programs.
+    """
 
     backup: Backup
     file_count: int = 0
@@ -39,7 +42,7 @@ class Restored:
 def restore(source: files.StrPath, data: files.StrPath, reporter: Reporter) -> Restored:
     """Restore a backup, or a destination's newest backup, into an empty data folder, then publish.
 
-    The same call resumes a killed restore. The published file contains no path of the original data folder. Views,
+    The same call resumes a killed restore. The published file contains no paths from the original data folder. Views,
     macros and triggers in the backup are removed before they can run. Dagster settings that differ from the default
     settings are renamed.
 
@@ -61,16 +64,17 @@ def restore(source: files.StrPath, data: files.StrPath, reporter: Reporter) -> R
             remove_code(warehouse.build_path)
     if warehouse.build_path.exists():
         warehouse.publish(facts_of(data))
-    # one sync for all files, before the note goes: without the note nothing checks them again
+    # sync all files once before the note is removed, because without the note the files are not checked again
     os.sync()
     (data / _NOTE).unlink()
     return restored
 
 
 def check(backup: Backup, data: Path) -> None:
-    """Check that a backup can be restored into a data folder, and that its list and ledger contain no outside paths.
+    """Check that a backup can be restored into a data folder, and that all paths in the backup are inside the folder.
 
-    The list's digest reveals damage but not manipulation, so its names are untrusted. Nothing is changed.
+    The backup's list and ledger contain these paths. The list's digest reveals damage but not manipulation, so its
+    names are untrusted. Nothing is changed.
 
     Raises:
         BackupError: The folder is not empty, the list contains an unknown file name, or an existing file is in the way.
@@ -173,7 +177,7 @@ def _put(done: Restored, data: Path, name: str, digest: str, advance: Callable[[
 
 
 def _renamed(data: Path) -> Iterator[Path]:
-    """Rename Dagster settings that differ from the default, because settings name modules and programs to start."""
+    """Rename Dagster settings that differ from the default, because settings can specify programs to start."""
     for usual, name in ((TEMPLATE, "dagster.yaml"), (WORKSPACE, WORKSPACE.name)):
         path = data / FOLDER / name
         if path.exists() and files.read(path) != usual.read_bytes():

@@ -51,7 +51,7 @@ class RunReport:
         hours: Hours of the run in order, except hours that were only loaded from the archive.
         seconds: Download and conversion seconds by (table, hour, archive).
         unavailable: Component that failed (`service` or `warehouse`). Jobs that need this component were skipped.
-        unreachable: True if a host could not be reached. The host can be reachable later.
+        unreachable: True if a host could not be reached. A later attempt can succeed.
         repaired: Sentences about missing or damaged lake files that the publication found.
     """
 
@@ -83,7 +83,7 @@ def newest_hours(
     A batch listing appears some minutes after its hour, so the newest complete hour can be missing.
 
     Raises:
-        NotPublishedYet: None of the last six hours is published. The service seems to lag.
+        NotPublishedYet: None of the last six hours has been published. The service seems to be lagging.
     """
     newest = last_complete_hour(now)
     for back in range(6):
@@ -124,10 +124,10 @@ def run(
     say: Callable[[str], None] = lambda _: None,
     **overrides: Any,
 ) -> RunReport:
-    """Run the jobs: reference lists if due, snapshots, hours, current articles, and a publication if due.
+    """Run the jobs for reference lists, snapshots, hours, current articles, and the published file.
 
-    Archived snapshots and hours that are not loaded are loaded as well. If an hour or a snapshot fails, all other data
-    is published, and the report contains the failure.
+    Nothing is published unless a publication is due. Archived snapshots and hours that are not loaded are loaded as
+    well. If an hour or a snapshot fails, all other data is published, and the report contains the failure.
 
     Args:
         settings: Settings of the mirror.
@@ -139,7 +139,7 @@ def run(
         **overrides: Resources that replace the configured resources, by resource key.
 
     Raises:
-        SettingsError: The first of the hours is before the first hour of the mirror.
+        SettingsError: The first requested hour is before the mirror's first hour.
         KeyboardInterrupt: A job was interrupted. Later jobs were not started.
     """
     first = first_hour(settings, *hours)
@@ -241,7 +241,7 @@ class _Here:
         selection: Sequence[dg.AssetKey] | None = None,
         partition_key: str | None = None,
     ) -> None:
-        """Run one job, or only its `selection`, and add durations and failures to the report."""
+        """Run one job, or only the assets in `selection`, and add durations and failures to the report."""
         if "warehouse" in self.report.unavailable:
             return
         result = defs.resolve_job_def(job).execute_in_process(
@@ -302,7 +302,7 @@ class _Here:
 
 @contextmanager
 def _run_here(settings: Settings) -> Iterator[_Here]:
-    """Tag the block's jobs with this process, so that their runs are not ended as killed runs."""
+    """Tag the block's runs with this process, so that they are not mistaken for killed runs."""
     with processes.opened(settings.dagster_home) as instance, processes.under_way(instance) as mark:
         yield _Here(instance, mark)
 
@@ -310,7 +310,7 @@ def _run_here(settings: Settings) -> Iterator[_Here]:
 def outlast(
     attempt: Callable[[], RunReport], answers: Callable[[], bool], minutes: float, say: Callable[[str], None]
 ) -> RunReport:
-    """Run `attempt` until every host is reachable, and return the report of the last attempt.
+    """Repeat `attempt` until every host is reachable, and return the report from the last attempt.
 
     Later attempts do not repeat completed work. `answers` tries once to reach the service. The total waiting time is at
     most `minutes`. `say` receives a line when a wait begins and when it ends.

@@ -142,7 +142,7 @@ class Fetched:
 
     @property
     def replaced(self) -> tuple[Path, ...]:
-        """Files in the same folder from other versions, or in the other form."""
+        """Files in the same folder that belong to other versions or have the other form."""
         return superseded(self.plan)
 
 
@@ -169,10 +169,12 @@ class Report:
 
 
 def download(client: EnterpriseClient, combined: CombinedPlan, *, workers: int = 4, reporter: Reporter) -> Report:
-    """Download planned snapshots into the archive, one after another, each with several files in parallel.
+    """Download planned snapshots into the archive, one after another.
+
+    A snapshot's files are downloaded in parallel.
 
     No download starts unless all downloads can finish. Archived files are not fetched again, and unfinished downloads
-    are resumed. Interrupts keep the data already fetched.
+    are resumed. If the download is interrupted, the data that was already fetched is kept.
 
     Raises:
         QuotaExceeded: The downloads need more units than are left. Nothing was fetched.
@@ -183,7 +185,7 @@ def download(client: EnterpriseClient, combined: CombinedPlan, *, workers: int =
     failures: list[tuple[str, errors.EnterpriseError]] = []
     for number, first in enumerate(combined.plans):
         try:
-            # plan this snapshot again, because earlier downloads can have taken hours
+            # plan this snapshot again, because earlier downloads might have taken hours
             now = _planned(client, first.identifier, first.folder, first.options, first.dataset) if number else first
             done.append(Fetched(now, snapshot_sets.download(now, client, Engine(workers, reporter))))
         except errors.EnterpriseError as error:

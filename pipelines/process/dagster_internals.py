@@ -1,4 +1,4 @@
-"""All uses of private Dagster APIs, tested with Dagster 1.13.27. No other module imports `dagster._…`.
+"""Uses of private Dagster APIs, which are tested with Dagster 1.13.27. No other module imports `dagster._…`.
 
 | name | used for | noticed by | until |
 |---|---|---|---|
@@ -10,11 +10,11 @@
 `dagster-webserver` checks `Origin`, or takes a middleware |
 | `dagster._cli.dev.open_ipc_subprocess` | `dagster dev` starts the guarded web server | the same | the same |
 
-`pipelines/embedding.py` reads an undocumented attribute of a public object:
-`OpDefinition.compute_fn.decorated_fn`. `test_embedding.py` detects changes to this attribute. The attribute is needed
-until Dagster can rename an asset's resource keys.
+`pipelines/embedding.py` reads `OpDefinition.compute_fn.decorated_fn`, an undocumented attribute of a public object.
+`test_embedding.py` detects changes to this attribute. The attribute is needed until Dagster can rename an asset's
+resource keys.
 
-As a program, `python -m pipelines.process.dagster_internals` runs `dagster dev` with the guarded web server.
+The command `python -m pipelines.process.dagster_internals` runs `dagster dev` with the guarded web server.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _GUARDED = "pipelines.process.webserver"
 
 
 def instance_settings(home: Path) -> Any:
-    """Return a folder's instance settings for runs in this process, whose output goes to the terminal."""
+    """Return a folder's instance settings for runs in this process. The output of these runs goes to the terminal."""
     from dagster._core.instance.ref import InstanceRef
     from dagster._core.storage.noop_compute_log_manager import NoOpComputeLogManager
 
@@ -40,7 +40,7 @@ def instance_settings(home: Path) -> Any:
 
 
 def webserver(middleware: Callable[[Any], Any]) -> None:
-    """Run the command line of `dagster-webserver`, with its app wrapped by `middleware`."""
+    """Run the `dagster-webserver` command line with the web app wrapped in `middleware`."""
     from dagster_webserver import app, cli
     from starlette.middleware import Middleware
 
@@ -63,7 +63,7 @@ def development() -> None:
 
     def guarded(parts: Sequence[str], **kwargs: Any) -> subprocess.Popen[Any]:
         python, option, module, *rest = parts
-        # a program that is not known here may be a web server without the guard
+        # an unknown program might be a web server without the guard
         module = {"dagster_webserver": _GUARDED, "dagster._daemon": module}[module]
         return start([python, option, module, *rest], **kwargs)
 

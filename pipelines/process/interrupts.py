@@ -1,8 +1,8 @@
-"""Handling of Ctrl-C and termination signals, which prints one sentence, cleans up and exits with the right code.
+"""Handler for Ctrl-C and termination signals that prints one sentence, cleans up, and exits with the right code.
 
-The signals are blocked in every thread and in child processes, and one thread waits for them. No running code, such as
-an import, a query or a library with its own signal handling, can therefore swallow a signal. The process exits
-immediately, as after a power failure, which files and transactions survive.
+The signals are blocked in all threads and child processes, and a separate thread waits for a signal. Therefore, an
+import, a query, or a library that handles signals cannot swallow a signal. The main thread does not unwind when the
+process exits. Files and transactions survive such an exit, as they survive a power failure.
 
 This module imports only the standard library, because it runs before all other imports.
 """
@@ -24,28 +24,31 @@ TIDY_SECONDS = 3.0
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _tidying: list[Callable[[], object]] = []
-#: Held by the thread that ends the process: the waiting thread or, at the very end, the exit handler.
+#: Lock held by the thread that ends the process, which is the waiting thread or, at exit, the main thread.
 _ending = threading.Lock()
 
 
 def watch(tidy_seconds: float = TIDY_SECONDS) -> None:
-    """End the process on a signal, with exit code 128 + signal number. Call once, from the main thread.
+    """End the process on a signal with exit code 128 + signal number. Call this function once, from the main thread.
 
     A cleanup that takes longer than `tidy_seconds` is abandoned.
     """
-    # keep signals ignored that `nohup` or a script with background jobs has ignored
+    # signals that `nohup` or a script with background jobs has ignored remain ignored
     numbers = {number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN}
     # also block ignored signals, because Dagster installs its own handler during a run
     signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     screen = _Screen()
-    # registered first, so called last: after it, an interrupt can no longer change the exit code
+    # The handler is registered first and therefore called last. Later interrupts cannot change the exit code.
     atexit.register(_ending.acquire)
     threading.Thread(target=_wait, args=(numbers, screen, tidy_seconds), name="interrupts", daemon=True).start()
 
 
 @contextmanager
 def tidied(tidy: Callable[[], object]) -> Iterator[None]:
-    """Call `tidy` from another thread if the process is ended while the block runs. `tidy` must return in seconds."""
+    """Call `tidy` from another thread if a signal ends the process while the block is running.
+
+    `tidy` must return within a few seconds.
+    """
     _tidying.append(tidy)
     try:
         yield
@@ -62,26 +65,29 @@ def _wait(numbers: set[signal.Signals], screen: _Screen, tidy_seconds: float) ->
         patience = threading.Timer(tidy_seconds, os._exit, [code])
         patience.daemon = True
         patience.start()
-        signal.sigwait(numbers)  # a second signal ends the process at once
+        signal.sigwait(numbers)  # a second signal ends the process immediately
         os._exit(code)
 
 
 def _tidy(code: int) -> None:
     for tidy in reversed(_tidying):
-        with suppress(Exception):  # the next run handles the remains, as after a power cut
+        with suppress(Exception):  # the next run cleans up, as after a power failure
             tidy()
     os._exit(code)
 
 
 class _Screen:
-    """Standard error and the terminal's initial state, which is restored because a password prompt can disable echo."""
+    """Standard error and the terminal's initial state.
+
+    The state is restored at exit, because a password prompt can disable echo.
+    """
 
     def __init__(self) -> None:
         self._error: int | None = None
         self._terminal: int | None = None
         self._mode: list[Any] = []
         with suppress(OSError):
-            # a duplicate descriptor, because libraries may close or redirect the standard one
+            # duplicate the descriptor, because libraries can close or redirect the original
             self._error = os.dup(2)
         with suppress(OSError):
             self._terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
@@ -94,7 +100,7 @@ class _Screen:
             for stream in (1, 2):
                 os.dup2(nowhere, stream)
         if self._terminal is not None:
-            # only in the foreground: a background job would be stopped instead
+            # only in the foreground, because the kernel would stop a background job
             with suppress(OSError):
                 if os.tcgetpgrp(self._terminal) == os.getpgrp():
                     termios.tcsetattr(self._terminal, termios.TCSANOW, self._mode)

@@ -1,7 +1,7 @@
-"""The Dagster instance of a data folder (run history, UI), and locks that show which runs are alive.
+"""A data folder's Dagster instance (run history and UI), and locks that show which runs are alive.
 
 Each run belongs to a process that holds a file lock. The kernel releases the lock only when the process ends, so a slow
-or suspended run keeps its lock. Process IDs are not sufficient, because the system reuses them.
+or suspended run keeps its lock. Process IDs are not sufficient, because the operating system reuses process IDs.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _held: dict[tuple[int, Path], FileLock] = {}
 
 @contextmanager
 def under_way(instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
-    """Yield tags that link this process's runs to its lock. On an interrupt, these runs are recorded as canceled."""
+    """Yield tags that link runs to this process's lock. On an interrupt, these runs are recorded as canceled."""
     lock = _take(Path(instance.root_directory))
     tags = {_PROCESS_TAG: _name(lock)}
 
@@ -83,10 +83,10 @@ def under_way(instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
 
 @dg.executor(name="in_process", config_schema=dg.in_process_executor.config_schema.as_field())
 def executor(init_context: dg.InitExecutorContext) -> dg.Executor:
-    """Dagster's in-process executor, in a process that holds a lock until the process ends.
+    """Dagster's in-process executor, which also acquires a lock that is held until the process ends.
 
-    The lock is acquired before the run is recorded as started. The lock is held until the process ends, because the run
-    continues after its last step.
+    The lock is acquired before the run is recorded as started. The lock is not released after the last step, because
+    the run is not finished at that point.
     """
     home = Path(init_context.instance.root_directory)
     place = os.getpid(), home
@@ -119,9 +119,9 @@ class _Held(dg.Executor):
 def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginning: str = "") -> list[dg.DagsterRun]:
     """End runs whose process has ended, because these runs would otherwise block their pool forever.
 
-    Runs on other machines, whose locks are not visible, are not ended. Dagster's monitor ends runs that do not start in
-    time. Runs of the code location `location` whose job names begin with `beginning` hold locks. If such a run started
-    some time ago but has not recorded a process, the run is ended as well.
+    Runs on other machines are not ended, because their locks are not visible. Dagster's monitor ends runs that do not
+    start in time. Runs in the code location `location` hold locks if their job names begin with `beginning`. If such a
+    run started some time ago but has not recorded a process, the run is ended as well.
     """
     home = Path(instance.root_directory)
     ended = []
@@ -151,7 +151,7 @@ def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginn
 
 
 def wanted_again(instance: dg.DagsterInstance) -> list[dg.DagsterRun]:
-    """Return runs of commands that were killed in the last day, which Dagster does not retry."""
+    """Return command runs that were killed within the last day. Dagster does not retry these runs."""
     since = datetime.now(UTC) - timedelta(days=1)
     return list(instance.get_runs(dg.RunsFilter(tags={_AGAIN_TAG: "wanted"}, updated_after=since), limit=100))
 
@@ -168,7 +168,7 @@ def _end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
 
 
 def _sweep(instance: dg.DagsterInstance, home: Path) -> None:
-    """Remove the locks of ended processes that have no run in progress."""
+    """Remove the locks of processes that have ended and have no run in progress."""
     needed = {_process_of(run) for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY))}
     for path in _locks(home):
         if path.stem not in needed and not _is_held(home, path.stem):
@@ -176,7 +176,7 @@ def _sweep(instance: dg.DagsterInstance, home: Path) -> None:
 
 
 def _nameless(instance: dg.DagsterInstance, home: Path) -> bool:
-    """Return True if a live process has not recorded its run. Any run without a known process can belong to it."""
+    """Return True if a live process has not recorded its run. Any run without a known process might belong to it."""
     return any(
         _is_held(home, path.stem) and not instance.get_runs(dg.RunsFilter(tags={_PROCESS_TAG: path.stem}), limit=1)
         for path in _locks(home)
@@ -199,7 +199,7 @@ def _take(home: Path) -> FileLock:
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     lock.acquire()
-    # a run may refer to the lock at once, so the lock file must survive a power cut
+    # a run can refer to the lock immediately, so the lock file must survive a power failure
     files.sync(path.parent)
     return lock
 
@@ -257,7 +257,7 @@ def prepare(home: Path) -> Path:
 
 @contextmanager
 def opened(home: Path) -> Iterator[dg.DagsterInstance]:
-    """Open a folder's Dagster instance for the duration of a block. Runs of killed processes are ended first.
+    """Open a folder's Dagster instance for the duration of the block, after ending the runs of killed processes.
 
     Raises:
         InstanceError: The instance's settings or history are damaged.
@@ -315,7 +315,7 @@ def _damage_named(home: Path) -> Iterator[None]:
 
 
 def unserved(data: Path) -> None:
-    """Check that no `wme ui` serves the data folder. Raises InstanceError otherwise."""
+    """Check that no `wme ui` is serving the data folder. Raises InstanceError otherwise."""
     lock = ui_lock(data)
     if lock.exists():
         if (taken := supervisor.hold(lock)) is None:
@@ -324,7 +324,7 @@ def unserved(data: Path) -> None:
 
 
 def serve(data: Path, port: int = 3000) -> None:
-    """Run the Dagster UI and daemon of a data folder in the foreground. Ctrl-C stops both servers and their runs."""
+    """Run the Dagster UI and daemon for a data folder in the foreground. Ctrl-C stops both servers and their runs."""
     data = data.absolute()
     # use absolute paths, because Dagster's processes run in the project's folder
     os.environ |= {"WME_DATA": str(data), "DAGSTER_HOME": str(data / FOLDER)}

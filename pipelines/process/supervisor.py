@@ -1,9 +1,9 @@
-"""Supervisor process of `wme ui`, which starts Dagster's servers and ends the servers and their runs on exit.
+"""Supervisor process for `wme ui` that starts Dagster's servers, and ends the servers and their runs on exit.
 
-The servers and their run processes form one process group, which Ctrl-C in a terminal does not reach. The supervisor
-ends the group gracefully and discards its output. If the supervisor itself is killed, the group detects a closed pipe
-and ends. The lock file of `resources.data_folder.ui_lock` is released when this process ends. The data folder's sandbox
-watches this lock.
+The servers and their run processes form one process group, which Ctrl-C in a terminal does not reach. On a signal, the
+supervisor ends the group gracefully and discards the group's remaining output. If the supervisor itself is killed, the
+group detects a closed pipe and ends. The lock from `resources.data_folder.ui_lock` is released when this process ends.
+The data folder's sandbox watches this lock.
 
 This module imports only the standard library and `filelock`, because the supervisor stays in memory.
 """
@@ -33,7 +33,7 @@ _POLL_SECONDS = 0.05
 
 
 def hold(lock: Path) -> FileLock | None:
-    """Acquire the lock of `wme ui` until this process ends, or return None if another process holds the lock."""
+    """Acquire the `wme ui` lock and hold it until this process ends. Return None if another process holds the lock."""
     taken = FileLock(lock, timeout=_LOCK_SECONDS)
     try:
         taken.acquire()
@@ -54,7 +54,7 @@ def words(lock: Path, command: list[str]) -> list[str]:
 
 
 def end_with_supervisor() -> None:
-    """End this process group when the supervisor ends, which closes standard input."""
+    """End this process group when standard input is closed, which means that the supervisor has ended."""
 
     def wait() -> None:
         while os.read(0, 1):
@@ -70,7 +70,7 @@ def main() -> None:
     held = hold(Path(lock))
     if held is None:
         sys.exit(refusal(Path(lock)))
-    # the signals are blocked here, and the group would inherit that
+    # the signals are blocked here, and the group would inherit the blocked signals
     process = subprocess.Popen(  # noqa: S603 - our own environment's command
         [sys.executable, "-c", _UNBLOCKED, *command],
         stdin=subprocess.PIPE,
@@ -101,7 +101,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def _copy(process: subprocess.Popen[bytes]) -> None:
-    """Copy the group's output to standard error until the group is being ended."""
+    """Copy the group's output to standard error, which discards output after a signal."""
     assert process.stdout is not None
     while block := process.stdout.read1():  # type: ignore[attr-defined]
         with suppress(OSError):

@@ -1,9 +1,10 @@
 """Dagster's web server with the report at /report and protection against requests from other websites.
 
-Dagster checks neither `Host` nor `Origin` and accepts mutations by GET, so any web page in the operator's browser could
-start runs. The server has no login. The protection does not cover people and programs that can reach the port.
+Dagster checks neither `Host` nor `Origin`, and accepts mutations over GET. Without this protection, any web page in the
+operator's browser could start runs. The server has no login, so this module does not protect against people and
+programs that can reach the port.
 
-The options are those of `dagster-webserver`.
+The command accepts the options of `dagster-webserver`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 #: Content types that a form or script of another website cannot send without a preflight request, which is refused.
 CONTENT_TYPES: Final = frozenset({"application/json", "application/graphql"})
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-#: Headers that browsers send once. If a header were sent twice, programs could disagree about which value counts.
+#: Headers that browsers send once. If a header were sent twice, programs could disagree about which value to use.
 _ONCE: Final = ("host", "origin", "sec-fetch-site", "sec-fetch-mode", "sec-fetch-dest", "content-type")
 #: Prevents clickjacking by pages that embed the UI in a frame. Browsers omit Sec-Fetch-Dest on plain http beyond
 #: loopback, and old browsers always. The policy is added to Dagster's own: browsers obey both.
@@ -43,7 +44,7 @@ _LINKS: Final = b"""<nav aria-label="Dagster UI">
 
 
 class Guard:
-    """ASGI middleware that refuses requests from other websites. `hosts`: additional public names (WME_UI_HOSTS)."""
+    """ASGI middleware that refuses requests from other websites. `hosts` are additional public names (WME_UI_HOSTS)."""
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
         self._app = app
@@ -131,7 +132,10 @@ class WithReport:
 
 
 def _unsafe(scope: Scope, headers: Headers) -> tuple[int, str] | None:
-    """Return the reason to refuse an unsafe request that every website could send, or None if it is allowed."""
+    """Return the status and reason for refusing an unsafe request, or None if the request is allowed.
+
+    A request is unsafe if any website could send it.
+    """
     if scope["method"] not in _READING:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in CONTENT_TYPES:

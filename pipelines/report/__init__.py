@@ -1,4 +1,4 @@
-"""Text about the mirror's state: status, coverage, account, data dictionary.
+"""Texts about the mirror's state, such as its status, coverage, account and data dictionary.
 
-This package collects and describes figures without changing anything. Printing is in `cli`.
+This package collects and describes figures without changing anything. The package `cli` prints them.
 """

@@ -1,4 +1,4 @@
-"""Data dictionary in Markdown, generated from table declarations as one text or as one page per group of tables."""
+"""Data dictionary in Markdown, generated from table declarations as one document or as one page per table group."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _base(table: Table, declared: Sequence[Table]) -> Table | None:
 
 
 def _section(table: Table, declared: Sequence[Table], link: Callable[[str], str]) -> str:
-    """Describe a table. Columns that an earlier table explains are only counted."""
+    """Describe a table. Columns that an earlier table explains are counted but not described again."""
     base = _base(table, declared)
     key = f"\nA row is identified by {', '.join(f'`{name}`' for name in table.key)}.\n" if table.key else ""
     own = [column for column in table if base is None or column not in base.columns]

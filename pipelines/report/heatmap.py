@@ -1,4 +1,4 @@
-"""Coverage heat map for the terminal, with one row per project and namespace and one cell per hour.
+"""Coverage heat map for the terminal, with one row for each project and namespace, and one cell per hour.
 
 Letters show all states, so the map is readable without colours. Only the shades for row counts need colours.
 """
@@ -45,7 +45,10 @@ _MARKS: Final = {
 
 
 def lines(places: Sequence[Place], width: int) -> Iterator[Text]:
-    """Yield the lines of the map and its legend, within `width` characters. All places must have the same hours."""
+    """Yield the lines of the map and its legend, each at most `width` characters long.
+
+    All places must have the same hours.
+    """
     names = [place.name.replace(" namespace", "") for place in places]
     margin = max(map(len, names)) + 2
     fitting = max(_LEAST_CELLS, min(width - margin, _MOST_CELLS))
@@ -99,7 +102,7 @@ def _ticks(cells: Sequence[Cell]) -> str:
 
 
 def _days(cells: Sequence[Cell]) -> str:
-    """Return the line of dates, shown at each midnight and, if there is enough space, at the first hour."""
+    """Return a line with the date at each midnight and, if there is enough space, at the first hour."""
     ruler = ""
     starts = [place for place, cell in enumerate(cells) if cell.batch_hour.hour == 0]
     if not starts or starts[0] > len("2026-01-01"):

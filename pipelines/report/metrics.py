@@ -1,7 +1,7 @@
 """Figures from `wme status` as metrics in Prometheus text format.
 
-Dataset, project and namespace are labels. Hours and titles are not labels, to limit the number of series: 900 projects
-produce 3,600 series.
+The dataset, the project and the namespace are labels. Hours and titles are not labels, because the number of series
+must stay limited. For example, 900 projects produce 3,600 series.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ STREAM: Final = {
 
 
 def text(status: Status, now: datetime) -> bytes:
-    """Return the metrics as text. Unknown values have no sample."""
+    """Return the metrics as text, without samples for unknown values."""
     registry = CollectorRegistry()
 
     def gauge(name: str, meaning: str, labels: tuple[str, ...] = ()) -> Gauge:

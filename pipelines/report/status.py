@@ -53,9 +53,9 @@ class Status:
         coverage: One row per project and namespace.
         places: Coverage of each hour, by dataset, project and namespace.
         gaps: Missing hours. `troubles` contains a sentence for each gap.
-        troubles: Sentences about problems. Sentences about gaps include the command that closes them.
-        stream: Figures of the stream's position, or None if the stream was never read.
-        figures: Numbers among the facts, for scripts. Figures of an absent published file are omitted.
+        troubles: Sentences about problems. Sentences about gaps include the command that closes the gaps.
+        stream: Figures for the stream's position, or None if the stream has never been read.
+        figures: Numeric facts for scripts. Figures about the published file are omitted if the file does not exist.
     """
 
     facts: list[tuple[str, Any]] = field(default_factory=list)
@@ -70,13 +70,13 @@ class Status:
     figures: dict[str, Any] = field(default_factory=dict)
 
     def add(self, facts: Iterable[tuple[str, Any]], troubles: Iterable[str]) -> None:
-        """Add facts, by name and value, and sentences about problems."""
+        """Add facts, each with a name and a value, and sentences about problems."""
         self.facts.extend(facts)
         self.troubles.extend(troubles)
 
 
 def collect(settings: Settings, hours: int, now: datetime | None = None) -> Status:
-    """Collect the state of a data folder for the last `hours` hours before `now`, by default the current time."""
+    """Collect a data folder's state for the last `hours` hours before `now`. The default is the current time."""
     report, now = Status(), now or datetime.now(UTC)
     origin = origin_of(settings.data)
     mirrored = f"{', '.join(settings.projects)}; namespaces {', '.join(map(str, settings.namespaces))}"
@@ -232,7 +232,7 @@ def _window_text(warehouse: Reader) -> str:
 
 
 def _tell_drift(report: Status, warehouse: Reader, settings: Settings) -> None:
-    """Add fields without a column. These fields are facts, not problems, because `extra` stores their values."""
+    """Add facts about fields without a column. Such fields are not a problem, because `extra` stores their values."""
     rows = warehouse.sql(
         "SELECT batch_hour, project_id, namespace_id, identifier, version FROM loads "  # noqa: S608  a number
         "WHERE table_name = 'article_changes' AND batch_hour IN (SELECT DISTINCT batch_hour FROM loads "
@@ -285,7 +285,7 @@ def _tell_coverage(report: Status, warehouse: Reader, settings: Settings, hours:
 
 
 def as_json(report: Status) -> dict[str, Any]:
-    """Return the status as JSON values: facts by name, places with their hours, gaps, problems."""
+    """Return the status as JSON values, with facts by name, places with their hours, gaps, and problems."""
     facts: dict[str, Any] = {}
     for name, value in report.facts:
         # facts that occur once per place or worker become a list
@@ -316,7 +316,7 @@ _PAUSE = timedelta(minutes=10)
 
 
 def _tell_stream(report: Status, data: Path, now: datetime) -> None:
-    """Add the stream's position and its reader, unless the stream was never read."""
+    """Add the stream's position and its reader, unless the stream has never been read."""
     if not (found := files_of(data / "lake" / LIVE_CHANGES)):
         return
     try:
@@ -356,7 +356,7 @@ def _tell_stream(report: Status, data: Path, now: datetime) -> None:
 
 
 def _odd(run: Run) -> str:
-    """Return text for counts that are zero unless the service sends unexpected data."""
+    """Describe the counts that are zero unless the service sends unexpected data."""
     counts = (
         (run.reject_count, "rejected {}", "record"),
         (run.too_long_count, "{} longer than WME_MAX_RECORD_MB", "event"),
@@ -366,7 +366,7 @@ def _odd(run: Run) -> str:
 
 
 def _stream_figures(step: Step, data: Path, now: datetime) -> dict[str, Any]:
-    """Return the stream's position in numbers, with `partitions` by partition number."""
+    """Return figures for the stream's position, with `partitions` keyed by partition number."""
     newest = max(step.published_at.values(), default=None)
     run = step.runs[-1] if step.runs else None
     seconds = 0.0 if run is None else (run.kept_at - run.began_at) / timedelta(seconds=1)

@@ -1,4 +1,4 @@
-"""The report, a self-contained HTML page about the published file and the status.
+"""The report, a self-contained HTML page about the published file and the mirror's status.
 
 Libraries for charts and templates are slow to import, so they are imported only when a page is written.
 """
@@ -48,10 +48,10 @@ class Report(NamedTuple):
 
 
 def write(settings: Settings, output: StrPath | None = None, now: datetime | None = None) -> Report:
-    """Write the page about a data folder atomically to `output`, by default to `report.html` in the folder.
+    """Write a data folder's report page to `output` atomically. The default is `report.html` in the folder.
 
     Raises:
-        MirrorError: Nothing is published yet. Nothing was written.
+        MirrorError: Nothing has been published yet, so no page was written.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
     from markupsafe import Markup  # noqa: PLC0415
@@ -103,7 +103,7 @@ def write(settings: Settings, output: StrPath | None = None, now: datetime | Non
 
 
 def headline(status: statuses.Status) -> Iterator[tuple[str, str]]:
-    """Yield four figures, with names, that show whether the mirror is up to date and can continue."""
+    """Yield the names and values of four figures that show whether the mirror is up to date and can keep running."""
     newest = sorted(place.newest_hour for place in status.places if place.newest_hour is not None)
     text = "none is loaded" if not newest else f"{hour_text(newest[-1])} UTC"
     if newest and newest[0] < newest[-1]:
@@ -131,7 +131,7 @@ def _shown(lines: Sequence[Line]) -> list[str]:
 
 
 def _facts(status: statuses.Status) -> Iterator[tuple[str, str]]:
-    """Yield the facts of `wme status`. Values with the same name are combined, and long values are shortened."""
+    """Yield the facts from `wme status`. Values with the same name are combined, and long values are shortened."""
     values: dict[str, list[str]] = {}
     for name, value in status.facts:
         if name in _PRIVATE:
@@ -148,7 +148,7 @@ def sentences(settings: Settings) -> list[str]:
 
 
 def attention(status: statuses.Status) -> list[Line]:
-    """Group the sentences of `wme status`. Each group takes the position of its first sentence."""
+    """Group the sentences from `wme status`. Each group appears at the position of its first sentence."""
     gaps = {gap.sentence: gap for gap in status.gaps}
     names = {place.name for place in status.places}
     groups: dict[Hashable, list[Any]] = {}

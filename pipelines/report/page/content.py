@@ -1,7 +1,7 @@
-"""Cards of the page, each with a sentence, a chart and a table of the same data.
+"""Cards on the report page, each with a sentence, a chart and a table of the same data.
 
-The page has a bounded size for mirrors of any size. Charts combine less busy projects into one series, and show days or
-weeks instead of hours.
+The size of the page is bounded, regardless of the mirror's size. Charts combine the less busy projects into one series.
+Longer periods are shown by day or week instead of by hour.
 """
 
 from __future__ import annotations
@@ -90,14 +90,14 @@ _WORDS: Final = {
 
 
 class Link(NamedTuple):
-    """Cell that links to a page in the project."""
+    """Table cell with a link to a page in a project."""
 
     text: str
     url: str
 
 
 class Table(NamedTuple):
-    """Table rows, collapsed unless `is_open`."""
+    """Table whose rows are collapsed unless `is_open` is true."""
 
     caption: str
     columns: tuple[str, ...]
@@ -107,7 +107,7 @@ class Table(NamedTuple):
 
 @dataclass
 class Card:
-    """A question and its answer. `legend` maps each label to the style sheet's variable for its colour."""
+    """A question and its answer. `legend` contains labels, each with the style-sheet variable for its colour."""
 
     title: str
     sentence: str
@@ -168,7 +168,7 @@ def cards(published: Reader, status: Status, build_bytes: int) -> Iterator[Card]
 
 
 def _newest_hours(places: Sequence[Place], lacking: Counter[tuple[str, str, int]]) -> Card:
-    """Show the coverage of `wme status`: projects with missing hours first, then the busiest projects."""
+    """Show the coverage from `wme status`, first for projects with missing hours, then for the busiest projects."""
     if not places or not places[0].cells:
         return Card("Newest hours", "None of the newest hours has been published.")
     missing = [lacking[place.dataset, place.project_id, place.namespace_id] for place in places]
@@ -362,7 +362,7 @@ def _chart(
     tables: list[Table],
     unit: str = "",
 ) -> Card:
-    """Build a card with stacked areas over time, or without a chart if there is only one time span."""
+    """Build a card with a stacked area chart over time, or without a chart if there is only one time span."""
     picture = figures.areas(axis.edges, series, unit, sentence) if len(axis.edges) > 2 else None
     return Card(title, sentence, picture, [(name, f"series-{number}") for number, name in enumerate(names)], tables)
 

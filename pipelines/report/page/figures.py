@@ -1,4 +1,4 @@
-"""SVG charts of the page, drawn by Vega-Lite and coloured by the page's style sheet (light or dark).
+"""SVG charts for the report page, drawn by Vega-Lite and coloured by the page's light or dark style sheet.
 
 Text uses the reader's fonts. Names from the data appear only as text, never as markup.
 """
@@ -77,7 +77,10 @@ def areas(edges: Sequence[datetime], series: Sequence[Sequence[float]], unit: st
 
 
 def lines(edges: Sequence[datetime], series: Sequence[Sequence[float | None]], unit: str, label: str) -> str:
-    """Draw quantities over time spans, with one line per series. Later lines are dashed. None means unknown."""
+    """Draw quantities over time, with one line per series.
+
+    The lines of all series except the first are dashed. None represents an unknown quantity.
+    """
     layers = [
         {
             "data": {
@@ -101,7 +104,7 @@ def lines(edges: Sequence[datetime], series: Sequence[Sequence[float | None]], u
 
 
 def coverage(edges: Sequence[datetime], rows: Mapping[str, Sequence[str]], label: str) -> str:
-    """Draw a row per name and a cell per time span, coloured by state. Equal neighbouring cells are merged."""
+    """Draw one row per name and one cell per time span, coloured by state. Adjacent equal cells are merged."""
     spans: dict[str, list[dict[str, str]]] = {}
     for name, states in rows.items():
         for first, end, state in _runs(states):
@@ -164,7 +167,7 @@ def _svg(picture: Mapping[str, Any], height: int, label: str) -> str:
         "config": _CONFIG,
     }
     drawn = vl_convert.vegalite_to_svg(whole, allowed_base_urls=[])
-    # attributes for scripts and screen readers, which use the label instead
+    # remove attributes for scripts and screen readers, which use the label instead
     plain = re.sub(r' (?:class|role|aria-[a-z]+|pointer-events)="[^"]*"', "", drawn)
     plain = re.sub(r"\d+\.\d{2,}", lambda found: f"{float(found[0]):.1f}", plain)
     found = re.fullmatch(r'<svg[^>]* viewBox="([^"]*)"[^>]*>(.*)</svg>\s*', plain, re.DOTALL)

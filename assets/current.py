@@ -1,7 +1,6 @@
 """Current states, derived from loaded snapshots and changes.
 
-Each table in `STATES` is an asset. The rows are derived by SQL in `resources.warehouse`, in `state` for articles and
-`entities` for entities.
+Each table in `STATES` is an asset. SQL in `resources.warehouse.state` derives the rows.
 
 The cost of the checks is bounded. After each run, the checks compare a subset of the keys. The subset changes every
 hour. Deletions and changes are compared for the newest `CHECKED_HOURS` hours that the run applied. Checks that run

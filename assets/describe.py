@@ -49,7 +49,7 @@ def column_schema(table: Table) -> dg.TableSchema:
 
 
 def _type(type_: pa.DataType) -> str:
-    """Format a type briefly, because a full struct type leaves no room for descriptions in the UI."""
+    """Format a type briefly, because a full struct type would leave no room for descriptions in the UI."""
     if pa.types.is_list(type_):
         return f"list<{_type(type_.value_type)}>"
     return "struct" if pa.types.is_struct(type_) else str(type_)
@@ -187,7 +187,7 @@ def failure(error: Exception) -> dg.Failure:
 
 
 def _unavailable(errors: Iterable[Exception]) -> dict[str, Any]:
-    """Return metadata that names the unavailable component: `service` or `warehouse`."""
+    """Return metadata that names the unavailable component, which is `service` or `warehouse`."""
     ending = next((error for error in errors if unavailable(error)), None)
     return {} if ending is None else {"unavailable": unavailable(ending), "retryable": retryable(ending)}
 

@@ -57,7 +57,10 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
         warehouse: WarehouseResource,
         engine: EngineResource,
     ) -> Iterator[Any]:
-        """Archive, convert and load the run's hours. Fail at the end with a list of the failed hours."""
+        """Archive, convert and load the run's hours.
+
+        If any hours fail, the run fails at the end with a list of these hours.
+        """
         config, selected = HourlyConfig.read(context), layers.own(context.selected_asset_keys)
         if config.convert_again and layers.warehouse_key(dataset) not in selected:
             raise dg.Failure(
@@ -191,7 +194,7 @@ def _leave_out(context: dg.AssetExecutionContext, run: HourlyRun) -> None:
     """Report the hours that the service has already deleted.
 
     A backfill cannot load hours from before the mirror began. These hours are materialized without files and rows,
-    because Dagster has no other partition state for them. All other deleted hours are lost and fail.
+    because Dagster has no other partition state for them. All other deleted hours are lost, and their partitions fail.
     """
     began = oldest_hour(run.lake.layout.archive / run.dataset.archive)
     state = HourState.PAST_RETENTION.value

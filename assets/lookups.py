@@ -1,6 +1,7 @@
 """Assets for page lookups.
 
-One step without partitions covers archive, lake and warehouse. The module `lookup` contains the parts of the step.
+A single step without partitions covers the archive, the lake and the warehouse. The module `lookup` contains the parts
+of the step.
 """
 
 from collections.abc import Callable
@@ -93,7 +94,7 @@ def lookups(
 
 @dataclass(frozen=True)
 class Reconciled:
-    """Result of comparing sampled `articles` with the service: compared pages, missing titles, and differences."""
+    """Result of comparing a sample of pages with the service: compared pages, missing titles, and differences."""
 
     compared_count: int = 0
     missing_count: int = 0
@@ -107,7 +108,7 @@ def reconcile(
     engine: EngineResource,
     say: Callable[[str], None],
 ) -> Reconciled:
-    """Look up random pages of `articles` and compare them with the service, at most once in 24 hours.
+    """Look up random pages from `articles` and compare them with the service, at most once in 24 hours.
 
     Missing pages are not reported, because they might have been deleted or moved. Pages that changed after the last
     loaded hour are not compared.

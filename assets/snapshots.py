@@ -29,11 +29,17 @@ _IDENTIFIER = re.compile(r".+_namespace_\d+")
 
 
 class SnapshotConfig(RunConfig, SnapshotOptions):
-    """Options for fetching the snapshot. By default, its form depends on the quota, the disk and the machine."""
+    """Options for fetching the snapshot.
+
+    By default, the snapshot's form depends on the quota, the disk and the machine.
+    """
 
 
 def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
-    """Return a snapshot dataset's assets: archive and lake in one step, the warehouse in another."""
+    """Return a snapshot dataset's assets.
+
+    One step creates the archive and the lake files, and another step loads the warehouse.
+    """
     archive, in_lake, in_warehouse = layers.keys(dataset)
     made_of = layers.specs(dataset)
     partitions = snapshots_of(dataset)

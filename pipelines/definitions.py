@@ -1,4 +1,4 @@
-"""Dagster definitions of the mirror.
+"""Dagster definitions for the mirror.
 
 `build_defs` builds definitions from settings, for this project or for another Dagster project. Dagster loads `defs` as
 the code location, with settings from the environment and the project's `.env`. Loading the definitions reads the oldest
@@ -92,7 +92,7 @@ def first_hour(settings: settings_module.Settings, *asked: datetime) -> datetime
 
 
 def hourly_partitions(settings: settings_module.Settings, *asked: datetime) -> dg.HourlyPartitionsDefinition:
-    """Return the partitions of the hourly assets, for assets in another project that depend on single hours.
+    """Return the hourly assets' partitions, for assets in another project that depend on individual hours.
 
     The partitions always include the hours in `asked`.
     """
@@ -113,7 +113,7 @@ def build_defs(
         settings: Settings.
         prefix: Prefix of all asset keys, and of the names of groups, steps, jobs, schedules, sensors, resources, pools
             and dynamic partitions. With a prefix, the definitions have no executor, IO manager or logger, and can be
-            merged into those of another project.
+            merged into another project's definitions.
         asked: Hours that are always included in the partitions.
         all_datasets: True if datasets that are not mirrored can be materialized as well, because commands can name such
             datasets.

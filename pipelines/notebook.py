@@ -1,4 +1,4 @@
-"""Access to the published file from a notebook: `from pipelines.notebook import connect`."""
+"""Access to the published file from a notebook with `from pipelines.notebook import connect`."""
 
 from __future__ import annotations
 

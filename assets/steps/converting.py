@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class NotArchivedError(MirrorError):
-    """The archive does not contain the input of a conversion or a load."""
+    """The archive does not contain the input for a conversion or a load."""
 
 
 def convert_archives(
@@ -58,7 +58,7 @@ def attempts(
     engine: Engine,
     again: bool = False,
 ) -> list[Outcome[Archive, ConvertedFile]]:
-    """Convert the archives and return the results in order: a Parquet file, or the error that stopped the conversion.
+    """Convert the archives and return, in the same order, a Parquet file or the error for each archive.
 
     Existing conversions are reused. Progress reports show `name`. With `again`, existing files are compared with their
     checksums. Damaged files are replaced and marked as `converted`.

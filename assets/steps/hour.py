@@ -62,7 +62,7 @@ class Plan:
 
 
 class PartialHourError(MirrorError):
-    """Some projects of an hour have damaged files or unusable records. The other projects were loaded."""
+    """Some projects in an hour have damaged files or unusable records. The other projects were loaded."""
 
     retryable = True
 

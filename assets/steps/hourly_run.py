@@ -57,7 +57,7 @@ class HourlyRun:
     Attributes:
         again: True if existing files are verified and damaged files are replaced.
         gone: Hours that are not archived and that the service has deleted.
-        lost: Error that showed that the service is unreachable. No more requests are sent. Archived hours are still
+        lost: Error that shows that the service is unreachable. No more requests are sent. Archived hours are still
             loaded.
         stopped: Other error that ended all fetching. Archived hours are still loaded.
     """
@@ -90,7 +90,7 @@ class HourlyRun:
         Archived hours that the service has deleted need no plan, because they are read from the archive.
 
         Raises:
-            EnterpriseError: No hour of the run can succeed. Nothing was fetched.
+            EnterpriseError: None of the run's hours can succeed. Nothing was fetched.
             UnknownNameError: A project or namespace is unknown to the service. Nothing was fetched.
         """
         layout = self.lake.layout

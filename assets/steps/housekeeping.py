@@ -98,7 +98,7 @@ def clean(
     Searching 100,000 files takes a few seconds.
 
     Raises:
-        OSError: A file cannot be removed. The files before it have been removed.
+        OSError: A file cannot be removed. Files earlier in the removal order have already been removed.
     """
     now = now or datetime.now(UTC)
     journal = _journal(layout)

@@ -331,7 +331,7 @@ class Repair:
 
 
 def _units(faulty: Sequence[FaultyFile]) -> Iterator[list[LoadedPart]]:
-    """Yield the parts of each load, newest first. A load is an hour, or one part of another family."""
+    """Yield the parts of each load, newest first. A load is an hour, or one part of a dataset that is not hourly."""
 
     def unit(part: LoadedPart) -> tuple[str, ...]:
         if part.batch_hour is not None:

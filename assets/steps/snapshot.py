@@ -113,7 +113,7 @@ def download(plan: SnapshotPlan, client: EnterpriseClient, engine: Engine) -> tu
 
 
 def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedSnapshot:
-    """Download missing files of the snapshot and return the archived snapshot. Raises the errors of `download`."""
+    """Download missing files of the snapshot and return the archived snapshot. Raises the same errors as `download`."""
     download(plan, client, engine)
     return archived_snapshot(plan.identifier, layout, plan.dataset, plan.snapshot.version)
 

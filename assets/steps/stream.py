@@ -1,6 +1,6 @@
 """Store a realtime stream in the lake. Every event in the mirrored scope is stored exactly once.
 
-    begin    reads the offsets at which to resume from the newest file
+    begin    reads the resume offsets from the newest file
     take     receives blocks of events from all connections
     keep     writes one file with events and offsets for each step, and merges small files
 

@@ -198,7 +198,7 @@ def _requested_failures(
 def _failed_runs(
     instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey]
 ) -> Iterator[tuple[dg.DagsterRun, Span, datetime]]:
-    """Yield each failed run of these assets with its hours and end time, except killed runs."""
+    """Yield each failed run of these assets, except killed runs, with its hours and end time."""
     for record in instance.get_run_records(
         dg.RunsFilter(
             statuses=[dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED], updated_after=now - RETENTION
@@ -212,7 +212,7 @@ def _failed_runs(
 
 
 def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None:
-    """Return a run's range of hours, or None if the run has no hours or none of these assets."""
+    """Return a run's range of hours, or None if the run has no hours or does not include any of these assets."""
     # an empty selection means all assets of the job, as in runs that commands start
     is_over = not run.asset_selection.isdisjoint(layers) if run.asset_selection else prefix_of(layers).runs(run)
     if not is_over:
@@ -291,9 +291,9 @@ def hindrance(
 
 
 def waiting(cursor: str | None, now: datetime) -> str | None:
-    """Return the reason to wait after the service refused the account, or None if requests are allowed.
+    """Return the reason for waiting after the service refused the account, or None if requests are allowed.
 
-    `cursor` is the sensor's cursor, written by `noted`.
+    `cursor` is the sensor cursor that `noted` returned.
     """
     refused_at, count = _refused(cursor)
     if not count or now >= (again := refused_at + WAITS[min(count, len(WAITS)) - 1]):

@@ -51,7 +51,8 @@ def document(
 ) -> dict[str, Any]:
     """Return the document for the hook, without secrets from the settings.
 
-    `steps` contains the name and message of each failed step. `hours` contains the first and last partition, or None.
+    `steps` contains the name and message of each failed step. `hours` contains the first and last partition, each of
+    which can be None.
     """
     redactor = Redactor()
     for secret in (settings.password, settings.on_failure):
@@ -80,7 +81,8 @@ def deliver(target: str, content: dict[str, Any], seconds: float = SECONDS) -> N
     """Send a document to a URL in a POST request, or to a program's standard input.
 
     Raises:
-        HookError: The delivery failed or timed out. The message omits the target, which can contain a key.
+        HookError: The delivery failed or timed out. The message omits the target, because a target can contain a
+            secret.
     """
     body = json.dumps(content, ensure_ascii=False).encode()
     if is_address(target):

@@ -1,7 +1,8 @@
 """The command line `wme`, with one module per group of commands.
 
 This package contains the commands, their options, help texts and error messages. The exit codes are 0 for success, 1
-for failure and 2 for wrong usage. Each command is a thin wrapper around a function that Python code can call as well.
+for failure and 2 for incorrect usage. Each command is a thin wrapper around a function that Python code can call as
+well.
 
 Importing Dagster takes a second, and importing HTTP and Arrow takes half a second. To keep `--help` and `sql` fast,
 each command's module is imported on demand, and each command imports its dependencies in its body.
@@ -35,7 +36,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 class _Commands(MutableMapping[str, click.Command]):
-    """Commands by name, imported on access."""
+    """Commands by name, each of which is imported when it is used."""
 
     def __getitem__(self, name: str) -> click.Command:
         command: click.Command = getattr(importlib.import_module(f"pipelines.cli.{_MODULE_OF[name]}"), name)
@@ -55,7 +56,7 @@ class _Commands(MutableMapping[str, click.Command]):
 
 
 class Group(click.Group):
-    """Group that lists each command with its complete first sentence, which click would shorten."""
+    """Group that lists each command with the complete first sentence of its help, which click would shorten."""
 
     def sentences(self) -> dict[str, str]:
         return {name: command.get_short_help_str(limit=1000) for name, command in self.commands.items()}

@@ -79,7 +79,7 @@ def secrets(*wanted: Wanted, stdin: bool) -> list[str]:
 
 
 def _lines(wanted: list[Wanted]) -> list[str]:
-    """Read one line from standard input for each secret. At a terminal, stop after these lines."""
+    """Read one line from standard input for each secret. At a terminal, stop reading after these lines."""
     text = terminal.read(_LONGEST * (len(wanted) + 1), line_count=len(wanted))
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1]:

@@ -174,7 +174,7 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
 
 
 def _held(project: str, file_count: int) -> str:
-    """Return a sentence about compacted files that contain rows of a dropped project, or an empty string."""
+    """Return a sentence about compacted files that contain rows from a dropped project, or an empty string."""
     if not file_count:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""Commands that show the service's current records: `lists`, `batches`, `article`, `structured`, `entity`.
+"""The commands `lists`, `batches`, `article`, `structured` and `entity`, which show the service's current records.
 
 The implementation is in `resources/enterprise`.
 """

@@ -269,7 +269,7 @@ quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print only fail
 
 
 def dataset_option(family: Family, default: Dataset) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Build the option `--dataset` for commands that support every dataset in a family."""
+    """Build the `--dataset` option for commands that support every dataset in a family."""
     return click.option(
         "--dataset",
         type=DatasetName(family),

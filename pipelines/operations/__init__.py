@@ -1,5 +1,5 @@
-"""Operator tasks: the main job, publication, snapshots, rejected records, backups, dropping a project.
+"""Operator tasks, such as the main job, publications, snapshots, rejected records, backups, and dropping a project.
 
-This package implements the commands as functions that Python code can call as well. Printing is in `cli`, and the
-figures to print are collected in `report`.
+This package implements the commands as functions that Python code can call as well. The package `report` collects the
+figures, and the package `cli` prints them.
 """

@@ -117,7 +117,9 @@ def take(
     keep: int | None = None,
     now: datetime | None = None,
 ) -> Taken:
-    """Create a backup, or resume a killed backup. Loads, compactions, publications and the stream continue.
+    """Create a backup, or resume a killed backup.
+
+    Loads, compactions, publications and the stream continue during the backup.
 
     The destination must be outside the data folder and contain backups of only one service. `keep` is the number of
     complete backups to retain, including the new backup, or None to retain all backups. If the new backup has problems,
@@ -180,7 +182,7 @@ def _newest(destination: Path) -> Backup | None:
 
 
 def _name(now: datetime, newest: Backup | None) -> str:
-    """Return the name of a new backup, which sorts after the previous name even if the clock was set back."""
+    """Return a name for a new backup that sorts after the previous name even if the clock was set back."""
     form = "%Y-%m-%dT%H%M%SZ"
     if newest is not None:
         now = max(now, datetime.strptime(newest.path.name, form).replace(tzinfo=UTC) + timedelta(seconds=1))
@@ -258,10 +260,10 @@ def _fill(
 ) -> tuple[int, int]:
     """Link or copy all files and write a list of them. Return their number and total size in bytes.
 
-    Files whose copies do not match a verified digest are added to `damaged` and not backed up.
+    Files whose copies do not match a verified digest are added to `damaged` and are not backed up.
     """
     count = size = 0
-    # the name may belong to a pipe, for example
+    # this name might belong to a pipe, for example
     (unfinished / SUMS).unlink(missing_ok=True)
     with (unfinished / SUMS).open("x") as sums:
         for source in sources:
@@ -291,7 +293,7 @@ def _copied(source: Source, target: Path, advance: Callable[[float], None]) -> s
 
 
 def _verified(source: Source) -> str | None:
-    """Return a verified download's MD5 from the note next to the file."""
+    """Return the MD5 of a verified download, which is stored in a note next to the file."""
     if not source.name.endswith(f".{ARCHIVE}"):
         return None
     try:
@@ -311,7 +313,7 @@ def _prune(unfinished: Path) -> None:
 
 
 def _all_files(folder: Path, name: str) -> Iterator[str]:
-    """Yield the names of all files, including unfinished files, in the order of `walk`."""
+    """Yield the names of all files, including unfinished files, in the same order as `walk`."""
     for path in sorted(folder.iterdir(), key=lambda path: path.name, reverse=True):
         if path.is_dir():
             yield from _all_files(path, f"{name}{path.name}/")
@@ -322,8 +324,8 @@ def _all_files(folder: Path, name: str) -> Iterator[str]:
 def remove_older(destination: Path, keep: int) -> list[Path]:
     """Remove all but the newest `keep` complete backups, and return the removed folders.
 
-    The call also completes an earlier removal that was killed. Files that the remaining backups share are preserved by
-    hard links. Damaged backups and unrelated folders are not removed.
+    This function also completes an earlier removal that was killed. Files that the remaining backups share are
+    preserved by hard links. Damaged backups and unrelated folders are not removed.
     """
     found = completed(destination)
     older = [backup.path for backup in found[: max(0, len(found) - keep)]]

@@ -86,7 +86,9 @@ def survey(settings: Settings, project: str) -> Remains:
 
 
 def drop_project(settings: Settings, project: str) -> Remains:
-    """Remove all data of a project, publish, and return the removed data. The same call resumes a killed removal.
+    """Remove all of a project's data, publish, and return an overview of the removed data.
+
+    The same call resumes a killed removal.
 
     The project's rows in compacted files are masked until a compaction removes them (see `Remains.dropped_in`). Readers
     of an older published file immediately lose access to the project's page text.
@@ -95,7 +97,7 @@ def drop_project(settings: Settings, project: str) -> Remains:
         SettingsError: The settings still contain the project. Nothing was removed.
         WarehouseBusyError: Another process kept the warehouse locked until the timeout. Nothing was removed.
         BackupUnderWayError: A backup is copying files. Nothing was removed.
-        OSError: A file could not be removed. The files before it have been removed.
+        OSError: A file could not be removed. Files earlier in the removal order have already been removed.
     """
     if project in settings.projects:
         raise SettingsError(

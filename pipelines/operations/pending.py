@@ -39,7 +39,9 @@ def snapshots_to_fetch(
     *,
     newer: bool = False,
 ) -> dict[Dataset, list[str]]:
-    """Return the identifiers of mirrored snapshots that are not loaded, by dataset. The default is all datasets.
+    """Return the identifiers of mirrored snapshots that are not loaded, by dataset.
+
+    By default, all datasets are included.
 
     With `newer`, also return snapshots whose current version is not archived.
     """
@@ -94,7 +96,7 @@ def _is_due(listing: Path, hour: datetime, now: datetime, scope: Sequence[tuple[
 def archived_hours(
     dataset: Dataset, enterprise: EnterpriseResource, warehouse: Warehouse, layout: Layout
 ) -> list[datetime]:
-    """Return a dataset's hours that are completely archived but not completely loaded, oldest first."""
+    """Return a dataset's hours that are fully archived but not fully loaded, oldest first."""
     found = []
     scope = enterprise.scope_of(dataset)
     for hour in warehouse.lacking_hours(dataset) if scope and warehouse.build_path.exists() else ():

@@ -5,8 +5,8 @@ leaves a complete mirror unchanged. The service is not contacted. Dagster's hist
 materializations are valid again after the rebuild.
 
 Retrying rejected records converts their archives again. A retry adds rows only if the converter has changed since the
-records were rejected. Lake files are never overwritten, because their names contain a digest of archive, tables and
-converter.
+records were rejected. Lake files are never overwritten, because their names contain a digest of the archive, the tables
+and the converter.
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ def retry(settings: Settings, planned: Retry, **overrides: Any) -> Rebuilt:
 
 
 def count(warehouse: Warehouse, parts: Iterable[Part]) -> int:
-    """Count all rejected records of the given hours and snapshots."""
+    """Count all rejected records in the given hours and snapshots."""
     chosen: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for dataset, part in parts:
         # by the archive's folder, because a snapshot that gains rows can get another source_at

@@ -73,8 +73,8 @@ def restore(source: files.StrPath, data: files.StrPath, reporter: Reporter) -> R
 def check(backup: Backup, data: Path) -> None:
     """Check that a backup can be restored into a data folder, and that all paths in the backup are inside the folder.
 
-    The backup's list and ledger contain these paths. The list's digest reveals damage but not manipulation, so its
-    names are untrusted. Nothing is changed.
+    The backup's list and ledger contain these paths. The list's digest reveals damage but not manipulation, so the
+    names in the list are untrusted. Nothing is changed.
 
     Raises:
         BackupError: The folder is not empty, the list contains an unknown file name, or an existing file is in the way.

@@ -134,7 +134,7 @@ def run(
         hours: Consecutive hours to fetch and load.
         snapshots: Identifiers of snapshots to fetch in their newest version, by dataset.
         refresh_reference: True to fetch the reference lists, False to skip them, or None to fetch them if due.
-        with_lacking: Also fetch earlier missing hours that the service still retains.
+        with_lacking: True to also fetch earlier missing hours that the service still retains.
         say: Function that receives a line before each job.
         **overrides: Resources that replace the configured resources, by resource key.
 

@@ -3,11 +3,11 @@
 | name | used for | noticed by | until |
 |---|---|---|---|
 | `InstanceRef.from_dir` | an instance with settings for this process only | `test_dagster_internals.py` |
-`DagsterInstance.from_config` takes overrides |
-| `NoOpComputeLogManager` | output of a run goes to the terminal; Dagster would start four processes per step to copy it
-| the same | the in-process executor can leave output alone |
-| `DagsterWebserver.build_middleware` | requests of other websites are refused | `tests/e2e/test_other_websites.py` |
-`dagster-webserver` checks `Origin`, or takes a middleware |
+`DagsterInstance.from_config` accepts overrides |
+| `NoOpComputeLogManager` | run output goes to the terminal; Dagster would start four processes per step to copy the output
+| the same | the in-process executor can skip output capture |
+| `DagsterWebserver.build_middleware` | requests from other websites are refused | `tests/e2e/test_other_websites.py` |
+`dagster-webserver` checks `Origin`, or accepts a middleware |
 | `dagster._cli.dev.open_ipc_subprocess` | `dagster dev` starts the guarded web server | the same | the same |
 
 `pipelines/embedding.py` reads `OpDefinition.compute_fn.decorated_fn`, an undocumented attribute of a public object.

@@ -101,7 +101,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def _copy(process: subprocess.Popen[bytes]) -> None:
-    """Copy the group's output to standard error, which discards output after a signal."""
+    """Copy the group's output to standard error. After a signal, the output is discarded."""
     assert process.stdout is not None
     while block := process.stdout.read1():  # type: ignore[attr-defined]
         with suppress(OSError):

@@ -203,7 +203,7 @@ def _tell_published(report: Status, warehouse: Reader, path: Path, settings: Set
 
 
 def _tell_lake(report: Status, published: Reader) -> None:
-    """Add missing and damaged lake files."""
+    """Report missing and damaged lake files."""
     faulty = published.faulty_lake_files(published=True)
     report.figures["missing_lake_file_count"] = len(faulty)
     if faulty:

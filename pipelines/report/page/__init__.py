@@ -143,7 +143,7 @@ def _facts(status: statuses.Status) -> Iterator[tuple[str, str]]:
 
 
 def sentences(settings: Settings) -> list[str]:
-    """Return all current sentences for which `wme status --check` fails."""
+    """Return all current sentences that make `wme status --check` fail."""
     return [line.text for line in attention(statuses.collect(settings, statuses.HOURS))]
 
 

@@ -34,7 +34,7 @@ MEMORY_BYTES = 512 << 20
 _DISK_FACTOR = 6.0
 #: Maximum number of transactions per run that remove compacted changes from the DuckDB files.
 _STEPS = 200
-#: zstd levels of files that exist for hours, or until the next snapshot version. All other files use `_LASTING_LEVEL`.
+#: zstd levels for files that exist for hours, or until the next snapshot version. All other files use `_LASTING_LEVEL`.
 _LEVELS = {"hour": 3, "quarter": 3, VersionMerge.span: 3}
 _LASTING_LEVEL = 9
 #: Uncompressed size of a row group in bytes. Reading a page's text decompresses one row group.

@@ -37,7 +37,7 @@ STEP_SECONDS, STEP_BYTES = 10.0, 32 << 20
 #: Minimum time between memory releases in seconds. A stream that catches up writes several files per second and reuses
 #: the memory.
 _TRIM_SECONDS = 5.0
-#: Interval in seconds between checks whether reading should end.
+#: Interval in seconds between checks for whether reading should end.
 _LOOK_SECONDS = 0.2
 #: Interval in seconds between files without events, which only record the offsets.
 _SAID_SECONDS = 300.0

@@ -33,7 +33,7 @@ _SCHEDULES = (
         "Looks up watched and uncertain pages, up to WME_LOOKUPS_PER_DAY a day. Each lookup costs one unit of quota.",
     ),
     (
-        # runs soon after each_hour, because uncompacted files of an hour are slow to read
+        # runs soon after each_hour, because an hour's uncompacted files are slow to read
         *("compact_each_hour", COMPACT, "35 * * * *"),
         "Compacts lake files of ended hours and longer periods. Readers use the result after the next publication.",
     ),

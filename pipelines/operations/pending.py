@@ -41,9 +41,7 @@ def snapshots_to_fetch(
 ) -> dict[Dataset, list[str]]:
     """Return the identifiers of mirrored snapshots that are not loaded, by dataset.
 
-    By default, all datasets are included.
-
-    With `newer`, also return snapshots whose current version is not archived.
+    By default, all datasets are included. With `newer`, also return snapshots whose current version is not archived.
     """
     found = {}
     for dataset in tuple(wanted) or filter(enterprise.scope_of, datasets.datasets(Family.SNAPSHOT)):

@@ -4,7 +4,7 @@
 |---|---|---|---|
 | `InstanceRef.from_dir` | an instance with settings for this process only | `test_dagster_internals.py` |
 `DagsterInstance.from_config` accepts overrides |
-| `NoOpComputeLogManager` | run output goes to the terminal; Dagster would start four processes per step to copy the output
+| `NoOpComputeLogManager` | run output goes to the terminal; Dagster would start four processes per step to copy output
 | the same | the in-process executor can skip output capture |
 | `DagsterWebserver.build_middleware` | requests from other websites are refused | `tests/e2e/test_other_websites.py` |
 `dagster-webserver` checks `Origin`, or accepts a middleware |

@@ -27,8 +27,8 @@ from resources.data_folder import ready, ui_lock
 from resources.errors import MirrorError, clause
 from resources.settings import ENV_FILE, PROJECT
 
-#: Tags with the name of the process's lock, and with the id of the run that set it: a retried run inherits the tags of
-#: the first one. The Dagster UI hides tags with this prefix, which would clutter its list of runs.
+#: Tags with the name of the process's lock, and with the ID of the run that set the tags, because a retried run
+#: inherits the tags of the first run. The Dagster UI hides tags with this prefix, which would clutter its list of runs.
 _PROCESS_TAG: Final = f"{RunTag.HIDDEN}wme_process"
 _SAID_BY_TAG: Final = f"{RunTag.HIDDEN}wme_process_of"
 #: Tag of an unfinished run that a command started, because Dagster retries only runs that its daemon launched.

@@ -110,7 +110,7 @@ class Archive:
 
     @property
     def given(self) -> dict[str, str | int | datetime]:
-        """Columns whose value the archive determines, and which are equal in all its rows."""
+        """Values that the archive determines for all its rows, by column."""
         return {name: getattr(self, name) for name in self.dataset.given}
 
     @property

@@ -49,9 +49,9 @@ LONG_LINE_FACTOR = 12
 
 #: Measured memory of the interpreter with its libraries.
 _BASE_BYTES = 80 << 20
-#: Measured memory of a worker. A worker holds a block, its rows, the largest column before and after
-#: compression, the row group, a row group that waits to be written, and an open archive's incomplete line.
-#: Incompressible lines as long as a block need ten blocks; encyclopedia records need five.
+#: Measured memory of a worker. A worker holds a block, its rows, the largest column before and after compression, the
+#: row group, a row group that is waiting to be written, and an open archive's incomplete line. Incompressible lines as
+#: long as a block need ten times the memory of a block; encyclopedia records need five times.
 _WORKER_BYTES = 10 * BLOCK_BYTES
 #: Upper bound for records, because the decoder's offsets have 32 bits.
 _RECORD_BYTES_BOUND = 1 << 30
@@ -65,7 +65,7 @@ def default_memory_bytes() -> int:
 
 
 class Converter:
-    """Worker threads and memory that conversions from any thread share. Exiting the context stops the workers.
+    """Worker threads and memory shared by conversions from all threads. Exiting the context stops the workers.
 
     Args:
         workers: Number of threads that build row groups. The default is one per core (see `machine`), or fewer if
@@ -140,7 +140,7 @@ class Converter:
             progress: Callback that gets the number of converted bytes and the archive's total bytes.
 
         Raises:
-            ArchiveError: If the archive is damaged, truncated, empty, or has no records of its project and namespace.
+            ArchiveError: If the archive is damaged, truncated, empty, or has no records for its project and namespace.
             LakeError: If the archive is missing or the files could not be written (DiskFull if the disk is full).
             ConversionError: If a body is unknown, or rows and rejects do not add up to the lines.
 
@@ -157,7 +157,7 @@ class Converter:
         bodies: frozenset[str] | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> tuple[ConvertedFile, bool]:
-        """Convert an archive like `convert`, but replace the files of an earlier conversion if one is damaged.
+        """Convert an archive like `convert`, but replace an earlier conversion's files if a file is damaged.
 
         A rename replaces a damaged file, so readers always see a complete file. Return the conversion, and True if a
         file was replaced. Rows loaded from the old file might be damaged, so load the new file.

@@ -65,10 +65,10 @@ class BlockEncoder:
 class EncodedBlocks:
     """An archive's encoded blocks, in archive order, encoded ahead of the consumer.
 
-    `room` limits the number of blocks, over all archives, that are read but not yet written. To prevent deadlocks, a
-    reader without room first hands over its own pending blocks, and waits for other readers only if it has none. A line
-    that is too long for a block is yielded after all previous blocks, and must be read before the next item. Exiting
-    the context waits for running work and returns every buffer.
+    `room` limits the number of blocks in all archives that have been read but not yet written. To prevent deadlocks, a
+    reader without room first hands over its pending blocks. It waits for other readers only if it has no pending
+    blocks. A line that is too long for a block is yielded after all previous blocks, and must be read before the next
+    item. Exiting the context waits for running work and returns every buffer.
     """
 
     blocks: Generator[Block | LongLine, None, None]

@@ -7,7 +7,7 @@ from pathlib import Path
 from resources import errors, files
 from resources.formatting import legible
 
-#: Maximum number of characters of an archive's content that a message quotes.
+#: Maximum number of characters that a message quotes from an archive's content.
 _SHOWN = 800
 
 
@@ -43,7 +43,7 @@ def _archive_error(path: Path, what: str, member: str | None, offset: int) -> Ar
 
 
 class ConversionError(LakeError):
-    """Rows and rejects do not add up to the lines, or the settings of a conversion are invalid."""
+    """The rows and rejects do not add up to the lines, or a conversion's settings are invalid."""
 
 
 class DiskFull(LakeError, errors.DiskFullError):  # noqa: N818  the name states the condition

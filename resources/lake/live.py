@@ -179,7 +179,7 @@ class LiveLake:
         return step
 
     def _kept_since(self, before: Step) -> dict[tuple[str, int], datetime]:
-        """Return when storing began, per project and namespace. For new pairs, use the latest event time."""
+        """Return the time when storage began, by project and namespace. New pairs get the latest event time."""
         # files without these times contain all events
         reached = max(before.published_at.values(), default=before.since) if before.kept_since else before.since
         return {place: before.kept_since.get(place, reached) for place in self._scope or ()}
@@ -208,7 +208,7 @@ class LiveLake:
                 self._last = step
                 return step.path
         elif self._closed != last.path.parent:
-            # merge once an hour, because queries should open few files and no file that is about to be deleted
+            # merge once an hour, so that queries open few files and no file that is about to be deleted
             self._delete_replaced()
             self._closed = last.path.parent
             before = [folder for _, folder in hour_folders(self.folder) if folder != last.path.parent]

@@ -183,7 +183,7 @@ class RejectsFile:
 
 
 def lines_file(rejects: Path) -> Path:
-    """Return the path of the file with the long lines of a `rejects` Parquet file. The file might not exist."""
+    """Return the path of the file for the long lines of a `rejects` Parquet file. The file might not exist."""
     return rejects.with_suffix(".lines.gz")
 
 

@@ -127,9 +127,9 @@ _log = logging.getLogger(__name__)
 _RECENT = 1 << 18
 #: Maximum number of events (8 bytes each) loaded from files, which exceeds two days of the service's events.
 _KNOWN = 5_000_000
-#: Age limit for files to search for events, and for a partition's reset. The service has no older events.
+#: Maximum age of files to search for events, and of a partition's reset. The service does not provide older events.
 _LOOK_BACK = 2 * RETENTION
-#: Plausible increase of an offset between two events of a partition, as a constant and an amount per hour boundary
+#: Plausible increase in the offset between two events in a partition, as a constant and an amount per hour boundary
 #: between the events. A second event must confirm a larger jump.
 _STEP, _STEP_OF_AN_HOUR = 1_000, 10_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -299,7 +299,7 @@ class Continuity:
 
 
 def _is_near(partition: int, offset: int, at: int, offsets: Mapping[int, int], newest: Mapping[int, int]) -> bool:
-    """Return True if an offset plausibly follows its partition's last offset (new partition: the highest offset)."""
+    """Return True if an offset plausibly follows its partition's last offset (for a new partition, the highest one)."""
     if partition not in offsets and offsets:
         partition = max(offsets, key=offsets.__getitem__)
     if partition not in offsets:

@@ -31,14 +31,15 @@ if TYPE_CHECKING:
 _SNAPSHOTS_BEFORE = timedelta(hours=3)
 _POLL_SECONDS = 0.2
 _PROGRESS_SECONDS = 10
-#: Idle time before the sandbox stops after its owner process ended. Another command might still use the sandbox.
+#: Idle time before the sandbox stops once its owner process has ended. Another command might still be using the
+#: sandbox.
 _OWNERLESS_SECONDS = 5.0
 
 
 def main(words: Sequence[str] | None = None, *, called: str | None = None, state: Path | None = None) -> int:
     """Run the sandbox with the options in `words` and return the exit status."""
     options = parse(words, called=called or "python -m resources.sandbox", state=state)
-    was_owned = _is_owned(options.owner)  # check now, because the owner process might end during the start
+    was_owned = _is_owned(options.owner)  # check now, because the owner process might end during startup
     try:
         if "snapshot_hour" not in options.model_fields_set and options.now is None:
             hour = snapshot_hour(options.state, datetime.now(UTC))

@@ -168,7 +168,7 @@ def _applies(fault: Fault, method: str, path: str) -> bool:
 
 
 def damaged_archive(archive: Path, fault: Fault, folder: Path) -> Path:
-    """Return a damaged copy of the archive, built in `folder` on first use. Equal inputs give equal bytes."""
+    """Return a damaged copy of the archive, built in `folder` on first use. Identical inputs yield identical bytes."""
     name = f"{archive.stem}-{fault.kind}-{json.dumps(fault.details, sort_keys=True)}-{archive.stat().st_size}"
     key = hashlib.sha256(f"{archive}\0{name}\0{archive.stat().st_mtime_ns}".encode()).hexdigest()[:24]
     target = folder / f"{key}.tar.gz"

@@ -1,6 +1,6 @@
-"""Builder that prepares archives in separate processes. Listings contain sizes and MD5s, which require the archives.
+"""Builder that prepares archives in separate processes, because listings contain the archives' sizes and MD5s.
 
-At the start, the sandbox builds the newest hour, the snapshots for paid and free accounts, and the requested number of
+At startup, the sandbox builds the newest hour, the snapshots for paid and free accounts, and the requested number of
 earlier hours. In the background, the sandbox then builds the next hour and the next exports before their publication,
 and the structured contents snapshots, one at a time and with the lowest priority. Existing archives survive restarts.
 If a request needs archives, all processes build them immediately and in parallel.

@@ -42,7 +42,7 @@ _RECORD = "sandbox.json"
 
 
 class SandboxConflictError(Exception):
-    """Another sandbox uses the state folder."""
+    """Another sandbox is using the state folder."""
 
 
 class SandboxStartError(Exception):

@@ -114,11 +114,11 @@ def running(
     Other processes can attach to the sandbox through the state folder. `world` replaces the world of the settings.
 
     Separate processes first build the archives of `settings.prepare` hours and of the snapshots, until `interrupted`
-    returns true. `progress` is called with the numbers of finished and of all archives. Other archives are built when
-    they are first listed.
+    returns true. `progress` is called with the number of finished archives and the total number of archives. Other
+    archives are built when they are first listed.
 
     Raises:
-        SandboxConflictError: Another sandbox uses the state folder.
+        SandboxConflictError: Another sandbox is using the state folder.
         OSError: A port is already in use.
     """
     settings.state.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 """The warehouse: the DuckDB build file with loaded rows and current pages, and the published file for analysts.
 
-Fetching, converting and scheduling code belongs elsewhere. The subpackages, from the bottom up, are `database`, `read`,
-`load`, `state` and `compaction`, and `views`.
+Code for fetching, converting and scheduling belongs elsewhere. From the bottom up, the layers of subpackages are
+`database`; `read`; `load`; `state` and `compaction`; `views`.
 """
 
 from __future__ import annotations

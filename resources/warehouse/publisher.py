@@ -1,6 +1,6 @@
-"""Publication: a copy of the build file replaces the published file by one rename.
+"""Publication, which replaces the published file with a copy of the build file in a single rename.
 
-While it holds the warehouse lock, a publication applies pending data, updates the lake views, writes `about`,
+While holding the warehouse lock, a publication applies pending data, updates the lake views, writes `about`,
 checkpoints, and copies the build file. After releasing the lock, it syncs the copy, makes the copy read-only, renames
 the copy, and syncs the folder. A reader that has the old file open keeps reading the old file. If the process is killed
 at any point, the published file stays complete; the next publication removes leftovers. `relocate` updates the views in
@@ -55,7 +55,7 @@ class Publication:
 
 
 def next_text(last: Publication | None, every: timedelta | None) -> str:
-    """Describe when the next publication is due: at every run if `every` is zero, or only on request if it is None."""
+    """Describe when the next publication is due: at every run if `every` is 0, or only on request if it is None."""
     if every is None:
         return "only on request, with `wme publish` (WME_PUBLISH=off)"
     if not every or last is None:
@@ -97,7 +97,7 @@ class Published:
 
 
 class Publisher(Reader):
-    """Warehouse methods that publish."""
+    """Warehouse methods for publishing data."""
 
     def publish(self, about: Mapping[str, str] | None = None) -> Published:
         """Publish the loaded data as a new `warehouse.duckdb`, unless the data is already published.
@@ -182,7 +182,7 @@ class Publisher(Reader):
             [(is_complete,)] = connection.execute("SELECT is_complete FROM internal.meta").fetchall()
         if not is_complete:
             return int(state["revision"])
-        # revision 0 means that nothing was ever loaded; a rebuilt build file is not new data
+        # revision 0 means that nothing has ever been loaded; a rebuilt build file is not new data
         return None if self._holds(state) else state["revision"] or None
 
     def relocate(self) -> int | None:
@@ -243,7 +243,7 @@ class Publisher(Reader):
         return sources(connection, self._lake_root, Looked.last(connection))
 
     def _facts(self, connection: duckdb.DuckDBPyConnection, found: Sources, about: Mapping[str, str]) -> dict[str, Any]:
-        """Return the facts that identify a publication. Revision and ledger digest represent all loaded data."""
+        """Return the facts that identify a publication. The revision and the ledger digest cover all loaded data."""
         [(version, views)] = connection.execute("SELECT schema_version, prepared_version FROM internal.meta").fetchall()
         [(storage,)] = connection.execute(
             "SELECT tags['storage_version'] FROM duckdb_databases() WHERE database_name = 'warehouse'"
@@ -343,7 +343,7 @@ def _sweep(target: Path) -> None:
 
 
 def _put(finished: Path, target: Path) -> None:
-    """Make a finished file read-only and durably move it into place, safe from power failures."""
+    """Make a finished file read-only, and move it into place so that the change survives a power failure."""
     finished.chmod(0o444)
     files.sync(finished)
     finished.replace(target)

@@ -113,7 +113,7 @@ class Warehouse(Publisher):
 
     @contextlib.contextmanager
     def compacting(self) -> Iterator[None]:
-        """Prevent other processes from compacting files. Raises WarehouseBusyError if another one already is."""
+        """Prevent compactions by other processes. Raises WarehouseBusyError if another process is compacting files."""
         with locked(self.data / "state" / "compact.lock", 0.0, "compact the lake"):
             yield
 

@@ -50,7 +50,7 @@ class _Cutter:
         self._loan: Loan | None = None
         self._memory = NOTHING
         self._start = self._filled = 0  # bounds of the bytes that are not yet in a block
-        self._spans: list[Span] = []  # members of these bytes, by position in the buffer; the last one can be empty
+        self._spans: list[Span] = []  # members of these bytes, by position in the buffer; the last member can be empty
         self._remaining = 0  # unread bytes of the current member
         self._rest = b""
 
@@ -143,7 +143,8 @@ class _Cutter:
             yield from self._long()
         else:
             self._rest = self._memory[self._start : self._filled]
-            # return this buffer before requesting another, because readers that each hold a buffer would deadlock
+            # return this buffer before requesting another, because readers that hold a buffer while waiting would
+            # deadlock
             self.close()
         self._spans = [replace(span, place=0) for span in self._spans]
         self._put(self._rest)
@@ -238,8 +239,8 @@ def read_blocks(
     """
     contents = Contents() if contents is None else contents
     with path.open("rb") as file:
-        # isal 1.9: igzip.IGzipFile wraps this class, but its `readinto` copies. Use IGzipFile once this is fixed.
-        # `test_private_names_of_libraries_are_where_they_were` fails if this private class changes.
+        # isal 1.9: igzip.IGzipFile wraps this class, but its `readinto` copies. Use IGzipFile once its `readinto` no
+        # longer copies. `test_private_names_of_libraries_are_where_they_were` fails if this private class changes.
         gunzip = isal_zlib._GzipReader(file, _READ_BYTES)  # noqa: SLF001
         stream = TarStream(gunzip.readinto, partial(ArchiveError, path))
         if not path.stat().st_size:

@@ -25,8 +25,8 @@ class Buffers:
 
     A buffer is allocated at first use, because most hourly archives are much smaller. The most recently used buffer is
     reused first, because its memory pages already exist. A line that exceeds a buffer gets separate memory, up to the
-    longest record. Archives that share the pool can have only one such line at a time, until its last part is
-    converted.
+    maximum record length. Archives that share the pool can process only one such line at a time, from the first to the
+    last part.
     """
 
     def __init__(self, count: int, size: int, longest: int = RECORD_BYTES_MAX) -> None:
@@ -56,7 +56,7 @@ class Buffers:
 
 
 class Loan:
-    """A borrowed buffer, which returns to the pool when its last holder drops it."""
+    """A borrowed buffer, which returns to the pool when its last holder releases it."""
 
     def __init__(self, memory: mmap.mmap, give: Callable[[mmap.mmap], None], *, is_long: bool = False) -> None:
         self.memory = memory
@@ -148,7 +148,7 @@ class Block:
         if self._loan is None:
             return
         if self._loan.is_long:
-            self._loan.forget()  # the next long line waits until `done`, when this line's rows have been encoded
+            self._loan.forget()  # the next long line waits for `done`, which follows the encoding of this line's rows
         else:
             self._loan.drop()
             self._loan = None

@@ -30,14 +30,14 @@ from resources.tables import Table
 #: Maximum size of a reused arena. A larger arena, which only huge lines need, is freed with its batch.
 KEEP_BYTES = 96 << 20
 _VERSION = 6
-#: Marker in the length field of `_Given`, meaning that the number is a maximum.
+#: Value of `_Given.length` which means that the number is a maximum.
 _AT_MOST = -1
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A row's undeclared fields, in order, each with the object's path, the name and the value.
+    """A row's undeclared fields, in order, each with its object's path, its name and its value.
 
     `line` is the line number, starting at 0. `start` and `end` are the line's bounds in the block.
     """
@@ -133,11 +133,11 @@ class Decoder:
     def decode(
         self, view: memoryview, given: Mapping[str, str | int], most: Mapping[str, int] | None = None
     ) -> Decoded:
-        """Decode a block of complete lines, the last with or without a line feed. The rows do not reference `view`.
+        """Decode a block of complete lines. The last line feed can be missing. The rows do not reference `view`.
 
-        `given` maps columns to the required strings or integers; null is also allowed. `most` maps columns to maximum
-        integers. Columns without a path in the record are null. Raises MemoryError if there is not enough memory for
-        the rows, or the block is 2 GB or larger.
+        `given` maps columns to the required strings or integers; null is also allowed. `most` maps columns to their
+        maximum integer values. Columns without a path in the record are null. Raises MemoryError if there is not enough
+        memory for the rows, or the block is 2 GB or larger.
         """
         block = pa.py_buffer(view)
         rules = [

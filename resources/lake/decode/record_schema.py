@@ -147,7 +147,7 @@ _YEARS = (
     (pc.greater_equal, dt.datetime.min.replace(tzinfo=dt.UTC)),
     (pc.less_equal, dt.datetime.max.replace(tzinfo=dt.UTC)),
 )
-#: Suffix of the reject reason if a record's project or namespace differs from its archive.
+#: Suffix of the reject reason if a record's project or namespace differs from the archive's.
 OF_ANOTHER = ", which the archive is of."
 #: The column that orders the states of a page.
 _EVENT_AT = "event_at"
@@ -231,7 +231,7 @@ class Rules:
         }
 
     def lacking_in(self, record: Mapping[str, Any]) -> str:
-        """Return the sentence for a record that has the declared types but no value for a required column."""
+        """Return the reject reason for a record that matches the declared types but lacks a required value."""
         return next(
             self._lacking(column)
             for column in self.table
@@ -282,7 +282,7 @@ class Description(ctypes.Structure):
 
 
 class Tree:
-    """A table in the decoder's format, with the record's node first, then its descendants, siblings together.
+    """A table in the decoder's format: the record's node, then its descendants, with siblings next to each other.
 
     Raises ValueError if the decoder does not support a column's type or a field's name.
     """

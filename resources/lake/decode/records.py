@@ -42,10 +42,9 @@ _COMMON = {
     MISTYPED: "One of its values is not as declared.",
 }
 _BLANK = b" \t\r"
-#: Maximum number of different bad lines per block and verdict that get separate reasons. All other lines share a
-#: reason.
+#: Maximum number of distinct bad lines per block and verdict that get separate reasons. All other lines share a reason.
 _TOLD = 64
-#: Bytes of examined lines to convert to rows per step. Their Python values need many times this memory.
+#: Bytes of examined lines to convert to rows per step. The lines' Python values need many times this memory.
 _EXAMINED_BYTES = 1 << 20
 
 
@@ -134,7 +133,10 @@ class RecordReader:
         return Rules(self.table, self.given, self.latest)
 
     def read(self, view: memoryview, member: str, first_line: int, offset: int) -> Rows:
-        """Convert a block of complete lines, starting at byte `offset`, line `first_line` of `member`. Thread-safe."""
+        """Convert a block of complete lines. Thread-safe.
+
+        The block starts at byte `offset` and line `first_line` of `member`.
+        """
         block = _Block(view, member, first_line, offset)
         with decoding(self.table, self.bodies) as decoder:
             if decoder is not None:
@@ -205,7 +207,7 @@ class RecordReader:
         return Rows(batch, decoded.line_count, merged(rejects), drift.result())
 
     def _rejects(self, lines: LeftLines, verdict: int, block: _Block) -> Rejects:
-        """Return rejects for lines with a verdict. Only the first different lines are examined for separate reasons."""
+        """Return rejects for lines with a verdict. Only the first few distinct lines get separate reasons."""
         each = lines.texts(block.view).dictionary_encode()
         common = _COMMON[verdict].format(self.record_schema.least_bytes)
         told = [self._fault(raw) for raw in each.dictionary[:_TOLD].to_pylist()]

@@ -1,4 +1,4 @@
-"""A block's lines and rejects as Arrow columns, because a block can have a million lines of two bytes."""
+"""A block's lines and rejects, as Arrow columns, because a block can contain a million two-byte lines."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ UNDECIDED, SHORT, NO_OBJECT, MISTYPED, BROKEN = range(5)
 class LeftLines:
     """A block's lines that did not become valid rows, in order, as columns.
 
-    Each line has a number (starting at 0), the number of batch `rows` before the line, the offset of the line's start
-    in the block, the pair of start and end (`bounds`), and a verdict.
+    The columns contain each line's number (starting at 0), the number of batch rows before the line, the line's start
+    in the block, the line's bounds (start, end), and a verdict.
     """
 
     numbers: pa.Int64Array
@@ -39,7 +39,7 @@ class LeftLines:
 
     @classmethod
     def of(cls, lines: Iterable[tuple[int, int, int, int, int]]) -> LeftLines:
-        """Build the columns from a tuple per line with number, row, start, end and verdict."""
+        """Build the columns from one (number, row, start, end, verdict) tuple per line."""
         numbers, rows, starts, ends, verdicts = zip(*lines, strict=True) if lines else ((),) * 5
         bounds = array("i", (place for both in zip(starts, ends, strict=True) for place in both))
         found = cls.of_columns(array("q", numbers), bounds, bytes(verdicts))
@@ -101,7 +101,7 @@ def reasons_of(reasons: Iterable[str]) -> pa.DictionaryArray:
 
 @dataclass(frozen=True)
 class Reject:
-    """A line that could not be converted, with position in the member (line from 1, byte from 0), reason and bytes."""
+    """A line that could not be converted, with its position in the member, reason and bytes. Lines start at 1."""
 
     member: str
     line_number: int
@@ -137,7 +137,7 @@ class Rejects:
         return _joined(self.raws.dictionary_decode())
 
     def reason_lines(self) -> bytes:
-        """Return the reasons of all lines, each followed by a line feed."""
+        """Return the reasons for all lines, each followed by a line feed."""
         return _joined(self.reasons.dictionary_decode().cast(pa.binary()))
 
     @cached_property

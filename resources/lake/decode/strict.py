@@ -167,7 +167,7 @@ def _split(value: Any, node: Node, path: str) -> tuple[Any, Any]:
 
 
 def _text_fault(value: Any, node: Node) -> str | None:
-    """Return the expected kind of value for a non-number, or None if the value is valid."""
+    """Return the expected kind of value if a non-numeric value is invalid, or None if it is valid."""
     declared = node.leaf
     if pa.types.is_string(declared):
         return None if isinstance(value, str) else "text"
@@ -188,7 +188,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _number_fault(value: float | Number, node: Node) -> str | None:
-    """Return the expected kind of value for a number, or None if the number is valid."""
+    """Return the expected kind of value if a number is invalid, or None if it is valid."""
     declared = node.leaf
     if pa.types.is_integer(declared):
         return None if _is_int64(value) else "a whole number of at most 64 bits"
@@ -218,7 +218,7 @@ def _is_exact(value: float | Number) -> bool:
 
 
 def _time(text: str) -> tuple[int, bool] | None:
-    """Parse a time. Return its microseconds since 1970, and True if it has a zone. Return None for other strings."""
+    """Return a time's microseconds since 1970 and True if the time has a zone, or None if the string is not a time."""
     found = _TIME.fullmatch(text)
     if found is None:
         return None

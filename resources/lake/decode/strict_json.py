@@ -11,8 +11,8 @@ from typing import Any
 
 #: Maximum nesting depth of objects and lists. Python's own limit depends on its version and on the caller.
 DEPTH_MAX = 500
-#: Maximum number of values in a line, because parsed values need many times their size. The largest known line has
-#: 33,000 values.
+#: Maximum number of values in a line, because parsed values need many times their size in memory. The largest known
+#: line has 33,000 values.
 VALUES_MAX = 500_000
 #: Maximum numbers of characters in an integer and in a fraction that Python can reproduce exactly.
 _INTEGER_LENGTH, _DOUBLE_LENGTH = 18, len("-2.2250738585072014e-308")

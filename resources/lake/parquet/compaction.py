@@ -37,7 +37,7 @@ from resources.tables import Table
 Part = tuple[Any, ...]
 
 #: Maximum number of row groups to merge, without bodies, into one row group, and the maximum size of the result. Fewer
-#: row groups keep the footer short, which describes a hundred columns per row group.
+#: row groups keep the footer short, because the footer describes a hundred columns per row group.
 _TOGETHER = 16
 _TOGETHER_BYTES = 32 << 20
 _READ_BYTES = 4 << 20
@@ -171,7 +171,7 @@ def _reading(lake_path: str) -> Iterator[None]:
 
 
 def _side_by_side(files: list[pq.ParquetFile], names: list[str]) -> Iterator[tuple[pa.RecordBatch, ...]]:
-    """Yield the same rows of all files, some megabytes at a time. Readers can return fewer rows than requested."""
+    """Yield the same rows of all files, a few megabytes at a time. Readers can return fewer rows than requested."""
     rows = min(rows_at_once(file.metadata, _READ_BYTES, GROUP_ROWS) for file in files)
     readers = [_batches(file, rows, name) for file, name in zip(files, names, strict=True)]
     held = [next(reader, None) for reader in readers]
@@ -247,7 +247,7 @@ def _forms(job: CompactionJob) -> tuple[Table, ...]:
 
 
 def _apart(groups: Iterable[pa.RecordBatch], forms: tuple[Table, ...]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield row groups with their file index, first several with bodies, then one with the other columns."""
+    """Yield row groups with their file index: first several with bodies, then a single one with the other columns."""
     rows, *beside = (form.schema.names for form in forms)
     waiting: list[pa.Table] = []
     size = 0
@@ -285,7 +285,7 @@ def _encoded(groups: Iterable[pa.RecordBatch], job: CompactionJob) -> Iterator[_
 
 
 def _chunks(groups: Iterator[_Group], file_bytes: int) -> Iterator[Iterator[_Group]]:
-    """Split row groups into files, or pairs of files with the same rows. Consume each chunk before the next."""
+    """Split row groups into files, or into pairs of files with the same rows. Consume chunks in order."""
     first = next(groups, None)
     while first is not None:
         rest: list[_Group] = []
@@ -296,7 +296,7 @@ def _chunks(groups: Iterator[_Group], file_bytes: int) -> Iterator[Iterator[_Gro
             while found is not None:
                 size += len(found.encoded.pages)
                 yield found
-                # a group of the first form follows the groups with its rows' bodies
+                # a group of the first form follows the groups that contain its rows' bodies
                 is_whole = found.place == 0
                 found = next(groups, None)
                 if found is not None and is_whole and size >= file_bytes:

@@ -17,14 +17,14 @@ import pyarrow.compute as pc
 from resources.lake.errors import landing_failed
 from resources.lake.parquet.writer import Unfinished
 
-#: Divisor of the memory for the size of a piece. Sorting needs a copy of the piece, as does the encoding of row groups.
+#: Ratio of the memory to the size of a piece. Sorting needs a copy of the piece, as does the encoding of row groups.
 _SHARE = 4
 #: Maximum rows per row group. Readers skip row groups by statistics and Bloom filters, but each row group adds
 #: kilobytes to the footer. Long page text makes row groups smaller (`group_bytes`), because a reader of one row
 #: decompresses its neighbours too.
 GROUP_ROWS = 8192
 #: Number of slices per piece. A merge keeps two slices of each piece in memory, so all pieces of a merge together need
-#: the memory of one piece.
+#: as much memory as one piece.
 _SLICES = 128
 #: Maximum number of pieces to merge together. More pieces are first merged in groups of this size, which limits memory
 #: and open files.
@@ -36,9 +36,9 @@ def in_order(
 ) -> Iterator[pa.Table]:
     """Sort the rows of batches by `key`, and yield the sorted rows in tables.
 
-    Batches must be small compared with the memory, but a single row can exceed it. Keys must not contain null. Rows
-    that do not fit into memory are written next to the file `target`. Raises LakeError if the disk has no space for
-    these rows.
+    Batches must be small compared with the memory, but a single row can exceed the memory. Keys must not contain null.
+    Rows that do not fit into memory are written next to the file `target`. Raises LakeError if the disk has no space
+    for these rows.
     """
     piece_bytes = memory_bytes // _SHARE
     with contextlib.ExitStack() as stack:
@@ -192,7 +192,7 @@ def _merged(cursors: list[_Cursor], key: Sequence[str]) -> Iterator[pa.Table]:
 
 
 def row_groups(tables: Iterable[pa.Table], group_bytes: int) -> Iterator[pa.RecordBatch]:
-    """Split tables into row groups of at most GROUP_ROWS rows and `group_bytes` bytes (or one row)."""
+    """Split tables into row groups of at most GROUP_ROWS rows and `group_bytes` bytes, or of a single larger row."""
     waiting: list[pa.Table] = []
     rows = size = 0
     for table in tables:

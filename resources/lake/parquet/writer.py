@@ -28,7 +28,7 @@ from resources.tables import Table
 
 COMPRESSION_LEVEL = 3
 #: Minimum size of a row group's column to compress. Half of an hourly file's columns are nearly empty, and setting up a
-#: compressor would cost more than it saves.
+#: compressor for these columns would cost more than it saves.
 _UNPACKED_BYTES = 1024
 #: False-positive rate for Bloom filters.
 _BLOOM_MISSES = 0.01
@@ -85,7 +85,7 @@ class Unfinished:
 
 
 def sweep(layout: Layout) -> tuple[Path, ...]:
-    """Remove unfinished files and folders of killed writers, but not of running writers, and return their paths."""
+    """Remove unfinished files and folders that killed (not running) writers left behind, and return their paths."""
     removed = []
     for path in sorted(layout.lake.glob(f"**/*{UNFINISHED}")):
         try:

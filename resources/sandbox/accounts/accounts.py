@@ -112,7 +112,7 @@ class Accounts:
         return bool(self._require(username)["temporary"])
 
     def set_groups(self, username: str, groups: Sequence[str]) -> None:
-        """Replace the account's groups (`group_1`: free, `group_2`: batches, `group_3`: everything)."""
+        """Replace the account's groups, such as `group_1` (free), `group_2` (batches) or `group_3` (everything)."""
         self._update_user(username, "groups = ?", json.dumps(list(groups)))
 
     def set_email(self, username: str, email: str) -> None:
@@ -137,7 +137,7 @@ class Accounts:
         self.quotas.set(username, kind, limit=limit, used=used)
 
     def exhaust(self, username: str) -> int:
-        """Use up the account's refresh tokens and return the number of tokens."""
+        """Use up the account's refresh tokens and return their number."""
         return self._database.change(
             "UPDATE refresh_tokens SET uses = ? WHERE username = ?", REFRESH_TOKEN_USES, username
         )

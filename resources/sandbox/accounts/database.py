@@ -160,7 +160,7 @@ class RateLimit:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def set(self, per_second: float | None, burst: int = 1) -> None:
-        """Limit each user to `per_second` requests on average and `burst` at once. None removes the limit."""
+        """Limit each user to `per_second` requests on average and to bursts of `burst`. None removes the limit."""
         with self._lock:
             self._per_second, self._burst = per_second, burst
             self._buckets.clear()

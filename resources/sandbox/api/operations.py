@@ -61,7 +61,7 @@ class Service:
         self.accounts = Accounts(settings.state, clock, self.mint)
         self.signer = Signer(secrets.token_bytes(32), clock)
         contents: dict[str, Contents] = {"": world, WIKIDATA: EntityContents(world), STRUCTURED: world.structured}
-        #: File index of each area (articles, Wikidata or structured contents). The name of articles is empty.
+        #: File index of each area (articles, Wikidata or structured contents). The name of the articles area is empty.
         self.areas = {
             name: ObjectIndex(one, clock, self.faults, Exports(one, clock), settings.state / "damaged", name)
             for name, one in contents.items()

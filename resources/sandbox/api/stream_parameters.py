@@ -52,8 +52,8 @@ _NESTED = ("offsets", "since_per_partition")
 class Beginning:
     """Partitions to read. Each partition starts at an offset, at a time, or by default at the end.
 
-    `moments` and `offsets` map partitions to their starts. `parts` is the requested number of tenths of the stream and
-    determines the rate.
+    `moments` and `offsets` map partitions to their starts. `parts` is the number of requested tenths of the stream,
+    which determines the rate.
     """
 
     partitions: tuple[int, ...]

@@ -101,7 +101,7 @@ class Event(NamedTuple):
     kind: Kind
     title: Title  # title in the message, which is the old title in a move's `delete` event
     state: State  # state of the page after the operation
-    ordinal: int  # operation number, which increases with time and is unique per project; a move's two events share it
+    ordinal: int  # operation number, which increases with time and is unique per project; equal for a move's two events
     #: Time of the deletion or, for other events, of the revision. All times are in microseconds since 1970.
     happened: int
     created: int  # time at which the change reached the service

@@ -1,6 +1,6 @@
 """Deterministic random numbers, and JSON in the format of the service's encoder.
 
-The same seed parts give the same numbers in every process and on every machine. Random numbers do not depend on
+The same seed parts produce the same numbers in every process and on every machine. Random numbers do not depend on
 Python's salted `hash` or on the clock. As in Go's encoder, `<`, `>`, `&` and line separators are escaped. Parts that
 many lines share are encoded once and included as fragments.
 """
@@ -27,7 +27,7 @@ _DRY = 1 << 96
 
 
 def mix(number: int) -> int:
-    """Hash an integer to 64 bits. Adjacent integers give unrelated hashes. The hash is cheap enough for every event."""
+    """Hash an integer to 64 bits. Adjacent integers have unrelated hashes. The hash is cheap enough for every event."""
     number = (number + 0x9E3779B97F4A7C15) & _MASK
     number = ((number ^ (number >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     number = ((number ^ (number >> 27)) * 0x94D049BB133111EB) & _MASK
@@ -125,7 +125,7 @@ class MessageWriter(ABC):
         self._salt = salt
 
     def record(self, event: Event) -> dict[str, Any]:
-        """Return the record in an event's message."""
+        """Return the record that an event's message contains."""
         return decode(self.line(event))
 
     def line(self, event: Event) -> bytes:

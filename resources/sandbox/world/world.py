@@ -97,7 +97,7 @@ class World:
                     yield event
 
     def record(self, event: Event) -> dict[str, Any]:
-        """Return the record in an event's message in wire format."""
+        """Return the record that an event's message contains, in wire format."""
         return self._wiki(event.project).writer.record(event)
 
     def pages_at(

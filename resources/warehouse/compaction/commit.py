@@ -1,8 +1,8 @@
-"""Preparation of compactions, and their commit to the ledger.
+"""Preparation of compactions, and commits of finished compactions to the ledger.
 
-Files are rewritten without a lock, so the commit compares the inputs with the loaded data. An hour that was reloaded in
-between keeps its own file, and its rows in the compacted file are masked. A snapshot version is committed completely or
-not at all. Its masked rows are permanently omitted.
+Files are rewritten without a lock, so the commit compares the inputs with the loaded data. An hour that has been
+reloaded since the preparation keeps its own file, and its rows in the compacted file are masked. A snapshot version is
+committed completely or not at all, permanently without its masked rows.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from resources.warehouse.load.files import retire
 from resources.warehouse.read.lake_parts import window
 from resources.warehouse.records import LakeFileError
 
-#: Key of a part, with the values that its archive determines (`Dataset.given`): hour, project and namespace for hourly
-#: files; identifier, version, project and namespace for snapshots.
+#: Key of a part, made of the values that the part's archive determines (`Dataset.given`). The key of an hourly file is
+#: hour, project and namespace. The key of a snapshot is identifier, version, project and namespace.
 Part = tuple[Any, ...]
 
-#: Version of the rewrite. Increase this number when the same input files would be rewritten differently.
+#: Version of the rewriting code. Increase this number when a change to the code alters the output for the same input.
 _VERSION = 4
 # Lake files of single hours, with the positions of repeated rows.
 _SINGLE_FILES = """
@@ -68,7 +68,7 @@ WHERE table_name = $table
     OR compaction_id IN (SELECT unnest(CAST($whole AS VARCHAR[]))))
 ORDER BY ALL
 """
-# Hours before the window keep their rows and files until they are applied to `articles`.
+# Hours before the window keep their rows and files until these hours are applied to `articles`.
 _TAKE = """
 UPDATE loads
 SET compaction_id = $compaction_id
@@ -118,7 +118,7 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Committed:
-    """Outcome of a commit: the numbers of parts that switched to the new files and of reloaded parts that did not."""
+    """Outcome of a commit: the number of parts that switched to the new files, and the number of reloaded parts."""
 
     part_count: int
     given_up_count: int
@@ -138,7 +138,7 @@ def prepare_compaction(build: Build, merge: Merge | VersionMerge, dataset: Datas
 def _of_version(
     connection: duckdb.DuckDBPyConnection, dataset: Dataset, merge: VersionMerge
 ) -> tuple[list[CompactionSource], dict[Part, tuple[str, str | None, int]]]:
-    """Return a version's files that have rows, or no files if the version was dropped or is already compacted."""
+    """Return a version's files that contain rows, or no files if the version was dropped or is already compacted."""
     rows = answer(connection, statement("compaction/version"), _key(dataset, merge))
     if not rows:
         return [], {}

@@ -1,8 +1,8 @@
 """Selection of files to compact together, by compaction window for hours and by version for snapshots.
 
-Hourly files are merged into successively longer windows, up to a month. The lake therefore has only dozens of files at
-any time, and each row is rewritten at most once per window. A snapshot version's files are merged completely or not at
-all. A compaction must reduce the number of files, so files of the maximum size are not rewritten.
+Hourly files are merged into files for successively longer windows, up to a month. The lake therefore contains only
+dozens of files at any time, and each row is rewritten at most once per window. A snapshot version's files are merged
+completely or not at all. A compaction must reduce the number of files, so files of the maximum size are not rewritten.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from resources.warehouse.database.sql import statement
 _HOUR: Final = timedelta(hours=1)
 #: Age at which an hour can no longer change, because the service has deleted the hour's file.
 SETTLED: Final = timedelta(hours=50)
-#: Minimum number of files to compact. A reader opens fewer files in a few milliseconds.
+#: Minimum number of files to compact. Opening fewer files takes a reader only a few milliseconds.
 _FEW: Final = 3
 #: File size in bytes at which a compaction starts another file.
 FILE_BYTES: Final = 1_000_000_000
-# Snapshot versions whose rows are still in their original files, the most recently loaded first.
+# Snapshot versions whose rows are still in their original files, most recently loaded first.
 _VERSIONS = """
 SELECT snapshot_id, snapshot_version, count(*) AS file_count, CAST(sum(lake_bytes) AS BIGINT) AS lake_bytes
 FROM (SELECT * EXCLUDE (row_count, duplicate_count, applied_at) FROM snapshots) AS version
@@ -176,8 +176,8 @@ def merges(units: Iterable[Unit], now: datetime, *, file_bytes: int = FILE_BYTES
     """Return the due compactions, newest first, because recent hours are read most often.
 
     Each unit is assigned to the longest due window in which a compaction reduces the number of files. The next
-    compaction of a window omits its masked rows. A settled window is compacted again if it has masked rows. Rows of a
-    dropped project are removed immediately.
+    compaction of a window omits the window's masked rows. A settled window is compacted again if it has masked rows.
+    Rows of a dropped project are removed immediately.
     """
     left = list(units)
     found: list[Merge] = []
@@ -198,7 +198,7 @@ def merges(units: Iterable[Unit], now: datetime, *, file_bytes: int = FILE_BYTES
 
 
 def _by_span(units: Sequence[Unit], span: CompactionWindow) -> dict[datetime, list[Unit]]:
-    """Group units of this or a shorter window length by the start of their window."""
+    """Group units that have this or a shorter window length by the start of their window."""
     found: dict[datetime, list[Unit]] = {}
     for unit in units:
         if unit.span is None or _RANK[unit.span] <= _RANK[span.name]:

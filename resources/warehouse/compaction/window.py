@@ -1,7 +1,7 @@
-"""Window of recent months whose changes are stored in the build file.
+"""The window of recent months whose changes are stored in the build file.
 
-Changes of settled months are removed from the build file after they have been compacted and applied to `articles`. Each
-transaction removes a bounded number of rows and moves the window, so every change is always in exactly one place.
+Changes from settled months are removed from the build file after they have been compacted and applied to `articles`.
+Each transaction removes a bounded number of rows and moves the window, so every change is always in exactly one place.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from resources.warehouse.database.sql import transaction
 from resources.warehouse.read.lake_parts import LEAVING, window
 from resources.warehouse.records import LakeFileError
 
-# Hours before a given time with changes in the build file, and the number of their rows that compacted files contain.
-# `is_pending` means that a compacted hour is not yet applied to `articles`.
+# Hours before a given time that have changes in the build file, with the number of each hour's rows in compacted files.
+# `is_pending` means that a compacted hour has not yet been applied to `articles`.
 _MOVABLE = """
 SELECT
   batch_hour,
@@ -37,7 +37,7 @@ WHERE table_name = $table AND batch_hour < $before
 GROUP BY batch_hour
 ORDER BY batch_hour
 """
-# Parts of the hours in a range whose changes are in both compacted files and the build file.
+# Parts whose hour is in a range and whose changes are in both compacted files and the build file.
 _MAKE_LEAVING = """
 CREATE OR REPLACE TEMP TABLE leaving AS
 SELECT batch_hour, project_id, namespace_id, row_count - duplicate_count AS row_count
@@ -67,7 +67,7 @@ class Moved:
 
 
 def settled(now: datetime) -> datetime:
-    """Return the first hour of the newest month that can still change. The build file drops older changes."""
+    """Return the first hour of the oldest month that can still change. The build file drops older changes."""
     return (now.astimezone(UTC) - SETTLED).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
@@ -110,9 +110,9 @@ def move_window(build: Build, before: datetime | None = None) -> Moved | None:
 
     The default time is the end of the settled months. The removed changes are then read from compacted files. To keep
     hourly loads from waiting long, a call removes at most 500,000 rows, unless a single hour has more rows. Changes
-    that `articles` has not applied are preserved, as are hours that wait for a compaction and all later hours. Returns
-    None if no changes can be removed. Raises LakeFileError, without changing anything, if a compacted file is missing
-    or contradicts the ledger.
+    that `articles` has not applied are preserved, as are hours that are waiting for a compaction, and all later hours.
+    Returns None if no changes can be removed. Raises LakeFileError, without changing anything, if a compacted file is
+    missing or contradicts the ledger.
     """
     connection = build.connection
     hours: list[Hour] = []

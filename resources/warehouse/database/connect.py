@@ -1,4 +1,4 @@
-"""Connections to the build file, which needs a lock, and to the published file, which does not.
+"""Connections to the build file, which require a lock, and to the published file, which do not.
 
 Writers acquire a lock file before they open the build file, because DuckDB's own lock fails immediately instead of
 waiting.
@@ -46,7 +46,7 @@ __all__ = ["Build", "Connector", "answer", "has_table", "locked", "merge_row_gro
 
 _log = logging.getLogger(__name__)
 
-#: Readers use a separate pool, because writers change instance settings that readers need unchanged.
+#: Readers use a separate pool, because writers change instance settings that must stay unchanged for readers.
 _WRITERS, _READERS = Instances(), Instances()
 #: Errors that DuckDB raises for a damaged file. For a wrong checksum, DuckDB raises the base class itself.
 _REFUSALS = (duckdb.IOException, duckdb.InternalException, duckdb.FatalException, duckdb.SerializationException)
@@ -58,7 +58,7 @@ _BETWEEN_MERGES = timedelta(days=1)
 
 @contextlib.contextmanager
 def locked(lock_path: Path, timeout: float, purpose: str) -> Iterator[None]:
-    """Hold a lock file. If it is taken, log this, wait up to `timeout` seconds, then raise WarehouseBusyError."""
+    """Hold a lock file. If the lock is taken, log this, and raise WarehouseBusyError after `timeout` seconds."""
     lock_path.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(lock_path)
     try:
@@ -189,8 +189,8 @@ class Connector:
     def open_file(self, path: Path) -> Iterator[duckdb.DuckDBPyConnection]:
         """Open a DuckDB file for writing, with the requested storage version.
 
-        By default, an existing file keeps its version and a new file gets the oldest one. Raises WarehouseVersionError
-        if the file cannot be opened with the requested version.
+        By default, an existing file keeps its version, and a new file gets the oldest version. Raises
+        WarehouseVersionError if the file cannot be opened with the requested version.
         """
         spill = _spill_path(path)
         with _WRITERS.connection(spill, self.memory_limit) as connection:
@@ -280,7 +280,7 @@ def answer(
 
 
 def has_table(connection: duckdb.DuckDBPyConnection, name: str) -> bool:
-    """Return True if the file contains a table. A query of DuckDB's catalog would take ten times as long."""
+    """Return True if the file contains a table. Querying DuckDB's catalog would take ten times as long."""
     try:
         connection.execute(f"SELECT 1 FROM {name} LIMIT 0")  # noqa: S608  our own names
     except duckdb.CatalogException:
@@ -296,7 +296,7 @@ def raise_revision(connection: duckdb.DuckDBPyConnection) -> None:
 def merge_row_groups(build: Build) -> bool:
     """Merge the small row groups of hourly loads, at most once a day. Return True if the merge ran.
 
-    Merging affects only speed and size. The lock is held for about 20 µs of CPU time per row loaded that day.
+    Merging affects only speed and size. It holds the lock and takes about 20 µs of CPU time per row loaded that day.
     `merged_at` is updated first, because a checkpoint merges row groups only if the file has changed since the last
     checkpoint.
     """
@@ -305,7 +305,7 @@ def merge_row_groups(build: Build) -> bool:
     if merged_at is not None and timedelta(0) <= now - merged_at < _BETWEEN_MERGES:
         return False
     connection.execute("UPDATE internal.meta SET merged_at = ?", [now])
-    # the next writer sets this limit to 0 again
+    # the next writer resets this limit to 0
     connection.execute("RESET max_vacuum_tasks")
     connection.execute("CHECKPOINT")
     return True

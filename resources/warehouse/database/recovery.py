@@ -1,8 +1,8 @@
-"""Recovery from a damaged build file: rename it, and replace it with a copy of the published file.
+"""Recovery from a damaged build file: rename the file, and replace it with a copy of the published file.
 
 This module never writes into DuckDB's blocks. A new or copied build file is marked as incomplete
 (`internal.meta.is_complete`), so the next publication reloads the missing data (`assets/steps/rebuilding.py`). If a
-build file comes from elsewhere, for example a backup, its views, macros and triggers are removed (`remove_code`).
+build file comes from elsewhere, for example from a backup, its views, macros and triggers are removed (`remove_code`).
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def replace_build(build: Path, published: Path, open_file: Open, why: Exception 
     """Rename the build file and replace it with a copy of the published file or with a new file.
 
     The caller must hold the lock and have no open connection. If the process is killed, it leaves a damaged build file,
-    no build file, or the complete copy; the next process can resume from each state. `why` is the error that made the
-    file unusable, or None if the file is missing.
+    no build file, or the complete copy; the next process can resume from any of these states. `why` is the error that
+    made the file unusable, or None if the file is missing.
     """
     aside = build.with_name(f"{build.name}.{ASIDE}")
     if build.exists():

@@ -1,4 +1,4 @@
-"""Build file tables, created from the declarations, with comments.
+"""Creation of the build file's tables, with comments, from the declarations.
 
 Tables with internal columns are in the schema `internal`, and views in `main` expose the declared columns. Writers
 access both kinds of tables by unqualified names, because their connections search `internal` first

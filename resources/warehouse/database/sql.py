@@ -1,4 +1,4 @@
-"""SQL generation (statements from files, literals, names, types), and DuckDB instances with their transactions."""
+"""Functions that generate SQL, and DuckDB instances with their transactions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STATE = {
 }
 #: Formulas for the keys that the build file stores. `event_key` is a 64-bit digest of event and title, or of all
 #: columns if the row has no event; it breaks ties in the order of states. `title_key` is a 64-bit digest of project and
-#: title, which finds one title among millions without comparing strings. A build file with other formulas is outdated.
+#: title, used to find one title among millions without comparing strings. A build file with other formulas is outdated.
 KEYS = {
     "event_key": (
         "md5_number_lower(CASE WHEN event_id IS NULL THEN {row_digest} "
@@ -82,8 +82,8 @@ _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 def statement(name: str, /, **values: str) -> str:
     """Return an SQL statement by folder and name, for example `load/beginnings`.
 
-    The statement is the content of `<name>.sql`, or the part of another .sql file in the folder after the line `--
-    name: <name>`. Each `{name}` placeholder is replaced by a value or a shared formula. A value can contain
+    The statement is the content of `<name>.sql`, or the section that follows the line `-- name: <name>` in another .sql
+    file of the folder. Each `{name}` placeholder is replaced by a value or a shared formula. A value can contain
     placeholders for later values and for formulas.
     """
     folder, _, key = name.rpartition("/")
@@ -181,7 +181,7 @@ class Instances:
 
     Starting and closing an instance takes 25 ms; attaching a file takes 1 ms. An instance has one user and one file at
     a time. Users share no state, because each user opens a separate connection and resets the instance's settings. The
-    exception is the memory limit: it takes 5 ms to set, so each limit has its own instances. An instance is closed
+    memory limit is an exception: setting it takes 5 ms, so each limit has separate instances. An instance is closed
     after any failure.
     """
 

@@ -1,1 +1,1 @@
-"""Loading of lake files for hours, snapshots, lookups and lists: rows, ledger entries and coverage."""
+"""Functions that load hours, snapshots, lookups and lists from lake files, with ledger entries and coverage."""

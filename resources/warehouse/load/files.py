@@ -39,7 +39,8 @@ _SHOWN = 5
 def checked_row_count(path: Path, table: Table, besides: Sequence[str] = ()) -> int:
     """Return a lake file's row count.
 
-    Raises LakeFileError if the file is missing, is not Parquet, or omits declared columns that are not in `besides`.
+    Raises LakeFileError if the file is missing or not Parquet, or if a declared column (other than `besides`) is
+    missing or has another type.
     """
     try:
         metadata = read_footer(path)
@@ -106,7 +107,7 @@ def announce(connection: duckdb.DuckDBPyConnection, files: Iterable[tuple[Conver
 
 
 def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None:
-    """Remove rows of the hours, projects and namespaces in `incoming` from tables, rejects and ledger."""
+    """Remove rows of the hours, projects and namespaces in `incoming` from the tables, the rejects and the ledger."""
     supersede(
         connection,
         "reloaded",
@@ -128,7 +129,7 @@ def forget_incoming(connection: duckdb.DuckDBPyConnection, *tables: str) -> None
 def supersede(
     connection: duckdb.DuckDBPyConnection, reason: str, condition: str, parameters: Mapping[str, Any] | None = None
 ) -> None:
-    """Mask rows in compacted files before their ledger rows, selected by `condition`, are removed.
+    """Mask rows in compacted files, before the ledger rows that `condition` selects are removed.
 
     Compacted snapshot files are excluded, because each file contains one version and is deleted with that version.
     """
@@ -136,7 +137,7 @@ def supersede(
 
 
 def retire(connection: duckdb.DuckDBPyConnection) -> None:
-    """Delete compactions that no longer have loaded rows from the ledger, along with their masks.
+    """Delete from the ledger all compactions that no longer have loaded rows, along with their masks.
 
     A later compaction of the same files gets the same name, so the earlier compaction must not leave masks behind.
     """

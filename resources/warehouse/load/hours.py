@@ -1,6 +1,6 @@
-"""Loads of hourly files, which store an hour's rows, rejects, ledger entries and coverage in one transaction.
+"""Loads of hourly files. Each load stores the hour's rows, rejects, ledger entries and coverage in one transaction.
 
-A load replaces all rows of a project and namespace in the hour. To reveal gaps, coverage records the state of every
+A load replaces all of the hour's rows for a project and namespace. To reveal gaps, coverage records the state of every
 hour per dataset, project and namespace. A loaded hour stays loaded, even if the service later reports another state.
 """
 
@@ -196,7 +196,7 @@ def _replace_rows(
 def hide_same_revisions(
     build: Build, dataset: Dataset, hours: tuple[datetime, datetime], projects: Sequence[str]
 ) -> None:
-    """Mask rows whose page text is also in another row of the same hour, from the first to the last of `hours`.
+    """Mask rows whose page text is also in another row of the same hour, for all hours in the range of `hours`.
 
     The caller provides the transaction.
     """
@@ -244,7 +244,7 @@ WHERE table_name = $table
 #: Columns of `hours` that a status provides.
 _TOLD = ("table_name", "batch_hour", "project_id", "namespace_id", "state", "reason", "row_count", "checked_at")
 _STATUSES = pa.schema([HOURS.schema.field(name) for name in _TOLD])
-# Given states of hours that have no file.
+# States passed by the caller for hours without a file.
 _NOTED = """
 CREATE OR REPLACE TEMP TABLE noted AS
 SELECT

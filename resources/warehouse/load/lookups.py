@@ -19,7 +19,7 @@ from resources.warehouse.load.files import announce, check_counts, enter, lake_p
 
 #: Maximum number of rejected records whose pages are looked up, newest first.
 _MOST_LINES = 1000
-#: Maximum time between an hour's start and the events in its file, because the export ends minutes after the hour.
+#: Maximum time from an hour's start to the last event in its file. The export ends a few minutes after the hour.
 _TOLD = timedelta(hours=2)
 #: Pattern for the title of a rejected record if its first field is `name`, as in the service's records.
 _FIRST_NAME = re.compile(rb'\s*\{\s*"name"\s*:\s*("(?:[^"\\]|\\.)*")')
@@ -46,8 +46,8 @@ _EARLIER = (
 def load_lookups(build: Build, files: Sequence[ConvertedFile], *, reload: bool = False) -> int:
     """Load page lookup responses in one transaction. Return the number of rows in new files.
 
-    Files that were already loaded with the same digest are skipped, unless `reload` is set. A title is treated as
-    deleted after lookups in two files do not find the title, until a later lookup finds it. To make the result
+    Files that were already loaded with the same digest are skipped, unless `reload` is set. Once lookups in two files
+    have failed to find a title, the title is treated as deleted until a later lookup finds it. To make the result
     independent of the loading order, later files of the same project are applied again, as are earlier files that did
     not find a title of the new files. Raises LakeFileError, without changing anything, if a file is missing or
     contradicts the announced counts.
@@ -96,7 +96,7 @@ class Page(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """A sampled page with its row in `articles` and the time until which its changes are known."""
+    """A sampled page with its row in `articles` and the time up to which its changes are known."""
 
     project_id: str
     namespace_id: int
@@ -146,7 +146,7 @@ def lookups_due(build: Build, watched: Sequence[tuple[str, str]], now: datetime)
 def uncertain_pages(
     build: Build, projects: Sequence[str], namespaces: Sequence[int], limit: int, now: datetime
 ) -> list[Page]:
-    """Return pages to repair: pages of rejected records, then pages of lost hours, most likely changed first."""
+    """Return pages to repair: pages from rejected records, then pages from lost hours, most likely changed first."""
     connection, scope = build.connection, {"projects": list(projects), "namespaces": list(namespaces)}
     lines = answer(
         connection,

@@ -1,4 +1,4 @@
-"""Snapshot loads, which store all files of a version or none, and removal of expired versions.
+"""Snapshot loads, which store either all files of a version or none, and the removal of expired versions.
 
 In most datasets, a new version replaces the previous version's rows. Article snapshots are different: they are the base
 of the current state. Their rows stay in the lake, several versions are retained, and `articles` stores the current
@@ -38,7 +38,7 @@ from resources.warehouse.records import LakeFileError, Snapshot, SnapshotLoad
 
 #: Default number of older article snapshot versions to retain for historical page states.
 KEEP_REPLACED = 2
-#: Time before a snapshot's newest row in which changes might be missing.
+#: Length of the period before a snapshot's newest row in which changes might be missing.
 MARGIN = timedelta(minutes=10)
 _MICROSECOND = timedelta(microseconds=1)
 #: Range, in microseconds, over which the versions' `source_at` values are spread.
@@ -134,7 +134,7 @@ def _check_arguments(snapshot: Snapshot, keep_replaced: int) -> None:
 
 
 def _take_in(build: Build, snapshot: Snapshot) -> tuple[datetime | None, int, int]:
-    """Insert a version's rows, masks, rejects and ledger entries. Return boundary, row count and duplicate count."""
+    """Insert a version's rows, masks, rejects and ledger entries. Return boundary and counts of rows and duplicates."""
     (connection, lake_root, now), table = build, snapshot.dataset.table
     folder = f"{table.name}/{snapshot.snapshot_id}/{short(snapshot.snapshot_version)}"
     relatives = [lake_path(lake_root, folder, file.path) for file in snapshot.files]
@@ -249,7 +249,7 @@ def _source_at(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot, moment
 
 
 def _base(connection: duckdb.DuckDBPyConnection, snapshot: Snapshot) -> str | None:
-    """Return the version that is the base of the snapshot's current state, if such a version exists."""
+    """Return the version that is the base of the snapshot's current state, or None if no such version exists."""
     return next(iter(_newest_first(connection, snapshot)), None) if snapshot.dataset.state is not None else None
 
 

@@ -32,7 +32,7 @@ from resources.warehouse.records import LakeFileError
 _HOUR = timedelta(hours=1)
 #: Maximum number of example differences per hour, project and namespace.
 _EXAMPLES = 5
-#: Columns to ignore, because only one source has them or because they locate a row.
+#: Columns to ignore, because they exist in only one source or contain a row's position.
 _OWN = ("batch_hour", "event_partition", "event_offset")
 _COMPARED = [column for column in EVENTS if column.name not in _OWN]
 # one row per event and title, with a hash per column, because an hour of page text would not fit into memory
@@ -77,7 +77,7 @@ class Comparison:
 
     @property
     def difference_count(self) -> int:
-        """Number of events that differ or are in only one source."""
+        """Number of events that differ or that only one source contains."""
         return self.only_in_stream_count + self.only_in_file_count + self.different_count
 
     @property
@@ -133,7 +133,7 @@ def compare_stream(build: Build, hours: Collection[datetime]) -> list[Comparison
             scopes[hour].append(scope | {"compared_from": begin, "compared_until": end})
     compared: list[Comparison] = []
     for hour, places in scopes.items():
-        # a slow clock might have put events into the previous hour's folder
+        # a clock that is behind might have put events into the previous hour's folder
         streamed = [file.path for file in files_of(folder, hour - _HOUR)]
         try:
             compared += _compare(connection, hour, places, streamed, filed[hour])

@@ -65,7 +65,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        """Name for messages, which includes any dataset except `article_changes`."""
+        """Name used in messages, which includes the dataset unless it is `article_changes`."""
         return f"{_prefix(self.dataset)}{self.project_id} namespace {self.namespace_id}"
 
     def counts(self) -> dict[str, int]:
@@ -75,7 +75,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Gap:
-    """Consecutive hours missing for the same reason. `varies` means that reasons differ in file names or numbers."""
+    """Consecutive hours missing for the same reason. `varies` means that reasons differ in paths or numbers."""
 
     project_id: str
     namespace_id: int
@@ -247,7 +247,7 @@ def remedy(found: Iterable[Gap]) -> str | None:
 
 
 def is_early(cell: Cell, now: datetime) -> bool:
-    """Return True if an hour is unpublished but not late enough to need attention."""
+    """Return True if an hour is unpublished but not yet late enough to need attention."""
     return cell.state == HourState.NOT_YET and now - cell.batch_hour < LATE
 
 
@@ -256,7 +256,7 @@ def _gaps(place: Place, now: datetime) -> Iterator[Gap]:
     under_way: Gap | None = None
     for number, cell in enumerate(place.cells):
         state, reason = cell.state, cell.reason
-        # hours after the last known one are a lag, not a gap
+        # hours after the last known hour are a lag, not a gap
         behind = state == UNKNOWN and (not known or number > known[-1])
         if state in COVERED or state == OUTSIDE or is_early(cell, now) or behind:
             found = None

@@ -1,4 +1,4 @@
-"""SQL sources for rows in the lake, by dataset part and for all changes.
+"""SQL that reads rows from the lake, for one part of a dataset or for all changes.
 
 Masked rows (`internal.hidden_rows`) are filtered out. The build file's `article_changes` contains an hour's changes if
 the hour is in the window or its lake file is not compacted. All other changes are only in compacted files and in the
@@ -265,7 +265,7 @@ def lake_parts(
         return [LakePart(dataset, f"{root}/", single), LakePart(dataset, f"{root}/", compacted, is_compacted=True)]
     kept = answer(connection, filled(_VERSIONS, versions=_BASES if bases_only else "snapshots"), values)
     files: dict[tuple[Any, ...], list[str]] = {}
-    # most mirrors have no snapshots of most datasets
+    # most mirrors do not contain snapshots for most datasets
     for *place, path in answer(connection, _FILES_OF_VERSIONS, values) if kept else ():
         files.setdefault(tuple(place), []).append(str(within(root, path) if checked else root / path))
     return [
@@ -291,7 +291,7 @@ _KEYS = f"{FORMULAS['event_key']} AS event_key, file_row"
 
 @dataclass(frozen=True)
 class Window:
-    """The range of changes in the build file, from `first_hour`. Older changes have events until `events_until`."""
+    """The range of changes in the build file, from `first_hour`. Older events end at `events_until`."""
 
     first_hour: datetime
     events_until: datetime
@@ -324,9 +324,9 @@ def make_all_changes(
 ) -> frozenset[str]:
     """Create a build file's temporary view `all_changes`, which adds changes of older hours to `article_changes`.
 
-    `projects` are the projects to query (None: all projects); changes of other projects can be missing. If `partly` is
-    True, changes in missing or damaged files are omitted, and the compactions with such files are returned. Otherwise,
-    raises LakeFileError if a compacted file is missing or damaged.
+    `projects` are the projects to query, or None for all projects. Changes in other projects might be missing. If
+    `partly` is True, changes in missing or damaged files are omitted, and the compactions with such files are returned.
+    Otherwise, raises LakeFileError if a compacted file is missing or damaged.
     """
     native = f"SELECT {column_list(LEAVING.table.narrow)}, event_key, file_row FROM article_changes"  # noqa: S608
     parts = [native]

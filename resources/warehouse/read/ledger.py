@@ -1,8 +1,8 @@
 """Lake files listed in the ledger, and checks for files that contradict the ledger.
 
 A file is faulty if it is missing, has the wrong size, has no valid footer, or is recorded as damaged. Because every
-publication checks all files, the check reads only file status, and footers of files that changed since the last check.
-Data pages are not read. A reader that finds a damaged data page records the file (`Damaged.note`).
+publication checks all files, the check reads only the files' status, and the footers of files that have changed since
+the last check. Data pages are not read. A reader that finds a damaged data page records the file (`Damaged.note`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Named:
 
 
 class Ledger:
-    """The ledgers of the build file and the published file, while both are open. A missing file is None."""
+    """The ledgers of the build file and the published file, while both are open, or None for a missing file."""
 
     def __init__(self, build: duckdb.DuckDBPyConnection, published: duckdb.DuckDBPyConnection | None) -> None:
         self._build, self._published = build, published
@@ -111,7 +111,7 @@ class Ledger:
 def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:
     """Yield the lake files that a copy of the build file uses, with their sizes in bytes.
 
-    Paths are relative to the lake. Files for which the ledger records only a total size are one item. Raises
+    Paths are relative to the lake. Files for which the ledger records only a total size are yielded as one item. Raises
     WarehouseDamagedError if DuckDB cannot read the copy.
     """
     try:
@@ -291,7 +291,7 @@ def faulty_files(connection: duckdb.DuckDBPyConnection, lake_root: Path) -> list
 
 
 def faulty(connection: duckdb.DuckDBPyConnection, lake_root: Path, lake_paths: Iterable[str]) -> dict[str, FaultyFile]:
-    """Return the faulty files among `lake_paths`, named as in the ledger. Both halves and all footers are checked."""
+    """Return the faulty files by ledger path, after checking all footers, including those of files with page text."""
     root, names = lake_root.resolve(), dict.fromkeys(lake_paths)
     halves = {root / half for name in names for half in (name, with_bodies(name))}
     found = faults(connection, lake_root, halves) if halves else {}
@@ -308,7 +308,7 @@ def _fault(
         try:
             total += (root / half).stat().st_size
         except OSError:
-            total = -1  # the ledger stores the total size of both halves
+            total = -1  # the ledger stores the total size of both files
             break
     is_as_told = size in (None, total)
     if not is_as_told and not halves:
@@ -320,7 +320,7 @@ def _fault(
     if (why := _wrong_footer(root / name, row_count)) is not None:
         return why
     if is_as_told or total < 0 or any(_wrong_footer(root / half, row_count) for half in halves):
-        return None  # the other half is faulty
+        return None  # the other file is faulty
     return f"and {halves[0].rpartition('/')[2]} have {total} bytes, but the ledger says {size}"
 
 

@@ -41,8 +41,8 @@ _Row = TypeVar("_Row", CoverageRow, HourAudit, ProjectState, SummaryRow)
 class Scope:
     """A dataset's project and namespace, with its gaps before an hour.
 
-    `first_hour` is the mirror's first hour, or the first requested hour if the mirror has not begun (`has_begun`).
-    `newest_hour` is the newest hour with a final state.
+    `first_hour` is the mirror's first hour, or the first requested hour if `has_begun` is False. `newest_hour` is the
+    newest hour with a final state.
     """
 
     project_id: str
@@ -159,7 +159,7 @@ class Reader:
     def summary(
         self, hours: Iterable[datetime], *, published: bool = True, dataset: Dataset = ARTICLE_CHANGES
     ) -> list[SummaryRow]:
-        """Return statistics for hours, whether loaded or not, in order of hour, project and namespace."""
+        """Return statistics for hours, whether loaded or not, ordered by hour, project and namespace."""
         parameters = {"table": dataset.name, "hours": list(hours)}
         return self._rows(SummaryRow, statement("read/summary"), parameters, published=published)
 
@@ -171,7 +171,7 @@ class Reader:
         published: bool = True,
         dataset: Dataset = ARTICLE_CHANGES,
     ) -> list[CoverageRow]:
-        """Return rows of `hours` with since <= batch_hour < until, in order of hour, project and namespace."""
+        """Return rows of `hours` with since <= batch_hour < until, ordered by hour, project and namespace."""
         query = (
             f"SELECT {column_list(HOURS)} FROM hours "  # noqa: S608  declared names
             "WHERE table_name = $table AND ($since IS NULL OR batch_hour >= $since) "
@@ -181,7 +181,7 @@ class Reader:
         return self._rows(CoverageRow, query, parameters, published=published)
 
     def project_states(self, *, published: bool = True) -> list[ProjectState]:
-        """Return the time ranges in which `articles` is exact, in order of project and namespace."""
+        """Return the time ranges in which `articles` is exact, ordered by project and namespace."""
         query = f"SELECT {column_list(PROJECT_STATE)} FROM project_state ORDER BY project_id, namespace_id"  # noqa: S608
         return self._rows(ProjectState, query, {}, published=published)
 
@@ -258,7 +258,7 @@ class Reader:
         return self._connector.connect_published()
 
     def _asking(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
-        """Open the published file for a user's query, which may change settings."""
+        """Open the published file for a user's query, which can change settings."""
         return self._connector.connect_published()
 
     def _reading(self, *, published: bool) -> AbstractContextManager[duckdb.DuckDBPyConnection]:

@@ -44,7 +44,7 @@ class Rule:
     also: tuple[Dataset, ...] = ()
 
     def apply(self, build: Build, *, renewed: str | None = None, rebuilt: bool = False) -> Applied:
-        """Apply pending changes, inside a transaction. Rebuild all projects if `rebuilt`, else those in `renewed`."""
+        """Apply pending changes, inside a transaction. Rebuild the projects in `renewed`, or all if `rebuilt`."""
         started, connection = time.perf_counter(), build.connection
         also = tuple(dataset.name for dataset in self.also)
         connection.execute(

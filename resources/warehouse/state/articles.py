@@ -1,11 +1,11 @@
 """Current page state: `articles` contains each existing page with its deciding row, and is updated hourly.
 
-An update is current unless a newer update or delete of its title, or a newer update of its page, exists. "Newer" is a
-total order by event time, revision, updates after deletes, event, earlier source first, and namespace. Sorting earlier
-sources first makes copies of an event in overlapping files a single state in any loading order. `visibility-change`
-never decides. In title comparisons, `_` equals a space. The pages of a project and namespace's newest snapshot compete
-like updates. Updates older than the snapshot's boundary do not compete: if the snapshot does not contain their page,
-the page disappeared in a gap. Deletes always compete.
+An update is current unless a newer update or delete of its title, or a newer update of its page, exists. "Newer" refers
+to a total order by event time, revision, updates after deletes, event, earlier sources first, and namespace. Because
+earlier sources sort first, copies of an event in overlapping files yield the same state in any loading order. A
+`visibility-change` never decides a state. In title comparisons, `_` equals a space. The pages of a project and
+namespace's newest snapshot compete like updates. Updates older than the snapshot's boundary do not compete: if the
+snapshot does not contain their page, the page disappeared in a gap. Deletes always compete.
 
 The computation uses two maxima: the newest row of each title and the newest update of each page. Both maxima depend
 only on the loaded rows, never on the loading order. A page exists if both maxima are the same row, which is then stored
@@ -46,7 +46,8 @@ _LIVING = (
     "articles.rowid AS place, project_id, replace(name, '_', ' ') AS title, article_id, event_at, version_id, "
     "true AS is_update, event_key, source_at, namespace_id"
 )
-# After a reload, the maxima of these titles and pages are unknown, so all their rows compete again.
+# After a reload, the maxima for these titles and pages are unknown, so all rows of these titles and pages compete
+# again.
 _HISTORY = """
 INSERT INTO fresh
 (
@@ -57,7 +58,8 @@ INSERT INTO fresh
 EXCEPT
 SELECT * FROM fresh
 """
-# Store the result of `state/advance`: delete rows that are no longer current, and keep maxima that are not winning.
+# Store the result of `state/advance`: delete rows that are no longer current, and store maxima that are not winning
+# rows.
 _KEEP = """
 DELETE FROM internal.titles AS old
 USING (SELECT project_id, title FROM moved_titles UNION SELECT project_id, title FROM new_titles) AS moved
@@ -79,7 +81,7 @@ FROM (
 SEMI JOIN (FROM deciding WHERE source_at = time_bucket(INTERVAL 1 HOUR, source_at)) AS deciding
   USING ({row_key_of_changes})
 """
-# Two lookups of a run can find the same page by different spellings of its title.
+# Two lookups of a run can find the same page under different spellings of its title.
 _INSERT_LOOKED_UP = """
 INSERT INTO articles BY NAME
 SELECT {columns}, {title_key} AS title_key, event_key
@@ -193,9 +195,10 @@ def drop_project(build: Build, project_id: str, namespace_id: int | None = None)
 
 
 def _compete(connection: duckdb.DuckDBPyConnection, lake_root: Path, bases: list[LakePart], projects: str) -> None:
-    """Create the views `all_changes` and `states` with all rows that can decide states in a query's projects.
+    """Create the views `all_changes` and `states` with all rows that can decide the states of some projects.
 
-    Raises LakeFileError if a compacted file that might contain changes to these projects is missing.
+    The SQL query `projects` returns these projects. Raises LakeFileError if a compacted file that might contain
+    changes to these projects is missing.
     """
     make_all_changes(connection, lake_root, [project for (project,) in connection.execute(projects).fetchall()])
     parts = [

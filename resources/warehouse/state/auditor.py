@@ -133,7 +133,7 @@ class Auditor:
     def repeated(self, state: Table, turn: int | None = None, *, name: int) -> Findings[Repeated]:
         """Find repeated keys in a current state, and list the first `name` of these keys.
 
-        If `turn` is given, only a part of the rows is examined, which differs with each turn. None examines all rows.
+        If `turn` is None, all rows are examined. Otherwise, each turn examines a different part of the rows.
         """
         [(count,)] = answer(self._connection, f"SELECT count(*) FROM {identifier(state.name)}")  # noqa: S608
         parts = 1 + count // ROWS_AT_A_TIME

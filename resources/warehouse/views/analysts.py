@@ -1,8 +1,8 @@
 """Views and macros for common analyst queries, with comments.
 
-The build file gets these views and macros once per version. A publication copies them and replaces only views that list
-lake files. Historical page states follow the same rule as current articles. Entity views parse the JSON in the lake at
-query time.
+These views and macros are created in the build file once per version. A publication copies them and replaces only views
+that list lake files. Historical page states follow the same rule as current articles. Entity views parse the JSON in
+the lake at query time.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _macro_comment(macro: tables.Macro) -> str:
     return f"COMMENT ON MACRO TABLE main.{identifier(macro.name)} IS {quoted(macro.description)}"
 
 
-#: Another table to search for a title, and the condition that the title exists only in another spelling.
+#: For each macro, the table to search for another spelling of a title, and the condition that no exact match exists.
 _TITLES = {
     "find_article": {
         "none_is_right": "NOT bool_or(spelling = replace(title, '_', ' '))",

@@ -76,7 +76,7 @@ class Layout:
         return self.lake / safe(table) / name_of(table, digest, PARQUET)
 
     def relative(self, path: Path) -> str:
-        """Return the path relative to the data folder, with `/` separators. Raises ValueError for a path outside it."""
+        """Return the path relative to the data folder, with `/` separators. Raises ValueError for other paths."""
         return path.relative_to(self.root).as_posix()
 
     def absolute(self, text: str) -> Path:
@@ -153,7 +153,7 @@ class LookupArchive(Archive):
 class SnapshotArchive(Archive):
     """An archive of a complete snapshot or of one of its chunks, exported at `exported_at`.
 
-    `identifier` and `version` describe the archive, `snapshot_id` and `snapshot_version` the snapshot.
+    `identifier` and `version` describe the archive. `snapshot_id` and `snapshot_version` describe the snapshot.
     """
 
     batch_hour: None = field(default=None, init=False)

@@ -66,8 +66,8 @@ class EncodedBlocks:
     """An archive's encoded blocks, in archive order, encoded ahead of the consumer.
 
     `room` limits the number of blocks in all archives that have been read but not yet written. To prevent deadlocks, a
-    reader without room first hands over its pending blocks. It waits for other readers only if it has no pending
-    blocks. A line that is too long for a block is yielded after all previous blocks, and must be read before the next
+    reader without room first hands over its pending blocks. The reader waits for other readers only if no blocks are
+    pending. A line that is too long for a block is yielded after all previous blocks, and must be read before the next
     item. Exiting the context waits for running work and returns every buffer.
     """
 

@@ -18,8 +18,8 @@ class LakeError(errors.MirrorError):
 class ArchiveError(LakeError):
     """The archive is damaged, empty, or does not contain records.
 
-    `path`, `member` (None outside a member) and `offset` (in bytes, within the member or the tar) locate the fault. The
-    message has at most 2,000 characters, even if the archive is hostile.
+    `path`, `member` and `offset` locate the fault. `offset` is in bytes, within the member or, if `member` is None,
+    within the tar. The message has at most 2,000 characters, even if the archive is hostile.
     """
 
     def __init__(self, path: Path, what: str, *, member: str | None = None, offset: int = 0) -> None:

@@ -237,7 +237,7 @@ class LiveLake:
                 path.unlink(missing_ok=True)
 
     def trim(self) -> None:
-        """Return unused memory from the allocators to the system. This takes about 15 ms for 100 MB."""
+        """Return unused memory from the allocators to the system. Trimming takes about 15 ms for 100 MB."""
         trim()
 
     def _land(self, step: Step, rows: pa.Table, rejects: _Rejects) -> None:

@@ -67,7 +67,7 @@ class RejectTable:
         return Rejected(self._rows(places, some.reasons, raws, sizes, is_long), tuple(long))
 
     def of_long_line(self, line: LongLine, beginning: bytes, longest: int) -> pa.RecordBatch:
-        """Return the row for a line that exceeds the longest allowed record."""
+        """Return the row for a line that exceeds the maximum record length."""
         reason = (
             f"The line has {line.size:,} bytes; the longest record that is converted has {longest:,} "
             "(WME_MAX_RECORD_MB)."
@@ -141,7 +141,7 @@ class RejectsFile:
         self._add(_placed(rejected.rows, offsets) if offsets else rejected.rows)
 
     def add_long_line(self, line: LongLine, table: RejectTable, longest: int) -> None:
-        """Add a line that exceeds the longest allowed record, in pieces."""
+        """Add a line that exceeds the maximum record length, in pieces."""
         file, zipped, beginning = self._long_lines(), packer(), b""
         offset = file.size
         for piece in line.pieces:

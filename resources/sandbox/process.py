@@ -121,7 +121,7 @@ def report(settings: Settings, **facts: Any) -> None:
 
 
 def find(state: str | Path) -> Record | None:
-    """Return the record of the folder's sandbox if it was ready. The sandbox might have been killed since then."""
+    """Return the record of the folder's sandbox if the sandbox was ready. A killed sandbox leaves its record behind."""
     record = _read(Path(state))
     return record if record is not None and record.url else None
 

@@ -1,4 +1,4 @@
-"""Sandbox in this process, whose three ports are served in a separate thread."""
+"""Sandbox that runs in this process and serves three ports from a separate thread."""
 
 from __future__ import annotations
 

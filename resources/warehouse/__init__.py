@@ -1,6 +1,6 @@
 """The warehouse: the DuckDB build file with loaded rows and current pages, and the published file for analysts.
 
-Code for fetching, converting and scheduling belongs elsewhere. From the bottom up, the layers of subpackages are
+Code for fetching, converting and scheduling belongs elsewhere. The subpackages form layers, from the bottom up:
 `database`; `read`; `load`; `state` and `compaction`; `views`.
 """
 

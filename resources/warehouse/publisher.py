@@ -1,10 +1,10 @@
 """Publication, which replaces the published file with a copy of the build file in a single rename.
 
 While holding the warehouse lock, a publication applies pending data, updates the lake views, writes `about`,
-checkpoints, and copies the build file. After releasing the lock, it syncs the copy, makes the copy read-only, renames
-the copy, and syncs the folder. A reader that has the old file open keeps reading the old file. If the process is killed
-at any point, the published file stays complete; the next publication removes leftovers. `relocate` updates the views in
-the same way after the data folder has been moved.
+checkpoints, and copies the build file. After releasing the lock, the publication syncs the copy, makes the copy
+read-only, renames the copy, and syncs the folder. A reader that has the old file open keeps reading the old file. If
+the process is killed at any point, the published file stays complete; the next publication removes leftovers.
+`relocate` updates the views in the same way after the data folder has been moved.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 class Snapshot:
     """One snapshot version with all its files. `file_count` is the number of files that the service lists.
 
-    `snapshot_version` is the version of the complete snapshot; `exported_at` is its date_modified from the service.
+    `snapshot_version` is the version of the complete snapshot; `exported_at` is the service's date_modified.
     """
 
     snapshot_id: str

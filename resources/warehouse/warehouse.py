@@ -118,7 +118,7 @@ class Warehouse(Publisher):
             yield
 
     def is_complete(self) -> bool:
-        """Return False if a damaged build file was replaced and some data is not yet reloaded."""
+        """Return False if a damaged build file was replaced and some data has not yet been reloaded."""
         with self._connector.build("find missing data") as connection:
             [(found,)] = connection.execute("SELECT is_complete FROM internal.meta").fetchall()
         return bool(found)
@@ -145,7 +145,7 @@ class Warehouse(Publisher):
 
     @contextlib.contextmanager
     def writing(self, purpose: str) -> Iterator[None]:
-        """Prevent other processes from writing the build file, even if it does not exist."""
+        """Prevent other processes from writing the build file, even if the file does not exist."""
         with locked(self._connector.lock_path, self._connector.lock_timeout, purpose):
             yield
 

@@ -90,7 +90,7 @@ class Span:
     """Consecutive lines of a member in a block or buffer.
 
     The lines start at byte `place` and line `line` of the block, and at byte `offset` and line `number` of the member.
-    Only `number` is counted from 1; the other positions start at 0.
+    Only `number` starts at 1; the other positions start at 0.
     """
 
     member: str
@@ -163,7 +163,7 @@ class Block:
 
 @dataclass
 class LongLine:
-    """A line that exceeds the longest allowed record, with bytes that are read on demand through `pieces`.
+    """A line that exceeds the maximum record length, with bytes that are read on demand through `pieces`.
 
     `size` is the line's length in bytes without the line feed, and is complete once all pieces have been read.
     """

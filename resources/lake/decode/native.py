@@ -263,7 +263,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def load(path: Path) -> ctypes.CDLL | None:
-    """Load the library at `path`. Return None and log a warning if it cannot be used."""
+    """Load the library at `path`. Return None and log a warning if the library is unusable."""
     try:
         library = ctypes.CDLL(str(path))
         version = library.wme_version()

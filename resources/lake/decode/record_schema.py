@@ -142,7 +142,7 @@ def value_at(record: Mapping[str, Any], way: Iterable[str]) -> Any:
 
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-#: Range of Python's datetime, which every program that reads rows with Python needs.
+#: Range of Python's datetime, because Python programs cannot read other times.
 _YEARS = (
     (pc.greater_equal, dt.datetime.min.replace(tzinfo=dt.UTC)),
     (pc.less_equal, dt.datetime.max.replace(tzinfo=dt.UTC)),
@@ -182,7 +182,7 @@ class Rules:
         return columns | {c.name: pc.coalesce(*(columns[s] for s in c.first_of)) for c in self.table if c.first_of}
 
     def problems(self, columns: dict[str, pa.Array], count: int) -> pa.DictionaryArray:
-        """Return, for `count` rows, a sentence for each row that breaks a rule and null for every other row."""
+        """Return a sentence for each of `count` rows that breaks a rule, and null for every other row."""
         found = pa.nulls(count, pa.int32())
         sentences: list[str] = []
 

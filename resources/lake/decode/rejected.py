@@ -47,7 +47,7 @@ class LeftLines:
 
     @classmethod
     def of_columns(cls, numbers: array[int], bounds: array[int], verdicts: bytes | bytearray) -> LeftLines:
-        """Build the columns from buffers (64-bit numbers, 32-bit bounds). No rows precede these lines."""
+        """Build the columns from buffers of 64-bit numbers and 32-bit bounds. No rows precede these lines."""
         count = len(numbers)
 
         def column(kind: pa.DataType, data: array[int] | bytes | bytearray, length: int = count) -> pa.Array:

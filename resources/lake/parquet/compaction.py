@@ -135,7 +135,7 @@ def _rows(
 def _opened(
     stack: ExitStack, path: Path, storage: Storage, lake_path: str, source: CompactionSource, table: Table
 ) -> pq.ParquetFile:
-    """Open a lake file with verification of page checksums, to avoid copying damage to another file."""
+    """Open a lake file and verify its page checksums, to avoid copying damage to another file."""
     with _reading(lake_path):
         opened = stack.enter_context(storage.open(path))
         file = stack.enter_context(pq.ParquetFile(opened, buffer_size=_READ_BYTES, page_checksum_verification=True))

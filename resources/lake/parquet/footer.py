@@ -144,7 +144,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Frame:
-    """Constant footer parts for a schema, before the row count and after the row groups."""
+    """Constant parts of a schema's footer: the parts before the row count and after the row groups."""
 
     head: bytes
     tail: bytes

@@ -98,7 +98,7 @@ class _Pieces:
             self._merge(level)
 
     def paths(self) -> list[Path]:
-        """Merge pieces until a final merge can read all remaining pieces, and return these."""
+        """Merge pieces until a final merge can read all remaining pieces, and return their paths."""
         for level in range(len(self._levels) - 1):
             if sum(map(len, self._levels)) < _AT_ONCE:
                 break

@@ -85,7 +85,10 @@ class Unfinished:
 
 
 def sweep(layout: Layout) -> tuple[Path, ...]:
-    """Remove unfinished files and folders that killed (not running) writers left behind, and return their paths."""
+    """Remove unfinished files and folders left by killed writers, and return their paths.
+
+    Files of running writers stay.
+    """
     removed = []
     for path in sorted(layout.lake.glob(f"**/*{UNFINISHED}")):
         try:

@@ -55,7 +55,7 @@ class Accounts:
     """Thread-safe access to the accounts in a state folder."""
 
     def __init__(self, state: Path, clock: Clock, mint: TokenMint) -> None:
-        """Open the accounts in `state`. In a new folder, create the default account (`account.json`, mode 0600)."""
+        """Open the accounts in `state`. In a new folder, create the default account in `account.json` (mode 0600)."""
         self._state = state
         self._clock = clock
         self._mint = mint

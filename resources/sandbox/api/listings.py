@@ -216,7 +216,7 @@ def _chunks(area: str = "") -> tuple[Operation, ...]:
 
 OPERATIONS = (
     *(operation for kind in ("codes", "languages", "projects", "namespaces") for operation in _reference(kind)),
-    # list other areas before articles, or their names would match as article snapshot identifiers
+    # list other areas before articles, because their names would match as article snapshot identifiers
     *(*_snapshots(WIKIDATA), *_chunks(WIKIDATA), *_batches(WIKIDATA)),
     *_snapshots(STRUCTURED),
     *(*_snapshots(), *_chunks(), *_batches()),

@@ -2,7 +2,7 @@
 
 Invalid parameters are refused with a 422 and the error message of the service's decoder or validator. As documented,
 responses are nested, and filters compare JSON values for equality. The service's public source code of August 2025
-behaves differently. It queries the object store in SQL, flattens dotted names and compares numbers with `>`.
+behaves differently. That code queries the object store in SQL, flattens dotted names and compares numbers with `>`.
 
 Source: the service's filtering documentation. Error messages follow the service's public source code.
 """

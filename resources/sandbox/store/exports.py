@@ -1,8 +1,8 @@
 """Publication schedule for hours, daily snapshot exports, and older snapshot copies for free accounts.
 
 Source: the service's snapshot documentation. In the service, exports start each day after 00:00 UTC. In the sandbox,
-the hour is configurable. Exports end hours after their start. Each export replaces the previous export under the same
-identifier. Free accounts get a copy that is renewed on the first day of the month.
+the hour is configurable. Exports end several hours after their start. Each export replaces the previous export under
+the same identifier. Free accounts get a copy that is renewed on the first day of the month.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Writer(MessageWriter):
         return title.text if prefix is None else f"{prefix}:{title.text}"
 
     def title(self, name: str) -> Title:
-        """Parse a prefixed name, in which `_` means a space."""
+        """Parse a prefixed name, in which `_` represents a space."""
         text = name.replace("_", " ")
         prefix, colon, rest = text.partition(":")
         namespace = {known: number for number, known in self._project.prefixes.items()}.get(prefix) if colon else None

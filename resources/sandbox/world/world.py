@@ -2,8 +2,8 @@
 
 The world has no current time. Every query specifies a time, and results do not depend on earlier queries.
 
-`truth` reads the page table (`pages`), and hourly batches contain the events that changed the page table. Neither is
-derived from the other.
+`truth` reads the page table (`pages`), and hourly batches contain the events that changed the page table. `truth` and
+the batches are not derived from each other.
 """
 
 from __future__ import annotations

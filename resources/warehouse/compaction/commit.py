@@ -30,13 +30,14 @@ from resources.warehouse.load.files import retire
 from resources.warehouse.read.lake_parts import window
 from resources.warehouse.records import LakeFileError
 
-#: Key of a part, made of the values that the part's archive determines (`Dataset.given`). The key of an hourly file is
-#: hour, project and namespace. The key of a snapshot is identifier, version, project and namespace.
+#: Key of a part, made of the values that the part's archive determines (`Dataset.given`). For an hourly file, the key
+#: consists of hour, project and namespace. For a snapshot, the key consists of identifier, version, project and
+#: namespace.
 Part = tuple[Any, ...]
 
 #: Version of the rewriting code. Increase this number when a change to the code alters the output for the same input.
 _VERSION = 4
-# Lake files of single hours, with the positions of repeated rows.
+# Lake files of individual hours, with the positions of repeated rows.
 _SINGLE_FILES = """
 SELECT lake_path, any_value(loads.row_count) AS row_count,
   coalesce(list(hidden.file_row ORDER BY hidden.file_row) FILTER (WHERE hidden.file_row IS NOT NULL), []) AS file_rows
@@ -106,7 +107,7 @@ _PARTS = pa.schema([LOADS.schema.field(name) for name in _PART])
 class Prepared:
     """A prepared compaction. The hexadecimal `digest` covers all inputs that affect the new rows.
 
-    `parts` maps each hour, project and namespace (or the snapshot version) to the digest of its files, the compaction
+    `parts` maps each hour, project and namespace, or the snapshot version, to the digest of its files, the compaction
     that contains its rows, and its row count.
     """
 

@@ -99,7 +99,7 @@ class Connector:
 
     @contextlib.contextmanager
     def build(self, purpose: str) -> Iterator[duckdb.DuckDBPyConnection]:
-        """Hold the lock and yield the build file for writing. Create missing tables; always close the file."""
+        """Hold the lock and yield the build file for writing. Create missing tables, and always close the file."""
         with locked(self.lock_path, self.lock_timeout, purpose), self.build_unlocked(purpose) as connection:
             yield connection
 
@@ -296,9 +296,9 @@ def raise_revision(connection: duckdb.DuckDBPyConnection) -> None:
 def merge_row_groups(build: Build) -> bool:
     """Merge the small row groups of hourly loads, at most once a day. Return True if the merge ran.
 
-    Merging affects only speed and size. It holds the lock and takes about 20 µs of CPU time per row loaded that day.
-    `merged_at` is updated first, because a checkpoint merges row groups only if the file has changed since the last
-    checkpoint.
+    Merging affects only speed and size. A merge holds the lock and takes about 20 µs of CPU time per row loaded that
+    day. `merged_at` is updated first, because a checkpoint merges row groups only if the file has changed since the
+    last checkpoint.
     """
     connection, _, now = build
     [(merged_at,)] = answer(connection, "SELECT merged_at FROM internal.meta")

@@ -70,7 +70,7 @@ def create_build(build: Path, open_file: Open) -> None:
 
 
 def is_missing(build: Path, published: Path) -> bool:
-    """Return True if the build file has disappeared: a published file or a renamed build file exists without it."""
+    """Return True if the build file is missing although a published file or a renamed build file exists."""
     was_there = published.exists() or build.with_name(f"{build.name}.{ASIDE}").exists()
     return was_there and not build.exists()
 
@@ -118,7 +118,7 @@ def read_metadata(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def is_refused(path: Path, *, with_rows: bool = False) -> bool:
-    """Return True if DuckDB cannot open an accessible file, or cannot read the metadata or (`with_rows`) the rows."""
+    """Return True if DuckDB cannot open an accessible file or read its metadata or, if `with_rows`, its rows."""
     try:
         path.open("r+b").close()
     except OSError:

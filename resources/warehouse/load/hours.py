@@ -44,7 +44,8 @@ WHERE reason = 'same_revision' AND batch_hour BETWEEN $first AND $last AND list_
     WHERE table_name = $table AND batch_hour < $cold_until AND list_contains(CAST($gone AS VARCHAR[]), compaction_id)
   )
 """
-# Compares all files of a project in an hour. If a page changes its namespace, two files contain the same revision.
+# Query that compares all files of a project in an hour. If a page changes its namespace, two files contain the same
+# revision.
 _HIDE_SAME_REVISIONS = """
 INSERT INTO internal.hidden_rows
 SELECT lake_path, file_row, 'same_revision', batch_hour, project_id, namespace_id

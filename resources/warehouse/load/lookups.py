@@ -187,7 +187,7 @@ def _pages(connection: duckdb.DuckDBPyConnection, query: str, parameters: dict[s
 
 
 def _name_in(raw: bytes) -> str | None:
-    """Return the title in a rejected record, or None if it cannot be extracted."""
+    """Return the title in a rejected record, or None if the title cannot be extracted."""
     if (found := _FIRST_NAME.match(raw)) is None:
         return None
     try:

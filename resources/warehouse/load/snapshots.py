@@ -134,7 +134,10 @@ def _check_arguments(snapshot: Snapshot, keep_replaced: int) -> None:
 
 
 def _take_in(build: Build, snapshot: Snapshot) -> tuple[datetime | None, int, int]:
-    """Insert a version's rows, masks, rejects and ledger entries. Return boundary and counts of rows and duplicates."""
+    """Insert a version's rows, masks, rejects and ledger entries.
+
+    Return the boundary, the row count and the duplicate count.
+    """
     (connection, lake_root, now), table = build, snapshot.dataset.table
     folder = f"{table.name}/{snapshot.snapshot_id}/{short(snapshot.snapshot_version)}"
     relatives = [lake_path(lake_root, folder, file.path) for file in snapshot.files]

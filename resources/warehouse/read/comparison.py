@@ -2,7 +2,8 @@
 
 Only events that both sources should contain are compared. These are events from the stream's projects and namespaces
 that were published while the stream was running. Visibility changes appear only in the stream.
-`keep_visibility_changes` stores them in a separate table for loaded hours, because a reload replaces an hour's rows.
+`keep_visibility_changes` stores these changes in a separate table for loaded hours, because a reload replaces an hour's
+rows.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ class LakePart:
         return f"SELECT {columns} FROM {self.rows()} AS page"  # noqa: S608  declared names
 
     def bodies(self) -> str:
-        """Return the query for the page text view. It selects only updates, unless each revision has a single row."""
+        """Return the query for the page text view, limited to updates unless each revision has a single row."""
         assert self.dataset.bodies is not None
         filtered = "" if self.source_at is not None or self.dataset.body_of else "\nWHERE change_type = 'update'"
         own = {} if self.source_at is None else {"batch_hour": "CAST(NULL AS TIMESTAMPTZ)"}
@@ -297,7 +297,7 @@ class Window:
     events_until: datetime
 
     def cold(self, root: Path, paths: Sequence[str], more: str = "") -> list[str]:
-        """Return queries for older changes in compacted files, with the columns of `article_changes`, then `more`.
+        """Return queries for older changes in compacted files, with the columns of `article_changes` and `more`.
 
         Because of comparisons with constants, queries for newer hours or events skip all these files.
         """

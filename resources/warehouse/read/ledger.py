@@ -27,7 +27,7 @@ from resources.warehouse.database.connect import answer, has_table
 from resources.warehouse.database.sql import statement
 from resources.warehouse.records import WarehouseDamagedError
 
-#: Queries for the lake files in use, by table. They select uncompacted files of loads, and compacted files.
+#: Queries for the lake files in use, by table. The queries select uncompacted files from loads, and compacted files.
 _NAMED = {
     "loads": "SELECT lake_path, lake_bytes, false FROM loads WHERE compaction_id IS NULL",
     "compacted_files": "SELECT lake_path, lake_bytes, true FROM compacted_files",
@@ -40,7 +40,10 @@ _ROWS = 10_000
 
 @dataclass(frozen=True)
 class LoadedFile:
-    """A row of `loads`. `lake_path` is relative to the lake. If `is_compacted`, compacted files contain the rows."""
+    """A row of `loads`. `lake_path` is relative to the lake.
+
+    If `is_compacted` is True, compacted files contain the rows.
+    """
 
     lake_path: str
     identifier: str
@@ -130,7 +133,7 @@ def named_in(copy: Path) -> Iterator[tuple[tuple[str, ...], int]]:
         ) from error
 
 
-#: Names of publication facts: start time of the lake file check, and the faulty files that it found.
+#: Names of publication facts: start time of the lake file check, and the faulty files that the check found.
 LOOKED_AT: Final = "lake_looked_at_ns"
 MISSING: Final = "missing_lake_files"
 #: Name of the fact with digests of the internal views that list lake files.
@@ -187,7 +190,7 @@ def named(faulty: Sequence[FaultyFile]) -> str:
 
 @dataclass(frozen=True)
 class Looked:
-    """The last lake file check: its start time (None if no check has run) and the faulty files that it found."""
+    """The last lake file check, with its start time (None if no check has run) and the faulty files found."""
 
     at_ns: int | None = None
     faulty: Container[str] = ()

@@ -44,7 +44,10 @@ class Rule:
     also: tuple[Dataset, ...] = ()
 
     def apply(self, build: Build, *, renewed: str | None = None, rebuilt: bool = False) -> Applied:
-        """Apply pending changes, inside a transaction. Rebuild the projects in `renewed`, or all if `rebuilt`."""
+        """Apply pending changes, inside a transaction.
+
+        The query `renewed` returns the projects to rebuild. If `rebuilt` is True, all projects are rebuilt.
+        """
         started, connection = time.perf_counter(), build.connection
         also = tuple(dataset.name for dataset in self.also)
         connection.execute(

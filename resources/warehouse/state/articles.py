@@ -247,7 +247,7 @@ def _renew(build: Build) -> int:
 
 
 def _passes(connection: duckdb.DuckDBPyConnection) -> int:
-    """Return how many passes compute the maxima for `renewed` if each pass must fit into half the memory.
+    """Return how many passes are needed to compute the maxima for `renewed` if each pass may use half the memory.
 
     DuckDB can spill whole tables to disk, but the memory for finding the newest row of each title grows with the rows.
     """

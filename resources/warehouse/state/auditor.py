@@ -40,7 +40,7 @@ WHERE coalesce(held_at < greatest(event_at, ended_at), ended_at IS NULL OR ended
 QUALIFY row_number() OVER (PARTITION BY is_there_still ORDER BY project_id, title) <= $limit
 ORDER BY project_id, title
 """
-# Restricts rows to applied files of projects that have no pending snapshot.
+# Condition that restricts rows to applied files of projects without a pending snapshot.
 _OF_HOURS = """
 SEMI JOIN (
   SELECT source_at, project_id, namespace_id
@@ -49,7 +49,8 @@ SEMI JOIN (
 ) AS file USING (source_at, project_id, namespace_id)
 ANTI JOIN (SELECT project_id FROM snapshots WHERE applied_at IS NULL) AS pending USING (project_id)
 """
-# Reads only the key columns. Columns that were declared after the files were written are never part of a key.
+# Query that reads only the key columns. Columns that were declared after the files were written are never part of a
+# key.
 _KEYS_OF_SNAPSHOT = """
 SELECT CAST(coalesce(sum(copies), 0) AS BIGINT) AS row_count,
   CAST(coalesce(sum(copies - 1), 0) AS BIGINT) AS repeated_count

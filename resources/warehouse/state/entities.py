@@ -82,7 +82,7 @@ INSERT INTO entities BY NAME
 FROM ({chosen})
 SEMI JOIN (FROM winning WHERE is_update) AS winner USING (project_id, namespace_id, entity_id, event_at, source_at)
 """
-# The rule of `entities` for changes before a given time and the newest snapshot that was complete at that time.
+# The rule that computes `entities` from changes before a given time and the newest snapshot that was complete then.
 ENTITIES_AT = """
 CREATE MACRO main.entities_at(moment) AS TABLE
 FROM ({rows})

@@ -28,12 +28,13 @@ _LETTERS = read_yaml("letters.yaml")
 _SCRIPT_OF = {code: name for name, one in _LETTERS["scripts"].items() for code in one["languages"].split()}
 
 _WORDS = 7_000
-#: Number of rare words in titles. Two rare words give more than two million titles.
+#: Number of rare words in titles. Two rare words yield more than two million titles.
 _TITLE_WORDS = 1_500
 #: Exponent and shift of the word distribution, which resembles the distribution in encyclopaedia articles.
 _ZIPF = 1.03
 _SHIFT = 2.2
-#: Prime multiplier that gives consecutive numbers different first words. It must exceed the number of words.
+#: Prime multiplier that gives consecutive numbers different first words. The multiplier must exceed the number of
+#: words.
 _SCATTER = 1_000_003
 #: Pattern for the two words and the optional number in a title. Words do not contain blanks, digits or colons.
 _SETTLED = re.compile(r"""(\S+) ([^\s:]+)(?: (\d{1,9}))?(?: \(\D*\)| & .*|: ".*"| d'.*)?""", re.DOTALL)

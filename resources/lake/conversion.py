@@ -47,7 +47,7 @@ def describe(facts: dict[str, Any], archive: Archive, layout: Layout, seconds: f
 
 
 def digest_of(archive: Archive, bodies: frozenset[str] | None = None, record_bytes_max: int = RECORD_BYTES_MAX) -> str:
-    """Return a hexadecimal digest of all inputs that affect rows: archive, tables, converter, bodies and record limit."""
+    """Return a hex digest of all inputs that affect rows: archive, tables, converter, bodies and record limit."""
     parts = [archive.identifier, archive.version, *_made_by(archive.table), sorted(bodies_kept(archive.table, bodies))]
     if isinstance(archive, SnapshotArchive):
         parts.append(archive.snapshot_version)

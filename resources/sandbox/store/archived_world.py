@@ -123,7 +123,7 @@ class ArchivedWorld(World):
         return self._snapshots.has(Export(identifier, micros(started), serial))
 
     def keep_snapshots(self, identifier: str, exports: Iterable[tuple[datetime, int]]) -> None:
-        """Remove the archives of all exports that are not in `exports`, which contains (start, serial) pairs."""
+        """Remove a snapshot's archives, except those of the (start, serial) pairs in `exports`."""
         self._snapshots.keep_only(Export(identifier, micros(started), serial) for started, serial in exports)
 
     def _lines(self, identifier: str, started: datetime, serial: int) -> Iterator[bytes]:

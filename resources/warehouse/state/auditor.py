@@ -40,7 +40,7 @@ WHERE coalesce(held_at < greatest(event_at, ended_at), ended_at IS NULL OR ended
 QUALIFY row_number() OVER (PARTITION BY is_there_still ORDER BY project_id, title) <= $limit
 ORDER BY project_id, title
 """
-# Condition that restricts rows to applied files of projects without a pending snapshot.
+# Joins that restrict rows to applied files of projects without a pending snapshot.
 _OF_HOURS = """
 SEMI JOIN (
   SELECT source_at, project_id, namespace_id

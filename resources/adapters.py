@@ -1,12 +1,12 @@
 """Dagster resources that create library objects from settings.
 
 A resource contains values from the settings. A run can override only numeric settings with bounds, not addresses,
-accounts or paths. Otherwise, anyone who can start a run could choose the recipient of the password and the files to
+accounts or paths. Otherwise, anyone who can start a run could choose where the password is sent and which files are
 read.
 
 This module contains the resources that assets use (the service, the lake, the warehouse and the engine), each a thin
 layer over its package, and the pools that prevent concurrent runs of the same kind. Code that is useful without
-Dagster, for example in a notebook, belongs to the packages below.
+Dagster, for example in a notebook, belongs in the underlying packages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STREAM_POOL = "stream"
 #: Resource keys, which are also the names of the parameters that receive the resources.
 KEYS = ("enterprise", "lake", "warehouse", "engine")
 POOLS = (HOURS_POOL, SNAPSHOTS_POOL, COMPACTION_POOL, STREAM_POOL)
-#: Seconds for which a caller that cannot wait long waits for the warehouse's lock.
+#: Maximum seconds to wait for the warehouse's lock, for callers that cannot wait long.
 GLANCE_SECONDS = 5.0
 _PLAIN: dict[Any, Any] = {bool: dg.Bool, int: dg.Int, float: dg.Float, str: dg.String}
 
@@ -48,7 +48,7 @@ _PLAIN: dict[Any, Any] = {bool: dg.Bool, int: dg.Int, float: dg.Float, str: dg.S
 def run_fields(declared: Mapping[str, FieldInfo], values: Mapping[str, Any] | None = None) -> dict[str, dg.Field]:
     """Convert pydantic fields to a run configuration with Dagster's plain types. `values` contains the defaults.
 
-    Dagster's own conversion accepts `{env: NAME}` for each value, and so can read any environment variable.
+    Dagster's own conversion accepts `{env: NAME}` for each value and can therefore read any environment variable.
     """
     made = {}
     for name, field in declared.items():
@@ -124,7 +124,7 @@ class ConfiguredLake(_Configured):
         return self.settings.max_record_mb << 20
 
     def bodies_of(self, dataset: Dataset) -> frozenset[str]:
-        """Return the page text formats to store for a dataset: HTML and wikitext if configured, and all others."""
+        """Return the page text columns to store for a dataset: HTML and wikitext if configured, and all others."""
         own = {column.name for column in dataset.table if column.body}
         return frozenset(own - {*BODIES} | own & {*self.settings.bodies})
 
@@ -162,7 +162,7 @@ class ConfiguredEngine(_Configured):
         return Engine(workers=self.settings.workers, reporter=LineReporter(say))
 
     def converter(self, lake: ConfiguredLake) -> Converter | RemoteConverter:
-        """Return a context manager for the converter of archives into a lake."""
+        """Return a context manager for a converter of archives into a lake."""
         self.check()
         lake.check()
         chosen, longest = self.settings, lake.record_bytes_max
@@ -175,7 +175,7 @@ class ConfiguredEngine(_Configured):
         )
 
     def compactor(self, lake: ConfiguredLake) -> AbstractContextManager[RemoteCompactor | None]:
-        """Return a context manager for the remote compaction workers. Its value is None if local threads are used."""
+        """Return a context manager for the remote compaction workers. It yields None if local threads are used."""
         self.check()
         lake.check()
         return compactor(self.settings.engine, lake.layout, record_bytes_max=lake.record_bytes_max)

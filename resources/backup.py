@@ -1,4 +1,4 @@
-"""Backup folders, which contain plain files and hard links to unchanged files of the previous backup.
+"""Backup folders, which contain plain files and hard links to unchanged files from the previous backup.
 
 This module defines the backup format, and copies, links and lists files. `pipelines/operations/backup.py` selects the
 mirror's files.
@@ -6,7 +6,7 @@ mirror's files.
 <destination>/2026-11-23T080500Z/        a complete backup: the mirror's files under their own paths
               2026-11-23T080500Z/MD5SUMS      a line per file, as `md5sum` writes and checks it, in `order`
               2026-11-23T080500Z/backup.json  written last: the number of files and bytes
-              unfinished/                the one that is being written, or was killed
+              unfinished/                a backup that is being written or was interrupted
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LINE: Final = re.compile(r"([0-9a-f]{32})  ([^\n]+)\n")
 _BLOCK_BYTES: Final = 1 << 20
 #: Suffixes of unfinished files and lock files.
 _UNFINISHED_ENDS: Final = (".tmp", ".part", ".part.json", ".unfinished", ".wal", ".lock")
-#: Errors of file systems that do not support hard links or have reached their limit of links per file.
+#: Errors from file systems that do not support hard links or have reached their limit of links per file.
 _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EACCES})
 
 
@@ -64,12 +64,12 @@ class _Facts(BaseModel):
 
 
 class Backup(_Facts):
-    """A complete backup, with its folder (named by the UTC time), its service, and the number and size of its files."""
+    """A complete backup, with its folder (named after the UTC time), its service, and its number of files and bytes."""
 
     path: Path
 
     def sums(self) -> Iterator[tuple[str, str]]:
-        """Yield the path and MD5 of every file, in `order`. The files are not collected, because there may be millions.
+        """Yield the path and MD5 of every file, sorted by `order`. There may be millions, so no list is built.
 
         Raises:
             BackupError: The file list was changed, or was not written by `wme backup`.
@@ -111,7 +111,7 @@ class Listing:
         self._next = next(sums, None)
 
     def digest_of(self, name: str | None) -> str | None:
-        """Return a file's MD5, or None if the list does not contain it. Without `name`, read the remaining list."""
+        """Return a file's MD5, or None if the file is not listed. If `name` is None, read the rest of the list."""
         while self._next is not None and (name is None or order(self._next[0]) > order(name)):
             self.skipped[order(self._next[0])[0]] += 1
             self._next = next(self._sums, None)
@@ -138,7 +138,7 @@ def completed(destination: Path) -> list[Backup]:
 
 
 def find(source: Path) -> Backup:
-    """Return the backup at a path, which is a backup's folder or contains backups. The newest backup is used.
+    """Return the backup at a path. If the path is a folder with several backups, return the newest.
 
     Raises:
         BackupError: No backup was found, or the backup is damaged.
@@ -164,7 +164,7 @@ def complete(folder: Path, service: str, file_count: int, size_bytes: int) -> No
 
 
 def _read(folder: Path) -> Backup | None:
-    """Return a folder's backup, or None if it is incomplete."""
+    """Return a folder's backup, or None if the backup is incomplete."""
     try:
         facts = files.read_json(folder / FACTS, TypeAdapter(_Facts), most=_FACTS_BYTES)
         return Backup(path=folder, **facts.model_dump())
@@ -195,7 +195,7 @@ class Source:
     write: Callable[[Path], None] | None = None
 
     def is_same(self, other: Path) -> bool:
-        """Return whether another file is a copy, according to its time and, if known, its size."""
+        """Return whether another file is a copy of this file, according to its time and, if known, its size."""
         try:
             seen = other.lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -261,7 +261,7 @@ def copy(source: Source, target: Path, advance: Callable[[float], None]) -> str:
 
 
 def copy_bytes(source: Path, target: Path, advance: Callable[[float], None]) -> tuple[str, int]:
-    """Copy a file up to its size at opening. Return the copy's MD5 and the modification time."""
+    """Copy a file, up to its size when opened. Return the copy's MD5 and the file's modification time."""
     digest = files.new_md5()
     with files.opened(source) as reader, target.open("xb") as writer:
         seen = os.fstat(reader.fileno())
@@ -300,7 +300,7 @@ def irregular(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def reporting_full(folder: Path, kept: str) -> Iterator[None]:
-    """Raise BackupDiskFullError with the sentence `kept` if a folder's disk is full."""
+    """Convert an error about a full disk into BackupDiskFullError, whose message ends with the sentence `kept`."""
     try:
         yield
     except OSError as error:

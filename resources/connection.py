@@ -1,6 +1,6 @@
 """A mirror's connection to the service or the sandbox, and validation of configured names.
 
-Commands and Dagster's resource share this module. To start quickly, it does not import Dagster.
+Commands and Dagster's resource share this module. The module does not import Dagster, so that commands start quickly.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def found_sandbox(settings: Settings) -> sandbox.Record | None:
 
 
 def service(settings: Settings, *, writes: bool = True) -> Service:
-    """Return the service to use, and bind the data folder to it. Starts the sandbox if the sandbox is configured.
+    """Return the service to use, and bind the data folder to it. If the sandbox is configured, it is started.
 
     If `writes` is False, the folder may be full or read-only and is not bound.
 
     Raises:
-        FolderError: The folder cannot be written.
+        FolderError: The folder is not writable.
         OriginError: The data folder belongs to another service.
         SandboxError: The sandbox could not be started or contacted.
     """
@@ -126,7 +126,7 @@ def sandbox_settings(data: Path) -> sandbox.Settings:
     return sandbox.Settings(state=data / "sandbox")
 
 
-#: Maximum number of unknown names that a message lists.
+#: Maximum number of unknown names listed in a message.
 _SHOWN = 10
 
 
@@ -146,11 +146,11 @@ def check_names(
 ) -> None:
     """Check that the service has these projects and namespaces.
 
-    If the archived lists do not contain all names, the service is queried once, because a name may be new. `correct` is
-    the source of the names for messages.
+    If the archived lists do not contain all names, the service is queried once, because a name may be new. In messages,
+    `correct` describes the source of the names.
 
     Raises:
-        UnknownNameError: The service does not have one of the names. Nothing was fetched.
+        UnknownNameError: At least one of the names does not exist at the service. Nothing was fetched.
         EnterpriseError: The service had to be queried, but did not respond.
     """
     kinds: dict[Kind, list[Any]] = {
@@ -183,7 +183,7 @@ def check_names(
 
 
 def _archived(layout: Layout, kind: Kind) -> set[Any] | None:
-    """Return the names in an archived list, except unusable records, or None if there is no readable list."""
+    """Return the names of an archived list's usable records, or None if there is no readable list."""
     try:
         records = json.loads(files.read(layout.list_archive(named(kind))))
         found = [record.get("identifier") for record in records if isinstance(record, dict)]

@@ -1,7 +1,7 @@
-"""Checks of the data folder before writing: it must be usable, have free space, and belong to the service.
+"""Checks before writing to the data folder, which must be usable, have free space, and belong to the service.
 
 Synthetic pages must never be mistaken for real pages, and a warehouse must never mix two services. A data folder
-therefore records the service that filled it. Each run's plan checks the disk space for the run itself.
+therefore records the service that filled it. Each run's plan checks the disk space that the run itself needs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def report(data: Path) -> Path:
 
 
 def ui_lock(data: Path) -> Path:
-    """Return the lock file that `wme ui` holds while it serves a data folder. The lock ends with the process."""
+    """Return the lock that `wme ui` holds while serving a data folder. The lock is released when the process ends."""
     return data.absolute() / "dagster" / "ui.lock"
 
 
@@ -47,7 +47,7 @@ class BackupUnderWayError(MirrorError):
 
 
 class FolderError(MirrorError):
-    """The folder cannot be written. Nothing was changed."""
+    """The folder is not writable. Nothing was changed."""
 
     ends_run = True
 
@@ -107,7 +107,7 @@ def advice(error: OSError) -> str:
 
 
 def origin_of(data: Path) -> str | None:
-    """Return the service that filled a data folder, or None if it is empty. Raises OriginError for a damaged note."""
+    """Return the service that filled a data folder, or None if none did. Raises OriginError if the note is damaged."""
     try:
         return files.read_json(_note(data), _NOTE).service
     except FileNotFoundError:
@@ -148,7 +148,7 @@ def claim(data: Path, service: str, *, writes: bool = True) -> None:
 
 @contextlib.contextmanager
 def removing(data: Path) -> Iterator[bool]:
-    """Yield True if files may be removed from archive and lake. In that case, no backup starts within the context."""
+    """Yield True if files may be removed from the archive and the lake. If so, no backup starts within the context."""
     with _flock(data) as descriptor:
         yield _taken(descriptor, fcntl.LOCK_SH)
 

@@ -14,7 +14,7 @@ class MirrorError(Exception):
 
     Attributes:
         retryable: True if the same call may succeed later without any action by a user.
-        ends_run: True if all other work of the run would fail as well, for example because the disk is full.
+        ends_run: True if all other work in the run would fail as well, for example because the disk is full.
         unavailable: Name of a system that no run can use until a user acts or some time has passed.
     """
 
@@ -24,7 +24,7 @@ class MirrorError(Exception):
 
 
 class DiskFullError(MirrorError):
-    """The disk is full, or the user's disk quota or file size limit is reached."""
+    """The disk is full, or the user's disk quota or file size limit has been reached."""
 
     ends_run = True
 
@@ -35,7 +35,7 @@ def retryable(error: BaseException) -> bool:
 
 
 def ends_run(error: BaseException) -> bool:
-    """Return True if all other work of the run would fail for the same reason."""
+    """Return True if all other work in the run would fail for the same reason."""
     return isinstance(error, MirrorError) and error.ends_run
 
 

@@ -1,7 +1,7 @@
 """Atomic writing of files: a file is either complete or absent, even if the writing process is killed.
 
-A file is renamed to its final name when it is complete. An unfinished file is in the same folder, and its writer locks
-it. Locks that must outlive the guarded file use lock files of the filelock library.
+A file is renamed to its final name when it is complete. An unfinished file is in the same folder and is locked by its
+writer. Locks that must outlive the guarded file use the filelock library's lock files.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class BusyError(MirrorError):
 
 
 class UnusableFileError(MirrorError, ValueError):
-    """A file is not regular, too long or malformed, or a name leads outside of its folder.
+    """A file is too long, malformed or not a regular file, or a name leads outside its folder.
 
     `what` is the message without advice.
     """
@@ -71,7 +71,7 @@ class UnusableFileError(MirrorError, ValueError):
 
 
 def is_full(error: OSError) -> bool:
-    """Return True if the disk, the user's quota or the allowed file size is exhausted."""
+    """Return True if an error means that the disk is full, or that the quota or file size limit has been reached."""
     return error.errno in _NO_ROOM
 
 
@@ -92,7 +92,7 @@ def read(path: Path, *, most: int = _MOST_BYTES) -> bytes:
 
 
 def read_json(path: Path, form: TypeAdapter[_T], *, most: int = _MOST_BYTES) -> _T:
-    """Read a JSON file and validate it. Raises the errors of `read`, and UnusableFileError if validation fails."""
+    """Read a JSON file and validate it. Same errors as `read`, and UnusableFileError if validation fails."""
     try:
         return form.validate_json(read(path, most=most))
     except ValidationError as error:
@@ -103,7 +103,7 @@ def read_json(path: Path, form: TypeAdapter[_T], *, most: int = _MOST_BYTES) -> 
 
 
 def read_cache(path: Path, form: TypeAdapter[_T]) -> _T | None:
-    """Read a JSON file that can be created again, or return None.
+    """Read a JSON file that can be re-created. Return None if the file is missing or damaged.
 
     A damaged file is renamed to `NAME.damaged`, with a log message.
 
@@ -160,7 +160,7 @@ def within(folder: Path, name: str) -> Path:
     """Return the path below a folder for a name from a file or a database, without accessing the disk.
 
     Raises:
-        UnusableFileError: The name is not relative, normalized and printable, so it might lead outside of the folder.
+        UnusableFileError: The name is not relative, normalized and printable, so it might lead outside the folder.
     """
     if not is_name(name):
         raise UnusableFileError(f"{name[:200]!r} is not a valid name for a file in {folder}, so it was not used.")
@@ -184,7 +184,8 @@ def check_way(folder: Path, path: Path) -> None:
     """Check that a path below a folder is a regular file or absent, and does not pass through symbolic links.
 
     Raises:
-        UnusableFileError: A part of the path is something else. The message names the first such part.
+        UnusableFileError: Part of the path has another type, for example a symbolic link. The message names the first
+            such part.
     """
     place = folder
     *folders, last = path.relative_to(folder).parts
@@ -205,7 +206,7 @@ def md5(content: bytes) -> str:
 
 
 def md5_of(path: Path, advance: Callable[[float], None] | None = None) -> str:
-    """Return a file's MD5 as lower-case hex, like the service's versions. `advance` receives the bytes read."""
+    """Return a file's MD5 as lower-case hex, like the service's versions. `advance` receives byte counts."""
     with opened(path) as file:
         if advance is None:
             return hashlib.file_digest(file, new_md5).hexdigest()
@@ -225,7 +226,7 @@ def write(path: Path, content: bytes, *, mode: int = 0o644, durable: bool = True
     """Write a file atomically. If `durable` is True, the file survives a power failure.
 
     The file is created with `mode`. The unfinished file has a fixed name and a lock. If a writer is killed, the next
-    writer reuses the unfinished file, and two writers never write at the same time.
+    writer reuses the unfinished file. Two writers never write at the same time.
 
     Raises:
         BusyError: Another process has been writing the file for a minute.
@@ -306,7 +307,7 @@ def require_file(path: Path) -> None:
 
 
 def not_a_file(mode: int) -> str | None:
-    """Describe a file type according to its mode, or return None for a regular file."""
+    """Describe the file type that a mode specifies, or return None for a regular file."""
     if stat.S_ISREG(mode):
         return None
     return f"it is {'a directory' if stat.S_ISDIR(mode) else 'no regular file'}"

@@ -94,7 +94,7 @@ def legible(text: str, limit: int) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Convert external text (a title, a file name, an error) to one line or table cell of Markdown.
+    """Convert external text (a title, a file name, an error) to a single line or table cell in Markdown.
 
     No part of the text becomes a link, an image or HTML. Words with characters that are unusual in prose become code,
     because bare URLs would become links even if escaped. Existing code, for example a command, remains code.

@@ -1,7 +1,7 @@
 """Descriptions of converted and compacted lake files, and table definitions for compacted files.
 
 A compacted file contains the rows of many lake files, sorted by key. For hourly datasets, page text is in separate
-files. Looking up one row then reads file metadata for a dozen columns instead of a hundred.
+files. A lookup of one row then reads the file metadata of a dozen columns instead of a hundred.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ConvertedFile:
         version: The archive's version (MD5).
         batch_hour: Hour of an hourly batch, or None for other archives.
         source_at: Start time of the run that looked up the pages, or None for other archives.
-        update_count: Number of rows with this change type, or 0 if the table has no change types. The fields
+        update_count: Number of rows with the change type `update`, or 0 if the table has no change types. The fields
             `delete_count` and `visibility_change_count` are similar.
         remarks: Sentences about archive members that contain no records.
         drift: Undeclared fields that were stored in `extra`.
@@ -109,7 +109,7 @@ def _apart(table: Table, *by: str) -> tuple[Table, Table]:
     return table.narrow, Table(f"{table.name}_bodies", table.description, bodies, table.key)
 
 
-#: Tables of both files, for datasets that store page text in separate files.
+#: Tables for both files, for datasets that store page text in separate files.
 APART = {one.name: _apart(COMPACTED[one.name], "change_type") for one in datasets(Family.HOURLY)}
 
 

@@ -14,7 +14,7 @@ _ROOT = Path("/")
 #: Mount point of cgroup v1 controllers and of the unified cgroup v2 hierarchy. If version 1 is in use, the unified
 #: hierarchy is in the subfolder `unified`.
 _MOUNTS = Path("sys/fs/cgroup")
-#: Cgroup v1 represents "no limit" by the largest number of memory pages.
+#: Cgroup v1 represents "no limit" as the largest number of memory pages.
 _NO_LIMIT = 1 << 60
 
 
@@ -31,7 +31,7 @@ def cores(root: Path = _ROOT) -> int:
 
 
 def memory_bytes(root: Path = _ROOT) -> int:
-    """Return the bytes of memory that this process and its siblings may use in this machine and control group."""
+    """Return the bytes of memory that this process and its siblings may use on this machine, within control groups."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [
         limit

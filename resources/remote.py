@@ -83,12 +83,12 @@ class _Remote:
 
 
 class RemoteConverter(_Remote):
-    """Converts archives on a cluster's workers. The interface is that of `Converter`."""
+    """Converts archives on a cluster's workers. The interface is the same as that of `Converter`."""
 
     def convert_all(
         self, archives: Sequence[Archive], *, bodies: frozenset[str], advance: Callable[[float], None]
     ) -> list[Outcome[Archive, ConvertedFile]]:
-        """Convert archives. Outcomes are in the same order. Existing conversions are returned without a request.
+        """Convert archives, and return the outcomes in the same order. Existing conversions are reused.
 
         `advance` receives the size of each finished archive.
 
@@ -127,7 +127,7 @@ class RemoteConverter(_Remote):
         if outcome.error is not None:
             return Outcome(archive, error=outcome.error)
         made: ConvertedFile = outcome.unwrap()
-        # a worker's responses are as untrusted as any message
+        # a worker's responses are untrusted, like any other message
         rejects = made.rejects_path
         here = replace(
             made,
@@ -166,7 +166,7 @@ class RemoteCompactor(_Remote):
 def compactor(
     address: str, layout: Layout, *, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> AbstractContextManager[RemoteCompactor | None]:
-    """Open the compaction workers of WME_ENGINE as a context manager. The value is None if local threads are used."""
+    """Open the compaction workers in WME_ENGINE as a context manager. The value is None if local threads are used."""
     if address.startswith(SCHEME):
         return RemoteCompactor(address, layout, record_bytes_max=record_bytes_max)
     return nullcontext()
@@ -219,7 +219,7 @@ def convert_here(archive: dict[str, Any], bodies: list[str]) -> ConvertedFile:
     """Convert one archive on this worker. Returned paths are relative to the data folder.
 
     Raises:
-        LakeError: An error of `Converter.convert`.
+        LakeError: Any error that `Converter.convert` raises.
     """
     if _context is None:
         raise EngineError(_NO_CONTEXT)
@@ -236,7 +236,7 @@ def compact_here(job: CompactionJob) -> Compaction:
     """Rewrite a job's files on this worker, with all its threads.
 
     Raises:
-        LakeError: An error of `compact`.
+        LakeError: Any error that `compact` raises.
     """
     if _context is None:
         raise EngineError(_NO_CONTEXT)
@@ -277,5 +277,5 @@ def _not_shared(landed: Iterable[Path]) -> FolderNotSharedError | None:
 
 
 def _appears(path: Path) -> bool:
-    """Return True if a file exists, even if a network file system cached that it does not."""
+    """Return True if a file exists, even if a network file system has cached its absence."""
     return path.exists() or (path.parent.exists() and path.name in {one.name for one in path.parent.iterdir()})

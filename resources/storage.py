@@ -20,13 +20,13 @@ from resources import files
 
 
 class Storage(Protocol):
-    """The seven file operations that the lake needs. All operations raise OSError if the storage refuses.
+    """The seven file operations that the lake needs. All operations raise OSError if they fail.
 
     A file appears only when it is complete, and never changes. New versions have new names.
     """
 
     def put(self, finished: Path, path: Path) -> None:
-        """Move a complete local file into durable storage. An existing file of that name is replaced."""
+        """Move a complete local file into durable storage. An existing file with that name is replaced."""
 
     def open(self, path: Path) -> pa.NativeFile:
         """Open a file for reading. Several threads can read it.
@@ -46,10 +46,10 @@ class Storage(Protocol):
         """Delete a file if it exists. If its folder is then empty, delete the folder too."""
 
     def modified(self, path: Path) -> datetime:
-        """Return the time when a file was stored. Raises FileNotFoundError if it does not exist."""
+        """Return the time when a file was stored. Raises FileNotFoundError if the file does not exist."""
 
     def size(self, path: Path) -> int:
-        """Return the size of a file in bytes. Raises FileNotFoundError if it does not exist."""
+        """Return the size of a file in bytes. Raises FileNotFoundError if the file does not exist."""
 
 
 class LocalStorage:
@@ -95,7 +95,7 @@ _READ_BYTES: Final = 4 << 20
 
 
 def is_damage(error: BaseException) -> bool:
-    """Return whether an error of `UNREADABLE` means that the file is damaged, not just temporarily unreadable."""
+    """Return whether an error in `UNREADABLE` means that the file is damaged, not just temporarily unreadable."""
     return not isinstance(error, MemoryError) and getattr(error, "errno", None) not in _NOT_OF_THE_FILE
 
 

@@ -1,6 +1,6 @@
 """Sequential reader for the tar file inside a gzip file. Memory use does not depend on sizes in the headers.
 
-The standard library parses single headers. This module parses extended headers, because the standard library's readers
+The standard library parses single headers. This module parses extended headers itself, because the library's readers
 load extended headers of any size into memory, parse them in quadratic time (before Python 3.11.10), and treat invalid
 sizes as 0.
 """
@@ -81,7 +81,7 @@ class Contents:
 
 
 class TarStream:
-    """Sequential reader for the bytes of a tar file, which reports the position of every failure.
+    """Sequential reader for a tar file's bytes that reports the position of every failure.
 
     Args:
         readinto: Function that decompresses into a buffer and returns the number of bytes, or 0 at the end.

@@ -19,11 +19,11 @@ from resources.tables import TIMESTAMP, Column, Table
 
 #: Time for which the service retains an hour's files.
 RETENTION: Final = timedelta(hours=48)
-#: Age at which a missing hour needs attention. The service publishes an hour some minutes after it ends.
+#: Age at which a missing hour needs attention. The service publishes an hour a few minutes after the hour ends.
 LATE: Final = timedelta(hours=4)
 
-#: Maximum time of an event after its hour, snapshot or lookup. Records with a later event are rejected, because their
-#: date is wrong and they would hide all later edits as the newest state of a page.
+#: Maximum time by which an event can be later than its hour, snapshot or lookup. Records with a later event are
+#: rejected, because their date is wrong: as a page's newest state, they would hide all later edits.
 AHEAD: Final = timedelta(days=1)
 
 
@@ -33,7 +33,7 @@ def last_complete_hour(now: datetime) -> datetime:
 
 
 class Family(enum.StrEnum):
-    """Endpoint kind of a dataset, which determines the partitions."""
+    """Kind of a dataset's endpoint, which determines the dataset's partitions."""
 
     LIST = "list"  # one JSON array, which is replaced completely; no partitions
     HOURLY = "hourly"  # an archive per project and namespace, listed by hour; partitioned by hour
@@ -53,10 +53,10 @@ _GIVEN = {
 
 @dataclass(frozen=True)
 class Uniqueness:
-    """Rule for duplicate rows, as SQL on columns, `title` (the name with spaces) and shared formulas.
+    """Rule for duplicate rows, as SQL that uses columns, `title` (the name with spaces) and shared formulas.
 
     Rows are duplicates if their `key` (never null) and `further` are equal. `further` is for expressions that are slow
-    or can be null. The first row in the order `newest_first` is used.
+    or can be null. Of duplicate rows, the first in the order `newest_first` is used.
     """
 
     key: tuple[str, ...]
@@ -74,7 +74,7 @@ class Dataset:
 
     Attributes:
         table: Table for the records in the lake and the warehouse. The dataset has the same name as the table.
-        family: Endpoint kind.
+        family: Kind of endpoint.
         endpoint: Endpoint path under `/v2/`, for example `batches`.
         archive: Folder under `archive/`, and the last part of the archive asset's key. Lists share `reference`.
         description: Human-readable description of the archive asset's content.
@@ -90,8 +90,8 @@ class Dataset:
         rows_stay_in_lake: True if DuckDB stores only the rows that determine the state.
         leaves_warehouse: True if DuckDB stores an hour's rows only until its month is compacted.
         unique: Rule for duplicates within an hourly file or among a snapshot's files. If None, the table's key is used.
-        body_of: Columns that identify a body. Rows of a project and hour with the same values share one body, in any
-            file of the hour. If empty, each row has a separate body.
+        body_of: Columns that identify a body. Rows with the same values in these columns share one body if they belong
+            to the same project and hour, even in different files. If empty, each row has a separate body.
         compacted_by: Sort columns of compacted files, after the project (hours only).
         places: Fixed (project, namespace) pairs of a dataset that is mirrored only on request. If empty, the configured
             pairs are mirrored.
@@ -142,7 +142,7 @@ class Dataset:
         return Uniqueness(key, order)
 
     def scope(self, mirrored: Iterable[tuple[str, int]], *, wikidata: bool) -> tuple[tuple[str, int], ...]:
-        """Return the pairs to mirror: the `mirrored` pairs or, only with `wikidata`, the dataset's fixed pairs."""
+        """Return the pairs to mirror: `mirrored`, or the dataset's fixed pairs if `wikidata` is true."""
         return tuple(mirrored) if not self.places else self.places if wikidata else ()
 
     def __post_init__(self) -> None:
@@ -229,8 +229,8 @@ STRUCTURED_ARTICLES = Dataset(
     derived=declared.STRUCTURED_VIEWS,
     native=(declared.INFOBOX_FIELDS,),
 )
-#: Items and properties. Undocumented details of Wikidata's files (above all their identifiers) are assumed to be as for
-#: articles.
+#: Items and properties. Undocumented details of Wikidata's files (above all their identifiers) are assumed to be the
+#: same as for article files.
 WIKIDATA = (("wikidatawiki", 0), ("wikidatawiki", 120))
 ENTITY_CHANGES = Dataset(
     declared.ENTITY_CHANGES,
@@ -277,7 +277,7 @@ _declared: list[Dataset] = [
 
 
 def datasets(family: Family | None = None) -> tuple[Dataset, ...]:
-    """Return all datasets, or all datasets of a family, in declaration order."""
+    """Return all datasets, or all datasets in a family, in declaration order."""
     return tuple(one for one in _declared if family in (None, one.family))
 
 
@@ -296,7 +296,7 @@ def _by_name(dataset: Dataset) -> tuple[Callable[[str], Dataset], tuple[str]]:
     return named, (dataset.name,)
 
 
-# pickle datasets by name, to make another process use its own declaration
+# datasets are pickled by name, so that another process uses its own declaration
 copyreg.pickle(Dataset, _by_name)
 
 

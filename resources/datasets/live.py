@@ -1,7 +1,7 @@
 """Stream files: folder, names, metadata, and the selection of valid files.
 
 A file's name contains the number of its step, or the first and last numbers of its steps. A file with several steps
-replaces the files of these steps. The file's metadata records the stream position.
+replaces the individual files of these steps. The file's metadata records the stream position.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ METADATA_KEY = "live"
 #: Number of stream partitions, and the largest valid offset, which is the largest integer that every JSON parser reads
 #: exactly.
 PARTITIONS, OFFSET_MAX = 50, 2**53 - 1
-#: Maximum age of an event on arrival. The service retains two days.
+#: Maximum age of an event on arrival. The service retains events for two days.
 PAST = timedelta(days=31)
-#: Partitions per part of the stream. A connection reads complete parts, and all partitions of a part in parallel.
+#: Partitions per part of the stream. A connection reads complete parts, and all partitions in a part in parallel.
 _PARTITIONS_OF_A_PART = 5
 #: Number of recent hours whose folders can contain files that were merged but not yet deleted.
 _HOURS = 3
@@ -66,7 +66,7 @@ class Run:
     reset_count: int = 0
 
 
-#: Times by project and namespace. JSON uses a list of triples, because JSON keys are strings.
+#: Times by project and namespace. In JSON, the times are a list of triples, because JSON keys are strings.
 _ByScope = Annotated[
     Mapping[tuple[str, int], datetime],
     BeforeValidator(lambda given: {(one[0], one[1]): one[2] for one in given} if isinstance(given, list) else given),
@@ -83,10 +83,10 @@ class Step:
         duplicate_count: Number of events that were received again and skipped.
         other_count: Number of events for projects and namespaces that are not stored.
         reject_count: Number of lines that are not valid records or events. These lines are in a separate file.
-        reset_count: Number of times that a partition's offsets went back.
+        reset_count: Number of times that a partition's offsets moved backward.
         offsets: Next offset by partition, for all partitions with at least one event so far.
-        highest: Highest next offset by partition, if it differs from the current next offset, and the time since then.
-            Events below this offset are looked up among the stored events.
+        highest: Each partition's highest next offset and the time when it was reached, if it differs from the current
+            next offset. Events below this offset are looked up among the stored events.
         since: Start time for partitions that have no events yet.
         kept_since: Start time of the stored events, by project and namespace. If empty, all events are stored.
         event_counts: Number of events stored since the start of the stream, by partition.
@@ -154,7 +154,7 @@ def name_of(first: int, last: int) -> str:
 
 
 def replaced(folder: Path, seconds: float) -> list[Path]:
-    """Return the newest hours' files that were replaced by another file at least `seconds` ago."""
+    """Return files from the newest hours that were replaced by another file at least `seconds` ago."""
     found = [file for _, of_hour in [*hour_folders(folder)][-_HOURS:] for file in files_in(of_hour)]
     old = [file for file in found if time.time() - file.path.stat().st_mtime > seconds]
     return [
@@ -180,6 +180,6 @@ def counting(files: Iterable[LiveFile]) -> list[LiveFile]:
 
 
 def files_of(folder: Path, since: datetime | None = None) -> list[LiveFile]:
-    """Return the valid files of hours starting at `since` (None: all hours), oldest first."""
+    """Return the valid files for hours from `since` on, or for all hours if `since` is None, oldest first."""
     hours = (of_hour for hour, of_hour in hour_folders(folder) if since is None or hour >= since)
     return counting(file for of_hour in hours for file in files_in(of_hour))

@@ -1,7 +1,7 @@
-"""Construction and parsing of file and hour folder names in the archive and the lake.
+"""Names of files and hour folders in the archive and the lake: construction and parsing.
 
-A file is named `<identifier>.<digits>.<kind>`, with the first digits of a version or digest. New content gets a new
-name, so a file is written once and never replaced.
+A file is named `<identifier>.<digits>.<kind>`, where `<digits>` are the first digits of a version or digest. New
+content gets a new name, so a file is written once and never replaced.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def with_bodies(path: str) -> str:
 
 
 def with_rows(path: str) -> str:
-    """Return the path under which the ledger lists a lake file. A bodies file is listed under its rows file."""
+    """Return the path under which the ledger lists a lake file. A bodies file is listed under its rows file's path."""
     return f"{path.removesuffix(BODIES)}{ROWS}" if path.endswith(f".{BODIES}") else path
 
 
@@ -62,7 +62,7 @@ def is_of_snapshot(name: str, identifier: str) -> bool:
 
 
 def short(version: str) -> str:
-    """Return a version's or digest's digits for a file name. Raises ValueError if the version is too short."""
+    """Return a version's or digest's first digits, for a file name. Raises ValueError if the version is too short."""
     if len(version) < DIGITS:
         raise ValueError(f"{version!r} is too short for a version or digest, which needs at least {DIGITS} digits.")
     return safe(version[:DIGITS])

@@ -138,8 +138,8 @@ class Engine:
 
         An exception becomes the item's outcome and does not stop other items. If `ends` returns True for an error,
         items that have not started fail with the same error. `workers` is the maximum number of concurrent items, by
-        default the engine's number of workers. An interrupt drops items that have not started. Running items continue
-        until the process ends.
+        default the engine's number of workers. If the call is interrupted, items that have not started are dropped.
+        Running items continue until the process ends.
         """
         met: list[Exception] = []
 

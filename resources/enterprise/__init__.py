@@ -1,4 +1,4 @@
-"""Client of the Enterprise Content Service.
+"""Client for the Enterprise Content Service.
 
 This package contains all HTTP communication with the service: authentication, lists, downloads, and their errors.
 Other packages read downloaded files (`lake`), store their contents (`warehouse`) and schedule runs (`pipelines`).

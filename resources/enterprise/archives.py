@@ -1,10 +1,10 @@
 """Streaming readers for archives, and downloads of single files.
 
-Readers need memory for only one record. A reader first returns all readable records, and then raises an error if the
-archive is damaged or truncated or contains invalid records.
+A reader holds only one record in memory. It first returns all readable records, and then raises an error if the archive
+is damaged or truncated or contains invalid records.
 
-Source: the service's documentation of downloads. HEAD requests cost no quota. GET requests cost a unit if the product
-has a quota.
+Source: the service's documentation on downloads. HEAD requests use no quota. A GET request costs one unit if the
+product has a quota.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from resources.tar import RECORDS, Contents, Member, TarStream, members
 #: Default maximum length of a record in bytes.
 RECORD_BYTES_MAX: Final = 256 << 20
 _STEP: Final = 1 << 18
-#: Maximum number of bad lines that a message lists.
+#: Maximum number of bad lines listed in a message.
 _NAMED: Final = 3
 
 
@@ -54,11 +54,11 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
 def read_archive(
     archive: str | os.PathLike[str] | BinaryIO, model: Any = None, *, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> Iterator[Any]:
-    """Read an archive's records in order. An archive is a `.tar.gz` of NDJSON files, given as a path or an open file.
+    """Read an archive's records in order. An archive is a path or an open `.tar.gz` file that contains NDJSON files.
 
-    Reading requires no account and no network. An open file must be binary and stays open. Only one record is in
-    memory, with about five times the bytes of its line. Records are dicts, or instances of `model` (see
-    `record_model`). Lines longer than `record_bytes_max` are not parsed.
+    Reading requires no account and no network. An open file must be binary and stays open. Only one record is in memory
+    at a time, and it needs about five times as many bytes as its line. Records are dicts or, if `model` is specified,
+    instances of that model (see `record_model`). Lines longer than `record_bytes_max` are not parsed.
 
     Raises:
         FileNotFoundError: The file does not exist.
@@ -77,7 +77,7 @@ def read_archive(
 def read_pieces(
     name: str, pieces: Generator[bytes, None, None], model: Any = None, *, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> Iterator[Any]:
-    """Read the records of an archive that arrives in blocks. See `read_archive`."""
+    """Read the records from an archive that arrives in blocks. See `read_archive`."""
     source = _Pieces(pieces)
     with closing(pieces), io.BufferedReader(source, _STEP) as file:
         try:
@@ -223,11 +223,11 @@ _RECORD: Final = TypeAdapter(models.ArchiveRecord)
 
 @dataclass(frozen=True)
 class FileHead:
-    """Headers of a file. Each attribute is None if the service omits the header.
+    """Headers of a file. An attribute is None if the service omits the corresponding header.
 
     Attributes:
-        size_bytes: Exact size, compressed.
-        modified_at: Time of the object's last modification, in UTC.
+        size_bytes: Exact compressed size in bytes.
+        modified_at: Time when the object was last modified, in UTC.
         etag: The object store's entity tag, including its quotes. An ETag is not an MD5.
         content_type: Media type of the file.
     """
@@ -240,7 +240,7 @@ class FileHead:
 
 @guarded
 class ServiceFiles:
-    """Single files, identified by the paths of their records (from `endpoints`), and archive records. Thread-safe."""
+    """Access to single files, by the paths of their records (from `endpoints`), and to archive records. Thread-safe."""
 
     def __init__(self, api: DataApi, downloader: Downloader) -> None:
         self._api = api
@@ -248,11 +248,11 @@ class ServiceFiles:
         self.redactor = api.redactor
 
     def head(self, path: str) -> FileHead:
-        """Read a file's size and other headers (`HEAD {path}/download`). HEAD requests cost no quota.
+        """Read a file's size and other headers (`HEAD {path}/download`). HEAD requests use no quota.
 
         Raises:
             NotFound: The file does not exist.
-            InvalidRequest: The path is not the path of a file record. The request was not sent.
+            InvalidRequest: The path does not identify a file record. The request was not sent.
         """
         _checked(path)
         headers = self._api.head(endpoints.download(path), f"read the headers of {path}")
@@ -264,11 +264,11 @@ class ServiceFiles:
         )
 
     def download(self, path: str, target: BinaryIO, progress: Progress | None = None) -> models.ArchiveRecord:
-        """Download a file to any object with a `write` method, in order and in bounded memory. The object stays open.
+        """Download a file, in order and with bounded memory, to any object with a `write` method, which stays open.
 
         If the connection breaks, this call resumes the download. After a failed call, discard the output.
         `Hours.download` and `Snapshots.download` resume across calls and fetch large files over several connections. A
-        download costs at most one quota unit, and another unit for each new signed URL.
+        download costs at most one quota unit, plus one unit for each additional signed URL.
 
         Returns:
             The downloaded file's record.
@@ -288,11 +288,11 @@ class ServiceFiles:
         return record
 
     def read(self, archive: str | PathLike[str] | BinaryIO, model: Any = None) -> Iterator[Any]:
-        """Read an archive's records one by one, from a local file, an open binary file, or a file of the service.
+        """Read an archive's records one by one, from a local file, from an open binary file, or from the service.
 
-        A string that begins with `/v2/` is the path of a service record. Its file is read during the download without
-        using the disk. Each such call costs a unit if the product has a quota. To read local files without an account,
-        use `read_archive`.
+        A string that begins with `/v2/` is the path of a service record. The record's file is parsed while it is being
+        downloaded, without using the disk. Each such call costs one unit if the product has a quota. To read local
+        files without an account, use `read_archive`.
 
         Raises:
             IntegrityError: The archive is damaged or truncated, contains invalid records, or does not match the

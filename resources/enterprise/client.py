@@ -1,4 +1,4 @@
-"""Client of the Enterprise Content Service, with one object for the account and one for each kind of data.
+"""Client for the Enterprise Content Service, with one object for the account and one for each kind of data.
 
 Source: the service's reference for metadata, realtime batches, snapshots, on-demand lookups and authentication.
 """
@@ -43,9 +43,9 @@ def utc_now() -> datetime:
 class EnterpriseClient:
     """A client for one service and one account.
 
-    Only method calls send requests. Instances are thread-safe. Instances in several processes share one login through
-    the tokens in the folder `state`. `clock` returns the current time as an aware datetime, and determines the age of
-    tokens and hours.
+    Only method calls send requests. Instances are thread-safe. Instances in different processes share one login through
+    the tokens in the `state` folder. `clock` returns the current time as an aware datetime, from which the ages of
+    tokens and hours are calculated.
 
     Attributes:
         account: Account and token operations.
@@ -101,11 +101,11 @@ class EnterpriseClient:
         query: Query | None = None,
         options: StreamOptions | None = None,
     ) -> Stream:
-        """Open a realtime stream as a context manager. Events arrive within seconds. Streams cost no quota.
+        """Open a realtime stream as a context manager. Events arrive within seconds. Streams use no quota.
 
         `path` is `/v2/articles` or the Wikidata stream's path. `offsets` maps partitions to their next offsets. Other
-        partitions begin at `since`, by default the current time. The service retains events for 48 hours. A stream's
-        query supports `fields` and `filters`.
+        partitions begin at `since`, which defaults to the current time. The service retains events for 48 hours. A
+        stream's query supports `fields` and `filters`.
 
         Raises:
             InvalidRequest: The request is invalid and was not sent.
@@ -116,7 +116,7 @@ class EnterpriseClient:
 
 _MOST: Final = Field(max_length=models.LONGEST_LIST, fail_fast=True)
 _RECORDS: Final = TypeAdapter(Annotated[tuple[models.Record, ...], _MOST])
-#: The service's guides show a single object. Its API description specifies an array.
+#: The service's guides show a single object, but its API description specifies an array.
 _RECORD_OR_LIST: Final = TypeAdapter(models.Record | list[models.Record])
 #: Characters that all wikis prohibit in titles.
 _ILLEGAL = re.compile(r"[#<>\[\]{}|\x00-\x1f\x7f]")
@@ -126,7 +126,7 @@ _ENTITY: Final = {"items": r"Q[1-9]\d{0,9}", "properties": r"P[1-9]\d{0,9}", "la
 
 @guarded
 class Lookups:
-    """On-demand lookups. Each lookup costs one `ondemand` unit, even without a result. Thread-safe."""
+    """On-demand lookups. Each lookup costs one `ondemand` unit, even if nothing is found. Thread-safe."""
 
     def __init__(self, api: DataApi) -> None:
         self._api = api
@@ -135,8 +135,8 @@ class Lookups:
     def articles(self, name: str, query: Query | None = None) -> Listing[models.Record]:
         """Look up the articles with this title (`/v2/articles/{name}`), at most one per project.
 
-        The limit is 3 by default and 10 at most. If more projects have the title, the service chooses among them
-        arbitrarily. To select a project, filter by `is_part_of.identifier`.
+        The limit is 3 by default and 10 at most. If more projects have an article with this title, the service chooses
+        among them arbitrarily. To select a project, filter by `is_part_of.identifier`.
 
         Raises:
             NotFound: No project has an article with exactly that title. The lookup still costs a unit.
@@ -146,14 +146,14 @@ class Lookups:
         return self._titled(name, endpoints.article, query, Kind.ARTICLES)
 
     def structured(self, name: str, query: Query | None = None) -> Listing[models.Record]:
-        """Look up a title's structured contents (`/v2/structured-contents/{name}`). Raises the errors of `articles`.
+        """Look up a title's structured contents (`/v2/structured-contents/{name}`). Same errors as `articles`.
 
         If the service could not parse the page, the record has the same form as an article (`article_body`).
         """
         return self._titled(name, endpoints.structured, query, Kind.STRUCTURED)
 
     def entity(self, kind: str, identifier: str, query: Query | None = None) -> Listing[models.Record]:
-        """Look up a Wikidata entity (`/v2/wikidata/{kind}/{identifier}`). Raises the errors of `articles`.
+        """Look up a Wikidata entity (`/v2/wikidata/{kind}/{identifier}`). Raises the same errors as `articles`.
 
         `kind` is `items`, `properties` or `labels`.
         """
@@ -220,7 +220,7 @@ _BATCH: Final = TypeAdapter(models.Batch)
 
 @guarded
 class Hours:
-    """Hourly batches, identified by the start of the hour (an aware datetime). Batches cost no quota. Thread-safe."""
+    """Hourly batches, identified by the start of the hour (an aware datetime). Batches use no quota. Thread-safe."""
 
     def __init__(self, api: DataApi, downloader: Downloader, clock: ServiceClock) -> None:
         self._api = api
@@ -229,10 +229,10 @@ class Hours:
         self.redactor = api.redactor
 
     def listing(self, hour: datetime, dataset: Dataset = ARTICLE_CHANGES) -> Listing[models.Batch]:
-        """List an hour's files, one per changed project and namespace (`GET /v2/batches/{date}/{hour}`).
+        """List an hour's files, one for each project and namespace with changes (`GET /v2/batches/{date}/{hour}`).
 
         Raises:
-            NotPublishedYet: Some exports of the hour are not finished.
+            NotPublishedYet: Some of the hour's exports are not finished yet.
             RetentionPassed: The hour is more than two days old.
         """
         path = endpoints.hourly(dataset, hour)
@@ -246,8 +246,8 @@ class Hours:
         """Read one record of an hourly listing (`GET /v2/batches/{date}/{hour}/{identifier}`).
 
         Raises:
-            NotFound: The published hour does not contain this file: nothing changed, or its export failed.
-            NotPublishedYet: Some exports of the hour are not finished.
+            NotFound: The published hour does not contain this file, because nothing changed or its export failed.
+            NotPublishedYet: Some of the hour's exports are not finished yet.
             RetentionPassed: The hour is more than two days old.
         """
         return self._record(dataset, hour, identifier)[0]
@@ -262,10 +262,11 @@ class Hours:
     ) -> Download:
         """Download a batch's archive to `target`, verify it, and write the sidecar `target`.json.
 
-        An existing file of this version is not fetched again. A partial download (`.part`) is resumed. If the service
-        replaced the file after `batch` was read, the new version is downloaded. If the name of `target` contains the
-        first eight characters of the old version, the new version's characters replace them; see `Download.path` and
-        `Download.version`. `progress` receives the number of bytes since its last call, from one thread at a time.
+        If the file already exists in this version, it is not fetched again. A partial download (`.part`) is resumed. If
+        the service has replaced the file since `batch` was read, the new version is downloaded. If the name of `target`
+        contains the first eight characters of the old version, the new version's characters replace them; see
+        `Download.path` and `Download.version`. `progress` is called by one thread at a time with the number of bytes
+        since its last call.
 
         Raises:
             IntegrityError: Two attempts returned wrong bytes. No file was written.

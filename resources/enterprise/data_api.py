@@ -37,7 +37,7 @@ _ANY_RATE: Final = 250.0
 #: Each refusal divides the rate by the first number. Each success adds the second number to the rate.
 _SLOWER: Final = 2.0
 _FASTER: Final = 1.0
-#: Network delays vary, so requests sent at even intervals do not arrive at even intervals.
+#: Network delays vary, so requests that are sent at regular intervals do not arrive at regular intervals.
 _MARGIN: Final = 1.05
 
 
@@ -51,7 +51,7 @@ class Pace:
         self._lock = threading.Lock()
 
     def turn(self) -> float:
-        """Wait until the next request is allowed. Return its start time, which `refused` requires."""
+        """Wait until the next request is allowed. Return the request's start time, which `refused` needs."""
         with self._lock:
             now = time.monotonic()
             begins = max(now, self._free_at)
@@ -110,7 +110,7 @@ class DataApi:
     ) -> Listing[Any]:
         """Read a list, and return its original bytes and typed records. A single record is returned as a list.
 
-        The options are those of `ask`. Unusable records are logged and skipped.
+        See `ask` for the options. Unusable records are logged and skipped.
 
         Raises:
             UnexpectedAnswer: No record is usable, and no record identifies its project.
@@ -169,7 +169,7 @@ class DataApi:
         )
 
     def head(self, path: str, doing: str) -> Mapping[str, str]:
-        """Send a HEAD request and return the response headers. HEAD requests cost no quota."""
+        """Send a HEAD request and return the response headers. HEAD requests use no quota."""
         return self.ask(path, doing, lambda answer: answer.headers, plain="HEAD")[0]
 
     def ask(
@@ -186,7 +186,7 @@ class DataApi:
     ) -> tuple[_T, int]:
         """Send a request and parse the response. Rate-limited requests and broken responses are retried.
 
-        `doing` is the purpose, phrased to follow "Could not" in a message. `longest` is the maximum response size in
+        `doing` is the purpose, worded to follow "Could not" in a message. `longest` is the maximum response size in
         bytes. `quota` is the `get-user` counter that the request uses. `plain` is the HTTP method for requests without
         a query. Returns the result of `understand`, and the number of requests sent.
 
@@ -259,10 +259,9 @@ class DataApi:
         )
 
     def _refuse(self, answer: Answer, doing: str, product: str, *, last: bool) -> None:
-        """Raise the error for a refusal. For a 429, account counters distinguish a rate limit from a spent quota.
+        """Raise the error for a refusal. For a 429, the account's counters show whether the quota is exhausted.
 
-        Simultaneous refusals cause only one query of the account. The client queries the account again before giving
-        up.
+        Simultaneous refusals trigger only one account query. The client queries the account again before giving up.
         """
         now = time.monotonic()
         known = now - self._left_at.get(product, -_BELIEVED) < _BELIEVED
@@ -285,7 +284,7 @@ class DataApi:
 
 @guarded
 class Lists:
-    """Reference lists, and access to any list or record by its path from `endpoints`. Costs no quota. Thread-safe."""
+    """Reference lists, and access to any list or record by its path from `endpoints`. Uses no quota. Thread-safe."""
 
     def __init__(self, api: DataApi) -> None:
         self._api = api
@@ -296,7 +295,7 @@ class Lists:
         return self._api.listing(endpoints.reference(kind), _ENTRIES, f"list the {kind}")
 
     def records(self, path: str, query: Query | None = None) -> Listing[models.Record]:
-        """Read any list's records. Read fields by name, for example `record["identifier"]`.
+        """Return the records in any list. Access their fields by name, for example `record["identifier"]`.
 
         Raises:
             InvalidRequest: The service would ignore or refuse the query. The request was not sent.
@@ -306,10 +305,10 @@ class Lists:
         return self._api.listing(path, _RECORDS, f"list {path}" if "/" in name else f"list the {name}", query)
 
     def record(self, path: str, query: Query | None = None) -> models.Record:
-        """Read a single record. A query may select its `fields`.
+        """Read a single record. A query can select the record's `fields`.
 
         Raises:
-            InvalidRequest: The service would ignore or refuse the query, as for `records`.
+            InvalidRequest: The service would ignore or refuse the query. The request was not sent.
             NotFound: The record does not exist.
         """
         return self._api.record(path, _RECORD, f"read {path}", query)[0]

@@ -35,13 +35,14 @@ class Service:
         base_url: Base URL of the data paths (`/v2/...`).
         realtime_url: Base URL of the streams.
         username: Account name. It is converted to lower case, because the service stores names in lower case.
-        password: Password, or None to use only stored tokens. The repr omits it.
-        contact: Mail address or web page of the client's operator, sent in the User-Agent.
+        password: Password, or None to use only stored tokens. The password is omitted from the repr.
+        contact: Email address or web page of the client's operator, sent in the User-Agent.
         anonymous: True to send no token, for IP addresses that the service accepts without an account.
         allow_http: True to allow unencrypted `http://` to other machines, even for passwords and tokens.
 
     Raises:
-        InvalidRequest: A URL is not an http(s) URL, or is an `http://` URL of another machine without `allow_http`.
+        InvalidRequest: A URL is not an HTTP(S) URL, or it is an `http://` URL of another machine and `allow_http` is
+            False.
     """
 
     auth_url: str = AUTH_URL
@@ -80,7 +81,7 @@ def origin(url: str) -> tuple[str, str]:
 
 
 def is_web_address(url: str) -> bool:
-    """Return whether a URL is valid for requests: it has http or https, a host, a valid port, and no password."""
+    """Return whether requests can use a URL: it must have http or https, a host, a valid port, and no password."""
     try:
         parts = urlsplit(url)
         return (
@@ -96,7 +97,7 @@ def is_web_address(url: str) -> bool:
 
 
 def is_open(url: str) -> bool:
-    """Return whether a URL is unencrypted and belongs to another machine."""
+    """Return whether a URL is unencrypted and points to another machine."""
     parts = urlsplit(url)
     host = (parts.hostname or "").removesuffix(".")
     if parts.scheme == "https" or host == "localhost" or host.endswith(".localhost"):
@@ -137,10 +138,11 @@ class Endpoint:
 
     Attributes:
         role: Content of the response, named after the returned objects.
-        path: Path with placeholders, for example `/v2/snapshots/{identifier}/chunks`. `{hour}` is a date and an hour.
+        path: Path with placeholders, for example `/v2/snapshots/{identifier}/chunks`. `{hour}` represents a date and an
+            hour.
         kind: Kind of endpoint, which determines the supported query parameters.
         dataset: Dataset of the returned records, or None if they belong to no dataset.
-        quota: Counter of `get-user` that a request uses, or None if requests are free.
+        quota: `get-user` counter that a request uses, or None if requests are free.
         has_file: True if the record describes a file, which is served at `/download` below the record's path.
         file_quota: Counter that a download of the file uses, or None if downloads are free.
     """
@@ -192,7 +194,7 @@ def endpoints_of(dataset: Dataset) -> tuple[Endpoint, ...]:
 
 
 def of_file(path: str) -> Endpoint | None:
-    """Return the endpoint of the file record at this path, or None if no endpoint matches."""
+    """Return the endpoint for the file record at this path, or None if no endpoint matches."""
     return next((one for one in registered() if one.has_file and one.matches(path)), None)
 
 

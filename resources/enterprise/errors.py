@@ -2,7 +2,7 @@
 
 Every message states what happened, what was kept and what to do. No message contains a password, a token or a signed
 URL. Messages are at most `LONGEST_MESSAGE` characters long, and control characters in them are escaped. `Redactor`
-removes secrets from other text that leaves the client.
+removes secrets from all other text that leaves the client.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from resources import errors
 from resources.formatting import legible
 
 _HIDDEN = "[hidden]"
-# These expressions run in linear time even on hostile input, because a match can start at only one position of a run.
+# These expressions run in linear time even on hostile input, because a match can start at only one position in a run of
+# characters.
 _JWT = re.compile(r"(?<![\w-])[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}")
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[^\s\"'<>,;]+")
 _RUN = re.compile(r"[^\s\"'<>]+")
@@ -42,7 +43,7 @@ class Redactor:
 
 
 def without_queries(text: str) -> str:
-    """Remove the query strings of all URLs in a text, because a signed URL's query string is a key."""
+    """Remove the query strings from all URLs in a text, because a signed URL's query string grants access."""
     return _RUN.sub(_without_query, text)
 
 
@@ -52,7 +53,7 @@ def _without_query(run: re.Match[str]) -> str:
 
 
 def without_any_query(text: str) -> str:
-    """Remove tokens, and the query strings of all URLs, including relative URLs."""
+    """Remove tokens, and remove the query strings from all URLs, including relative URLs."""
     return _JWT.sub(_HIDDEN, _ANY_QUERY.sub(f"?{_HIDDEN}", text))
 
 
@@ -85,7 +86,7 @@ class NewPasswordRequired(AuthenticationError):
 
 
 class TokenSpent(AuthenticationError):
-    """The refresh token is used up, expired or revoked, and no password is configured to log in again."""
+    """The refresh token is used up, expired or revoked, and no password is configured for a new login."""
 
 
 class Forbidden(EnterpriseError):
@@ -99,7 +100,7 @@ class NotFound(EnterpriseError):
 
 
 class NotPublishedYet(NotFound):
-    """The batch listing is not published yet, because some of the hour's exports are not finished."""
+    """The batch listing has not been published yet, because some of the hour's exports are not finished."""
 
     retryable = True
 
@@ -152,7 +153,7 @@ class UnexpectedAnswer(EnterpriseError):
 class StaleSnapshot(EnterpriseError):
     """The service replaced a snapshot or a chunk during the download, so the files are inconsistent.
 
-    This error is not retryable: the same plan can never succeed, and a new plan costs quota again.
+    This error is not retryable, because the same plan can never succeed and a new plan uses quota again.
     """
 
 
@@ -161,7 +162,7 @@ class IntegrityError(EnterpriseError):
 
 
 class DiskFull(EnterpriseError, errors.DiskFullError):
-    """The disk is full, or the user's disk quota or file size limit is reached."""
+    """The disk is full, or the user's disk quota or file size limit has been reached."""
 
 
 class InvalidRequest(EnterpriseError):
@@ -169,7 +170,7 @@ class InvalidRequest(EnterpriseError):
 
 
 class StateError(EnterpriseError):
-    """The client's state folder cannot be read or written."""
+    """The client's state folder cannot be read or written to."""
 
     ends_run = True
 

@@ -1,7 +1,7 @@
-"""Lists of records, each validated separately.
+"""Lists of records, in which each record is validated separately.
 
-An unusable record is skipped and reported, and the other records are read. A file with an unusable record is never
-assumed to be absent: `Listing.left_out` names the projects and namespaces that may be affected.
+Unusable records are skipped and reported, and all other records are read. A file whose record is unusable is never
+assumed to be absent. `Listing.left_out` names the projects and namespaces that may be affected.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _SHOWABLE = re.compile(r"[A-Za-z0-9_-]{1,80}")
 #: Scope of records that do not identify their project.
 UNKNOWN: Final = ((None, None),)
-#: Maximum number of records that a message lists.
+#: Maximum number of records listed in a message.
 _SHOWN: Final = 3
 
 
 @dataclass(frozen=True)
 class OddRecord:
-    """An unusable record of a list: its identifier or number, and the reason without a full stop.
+    """An unusable record in a list, with its identifier or number, and the reason without a full stop.
 
     `places` are the (project, namespace) pairs to which the record may belong, or None if they are unknown. `places` is
     empty if another record replaces this one.
@@ -78,7 +78,7 @@ class Listing(Generic[RecordT]):
         return f"{what} {'is' if len(self.odd) == 1 else 'are'} not used ({shown})."
 
     def typed(self, model: Any) -> tuple[Any, ...]:
-        """Convert the records to a model, for example a result of `record_model`, in the original order.
+        """Convert the records, in their original order, to a model such as one from `record_model`.
 
         Raises:
             UnexpectedAnswer: A record does not match the model.
@@ -133,7 +133,7 @@ def list_of(kind: type[RecordT]) -> TypeAdapter[tuple[RecordT | OddRecord, ...]]
 
 
 def sorted_out(found: Sequence[RecordT | OddRecord]) -> tuple[tuple[RecordT, ...], tuple[OddRecord, ...]]:
-    """Separate the usable records of a list from the unusable ones.
+    """Separate a list's usable records from the unusable records.
 
     If an identifier is listed twice, the most recent export is used. Contradictory files are unusable, for example two
     files for the same project, namespace and hour, or a file whose name and record disagree on the project.
@@ -183,7 +183,7 @@ def _contradictions(files: Iterable[ArchiveRecord]) -> dict[tuple[str, str, int]
 
 
 def report(listing: Listing[Any]) -> None:
-    """Log the unusable records of a list. The level is a warning if a file may be missing."""
+    """Log a list's unusable records. The log level is WARNING if a file may be missing."""
     if (remark := listing.remark) is not None:
         _log.log(logging.WARNING if any(odd.places for odd in listing.odd) else logging.INFO, "%s", remark)
 
@@ -197,7 +197,7 @@ def shape_problem(error: ValidationError) -> str:
 
 
 def _places_of(value: Any) -> tuple[tuple[str | None, int | None], ...]:
-    """Return the projects and namespaces to which a record may belong, as far as the record states them."""
+    """Return the projects and namespaces to which a record may belong, as far as the record identifies them."""
     if not isinstance(value, dict):
         return UNKNOWN
     identifier = value.get("identifier")

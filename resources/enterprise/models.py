@@ -1,4 +1,4 @@
-"""Typed records of the service.
+"""Typed models for the service's records.
 
 Unknown fields are retained in `model_extra`, because the service adds fields without notice. The service omits empty
 fields, so every field except the identifier may be absent. Numbers may have an exponent (`126211.488e0`). Dates may
@@ -21,13 +21,13 @@ from resources.datasets import Dataset
 from resources.formatting import legible
 from resources.tables import TIMESTAMP, Column
 
-#: Maximum number of records in a list. The service's longest list has 3,600 records. Without a maximum, megabytes of
-#: tiny records could need gigabytes of memory.
+#: Maximum number of records in a list. The service's longest list has 3,600 records. Without a maximum, a few megabytes
+#: of tiny records could need gigabytes of memory.
 LONGEST_LIST = 50_000
 
 _UNITS = {"B": 1, "KB": 1_000, "MB": 1_000_000, "GB": 1_000_000_000}
 
-#: Identifiers become file names, so they must not contain path separators or exceed the maximum length of a name.
+#: Identifiers become file names, so they must not contain path separators or exceed the maximum length of a file name.
 Identifier = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\z", max_length=180)]
 
 #: Database names also become parts of folder names and file names.
@@ -42,7 +42,7 @@ Count = Annotated[int, Field(ge=0, lt=2**53)]
 
 
 def in_range(moment: datetime) -> datetime:
-    """Return the time if date arithmetic cannot overflow. Otherwise raise ValueError."""
+    """Return the time, or raise ValueError if date arithmetic with the time could overflow."""
     if not 1970 <= moment.year < 9000:
         raise ValueError("the year is out of range")
     return moment
@@ -87,7 +87,7 @@ class Size(Record):
 
     @property
     def approximate_bytes(self) -> int:
-        """Approximate size in bytes. Megabytes are exact to 500 bytes. Unknown units are treated as bytes."""
+        """Approximate size in bytes. Megabytes are accurate to within 500 bytes. Unknown units are treated as bytes."""
         return int(self.value * _UNITS.get(self.unit_text.upper(), 1))
 
     @property
@@ -96,7 +96,7 @@ class Size(Record):
 
 
 class ArchiveRecord(Record):
-    """A file of one project and namespace. `version` is the archive's MD5, so versions have no order."""
+    """A file for one project and namespace. `version` is the archive's MD5, so versions have no order."""
 
     identifier: Identifier
     version: Version
@@ -131,7 +131,7 @@ class Batch(ArchiveRecord):
 
 
 class Snapshot(ArchiveRecord):
-    """All pages of one project and namespace. `chunks` contains the identifiers of its chunks, in no order."""
+    """All pages in one project and namespace. `chunks` contains the chunks' identifiers, in no particular order."""
 
     chunks: Annotated[tuple[Identifier, ...], Field(max_length=LONGEST_LIST, fail_fast=True)] = ()
 
@@ -202,7 +202,7 @@ def _in_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-#: Validation as strict as the conversion to the lake, where a quoted number is a string.
+#: Validates as strictly as the conversion to the lake, which treats a quoted number as a string.
 _SCALARS: Final[dict[pa.DataType, Any]] = {
     pa.string(): str,
     pa.int64(): Annotated[int, Strict()],

@@ -5,7 +5,8 @@ comma-separated list as a single name, ignores malformed filters, and compares n
 such requests, and its messages show the correct spelling. A stream's field names are not checked, because the service
 refuses invalid names at no cost.
 
-Source: the service's filtering reference. If the public source code of August 2025 differs, the stricter rule applies.
+Source: the service's filtering reference. If the public source code from August 2025 differs, the stricter rule
+applies.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ _PARTS: Final = frozenset({"infoboxes", "sections", "references", "tables"})
 _IN_JSON: Final = {"sizes": "size", "contentUrl": "content_url", "truthy": "true", "falsy": "false"}
 #: Field names used before 2025, mapped to their current names.
 _RENAMED: Final = {"infobox": "infoboxes", "article_sections": "sections"}
-#: Streams use a different number format from this value upward, so filters with such numbers never match.
+#: Streams format numbers differently from this value upward, so filters with such numbers never match.
 _COMPARABLE: Final = 1_000_000
 
 
 class Kind(enum.Enum):
-    """Kinds of endpoints by supported query parameters. Messages use the value as the kind's name."""
+    """Kinds of endpoints, distinguished by their supported query parameters. Messages use the value as the name."""
 
     LIST = "a list"
     RECORD = "a single record"
@@ -60,7 +61,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True)
 class Filter:
-    """An equality condition on a field, identified by its dotted name. The service has no other comparisons."""
+    """An equality condition on a field, identified by its dotted name. The service supports no other comparisons."""
 
     field: str
     value: Scalar
@@ -73,7 +74,7 @@ class Query:
     Attributes:
         fields: Dotted names of the requested fields, for example `("name", "version.identifier")`. If empty, all fields
             are returned.
-        filters: `Filter`s that must all match, or a mapping from fields to values.
+        filters: `Filter` objects that must all match, or a mapping from fields to values.
         limit: Maximum number of records. Only title lookups support a limit (default 3, at most 10).
         method: `POST` sends the query as a JSON body, as the vendor recommends. `GET` sends the query in the URL.
 
@@ -220,7 +221,7 @@ def _check_field(name: str, kind: Kind) -> None:
 
 
 def _check_listed(one: Filter) -> None:
-    """Refuse a filter that a list would ignore, or evaluate by a comparison other than equality."""
+    """Refuse a filter that a list would ignore, or would not evaluate as an equality condition."""
     value, what = one.value, f"the filter on `{one.field}`"
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if value is None or isinstance(value, bool):
@@ -239,7 +240,7 @@ def _check_listed(one: Filter) -> None:
 
 
 def _check_comparable(one: Filter) -> None:
-    """Refuse a filter that no event of a stream could match."""
+    """Refuse a filter that no event in a stream could match."""
     if isinstance(one.value, int | float) and (isinstance(one.value, float) or abs(one.value) >= _COMPARABLE):
         _refuse(
             f"the filter on `{one.field}` has the value {one.value}, but streams match only integers below "

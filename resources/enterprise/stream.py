@@ -1,9 +1,9 @@
 """Stream consumer that returns blocks of records, tracks committed offsets, and can be stopped at any time.
 
-Source: the service's reference for realtime streams (`/v2/articles` and other paths of the stream host). A stream has
-50 partitions in ten parts of five. `offsets` and `since_per_partition` contain values per partition, and have no effect
-without `parts`. The service allows ten connections, one for each part. An open connection continues after its token has
-expired.
+Source: the service's reference for realtime streams (`/v2/articles` and other paths on the stream host). A stream has
+ten parts with five partitions each. `offsets` and `since_per_partition` contain values for individual partitions, and
+have no effect without `parts`. The service allows ten connections, one for each part. An open connection remains usable
+after its token has expired.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from resources.enterprise.query import Kind, Query
 from resources.enterprise.stream_connection import Block, Connection, Inbox, listen
 
 PARTITIONS: Final = 50
-#: Maximum offset. JSON represents all smaller integers exactly.
+#: Maximum offset. JSON parsers read all smaller integers exactly.
 OFFSET_MAX: Final = 2**53 - 1
 PARTS: Final = 10
 _EACH: Final = PARTITIONS // PARTS
@@ -69,8 +69,8 @@ class Positions:
     def committed(self, following: Mapping[int, int], reached: Mapping[int, datetime] | None = None) -> None:
         """Commit these offsets as the next positions.
 
-        An offset may decrease if the service renumbered its topic. `reached` maps partitions to the publication times
-        of their last committed events, which are used to request partitions by time.
+        An offset may decrease if the service has renumbered its topic. `reached` maps partitions to the publication
+        times of their last committed events, which are used to request partitions by time.
         """
         with self._lock:
             self._offsets |= following
@@ -84,8 +84,8 @@ class Positions:
     def body(self, parts: Sequence[int], latest: datetime | None = None, *, by_moment: bool = False) -> dict[str, Any]:
         """Build the request body for these parts, starting at the current positions.
 
-        Later times are reduced to `latest`, because the service refuses times in the future. With `by_moment`, the
-        request uses the time of the last event instead of the offset.
+        Times after `latest` are replaced by `latest`, because the service refuses times in the future. If `by_moment`
+        is True, the request uses the time of the last event instead of the offset.
         """
         with self._lock:
             known = (
@@ -107,20 +107,21 @@ _log = logging.getLogger(__name__)
 
 #: Number of recent events that `records` remembers to detect duplicates.
 _RECENT: Final = 1 << 16
-#: Seconds between checks of the connections while no data arrives.
+#: Seconds between checks of the connections while no data is arriving.
 _LOOK_SECONDS: Final = 1.0
-#: Maximum seconds to wait until the connections have ended.
+#: Maximum seconds to wait for the connections to end.
 _END_SECONDS: Final = 5.0
 
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """Options of a stream.
+    """Options for a stream.
 
     Attributes:
         connections: Number of parallel connections (1 to 10). The service throttles each connection separately.
-        room_bytes: Approximate memory limit for waiting records. At the limit, reading pauses. All connections together
-            need this memory, two records of maximum length (one waiting, one incomplete), and 1.25 MiB each.
+        room_bytes: Approximate memory limit for waiting records. At the limit, reading pauses. In total, the
+            connections need this memory, space for two records of maximum length (one waiting, one incomplete), and
+            1.25 MiB per connection.
         record_bytes: Maximum length of a record. Longer records are skipped.
         give_up_seconds: Seconds without any open connection after which the stream ends with an error.
     """
@@ -134,9 +135,9 @@ class StreamOptions:
 class Stream:
     """Reads a stream over several connections, and reopens connections that end.
 
-    Delivery is at least once. A reopened connection resumes at the `committed` offsets, so uncommitted events are
-    returned again with the same partitions and offsets. Leaving the context ends the stream. The `query` supports
-    `fields` and `filters`. The field `event` is always requested.
+    Every event is delivered at least once. A reopened connection resumes at the `committed` offsets, so uncommitted
+    events are returned again with the same partitions and offsets. Leaving the context ends the stream. The `query`
+    supports `fields` and `filters`. The field `event` is always requested.
 
     Raises:
         InvalidRequest: The query is invalid for a stream. The request was not sent.
@@ -186,7 +187,7 @@ class Stream:
 
     @property
     def now(self) -> datetime:
-        """Return the service's current time, as far as it is known."""
+        """Return the service's current time, as far as the client can determine it."""
         return self._transport.clock.now()
 
     @property
@@ -212,7 +213,7 @@ class Stream:
                 connection.read_again()
 
     def take(self, seconds: float) -> list[Block]:
-        """Return all blocks received since the last call. If there are none, wait up to `seconds`.
+        """Return all blocks received since the last call. If there are none, wait for up to `seconds` seconds.
 
         Raises:
             EnterpriseError: The service refuses the stream, or no connection could be opened for a long time. Committed
@@ -227,7 +228,7 @@ class Stream:
                 return found
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Yield every record once, in each partition's order. This iterator does not end.
+        """Yield every record once, in order within each partition. This iterator never ends.
 
         Requesting the next record commits the previous one. Lines without a valid event are skipped with a warning. The
         service may renumber its events, so events below the committed offsets are yielded unless they are duplicates.

@@ -1,8 +1,8 @@
 """A stream connection that fills the inbox. When the connection ends, it is reopened at the committed offsets.
 
-After the end of a response body, a broken connection or a temporary refusal, the stream resumes later. `Records`
-assembles received blocks into records, one per line (NDJSON). After a reconnection, the service repeats a truncated
-record from its start.
+If a response body ends, a connection breaks, or the service refuses a request temporarily, the stream resumes later.
+`Records` assembles received blocks into records, one per line (NDJSON). After a reconnection, the service sends a
+truncated record again from the beginning.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class EndlessRecord(UnexpectedAnswer):
 
 
 class Records:
-    """Assembles records, one per line. Records over `longest` bytes are skipped and counted in `left_out`."""
+    """Assembles records, one per line. Records longer than `longest` bytes are skipped and counted in `left_out`."""
 
     def __init__(self, longest: int) -> None:
         self.left_out = 0
         self._longest = longest
-        # a single buffer, because the allocator does not return freed 60 MB blocks of the connection threads to the
-        # system
+        # a single buffer, because the allocator does not return 60 MB blocks to the system after connection threads
+        # free them
         self._begun = io.BytesIO()
         self._size = 0
 
     @property
     def size(self) -> int:
-        """Number of received bytes of the incomplete record. Bytes beyond the maximum length are not kept in memory."""
+        """Number of bytes received for the incomplete record. Excess bytes are not kept in memory."""
         return self._size
 
     def feed(self, piece: bytes) -> bytes:
@@ -106,16 +106,16 @@ def _has_blank(lines: bytes) -> bool:
 
 @dataclass(frozen=True)
 class Block:
-    """Complete records of some parts, one per line, in the order of arrival on one connection."""
+    """Complete records from some parts of the stream, one per line, in the order received on one connection."""
 
     parts: tuple[int, ...]
     lines: bytes
 
 
 class Inbox:
-    """Queue of records from all connections. Accepts records while fewer than `room` bytes wait.
+    """Queue of records from all connections. Accepts records while fewer than `room` bytes are waiting.
 
-    Connections hold the lock `long` while they assemble a long record.
+    A connection holds the lock `long` while it is assembling a long record.
     """
 
     def __init__(self, room: int) -> None:
@@ -139,10 +139,10 @@ class Inbox:
             return self._is_open
 
     def take(self, seconds: float) -> list[Block]:
-        """Return all waiting records. If there are no records, wait up to this many seconds.
+        """Return all waiting records. If no records are waiting, wait for up to `seconds` seconds.
 
         Raises:
-            Exception: The error that ended the stream. It is raised after all earlier events were returned.
+            Exception: The error that ended the stream. It is raised after all earlier events have been returned.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._size or self._failure or not self._is_open, seconds)
@@ -209,27 +209,27 @@ def listen(
 
 _log = logging.getLogger(__name__)
 
-#: A connection that is silent for this many seconds while others receive data is reopened. The limit grows after each
-#: legitimate silence, up to the second number. A connection that is silent for that long is always reopened.
+#: A connection that is silent for this many seconds while others are receiving data is reopened. The limit grows after
+#: each legitimate silence, up to the second number. A connection that is silent for that long is always reopened.
 _SILENT_SECONDS, _SILENT_LONGEST = 60.0, 3_600.0
 #: Maximum wait in seconds that the service can request by `Retry-After`.
 _ASKED_LONGEST = 300.0
-#: Seconds between checks for the end of the stream while a connection waits for its turn.
+#: Seconds between checks for the end of the stream while a connection is waiting for its turn.
 _LOOK_SECONDS = 0.5
 #: Only one connection at a time assembles a record longer than this.
 _LONG_BYTES = 1 << 20
 
 
 class Connection(threading.Thread):
-    """Reads some parts into an inbox until `stop`.
+    """Reads some parts of the stream into an inbox until `stop` is called.
 
     `waits` contains the initial and the maximum wait in seconds before a reconnection. The wait doubles after each
     connection that received no data. The actual wait is a random time below the current value.
 
     Attributes:
         parts: Parts that the connection reads.
-        opened: Number of times that the connection was opened.
-        heard_at: Time of the last received data, or of the opening (`time.monotonic`).
+        opened: Number of times that the connection has been opened.
+        heard_at: Time when data was last received, or when the connection was opened (`time.monotonic`).
         failing_since: Time of the first failure since data last arrived, or None if the connection is not failing.
         failure: The last failure.
         too_long_count: Number of skipped records that exceeded the maximum length.
@@ -287,7 +287,7 @@ class Connection(threading.Thread):
         self._cut()
 
     def is_failing(self, now: float) -> bool:
-        """Return whether the connection failed and no data arrived since. An open, silent connection is not failing."""
+        """Return whether the connection has failed and no data has arrived since. Silence alone is not a failure."""
         return self.failing_since is not None and (self._is_waiting or now - self.heard_at < _SILENT_SECONDS)
 
     def read_again(self) -> None:
@@ -296,7 +296,7 @@ class Connection(threading.Thread):
         self._cut()
 
     def look(self, now: float, others_heard_at: float) -> None:
-        """Reopen the connection if only other connections receive data. The service sends no heartbeat."""
+        """Reopen the connection if only other connections are receiving data. The service sends no heartbeat."""
         silent = now - self.heard_at
         if not self.is_failing(now) and silent > self._silence and now - others_heard_at < self._silence / 2:
             _log.info(
@@ -361,7 +361,7 @@ class Connection(threading.Thread):
                 deadline.restart()
 
     def _wait_for_turn(self) -> bool:
-        """Wait until no other connection assembles a long record. Return False if the stream ends."""
+        """Wait until no other connection is assembling a long record. Return False if the stream ends."""
         while not self._inbox.long.acquire(timeout=_LOOK_SECONDS):
             self.heard_at = time.monotonic()
             if self._ended.is_set():

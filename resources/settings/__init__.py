@@ -1,4 +1,4 @@
-"""Settings of a mirror, for example the service, the projects and the data folder.
+"""Settings for a mirror, such as the service, the projects and the data folder.
 
 This module reads the settings from the environment and the settings file (`.env`). `model` declares each setting once,
 and `types` parses the values. Reading settings does not access the network or any file except `.env`.
@@ -101,7 +101,7 @@ def read(environ: Mapping[str, str] | None = None, *, scoped: bool = True) -> Se
     """Return the settings from an environment (default: `os.environ`). Raises SettingsError if a value is invalid.
 
     If `scoped` is true and an account is configured, WME_PROJECTS is required. If `scoped` is false, WME_PROJECTS is
-    optional, and its default is no projects.
+    optional and defaults to no projects.
     """
     environ = os.environ if environ is None else environ
     given = {name: text for name in NAMES if (text := environ.get(name, "").strip())}

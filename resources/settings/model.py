@@ -1,4 +1,4 @@
-"""Declarations of all settings with variable, default, bounds, description, and advice for invalid values.
+"""Declarations of all settings, each with its variable, default, bounds, description, and advice for invalid values.
 
 Commands read settings from the environment, and resources hold the values. The Dagster launchpad offers the numeric
 settings that a run can change.
@@ -33,7 +33,7 @@ _SHOWN = 60
 
 
 class Settings(BaseModel):
-    """All settings, which `docs/settings.md` and `.env.example` document."""
+    """All settings. They are documented in `docs/settings.md` and `.env.example`."""
 
     model_config = ConfigDict(
         frozen=True,
@@ -267,7 +267,7 @@ class Settings(BaseModel):
 
     @property
     def dagster_home(self) -> Path:
-        """Folder of the Dagster instance, with run history, logs and schedules."""
+        """Folder of the Dagster instance, which contains the run history, logs and schedules."""
         return self.data / "dagster"
 
 
@@ -277,7 +277,7 @@ _FIELDS = dict(zip(NAMES, Settings.model_fields, strict=True))
 
 
 def sentence(fault: ErrorDetails, *, by_field: bool = False) -> str:
-    """Return an error message for an invalid value with the variable's name, or the field's name if `by_field`."""
+    """Return an error message for an invalid value. The message names the variable, or the field if `by_field`."""
     name, *inner = map(str, fault["loc"])
     field = _FIELDS.get(name, name)
     said = next((one for one in Settings.model_fields[field].metadata if isinstance(one, Write)), None)

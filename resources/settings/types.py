@@ -1,4 +1,4 @@
-"""Setting types, which parse and validate strings, and the advice for invalid values."""
+"""Types that parse and validate the strings of settings, and the advice for invalid values."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ _CHECKOUT = Path(__file__).resolve().parents[2]
 #: Folder that contains `.env`, and base folder of a relative WME_DATA. This is the checkout, even if a command or
 #: Dagster starts in another folder. An installed wheel has no checkout and uses the working folder.
 PROJECT = _CHECKOUT if (_CHECKOUT / "workspace.yaml").exists() else Path.cwd()
-#: Variable that replaces the project's `.env` with another settings file. Relative paths start at that file's folder.
+#: Variable that replaces the project's `.env` with another settings file. Relative paths are resolved against that
+#: file's folder.
 ENV_FILE = "WME_ENV_FILE"
 #: The sandbox's default projects.
 SANDBOX_PROJECTS = ("enwiki", "frwiki", "simplewiki")
 BODIES: Final[tuple[Literal["html", "wikitext"], ...]] = ("html", "wikitext")
-#: Maximum for numeric settings. Larger numbers are mistakes, and much larger numbers exceed the range of dates.
+#: Maximum for numeric settings. Larger numbers are assumed to be mistakes, and much larger numbers exceed the range of
+#: dates.
 LARGEST: Final = 1_000_000
 #: Minimum requests per second. With a lower rate, a client would seem to hang.
 SLOWEST: Final = 0.001
@@ -73,7 +75,7 @@ def env_file() -> Path:
 
 
 def is_address(text: str) -> bool:
-    """Return True if a hook is an http(s) URL, or False if the hook is a program."""
+    """Return True if a hook is an HTTP(S) URL, or False if it is a program."""
     return re.match(r"https?://", text, re.IGNORECASE) is not None
 
 

@@ -1,7 +1,7 @@
 """Page tables for changes, current state, snapshots and lookups, with the path of each value in the record.
 
 Record fields come from the service's data dictionary for articles, versions, events, editors and scores. Older fields
-(2022 to 2024) come from recorded data.
+(2022 to 2024) were determined from recorded data.
 """
 
 from __future__ import annotations

@@ -23,10 +23,10 @@ class Column:
 
     Attributes:
         path: Dotted path of the value in the service's JSON record. Without a path, the value comes from `first_of` or
-            from the archive, which determines hour, project, namespace and snapshot. A record that contradicts its
-            archive is rejected. `extra` contains all other fields.
+            from the archive, which determines the hour, project, namespace and snapshot. A record that contradicts its
+            archive is rejected. The column `extra` contains all other fields.
         first_of: Columns from which the first non-null value is used.
-        default: Default if the record does not contain the value.
+        default: Default value if the record does not contain the field.
         values: Allowed values. An empty tuple allows any value.
         wire: Type for parsing the JSON value, if different from `type`. The cast must be lossless.
         required: If True, a record without the value is rejected. A `lookup` string must not be empty either.
@@ -82,7 +82,7 @@ class Table:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hexadecimal digest of everything that affects rows, which excludes descriptions and file encodings."""
+        """Hexadecimal digest of everything that affects rows. Descriptions and file encodings are excluded."""
         columns = [
             {
                 f.name: value
@@ -113,8 +113,8 @@ class Macro:
     description: str
 
 
-#: Fingerprints of tables with the declaration number 1, which preceded fingerprints, and of later tables whose files
-#: load in the same way. Existing files of this version therefore stay valid.
+#: Fingerprints of the tables with declaration number 1, from before fingerprints were introduced, and of later tables
+#: whose files are loaded in the same way. Existing files of this version therefore remain valid.
 _FIRST = frozenset({
     "3c20494b584653cb0f541f06564d4994f173f70ad38dfde791c56ec60971527b",  # article_changes
     "5db9eb0e47139e6efc556deb3213cf1cfc48efa7d045c1251f73ceb977f93d64",  # snapshot_articles

@@ -23,14 +23,14 @@ from resources.tables.declaration import (
 
 
 class HourState(enum.StrEnum):
-    """State of a project and namespace in one hour."""
+    """State of a project and namespace for one hour."""
 
     LOADED = "loaded"  # its file is in `article_changes`
     EMPTY = "empty"  # its file had no records
-    ABSENT = "absent"  # not in the service's batch listing, because of no changes or a failed export
+    ABSENT = "absent"  # not in the service's batch listing, because nothing changed or the export failed
     MISSING = "missing"  # should be loaded but is not
     NOT_YET = "not_yet"  # not published by the service yet
-    PAST_RETENTION = "past_retention"  # never fetched, and the service no longer keeps it
+    PAST_RETENTION = "past_retention"  # never fetched, and no longer available from the service
 
 
 #: Final states of an hour.

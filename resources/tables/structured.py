@@ -1,4 +1,4 @@
-"""Structured contents tables: pages as parsed by the service, and tables derived from the pages' nested parts.
+"""Structured contents tables: pages as parsed by the service, and tables derived from nested parts of the pages.
 
 Record fields come from the service's data dictionary for structured contents, the names before March 2025 (`infobox`,
 `article_sections`), and recorded responses. If the service cannot parse a page, it sends the article record instead, so

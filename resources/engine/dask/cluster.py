@@ -1,4 +1,4 @@
-"""Client for a Dask scheduler that selects suitable workers, distributes calls to them, and tolerates lost workers."""
+"""Dask client that selects suitable workers, distributes calls to them, and tolerates the loss of workers."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from resources.formatting import counted
 _log = logging.getLogger(__name__)
 #: Suffix of probe files. The lake's `sweep` removes probe files of killed processes.
 _PROBE = "probe.unfinished"
-#: Number of calls submitted per worker thread. The number is low, because Dask counts a worker's death against all its
-#: calls.
+#: Number of calls submitted per worker thread. The number is low, because Dask counts a worker's death against all
+#: calls submitted to the worker.
 _AHEAD = 2
 #: Maximum number of attempts for a call whose result is lost with its worker.
 _FETCHES = 4
@@ -54,7 +54,7 @@ class Member:
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Time limits in seconds for the scheduler's response, for a period without workers, and between polls."""
+    """Seconds to wait for the scheduler's response and for workers, and seconds between polls."""
 
     answer: float = 10.0
     workers: float = 60.0
@@ -89,8 +89,8 @@ class Cluster:
     ) -> list[Outcome[Call, Any]]:
         """Run a module-level function for all calls, and return the outcomes in the order of the calls.
 
-        `done` receives each outcome on arrival. Raises EngineError if the cluster cannot be used or is lost. After a
-        failed connection, further calls of this method fail immediately with the same error.
+        `done` receives each outcome as it arrives. Raises EngineError if the cluster cannot be used or is lost. After a
+        connection attempt has failed, further calls to this method fail immediately with the same error.
         """
         client, probe = self._connected()
         waiting, attempts = deque(calls), dict.fromkeys((call.key for call in calls), 0)
@@ -148,7 +148,7 @@ class Cluster:
         return [outcomes[call.key] for call in calls]
 
     def members(self) -> list[Member]:
-        """Return all workers, including workers with different versions. Raises EngineUnreachableError."""
+        """Return all workers, including workers with different versions. Raises EngineUnreachableError on failure."""
         if self._client is None:
             self._client = self._open()
         return self._members(self._client)
@@ -232,7 +232,7 @@ class Cluster:
         ]
 
     def _await_workers(self, client: distributed.Client) -> list[Member]:
-        """Return the workers with the same versions. Log a warning for each other worker."""
+        """Return the workers with the same versions. Log a warning for every other worker."""
         end = time.monotonic() + self._limits.answer
         while True:
             members = self._members(client)
@@ -323,7 +323,7 @@ class Cluster:
             self._gone.put((str(message.get("worker")), len(message.get("processing-tasks") or ())))
 
     def _tell_gone(self) -> None:
-        """Log which workers died. This method runs in the run's thread, so that the run's log shows the warnings."""
+        """Log which workers died. This method runs in the run's thread, so that the run's log contains the warnings."""
         while not self._gone.empty():
             worker, count = self._gone.get()
             _log.warning("The worker %s disappeared. Other workers will run %s again.", worker, counted(count, "task"))

@@ -40,7 +40,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Probe:
-    """A file that proves access to the shared folder, because only processes with this folder can read the secret."""
+    """A file that proves access to the shared folder, because only processes with access can read its secret."""
 
     name: str
     secret: str
@@ -55,7 +55,7 @@ class Answer:
 
 
 def own_versions() -> dict[str, str]:
-    """Return the versions of local software that must be equal in a run and its workers."""
+    """Return the versions of local software that must match between a run and its workers."""
     return {
         "Python": ".".join(platform.python_version_tuple()[:2]),
         "distributed": str(vars(distributed)["__version__"]),
@@ -109,7 +109,7 @@ async def serve(
     """Run a worker for `dask://host:port` until the scheduler disappears or stops the worker.
 
     Runs must use the same `versions` and data folder. `threads` is the number of concurrent tasks. `name` appears in
-    messages. `started` is called after the registration. Raises EngineUnreachableError if the scheduler does not
+    messages. `started` is called once the worker is registered. Raises EngineUnreachableError if the scheduler does not
     respond within 30 seconds.
     """
     global _folder  # noqa: PLW0603  one worker is one process

@@ -43,7 +43,7 @@ _PAUSE = timedelta(minutes=1)
 
 @guarded
 class Authenticator:
-    """Obtains, stores and revokes the tokens of one account. Threads and processes share the stored tokens."""
+    """Obtains, stores and revokes one account's tokens. Threads and processes share the stored tokens."""
 
     def __init__(
         self, service: Service, transport: Transport, store: TokenStore, clock: Callable[[], datetime]
@@ -66,8 +66,8 @@ class Authenticator:
         """Return a valid token for the next request, from memory, the store, a refresh or a login.
 
         Raises:
-            AuthenticationError: No account is configured, or the service refuses the account. `TokenSpent` and
-                `NewPasswordRequired` name the command to run.
+            AuthenticationError: No account is configured, or the service refuses the account. The messages of
+                `TokenSpent` and `NewPasswordRequired` name the command to run.
             ServiceUnavailable: The authentication service does not respond, and no valid token is stored.
         """
         # stored tokens are read without a lock, which works on a read-only file system
@@ -91,7 +91,7 @@ class Authenticator:
             return tokens.access_token
 
     def renew(self, refused: str) -> str:
-        """Return a token that differs from the refused token. Raises the errors of `access_token`."""
+        """Return a token that differs from the refused token. Raises the same errors as `access_token`."""
         with self._mutex, self._store.locked():
             tokens = self._read()
             if tokens is None or tokens.access_token == refused or not tokens.is_valid(self._clock()):
@@ -111,7 +111,7 @@ class Authenticator:
         return self.status()
 
     def refresh(self) -> TokenStatus:
-        """Obtain a new access token immediately, with the refresh token or, if that is used up, by a login."""
+        """Obtain a new access token immediately, with the refresh token or, if that token is used up, by logging in."""
         with self._mutex, self._store.locked():
             self._memory = self._obtain(self._read())
         return self.status()
@@ -119,8 +119,8 @@ class Authenticator:
     def revoke(self) -> TokenStatus:
         """Revoke the stored refresh token at the service, and delete all stored tokens.
 
-        Access tokens from refreshes are revoked as well. An access token from the login can remain valid until it
-        expires.
+        Access tokens obtained by refreshing are revoked as well. An access token obtained by logging in can remain
+        valid until it expires.
         """
         with self._mutex, self._store.locked():
             tokens = self._read()
@@ -131,11 +131,11 @@ class Authenticator:
         return self.status()
 
     def status(self) -> TokenStatus:
-        """Return the state of the stored tokens, without a request."""
+        """Return the state of the stored tokens without sending a request."""
         return self._store.status(self._read())
 
     def now(self) -> datetime:
-        """Current time for token ages, as an aware datetime."""
+        """Current time as an aware datetime, from which token ages are calculated."""
         return self._clock()
 
     def user(self) -> User:
@@ -152,7 +152,7 @@ class Authenticator:
         return self._calls.get_user(renewed)
 
     def known_user(self) -> User | None:
-        """Return the account's groups and counters, or None if they are unknown, which is logged once.
+        """Return the account's groups and counters, or None if they are unknown. A warning is logged only once.
 
         The underlying operation is undocumented, so features must also work without it. A refused account still raises
         an error.
@@ -174,7 +174,7 @@ class Authenticator:
             return None
 
     def quotas(self) -> dict[str, Quota]:
-        """Return the account's counters by product. Absent counters have no known limit. Raises like `known_user`."""
+        """Return the account's counters by product. Absent ones have no known limit. Same errors as `known_user`."""
         user = self.known_user()
         return {} if user is None else user.quotas
 
@@ -182,12 +182,12 @@ class Authenticator:
         self._calls.forgot_password(self._need_username())
 
     def confirm_password(self, code: str, password: str) -> None:
-        """Set a new password with the mailed code. Raises AuthenticationError if the service refuses either."""
+        """Set a new password with the emailed code. Raises AuthenticationError if the service refuses the change."""
         self._calls.forgot_password_confirm(self._need_username(), code, password)
         self._password = password
 
     def change_password(self, previous: str, proposed: str) -> None:
-        """Change the password. Stored tokens remain valid. Raises AuthenticationError if the service refuses."""
+        """Change the password. Stored tokens remain valid. Raises AuthenticationError if the change is refused."""
         configured = self._password
         self._password = configured or previous  # used for a login if no token is stored
         try:
@@ -201,8 +201,8 @@ class Authenticator:
     def new_password(self, proposed: str, password: str | None = None) -> TokenStatus:
         """Answer the last login's challenge, set the new password, and store the tokens.
 
-        This method uses the stored session of that login. If there is no valid session, a login with the old password
-        requests a new session.
+        This method uses that login's stored session. If the session is no longer valid, a login with the old password
+        starts a new session.
 
         Raises:
             AuthenticationError: The new password breaks the rules, or the session has expired and the old password is
@@ -252,7 +252,7 @@ class Authenticator:
         return tokens
 
     def _obtain(self, tokens: Tokens | None) -> Tokens:
-        """Obtain new tokens by a refresh if possible, otherwise by a login. The caller must hold the lock."""
+        """Obtain new tokens by refreshing if possible, otherwise by logging in. The caller must hold the lock."""
         username = self._need_username()
         why = "No token is stored"
         if tokens is not None:

@@ -28,7 +28,7 @@ _DAY = 86_400.0
 
 @dataclass(frozen=True)
 class Challenge:
-    """A required step before the service issues tokens. `session` identifies the login for some minutes."""
+    """A step that is required before the service issues tokens. `session` identifies the login for a few minutes."""
 
     name: str
     session: str = field(repr=False)
@@ -39,7 +39,7 @@ class NewPasswordRefused(errors.AuthenticationError):
 
 
 class RefreshRefused(errors.AuthenticationError):
-    """The refresh token is expired, revoked, or was used 90 times. A new login is required."""
+    """The refresh token has expired, was revoked, or has been used 90 times. A new login is required."""
 
 
 #: Lifetime in seconds. An access token cannot outlive its refresh token.
@@ -47,7 +47,7 @@ _Life = Annotated[float, Field(gt=0, le=REFRESH_LIFE.total_seconds(), allow_inf_
 
 
 class Grant(BaseModel):
-    """Issued tokens. A refresh issues no new refresh token. `expires_in` is the access token's lifetime in seconds."""
+    """Issued tokens. Refreshing issues no new refresh token. `expires_in` is the access token's lifetime in seconds."""
 
     access_token: Token = Field(repr=False)
     refresh_token: Token | None = Field(default=None, repr=False)
@@ -72,13 +72,13 @@ _USER = TypeAdapter(User)
 
 
 def signed(request: PreparedRequest, token: str) -> PreparedRequest:
-    """Add the token to a request's header."""
+    """Add the token to a request's headers."""
     request.headers["Authorization"] = f"Bearer {token}"
     return request
 
 
 class AuthService:
-    """Client of the authentication host, with a method for each operation. Refusals raise errors of `transport`."""
+    """Client for the authentication host, with a method for each operation. Refusals raise an EnterpriseError."""
 
     def __init__(self, transport: Transport, auth_url: str) -> None:
         self._transport = transport
@@ -109,7 +109,8 @@ class AuthService:
         """Obtain a new access token (`POST /v1/token-refresh`).
 
         Raises:
-            RefreshRefused: The refresh token is no longer valid. For this endpoint, a 429 means that it is used up.
+            RefreshRefused: The refresh token is no longer valid. For this endpoint, a 429 means that the token is used
+                up.
         """
         doing = f"refresh the token of {username}"
         answer = self._post(endpoints.TOKEN_REFRESH, {"username": username, "refresh_token": refresh_token})
@@ -131,7 +132,7 @@ class AuthService:
         return True
 
     def forgot_password(self, username: str) -> None:
-        """Have a confirmation code sent to the account's mail address (`POST /v1/forgot-password`)."""
+        """Have a confirmation code sent to the account's email address (`POST /v1/forgot-password`)."""
         answer = self._post(endpoints.FORGOT_PASSWORD, {"username": username})
         self._check(answer, f"have a code sent to {username}", refused="Check the spelling of the user name.")
 
@@ -169,7 +170,7 @@ class AuthService:
 
         Raises:
             NewPasswordRefused: The session has expired, or the password is weak. The service does not distinguish
-                these causes.
+                between these causes.
         """
         doing = f"set the new password of {username}"
         self._transport.redactor.learn(password, session)
@@ -211,8 +212,8 @@ class AuthService:
     ) -> None:
         """Raise the error for an unsuccessful response.
 
-        `refused` is the advice for a 401 of this operation. The same advice applies to a 422 that mentions a password,
-        because the service may reject a password's length during validation.
+        `refused` is the advice for a 401 response to this operation. The same advice applies to a 422 that mentions a
+        password, because the service may reject a password's length during validation.
         """
         if answer.status in {200, 204}:
             return

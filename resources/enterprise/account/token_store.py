@@ -1,4 +1,4 @@
-"""Token file of one account, shared by all processes on this machine.
+"""Token file for one account, shared by all processes on this machine.
 
 The file also stores the session of an unanswered challenge.
 
@@ -42,9 +42,9 @@ REFRESH_USES = 90
 
 #: Safety margin before expiry: a token must still be valid when the service receives it.
 MARGIN = timedelta(minutes=10)
-#: Maximum tolerated clock step. A token issued further in the future was issued under a wrong clock.
+#: Maximum tolerated clock step. A token issued further in the future was issued while the clock was wrong.
 _STEP = timedelta(minutes=5)
-#: Divisor of a short lifetime that yields the safety margin.
+#: The safety margin of a short lifetime is the lifetime divided by this number.
 _MARGIN_SHARE = 10
 
 #: Maximum wait for the lock. A login with all its retries takes less time.
@@ -68,7 +68,7 @@ class Tokens(BaseModel):
         return self.refresh_obtained_at + REFRESH_LIFE
 
     def is_valid(self, now: datetime) -> bool:
-        """Return whether the access token is valid now. Tokens issued in the future are invalid (wrong clock)."""
+        """Return whether the access token is valid now. Tokens issued in the future are invalid."""
         return self.access_obtained_at - _STEP <= now < self.access_expires_at
 
     def is_fresh(self, now: datetime) -> bool:
@@ -77,7 +77,7 @@ class Tokens(BaseModel):
         return self.is_valid(now + min(MARGIN, life / _MARGIN_SHARE))
 
     def can_refresh(self, now: datetime) -> bool:
-        """Return whether the refresh token can still obtain an access token, as far as this machine knows."""
+        """Return whether the refresh token can still be used to obtain an access token, as far as this client knows."""
         return self.refresh_count < REFRESH_USES and now < self.refresh_expires_at
 
     def refreshed(self, access_token: str, now: datetime, life: timedelta) -> Tokens:
@@ -91,7 +91,7 @@ class TokenStatus:
     """Status of the account's tokens, without secrets.
 
     The access token is renewed before it expires. `refreshes_left` starts at 90. `new_password_required` is True from a
-    login with that challenge until a new password is set.
+    login that results in this challenge until a new password is set.
     """
 
     auth_url: str
@@ -121,7 +121,7 @@ class TokenStatus:
 
 
 class TokenStore:
-    """Token file of one account at one host. Tokens of other accounts are ignored and overwritten."""
+    """Token file for one account at one host. Tokens for other accounts are ignored and overwritten."""
 
     def __init__(self, path: Path, auth_url: str, username: str | None) -> None:
         self._path = path
@@ -133,7 +133,7 @@ class TokenStore:
 
         Raises:
             StateBusy: Another process has held the lock for minutes.
-            StateError: The folder cannot be written.
+            StateError: The folder is not writable.
         """
         with self._writing():
             self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -160,7 +160,7 @@ class TokenStore:
         return None if fields.keys() <= {"challenge"} else self._parsed(fields, Tokens.model_validate)
 
     def read_session(self) -> str | None:
-        """Return the session of the last login's challenge. Sessions expire within minutes."""
+        """Return the session from the last login's challenge. Sessions expire within minutes."""
         challenge = self._fields().get("challenge")
         return None if challenge is None else self._parsed(challenge, _TOKEN.validate_python)
 
@@ -211,7 +211,7 @@ class TokenStore:
         self._store(tokens.model_dump(mode="json"))
 
     def write_session(self, session: str) -> None:
-        """Store a challenge's session and keep the tokens. The caller must hold the lock. Raises like `write`."""
+        """Store a challenge's session and keep the tokens. The caller must hold the lock. Same errors as `write`."""
         self._store(self._fields() | {"challenge": session})
 
     def clear(self) -> None:

@@ -75,7 +75,7 @@ def land_listing(listing: Listing[Any], target: Path) -> Sidecar:
 def read_listing(path: files.StrPath) -> Listing[Batch]:
     """Return a stored batch listing.
 
-    If there is no sidecar of this version, `fetched_at` is the file's modification time.
+    If there is no sidecar for this version, `fetched_at` is the file's modification time.
 
     Raises:
         FileNotFoundError: The file does not exist.
@@ -139,10 +139,10 @@ _CONTENT = TypeAdapter(_Content)
 
 @dataclass(frozen=True)
 class SnapshotSet:
-    """A completely fetched, consistent snapshot. Some of its files may have been removed later.
+    """A completely fetched, consistent snapshot. Some of its files may have been removed since then.
 
-    `path` is the manifest. `exported_at` (UTC) is the time of the service's export or, if that is unknown, the time
-    when the set was complete.
+    `path` is the manifest. `exported_at` (UTC) is the time of the service's export or, if that time is unknown, the
+    time when the set became complete.
     """
 
     path: Path
@@ -176,7 +176,7 @@ def read_sets(folder: files.StrPath) -> list[SnapshotSet]:
     return [read_set(path) for path in sorted(Path(folder).glob(f"*.{SET}"))]
 
 
-#: Digits reserved for a byte count, enough for files of any size.
+#: Number of digits reserved for a byte count, which is enough for files of any size.
 _WIDTH = 16
 
 
@@ -215,8 +215,8 @@ class Part(ObjectState):
     """A download's partial file, owned by one thread.
 
     A process may be killed at any time. After each block of data, the progress is therefore written in place, as a
-    fixed-width number in a JSON file. After a power failure, the recorded progress may exceed the stored data. The
-    complete file's MD5 detects this error.
+    fixed-width number in a JSON file. After a power failure, the recorded progress may exceed the stored data. The MD5
+    check of the complete file detects this error.
     """
 
     def __init__(self, target: Path, descriptor: int) -> None:
@@ -270,7 +270,7 @@ class Part(ObjectState):
         return self.size is not None and bool(self.segments) and all(s.remaining == 0 for s in self.segments)
 
     def begin(self, version: str, etag: str | None, size: int | None, segments: Sequence[Segment]) -> None:
-        """Record the object and its segments. Completed data of the segments is retained."""
+        """Record the object and its segments. Data that the segments already contain is retained."""
         self._close()
         self.version, self.etag, self.size = version, etag, size
         self.segments = list(segments)
@@ -310,7 +310,7 @@ class Part(ObjectState):
         return os.fstat(self._descriptor).st_size
 
     def land(self, target: Path) -> None:
-        """Rename the file to its final name, durably."""
+        """Durably rename the file to its final name."""
         files.put(self._path, target)
         self._ended = True
         self._close()
@@ -334,7 +334,7 @@ class Part(ObjectState):
         self._progress = None
 
     def _load(self) -> None:
-        """Load the state that an earlier process stored, if it is consistent."""
+        """Load the state that an earlier process stored, if that state is consistent."""
         try:
             found = files.read_json(self._json, files.JSON_OBJECT)
             segments = [

@@ -3,7 +3,7 @@
 The object store's ETag is not an MD5. It shows only that an object has changed, so files are verified against the
 record's `version`.
 
-Source: the service's documentation of snapshot, chunk and batch records (`version`) and their downloads.
+Source: the service's documentation on snapshot, chunk and batch records (`version`) and their downloads.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Download:
 
 
 class ReplacedError(Exception):
-    """The service replaced an archive with a pinned version by a new `version`. No file was written."""
+    """The service replaced an archive whose version was pinned. `version` is the new version. No file was written."""
 
     def __init__(self, version: str) -> None:
         super().__init__(version)
@@ -83,7 +83,7 @@ class _Gain:
     def __call__(self, there: int) -> None:
         if self._progress is None:
             return
-        # bytes of an earlier download, which the first call receives, are not reported
+        # bytes from an earlier download, which are passed to the first call, are not reported
         before = there if self._most is None else self._most
         self._most = max(there, before)
         self._progress(self._most - before)
@@ -106,7 +106,7 @@ class Downloader:
         Raises:
             IntegrityError: Two attempts returned bytes that do not match the record's version. No file was written.
             DiskFull: The disk is full. Downloaded bytes are retained.
-            ServiceUnavailable: The connection broke too often. Downloaded bytes are retained.
+            ServiceUnavailable: The connection broke too many times. Downloaded bytes are retained.
             UnexpectedAnswer: The response is not a redirect.
             ReplacedError: The service replaced the version that `source` pins. Neither version was downloaded.
         """

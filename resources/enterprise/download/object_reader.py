@@ -1,9 +1,9 @@
-"""Reader for archives in the object store, which can start at any byte and checks the object's identity.
+"""Archive reader for the object store, which can start at any byte and checks the object's identity.
 
-Broken response bodies are resumed at the next byte, with the same signed URL while the store accepts it.
+A broken response body is resumed at the next byte, with the same signed URL for as long as the store accepts it.
 
-Source: the service's documentation of downloads, which redirect (307) to a signed URL and support `Range` and
-`If-Range`. A signed URL is valid for 60 s and costs a unit if the product has a quota.
+Source: the service's documentation on downloads, which redirect (307) to a signed URL and support `Range` and
+`If-Range`. A signed URL is valid for 60 s and costs one unit if the product has a quota.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from resources.enterprise.http.bounds import CancellableDeadline, TooSlowError
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import stems_from
 
-#: Callback for the number of bytes since the last call. Bytes that are fetched again are counted once.
+#: Callback that receives the number of bytes since its last call. Bytes that are fetched again are counted only once.
 Progress = Callable[[int], None]
 
 
@@ -35,7 +35,7 @@ class Source:
     """The archive to download.
 
     `version` is the archive's MD5. `size_hint` is the approximate size in bytes, or None if unknown. `resolve` returns
-    a signed URL, and `read_again` returns the record's current source, each with the number of requests sent. If
+    a signed URL, and `read_again` returns the record's current source. Both also return the number of requests sent. If
     `pinned` is True, newer versions are not requested.
     """
 
@@ -80,7 +80,7 @@ class Address:
             return self._current
 
     def worked(self) -> None:
-        """Reset the number of refusals after the URL returned data."""
+        """Reset the number of refusals after the URL has returned data."""
         with self._lock:
             self._refusals = 0
 
@@ -88,7 +88,7 @@ class Address:
         """Discard a refused URL. Raises ServiceUnavailable if the previous URL was also refused."""
         with self._lock:
             if address != self._current:
-                return  # another range already reported this refusal
+                return  # another range has already reported this refusal
             self._current = None
             self._refusals += 1
             if self._refusals > 1:
@@ -115,7 +115,7 @@ class Ranges:
         parallel_bytes: Minimum size in bytes of files that are divided.
         smallest_bytes: Minimum size of a range in bytes.
         addresses: Maximum number of signed URLs per download. Each may cost a unit of quota.
-        wait_seconds: Maximum seconds to wait for another process that downloads the same file.
+        wait_seconds: Maximum seconds to wait for another process that is downloading the same file.
     """
 
     connections: int = 4
@@ -145,7 +145,7 @@ class RangeIgnoredError(Exception):
 
 
 class StoppedError(Exception):
-    """Another range failed; this range ends without a message."""
+    """Another range failed, so this range ends without a message."""
 
 
 class Opened(NamedTuple):
@@ -230,13 +230,13 @@ class ObjectReader:
             raise self._broken(segment, "it ended early")
 
     def _halt(self) -> None:
-        """Stop all ranges immediately, including ranges that wait for data."""
+        """Stop all ranges immediately, including ranges that are waiting for data."""
         self._stop.set()
         for deadline in tuple(self._open):
             deadline.cancel()
 
     def _opened(self, segment: Segment | None) -> Opened:
-        """Open the object at a segment's next byte, or at the start if None, and check that the object is unchanged."""
+        """Open the object at a segment's next byte, or at its start, and check that the object is unchanged."""
         headers: dict[str, str] = {}
         position = segment.position if segment else 0
         if segment is not None:

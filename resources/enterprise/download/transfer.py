@@ -1,6 +1,6 @@
-"""Transfer of one archive from the object store, to a partial file in parallel ranges or to a caller in order.
+"""Transfer of an archive from the object store, either to a partial file in parallel ranges or to a caller in order.
 
-Source: the service's documentation of downloads (307 to a signed URL, `Range`, `If-Range`).
+Source: the service's documentation on downloads (307 to a signed URL, `Range`, `If-Range`).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""HTTP communication with the service: requests, responses, limits, and the mapping of failures. No accounts."""
+"""HTTP communication with the service: requests, responses, limits, and errors. Accounts are handled elsewhere."""

@@ -47,7 +47,7 @@ class TooLongError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """A complete response with headers and decompressed body. A refusal's body contains only the first bytes."""
+    """A complete response with headers and decompressed body. Only the first bytes of a refusal's body are included."""
 
     status: int
     body: bytes = field(repr=False)
@@ -85,7 +85,7 @@ class Answer:
 
 
 def read_body(response: requests.Response, longest: int) -> bytes:
-    """Read and decompress a response body in bounded steps. After a refusal, read only the first bytes.
+    """Read and decompress a response body in bounded steps. For a refusal, read only the first bytes.
 
     Raises:
         TooLongError: The body has more than `longest` bytes. The remaining bytes were not read.
@@ -117,13 +117,13 @@ def requests_of(response: requests.Response) -> int:
 
 
 def number_in(headers: Mapping[str, str], name: str) -> int | None:
-    """Parse a header with a number of bytes or seconds. Return None if the header is absent or invalid."""
+    """Parse a header that contains a number of bytes or seconds. Return None if the header is absent or invalid."""
     text = headers.get(name, "").strip()
     return int(text) if _NUMBER.match(text) else None
 
 
 def moment_in(headers: Mapping[str, str], name: str) -> datetime | None:
-    """Parse a header with a date. Return None if the header is absent or invalid."""
+    """Parse a header that contains a date. Return None if the header is absent or invalid."""
     try:
         return parsedate_to_datetime(headers[name]).astimezone(UTC)
     except (KeyError, ValueError, TypeError, OverflowError):
@@ -183,7 +183,7 @@ class ServiceClock:
         return f"{self.problem[0].upper()}{self.problem[1:]}. " if self.is_wrong else ""
 
     def now(self) -> datetime:
-        """Return the service's current time, as far as it is known."""
+        """Return the service's current time, as far as the client can determine it."""
         return self.local() - self.ahead
 
 

@@ -1,4 +1,4 @@
-"""Limits of every request: response size and duration, retries, and the networks to which a redirect may lead.
+"""Limits for all requests: response size and duration, retries, and the networks to which a redirect may lead.
 
 A redirect must not lead into the operator's network. A host is resolved before a request is sent. The address of each
 new connection is checked again, because the host's DNS record may have changed.
@@ -25,8 +25,8 @@ from requests.utils import get_environ_proxies, select_proxy
 class Limits:
     """Maximum sizes and durations of responses.
 
-    The service's largest lists (all snapshots, an hour's files, the chunks of enwiki) have 1 to 5 MB. The limits allow
-    three times that size.
+    The service's largest lists (all snapshots, an hour's files, the chunks of enwiki) are 1 to 5 MB in size. The limits
+    allow three times that size.
 
     Attributes:
         list_bytes: Maximum decompressed size of a list.
@@ -35,9 +35,10 @@ class Limits:
         refusal_bytes: Number of bytes that are read from a refusal. Further bytes are ignored.
         answer_seconds: Maximum seconds from a request to the end of its response, including connection retries.
         slow_bytes: Minimum number of bytes that a connection to the object store must transfer in `slow_seconds`.
-        slow_seconds: Seconds after which a connection that transferred fewer than `slow_bytes` is replaced.
-        margin_bytes: Bytes by which an archive may exceed its record's size, in addition to `margin_share`.
-        margin_share: Fraction by which an archive may exceed its record's size, because records contain rounded sizes.
+        slow_seconds: Seconds after which a connection that has transferred fewer than `slow_bytes` is replaced.
+        margin_bytes: Bytes by which an archive may exceed the size in its record, in addition to `margin_share`.
+        margin_share: Fraction by which an archive may exceed the size in its record, because records contain rounded
+            sizes.
         unstated_bytes: Maximum size of an archive whose record does not state a size.
         keep_free_bytes: Bytes of disk space that a download leaves free.
     """
@@ -70,9 +71,9 @@ class RetryPolicy:
         first_wait: Seconds before the second retry. The wait doubles with each further retry.
         longest_wait: Maximum seconds of a single wait, even if `Retry-After` requests more.
         connect_timeout: Maximum seconds for opening a connection.
-        read_timeout: Maximum seconds without received data.
-        requests_per_second: Maximum rate of requests to the data host, for all threads of a client together. If None,
-            the rate is adjusted to the service's refusals.
+        read_timeout: Maximum seconds without receiving data.
+        requests_per_second: Maximum rate of requests to the data host, for all of a client's threads combined. If None,
+            the rate adapts to the service's refusals.
     """
 
     retries: int = 5
@@ -85,7 +86,8 @@ class RetryPolicy:
     def wait(self, attempt: int, asked: float | None = None) -> float:
         """Return the seconds to wait after attempt number `attempt` (starting at 1).
 
-        The wait is the time `asked` by the service, up to the maximum, or an exponential backoff with jitter.
+        The wait is the time that the service `asked` for, up to the maximum. If the service did not specify a time, the
+        wait is an exponential backoff with jitter.
         """
         if asked is not None:
             return max(0.0, min(asked, self.longest_wait))
@@ -170,7 +172,7 @@ def current_deadline() -> Deadline | None:
 
 
 def restart() -> None:
-    """Restart the current response's time limit after time was spent on another response or on a lock."""
+    """Restart the current response's time limit, for example after waiting for another response or for a lock."""
     if (deadline := _deadline.get()) is not None:
         deadline.restart()
 
@@ -194,7 +196,7 @@ def network_of(address: str) -> str:
 
 
 def addresses_of(url: str) -> frozenset[str]:
-    """Resolve a URL's host to its IP addresses. The result is empty if the name is unknown or a proxy resolves it."""
+    """Resolve a URL's host to its IP addresses. The result is empty if the name is unknown or resolved by a proxy."""
     parts = urlsplit(url)
     by_proxy = select_proxy(url, get_environ_proxies(url))
     try:

@@ -69,7 +69,7 @@ Auth = Callable[[requests.PreparedRequest], requests.PreparedRequest]
 
 _DISTRIBUTION = "enterprise-content-mirror"
 _RETRIED: Final = frozenset({500, 502, 503, 504})
-#: Maximum number of retries after a read timeout. Each costs a full read timeout.
+#: Maximum number of retries after a read timeout. Each retry can take a full read timeout.
 _READ_RETRIES = 2
 #: Maximum length of quoted service messages.
 _LONGEST_SAID = 300
@@ -87,7 +87,7 @@ class Transport:
         self.clock = clock
         self._contact = service.contact
         self._anonymous = service.anonymous
-        #: Networks of the service's own hosts, to which redirects may lead as well. New connections extend this set.
+        #: Networks of the service's own hosts, to which redirects may lead as well. New connections can add networks.
         self._networks = {PUBLIC}
         self._making = threading.Lock()
         self._service: requests.Session | None = None
@@ -114,7 +114,7 @@ class Transport:
     ) -> Answer:
         """Send a request to the service and return the response, regardless of its status. Redirects are not followed.
 
-        `doing` is the purpose, phrased to follow "Could not" in a message. `auth` adds the token. By default, no token
+        `doing` is the purpose, worded to follow "Could not" in a message. `auth` adds the token. By default, no token
         is sent. `body` is sent as JSON. `longest` is the maximum response size in bytes (default: a record's maximum).
 
         Raises:
@@ -149,7 +149,8 @@ class Transport:
         else:
             self.clock.heard(response.headers)
             return Answer(response.status_code, content, response.headers, requests_of(response))
-        # Raised outside the handler, so that the library's exception, whose message has the full URL, is not attached.
+        # Raised outside the handler, so that the library's exception, whose message contains the full URL, is not
+        # attached.
         raise failure
 
     def open(
@@ -164,9 +165,9 @@ class Transport:
     ) -> requests.Response:
         """Open a stream or a signed URL of the object store. The body is not read yet, and failures are not retried.
 
-        Without `auth`, no token is sent, and the URL is treated as a redirect, which may lead only into the service's
-        own network and the public network. A `body` is sent as JSON by POST, without the read timeout. The deadline
-        also applies to the response body.
+        Without `auth`, no token is sent, and the URL is treated as a redirect target, which must be in the service's
+        own network or in the public network. A `body` is sent as JSON in a POST request without a read timeout. The
+        deadline also applies to the response body.
 
         Raises:
             BrokenAnswer: The connection failed (`NoConnection`), or no response arrived before the deadline.
@@ -334,7 +335,7 @@ class Transport:
 
 
 def user_agent(contact: str | None) -> str:
-    """Return the User-Agent, which contains the operator's contact details as the service requests."""
+    """Return the User-Agent, which contains the operator's contact details, as requested by the service."""
     about = (contact or "operator unknown").encode("ascii", "replace").decode()
     return f"{_DISTRIBUTION}/{metadata.version(_DISTRIBUTION)} ({about}) python-requests/{requests.__version__}"
 

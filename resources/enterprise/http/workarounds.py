@@ -57,7 +57,7 @@ def no_auth(request: requests.PreparedRequest) -> requests.PreparedRequest:
 class Session(requests.Session):
     """A session that follows no redirects and stores no cookies.
 
-    By default, requests prepares the redirected request for any URL, and shares cookies between threads.
+    By default, the requests library prepares the redirected request for any URL, and shares cookies between threads.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class _Timed(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    """A response that is read with the deadline of its block."""
+    """A response whose body is read under the deadline of its block."""
 
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
@@ -163,7 +163,7 @@ class _SecurePool(HTTPSConnectionPool):
 
 
 class Adapter(HTTPAdapter):
-    """Opens connections whose responses are read with a deadline."""
+    """Opens connections whose responses are read under a deadline."""
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
         super().init_poolmanager(*args, **options)
@@ -179,7 +179,7 @@ def _use(manager: PoolManager) -> None:
     manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
 
 
-#: urllib3 loggers that log paths and query strings of requests.
+#: urllib3 loggers that log the paths and query strings of requests.
 _LOGGERS: Final = (
     "urllib3.connection",
     "urllib3.connectionpool",
@@ -224,7 +224,7 @@ LIBRARY_ERRORS: Final = (
 
 _LONGEST_SHOWN: Final = 300
 
-#: By exact class, in order of precedence: a NewConnectionError is a ConnectTimeoutError.
+#: Looked up by exact class, in order of precedence, because a NewConnectionError is also a ConnectTimeoutError.
 _REASONS: Final[dict[type[BaseException], str]] = {
     urllib3.exceptions.NameResolutionError: "the name of the host cannot be resolved",
     urllib3.exceptions.ConnectTimeoutError: "no connection in time",
@@ -284,7 +284,7 @@ def reason(error: BaseException) -> str:
 
 
 def guarded(kind: type[_C]) -> type[_C]:
-    """Decorate a class so that its public methods raise only this client's errors. The class needs a `redactor`."""
+    """Decorate a class so that its public methods raise only client errors. The class needs a `redactor` attribute."""
     for name, member in vars(kind).copy().items():
         if callable(member) and not name.startswith("_"):
             setattr(kind, name, _guard(member))
@@ -300,7 +300,7 @@ def _guard(method: Callable[..., Any]) -> Callable[..., Any]:
             failure: errors.EnterpriseError = errors.StateBusy(str(error))
         except LIBRARY_ERRORS as error:
             failure = _unforeseen(error, method.__name__, self.redactor)
-        # Raised outside the handler, so that the library's exception, whose message may have a URL, is not attached.
+        # Raised outside the handler, so that the library's exception, whose message may contain a URL, is not attached.
         raise failure
 
     return guard
@@ -326,7 +326,7 @@ def shut_down(connection: socket.socket) -> None:
 
 
 def send_again(response: requests.Response, request: requests.PreparedRequest, **options: Any) -> requests.Response:
-    """Send a changed request again over the response's connections. Hooks do not run for the new request."""
+    """Resend a changed request over the response's connections. Hooks do not run for the new request."""
     adapter: Any = response.connection
     again: requests.Response = adapter.send(request, **options)
     again.history.append(response)

@@ -21,7 +21,7 @@ from resources.formatting import counted, size_text
 
 #: Minimum size in bytes at which chunks can be faster than a single file.
 _SMALL_BYTES: Final = 64_000_000
-#: Minimum size in bytes at which a download is likely to break, so that even one core benefits from chunks.
+#: Minimum size in bytes at which a download is likely to be interrupted, so that even one core benefits from chunks.
 _LARGE_BYTES: Final = 2_000_000_000
 #: Maximum fraction of the remaining units that chunks may cost if one file is cheaper.
 _DEAR: Final = 0.5
@@ -101,7 +101,7 @@ def _better(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[Snaps
 
 
 def _cheaper(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[SnapshotPlan, str]:
-    """Return the preferred form if both forms fit the quota and neither download was started."""
+    """Return the preferred form if both forms fit within the quota and neither download has been started."""
     size = max(whole.missing_bytes, split.missing_bytes)
     if len(split.files) > 1 and cores > 1 and size >= _SMALL_BYTES:
         gain = f"{cores} cores can process chunks in parallel, and each chunk can be fetched again separately"
@@ -158,6 +158,6 @@ def _planned_file(record: Snapshot | Chunk, folder: Path, disk: Disk) -> Planned
 
 
 def _number(chunk: Snapshot | Chunk) -> tuple[int, str]:
-    """Return a chunk's number as a sort key, because the service lists chunks in order of creation."""
+    """Return a chunk's number as a sort key, because the service lists chunks in the order of their creation."""
     tail = chunk.identifier.rpartition("_")[2]
     return (int(tail) if tail.isdecimal() else -1), chunk.identifier

@@ -1,6 +1,6 @@
 """Download plan for a snapshot, as one file or in chunks, with its cost in quota units and bytes.
 
-Source: the service's documentation of snapshots, chunks, downloads and account counters.
+Source: the service's documentation on snapshots, chunks, downloads and account counters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Form = Literal["whole", "chunks"]
 
 
 class SnapshotOptions(BaseModel):
-    """Options of a snapshot's download.
+    """Options for a snapshot download.
 
     `wme snapshots` and the launchpad offer these options with the same names and descriptions.
     """
@@ -53,7 +53,7 @@ class SnapshotOptions(BaseModel):
 
 @dataclass(frozen=True)
 class FetchOptions:
-    """Options of a plan.
+    """Options for a plan.
 
     Attributes:
         form: One file or chunks, or None to choose automatically.
@@ -61,7 +61,7 @@ class FetchOptions:
             retained.
         most_units: Maximum cost in units, regardless of the remaining quota, or None for no limit.
         keep_free_bytes: Bytes of disk space to leave free.
-        disk_factor: Total bytes of disk space per archive byte, including the archive itself.
+        disk_factor: Total disk space needed per archive byte, including the archive itself.
     """
 
     form: Form | None = None
@@ -73,7 +73,7 @@ class FetchOptions:
 
 @dataclass(frozen=True)
 class Disk:
-    """State of the folder: free bytes, and the sizes of complete and unfinished files by name."""
+    """State of a folder: free bytes, and the sizes of complete and unfinished files by name."""
 
     free_bytes: int
     landed: Mapping[str, int] = field(default_factory=dict)
@@ -116,8 +116,8 @@ class PlannedFile:
 class SnapshotPlan:
     """Files to fetch, in numeric order and with pinned versions, and their cost.
 
-    `reason` explains the form, phrased to follow "because". `quota` is the download's counter, or None if the account
-    does not report one. `free_bytes` is the free disk space when the plan was created.
+    `reason` explains the choice of the form, worded to follow "because". `quota` is the download's counter, or None if
+    the account does not report one. `free_bytes` is the free disk space when the plan was created.
     """
 
     dataset: Dataset = field(compare=False)
@@ -199,7 +199,7 @@ class SnapshotPlan:
         )
 
     def check(self) -> None:
-        """Check that the plan can be completed. Raises the errors of `check_together`."""
+        """Check that the plan can be completed. Raises the same errors as `check_together`."""
         check_together((self,))
 
 
@@ -282,7 +282,7 @@ def write_set(plan: SnapshotPlan) -> None:
 
 
 def superseded(plan: SnapshotPlan) -> tuple[Path, ...]:
-    """Return the snapshot's files in other versions or forms, which can be removed after the set is confirmed."""
+    """Return the snapshot's files that have another version or form. They can be removed once the set is confirmed."""
     endings = ("", ".json", ".part", ".part.json")
     kept = {file.target.name + ending for file in plan.files for ending in endings}
     kept.add(plan.manifest.name)

@@ -1,9 +1,9 @@
-"""Download of a snapshot's files as one consistent set, although the service replaces files under the same names.
+"""Download of a snapshot's files as one consistent set, even though the service replaces files under the same names.
 
 Each export reuses the identifiers of a snapshot and its chunks, and rewrites the chunks one after another. The files
 are consistent only if no version changes during the download. A plan therefore pins the versions. The versions are read
-again before each file and, for chunks, after the last file. A single file is always consistent: after its bytes match
-the pinned version, later changes at the service do not affect it.
+again before each download and, for chunks, after the last download. A single file is always consistent: after its bytes
+match the pinned version, later changes at the service do not affect it.
 
 Source: the service's reference for snapshots (`/v2/snapshots`), their chunks and downloads.
 """
@@ -61,11 +61,11 @@ class Snapshots:
     # --- records -----------------------------------------------------------------------------------------------------
 
     def listing(self, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[Snapshot]:
-        """List the account's snapshots of all projects and namespaces (`GET /v2/snapshots`). Listing costs no quota."""
+        """List the account's snapshots for all projects and namespaces (`GET /v2/snapshots`). Listing uses no quota."""
         return self._api.listing(endpoints.records(dataset), _SNAPSHOTS, f"list the {dataset.endpoint}")
 
     def record(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Snapshot:
-        """Read a snapshot's record (`GET /v2/snapshots/{identifier}`). This request costs no quota.
+        """Read a snapshot's record (`GET /v2/snapshots/{identifier}`). This request uses no quota.
 
         Raises:
             NotFound: The snapshot does not exist, for example because its namespace has no pages.
@@ -73,7 +73,7 @@ class Snapshots:
         return self._snapshot(dataset, identifier)[0]
 
     def chunks(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[Chunk]:
-        """List a snapshot's chunks in no order (`GET /v2/snapshots/{identifier}/chunks`). Listing costs no quota.
+        """List a snapshot's chunks, unordered (`GET /v2/snapshots/{identifier}/chunks`). Listing uses no quota.
 
         Raises:
             NotFound: The snapshot does not exist, or has no chunks.
@@ -93,7 +93,7 @@ class Snapshots:
         """Plan a snapshot's download, as one file or in chunks, with its cost in quota units and bytes.
 
         Planning reads the records of the snapshot and its chunks, the account's counters, and the folder's contents.
-        The plan pins the versions. Planning costs no quota and changes nothing, so a plan also serves as a dry run.
+        The plan pins the versions. Planning uses no quota and changes nothing, so a plan also serves as a dry run.
 
         Raises:
             NotFound: The snapshot does not exist.
@@ -120,7 +120,7 @@ class Snapshots:
     def fetch(self, plan: SnapshotPlan, file: PlannedFile, progress: Progress | None = None) -> Download:
         """Download and verify one planned file, and write its sidecar.
 
-        The pinned versions are checked again first. A file costs at most one quota unit. An existing file costs
+        First, the pinned versions are checked again. A file costs at most one quota unit. An existing file costs
         nothing. Resuming a partial file costs another unit. Separate threads can fetch and retry files independently.
 
         Raises:
@@ -158,7 +158,7 @@ class Snapshots:
     def confirm(self, plan: SnapshotPlan) -> Path:
         """Check that all files of a plan exist and are consistent. Write the manifest, and return its path.
 
-        Call this method after fetching every file. The versions are read once more, which costs no quota.
+        Call this method after fetching every file. The versions are read once more, which uses no quota.
 
         Raises:
             StaleSnapshot: The service replaced the snapshot or a chunk during the download.
@@ -185,7 +185,7 @@ class Snapshots:
         the failed files are retried once.
 
         Raises:
-            EnterpriseError: An error of `fetch` or `confirm`. Complete and partial files are retained.
+            EnterpriseError: Any error that `fetch` or `confirm` raises. Complete and partial files are retained.
         """
         plan.check()
         done: dict[str, Download] = {}
@@ -321,11 +321,11 @@ class _ReplacedSetError(Exception):
 
 
 class _StoppedError(Exception):
-    """The download of the plan was stopped, so this file ends without a message."""
+    """The download of the plan was stopped, so this file's download ends without a message."""
 
 
 def look(folder: Path, records: Iterable[Snapshot | Chunk]) -> Disk:
-    """Return the free space and the existing files of these records in a folder. Only sidecars are read."""
+    """Return a folder's free space and the existing files for these records. Only sidecars are read."""
     landed: dict[str, int] = {}
     left: dict[str, int] = {}
     for record in records:

@@ -4,9 +4,9 @@ A resource contains values from the settings. A run can override only numeric se
 accounts or paths. Otherwise, anyone who can start a run could choose where the password is sent and which files are
 read.
 
-This module contains the resources that assets use (the service, the lake, the warehouse and the engine), each a thin
-layer over its package, and the pools that prevent concurrent runs of the same kind. Code that is useful without
-Dagster, for example in a notebook, belongs in the underlying packages.
+This module contains the resources that assets use: the service, the lake, the warehouse and the engine. Each resource
+is a thin layer over its package. The module also contains the pools that prevent concurrent runs of the same kind. Code
+that is useful without Dagster, for example in a notebook, belongs in the underlying packages.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class ConfiguredEnterprise(_Configured):
         return connection.service(self.settings)
 
     def client(self, seconds: float | None = None) -> AbstractContextManager[EnterpriseClient]:
-        """Open a client of the service as a context manager. `seconds` is a time limit for callers that cannot wait."""
+        """Open a service client as a context manager. `seconds` is a time limit for callers that cannot wait."""
         return connection.client(self.settings, seconds)
 
 
@@ -124,7 +124,7 @@ class ConfiguredLake(_Configured):
         return self.settings.max_record_mb << 20
 
     def bodies_of(self, dataset: Dataset) -> frozenset[str]:
-        """Return the page text columns to store for a dataset: HTML and wikitext if configured, and all others."""
+        """Return the page text columns to store for a dataset. HTML and wikitext are included only if configured."""
         own = {column.name for column in dataset.table if column.body}
         return frozenset(own - {*BODIES} | own & {*self.settings.bodies})
 
@@ -134,7 +134,7 @@ class ConfiguredLake(_Configured):
 
 
 class ConfiguredWarehouse(_Configured):
-    """A data folder's DuckDB warehouse, which is opened under its lock for each use and then closed."""
+    """A data folder's DuckDB warehouse, which is locked and opened for each use and then closed."""
 
     @property
     def publish_every(self) -> timedelta | None:

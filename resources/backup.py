@@ -69,7 +69,7 @@ class Backup(_Facts):
     path: Path
 
     def sums(self) -> Iterator[tuple[str, str]]:
-        """Yield the path and MD5 of every file, sorted by `order`. There may be millions, so no list is built.
+        """Yield every file's path and MD5, sorted by `order`. No list is built, as there may be millions of files.
 
         Raises:
             BackupError: The file list was changed, or was not written by `wme backup`.
@@ -182,7 +182,7 @@ def _read(folder: Path) -> Backup | None:
 
 @dataclass(frozen=True)
 class Source:
-    """A file to copy, with its path below the data folder (with `/`), its location, and its size.
+    """A file to copy, with its `/`-separated path below the data folder, its location, and its size.
 
     An existing copy with the time `mtime_ns` and the same size is reused. If `mtime_ns` is None, the file is always
     copied. `write` creates a copy of a file that cannot be copied byte by byte.
@@ -207,7 +207,8 @@ class Source:
 def walk(folder: Path, name: str) -> Iterator[Source]:
     """Yield a folder's finished files in descending order of their paths, with the newest hours first.
 
-    If files are numbered in the order of writing, like the stream's files, no file is found without its predecessors.
+    If files are numbered in the order in which they are written, like the stream's files, no file is found without its
+    predecessors.
 
     Raises:
         BackupError: An entry is not a regular file, or has a name that a file list cannot contain.
@@ -261,7 +262,7 @@ def copy(source: Source, target: Path, advance: Callable[[float], None]) -> str:
 
 
 def copy_bytes(source: Path, target: Path, advance: Callable[[float], None]) -> tuple[str, int]:
-    """Copy a file, up to its size when opened. Return the copy's MD5 and the file's modification time."""
+    """Copy the bytes that a file has when it is opened. Return the copy's MD5 and the file's modification time."""
     digest = files.new_md5()
     with files.opened(source) as reader, target.open("xb") as writer:
         seen = os.fstat(reader.fileno())
@@ -300,7 +301,7 @@ def irregular(folder: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def reporting_full(folder: Path, kept: str) -> Iterator[None]:
-    """Convert an error about a full disk into BackupDiskFullError, whose message ends with the sentence `kept`."""
+    """If the disk is full, raise BackupDiskFullError with a message that ends with the sentence `kept`."""
     try:
         yield
     except OSError as error:

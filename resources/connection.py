@@ -51,7 +51,7 @@ def description(settings: Settings) -> str:
 
 
 def found_sandbox(settings: Settings) -> sandbox.Record | None:
-    """Return the recorded state of the data folder's running sandbox, or None if it is not running."""
+    """Return the recorded state of the data folder's running sandbox, or None if no sandbox is running."""
     from resources import sandbox
 
     return sandbox.find(sandbox_settings(settings.data).state)
@@ -104,7 +104,7 @@ def service(settings: Settings, *, writes: bool = True) -> Service:
 
 @contextmanager
 def client(settings: Settings, seconds: float | None = None, *, writes: bool = True) -> Iterator[EnterpriseClient]:
-    """Open a client of the service as a context manager. All processes of this data folder share its tokens.
+    """Open a client for the service as a context manager. All processes that use this data folder share its tokens.
 
     `seconds` limits the duration of a response and disables retries, for callers that cannot wait. If `writes` is
     False, a valid stored token is used without writing any file. A new token is always stored.
@@ -131,7 +131,7 @@ _SHOWN = 10
 
 
 class UnknownNameError(MirrorError):
-    """The service does not have a project or namespace. The message suggests the most similar name."""
+    """A project or namespace does not exist at the service. The message suggests the most similar name."""
 
     ends_run = True
 

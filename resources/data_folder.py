@@ -107,7 +107,7 @@ def advice(error: OSError) -> str:
 
 
 def origin_of(data: Path) -> str | None:
-    """Return the service that filled a data folder, or None if none did. Raises OriginError if the note is damaged."""
+    """Return the service that filled a data folder, or None if unknown. Raises OriginError if the note is damaged."""
     try:
         return files.read_json(_note(data), _NOTE).service
     except FileNotFoundError:

@@ -105,7 +105,7 @@ def read_json(path: Path, form: TypeAdapter[_T], *, most: int = _MOST_BYTES) -> 
 def read_cache(path: Path, form: TypeAdapter[_T]) -> _T | None:
     """Read a JSON file that can be re-created. Return None if the file is missing or damaged.
 
-    A damaged file is renamed to `NAME.damaged`, with a log message.
+    A damaged file is renamed to `NAME.damaged`, and a warning is logged.
 
     Raises:
         OSError: The system cannot read the file.
@@ -269,8 +269,8 @@ def put(finished: Path, target: Path) -> None:
 def held(path: Path, *, wait_seconds: float, mode: int = 0o644) -> Iterator[int]:
     """Open or create a file, lock it exclusively, and yield a descriptor for reading and writing.
 
-    The holder can rename or unlink the file. A waiting process then opens a new file of that name. The operating system
-    releases the lock when the process ends.
+    The holder can rename or unlink the file. A waiting process then opens a new file with that name. The operating
+    system releases the lock when the process ends.
 
     Raises:
         BusyError: Another process has held the lock for `wait_seconds`.

@@ -31,7 +31,7 @@ def cores(root: Path = _ROOT) -> int:
 
 
 def memory_bytes(root: Path = _ROOT) -> int:
-    """Return the bytes of memory that this process and its siblings may use on this machine, within control groups."""
+    """Return the bytes of memory that the machine and the control groups allow this process and its siblings to use."""
     physical = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     limits = [
         limit

@@ -166,7 +166,7 @@ class RemoteCompactor(_Remote):
 def compactor(
     address: str, layout: Layout, *, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> AbstractContextManager[RemoteCompactor | None]:
-    """Open the compaction workers in WME_ENGINE as a context manager. The value is None if local threads are used."""
+    """Open WME_ENGINE's compaction workers as a context manager. The value is None if local threads are used."""
     if address.startswith(SCHEME):
         return RemoteCompactor(address, layout, record_bytes_max=record_bytes_max)
     return nullcontext()
@@ -233,7 +233,7 @@ def convert_here(archive: dict[str, Any], bodies: list[str]) -> ConvertedFile:
 
 
 def compact_here(job: CompactionJob) -> Compaction:
-    """Rewrite a job's files on this worker, with all its threads.
+    """Rewrite a job's files on this worker, using all of its threads.
 
     Raises:
         LakeError: Any error that `compact` raises.

@@ -29,7 +29,7 @@ class Storage(Protocol):
         """Move a complete local file into durable storage. An existing file with that name is replaced."""
 
     def open(self, path: Path) -> pa.NativeFile:
-        """Open a file for reading. Several threads can read it.
+        """Open a file for reading. Several threads can read from the opened file.
 
         Raises:
             FileNotFoundError: The file does not exist.
@@ -126,6 +126,6 @@ def verify(path: Path, columns: Sequence[str] | None = None, storage: Storage = 
 
 
 def rows_at_once(metadata: pq.FileMetaData, most_bytes: int, most_rows: int = 8192) -> int:
-    """Return a number of rows that can be read at a time with about `most_bytes` of memory."""
+    """Return the number of rows that can be read at a time with about `most_bytes` of memory."""
     size = sum(metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups))
     return max(1, min(most_rows, int(most_bytes * metadata.num_rows // max(1, size))))

@@ -56,7 +56,7 @@ class Uniqueness:
     """Rule for duplicate rows, as SQL that uses columns, `title` (the name with spaces) and shared formulas.
 
     Rows are duplicates if their `key` (never null) and `further` are equal. `further` is for expressions that are slow
-    or can be null. Of duplicate rows, the first in the order `newest_first` is used.
+    or can be null. Among duplicate rows, the first row in the order `newest_first` is used.
     """
 
     key: tuple[str, ...]
@@ -70,7 +70,7 @@ _NEWEST = ("event_at", "version_id")
 
 @dataclass(frozen=True, eq=False)  # each dataset is declared once, so equality is identity
 class Dataset:
-    """One dataset of the service.
+    """A dataset that the service offers.
 
     Attributes:
         table: Table for the records in the lake and the warehouse. The dataset has the same name as the table.
@@ -142,7 +142,7 @@ class Dataset:
         return Uniqueness(key, order)
 
     def scope(self, mirrored: Iterable[tuple[str, int]], *, wikidata: bool) -> tuple[tuple[str, int], ...]:
-        """Return the pairs to mirror: `mirrored`, or the dataset's fixed pairs if `wikidata` is true."""
+        """Return the dataset's fixed pairs (only if `wikidata` is true), or `mirrored` if it has no fixed pairs."""
         return tuple(mirrored) if not self.places else self.places if wikidata else ()
 
     def __post_init__(self) -> None:

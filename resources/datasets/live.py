@@ -85,8 +85,8 @@ class Step:
         reject_count: Number of lines that are not valid records or events. These lines are in a separate file.
         reset_count: Number of times that a partition's offsets moved backward.
         offsets: Next offset by partition, for all partitions with at least one event so far.
-        highest: Each partition's highest next offset and the time when it was reached, if it differs from the current
-            next offset. Events below this offset are looked up among the stored events.
+        highest: Each partition's highest next offset and the time when it was reached, if that offset differs from the
+            current next offset. Events below this offset are looked up among the stored events.
         since: Start time for partitions that have no events yet.
         kept_since: Start time of the stored events, by project and namespace. If empty, all events are stored.
         event_counts: Number of events stored since the start of the stream, by partition.
@@ -110,7 +110,7 @@ class Step:
 
     @property
     def kept_until(self) -> datetime:
-        """Earliest time that any part with events has reached. All earlier events are stored."""
+        """Earliest of the times that the parts with events have reached. All earlier events are stored."""
         reached: dict[int, datetime] = {}
         for partition, moment in self.published_at.items():
             part = partition // _PARTITIONS_OF_A_PART
@@ -171,7 +171,7 @@ def files_in(of_hour: Path) -> list[LiveFile]:
 
 
 def counting(files: Iterable[LiveFile]) -> list[LiveFile]:
-    """Return the files that are not replaced by another file, oldest first."""
+    """Return the files that have not been replaced by another file, oldest first."""
     kept: list[LiveFile] = []
     for file in sorted(files, key=lambda file: (file.last, -file.first), reverse=True):
         if not kept or file.last < kept[-1].first:
@@ -180,6 +180,6 @@ def counting(files: Iterable[LiveFile]) -> list[LiveFile]:
 
 
 def files_of(folder: Path, since: datetime | None = None) -> list[LiveFile]:
-    """Return the valid files for hours from `since` on, or for all hours if `since` is None, oldest first."""
+    """Return the valid files, oldest first, for all hours or, if `since` is specified, for hours from `since` on."""
     hours = (of_hour for hour, of_hour in hour_folders(folder) if since is None or hour >= since)
     return counting(file for of_hour in hours for file in files_in(of_hour))

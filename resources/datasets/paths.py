@@ -1,4 +1,4 @@
-"""Names of files and hour folders in the archive and the lake: construction and parsing.
+"""Construction and parsing of the names of files and hour folders in the archive and the lake.
 
 A file is named `<identifier>.<digits>.<kind>`, where `<digits>` are the first digits of a version or digest. New
 content gets a new name, so a file is written once and never replaced.
@@ -44,12 +44,12 @@ def parse(name: str) -> Name | None:
 
 
 def with_bodies(path: str) -> str:
-    """Return the path of the file with a lake file's bodies, which is a separate file or the file itself."""
+    """Return the path of the file that contains a lake file's bodies: a separate file or the lake file itself."""
     return f"{path.removesuffix(ROWS)}{BODIES}" if path.endswith(f".{ROWS}") else path
 
 
 def with_rows(path: str) -> str:
-    """Return the path under which the ledger lists a lake file. A bodies file is listed under its rows file's path."""
+    """Return the path that the ledger lists for a lake file. For a bodies file, this is the path of its rows file."""
     return f"{path.removesuffix(BODIES)}{ROWS}" if path.endswith(f".{BODIES}") else path
 
 
@@ -69,14 +69,14 @@ def short(version: str) -> str:
 
 
 def safe(name: str) -> str:
-    """Return an external name for use in a path. Raises ValueError if the name has characters that are not allowed."""
+    """Return an external name that is safe to use in a path. Raises ValueError for characters that are not allowed."""
     if not _SAFE.fullmatch(name):
         raise ValueError(f"{name!r} cannot be part of a file name; only letters, digits, '_', '-' and '.' are allowed.")
     return name
 
 
 def hour_folder(hour: datetime) -> str:
-    """Return an hour's folder, such as `date=2026-11-19/hour=05`. Raises ValueError unless `hour` starts an hour."""
+    """Return an hour's folder, such as `date=2026-11-19/hour=05`. Raises ValueError if `hour` is not a full hour."""
     if hour.tzinfo is None:
         raise ValueError(f"The hour {hour} has no time zone; hours must be timezone-aware.")
     start = hour.astimezone(UTC)

@@ -54,11 +54,11 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
 def read_archive(
     archive: str | os.PathLike[str] | BinaryIO, model: Any = None, *, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> Iterator[Any]:
-    """Read an archive's records in order. An archive is a path or an open `.tar.gz` file that contains NDJSON files.
+    """Read an archive's records in order. The archive is a `.tar.gz` file of NDJSON files: a path or an open file.
 
-    Reading requires no account and no network. An open file must be binary and stays open. Only one record is in memory
-    at a time, and it needs about five times as many bytes as its line. Records are dicts or, if `model` is specified,
-    instances of that model (see `record_model`). Lines longer than `record_bytes_max` are not parsed.
+    Reading requires no account and no network access. An open file must be binary and stays open. Only one record is in
+    memory at a time, and it needs about five times as many bytes as its line. Records are dicts or, if `model` is
+    specified, instances of that model (see `record_model`). Lines longer than `record_bytes_max` are not parsed.
 
     Raises:
         FileNotFoundError: The file does not exist.
@@ -275,7 +275,7 @@ class ServiceFiles:
 
         Raises:
             IntegrityError: The written bytes do not match the MD5 in the record.
-            EnterpriseError: The download failed, or one of the errors of `head` occurred.
+            EnterpriseError: The download failed, or an error listed for `head` occurred.
         """
         record, source = self._source(path)
         for piece in self._downloader.pieces(source):
@@ -297,7 +297,7 @@ class ServiceFiles:
         Raises:
             IntegrityError: The archive is damaged or truncated, contains invalid records, or does not match the
                 service's record. Raised after the last good record.
-            EnterpriseError: The download failed, or one of the errors of `head` occurred.
+            EnterpriseError: The download failed, or an error listed for `head` occurred.
         """
         if isinstance(archive, str) and archive.startswith("/v2/"):
             return read_pieces(archive, self._pieces(archive), model)

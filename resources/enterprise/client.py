@@ -141,7 +141,7 @@ class Lookups:
         Raises:
             NotFound: No project has an article with exactly that title. The lookup still costs a unit.
             QuotaExceeded: The account has no lookups left.
-            InvalidRequest: The title or the query is invalid. The request was not sent and cost no unit.
+            InvalidRequest: The title or the query is invalid. The request was not sent and cost nothing.
         """
         return self._titled(name, endpoints.article, query, Kind.ARTICLES)
 
@@ -243,7 +243,7 @@ class Hours:
         raise missing
 
     def record(self, hour: datetime, identifier: str, dataset: Dataset = ARTICLE_CHANGES) -> models.Batch:
-        """Read one record of an hourly listing (`GET /v2/batches/{date}/{hour}/{identifier}`).
+        """Read one record from an hourly listing (`GET /v2/batches/{date}/{hour}/{identifier}`).
 
         Raises:
             NotFound: The published hour does not contain this file, because nothing changed or its export failed.

@@ -1,7 +1,7 @@
 """Access to the data host for one account: lists, records and signed URLs, with size limits and rate limiting.
 
-Source: the service's documentation of lists, downloads (redirects to signed URLs) and `get-user`. The service does not
-publish its rate limits, which apply per account. Requests over the limit receive a 429.
+Source: the service's documentation on lists, downloads (redirects to signed URLs) and `get-user`. The service does not
+publish its rate limits, which apply per account. Requests over the limit receive a 429 response.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class DataApi:
     def _written(
         self, path: str, query: Query | None, kind: Kind, plain: str
     ) -> tuple[str, str, dict[str, Any] | None]:
-        """Return a request's method, address and body. Requests without a query use the plain method."""
+        """Return a request's method, address and body. Requests without a query use the `plain` method."""
         url = self._service.base_url + path
         if query is None or query.is_empty:
             return plain, url, None
@@ -291,7 +291,7 @@ class Lists:
         self.redactor = api.redactor
 
     def reference(self, kind: str) -> Listing[models.Entry]:
-        """Read a reference list: `codes`, `languages`, `projects` or `namespaces` (`GET /v2/codes` ...)."""
+        """Read the reference list `codes`, `languages`, `projects` or `namespaces` (`GET /v2/codes` ...)."""
         return self._api.listing(endpoints.reference(kind), _ENTRIES, f"list the {kind}")
 
     def records(self, path: str, query: Query | None = None) -> Listing[models.Record]:

@@ -2,7 +2,8 @@
 
 `registered()` returns an `Endpoint` for each endpoint that responds with records, derived from the dataset
 declarations. Commands use these endpoints to list, show and look up records generically. `kind` defines the options,
-`at()` builds the path, and `client.lists` or `client.lookups` sends the request. Other functions build single paths.
+`at()` builds the path, and `client.lists` or `client.lookups` sends the request. Other functions build individual
+paths.
 
 Source: the service's reference for metadata (`/v2/codes` ...), realtime batches (`/v2/batches/{date}/{hour}`),
 snapshots (`/v2/snapshots`) and on-demand lookups.
@@ -38,7 +39,7 @@ class Service:
         password: Password, or None to use only stored tokens. The password is omitted from the repr.
         contact: Email address or web page of the client's operator, sent in the User-Agent.
         anonymous: True to send no token, for IP addresses that the service accepts without an account.
-        allow_http: True to allow unencrypted `http://` to other machines, even for passwords and tokens.
+        allow_http: True to allow unencrypted `http://` connections to other machines, even for passwords and tokens.
 
     Raises:
         InvalidRequest: A URL is not an HTTP(S) URL, or it is an `http://` URL of another machine and `allow_http` is
@@ -81,7 +82,7 @@ def origin(url: str) -> tuple[str, str]:
 
 
 def is_web_address(url: str) -> bool:
-    """Return whether requests can use a URL: it must have http or https, a host, a valid port, and no password."""
+    """Return whether requests can use a URL. It must use http(s) and have a host, a valid port and no password."""
     try:
         parts = urlsplit(url)
         return (
@@ -204,7 +205,7 @@ def reference(kind: str) -> str:
 
 
 def records(dataset: Dataset) -> str:
-    """Return the path that lists all records of a reference list, or all snapshots."""
+    """Return the path for listing all records in a reference list, or all snapshots."""
     return f"/v2/{dataset.endpoint}"
 
 

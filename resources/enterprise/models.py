@@ -2,7 +2,7 @@
 
 Unknown fields are retained in `model_extra`, because the service adds fields without notice. The service omits empty
 fields, so every field except the identifier may be absent. Numbers may have an exponent (`126211.488e0`). Dates may
-have nanoseconds, which are truncated to microseconds. The archived list retains the original digits.
+include nanoseconds, which are truncated to microseconds. The archived list retains the original digits.
 
 Source: the service's data dictionary for codes, languages, projects, namespaces, snapshots and batches, and `get-user`.
 """
@@ -62,7 +62,7 @@ class Record(BaseModel):
 
 
 class Entry(Record):
-    """An entry of a reference list. Fields without an attribute can be read by name."""
+    """An entry in a reference list. Fields without an attribute can be read by name."""
 
     identifier: str | Number
 
@@ -142,7 +142,7 @@ class Chunk(ArchiveRecord):
 
 @dataclass(frozen=True)
 class Quota:
-    """Used and allowed units of one product. `limit` is None if the service does not report a limit."""
+    """Used and allowed units for one product. `limit` is None if the service does not report a limit."""
 
     used: int
     limit: int | None

@@ -30,7 +30,7 @@ NDJSON: Final = "application/x-ndjson"
 
 
 class EndlessRecord(UnexpectedAnswer):
-    """A record does not end. Its connection is reopened. Other connections are not affected."""
+    """A record never ends. Its connection is reopened. Other connections are not affected."""
 
     retryable = True
 

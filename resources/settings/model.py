@@ -277,7 +277,7 @@ _FIELDS = dict(zip(NAMES, Settings.model_fields, strict=True))
 
 
 def sentence(fault: ErrorDetails, *, by_field: bool = False) -> str:
-    """Return an error message for an invalid value. The message names the variable, or the field if `by_field`."""
+    """Return an error message for an invalid value, with the variable's name or (if `by_field`) the field's name."""
     name, *inner = map(str, fault["loc"])
     field = _FIELDS.get(name, name)
     said = next((one for one in Settings.model_fields[field].metadata if isinstance(one, Write)), None)

@@ -1,4 +1,4 @@
-"""Types that parse and validate the strings of settings, and the advice for invalid values."""
+"""Types that parse and validate setting values, and the advice for invalid values."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ DOUBLE = pa.float64()
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a declared table.
+    """A column in a declared table.
 
     Attributes:
         path: Dotted path of the value in the service's JSON record. Without a path, the value comes from `first_of` or

@@ -153,7 +153,7 @@ class Worker:
 
     @property
     def address(self) -> str:
-        """Address at which other machines reach this worker."""
+        """Address at which other machines can reach this worker."""
         return str(self._worker.address)
 
     def leave(self) -> None:
@@ -168,7 +168,7 @@ class Worker:
 
 
 def run(function: Callable[..., Any], arguments: tuple[Any, ...], probe: Probe) -> Answer:
-    """Run a call on a worker. Errors are returned as values, so they arrive complete and Dask does not log them."""
+    """Run a call on a worker. Errors are returned as values, so they arrive intact and Dask does not log them."""
     try:
         _check_probe(probe)
         return Answer(value=function(*arguments))

@@ -47,7 +47,7 @@ _Life = Annotated[float, Field(gt=0, le=REFRESH_LIFE.total_seconds(), allow_inf_
 
 
 class Grant(BaseModel):
-    """Issued tokens. Refreshing issues no new refresh token. `expires_in` is the access token's lifetime in seconds."""
+    """Issued tokens. A refresh returns no new refresh token. `expires_in` is the access token's lifetime in seconds."""
 
     access_token: Token = Field(repr=False)
     refresh_token: Token | None = Field(default=None, repr=False)
@@ -124,7 +124,7 @@ class AuthService:
         return self._learned(self._transport.parse(answer, _GRANT, doing))
 
     def token_revoke(self, refresh_token: str) -> bool:
-        """Revoke a refresh token and its access tokens (`POST /v1/token-revoke`). Return False if it was invalid."""
+        """Revoke a refresh token and its access tokens (`POST /v1/token-revoke`). Return False for an invalid token."""
         answer = self._post(endpoints.TOKEN_REVOKE, {"refresh_token": refresh_token})
         if answer.status == 401:
             return False
@@ -132,12 +132,12 @@ class AuthService:
         return True
 
     def forgot_password(self, username: str) -> None:
-        """Have a confirmation code sent to the account's email address (`POST /v1/forgot-password`)."""
+        """Request a confirmation code, which is sent to the account's email address (`POST /v1/forgot-password`)."""
         answer = self._post(endpoints.FORGOT_PASSWORD, {"username": username})
         self._check(answer, f"have a code sent to {username}", refused="Check the spelling of the user name.")
 
     def forgot_password_confirm(self, username: str, code: str, password: str) -> None:
-        """Set a new password with the code (`POST /v1/forgot-password-confirm`), or raise AuthenticationError."""
+        """Set a new password with the code (`POST /v1/forgot-password-confirm`). Refusals raise AuthenticationError."""
         self._transport.redactor.learn(password, code)
         answer = self._post(
             endpoints.FORGOT_PASSWORD_CONFIRM, {"username": username, "password": password, "confirmation_code": code}

@@ -200,7 +200,7 @@ class Segment:
 
 @dataclass
 class ObjectState:
-    """State of an object during its download: ETag and size, if known, and segments."""
+    """State of an object during its download, with its segments and, if known, its ETag and size."""
 
     etag: str | None = None
     size: int | None = None

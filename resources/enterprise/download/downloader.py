@@ -1,6 +1,6 @@
 """Downloads: request a signed URL, fetch the object, verify it, and rename the complete file into place.
 
-The object store's ETag is not an MD5. It shows only that an object has changed, so files are verified against the
+The object store's ETag is not an MD5. The ETag shows only that an object has changed, so files are verified against the
 record's `version`.
 
 Source: the service's documentation on snapshot, chunk and batch records (`version`) and their downloads.
@@ -39,7 +39,7 @@ class Download:
     Attributes:
         request_count: Number of requests to the service, excluding requests to the object store.
         resumed_bytes: Number of bytes reused from an earlier, unfinished download.
-        unit_count: Number of requests for signed URLs, which is the cost in units if the product has a quota.
+        unit_count: Number of requests for signed URLs, which equals the cost in units if the product has a quota.
     """
 
     path: Path

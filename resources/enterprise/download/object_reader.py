@@ -1,4 +1,4 @@
-"""Archive reader for the object store, which can start at any byte and checks the object's identity.
+"""Archive reader that can start at any byte of an object in the store, and that checks the object's identity.
 
 A broken response body is resumed at the next byte, with the same signed URL for as long as the store accepts it.
 
@@ -35,8 +35,8 @@ class Source:
     """The archive to download.
 
     `version` is the archive's MD5. `size_hint` is the approximate size in bytes, or None if unknown. `resolve` returns
-    a signed URL, and `read_again` returns the record's current source. Both also return the number of requests sent. If
-    `pinned` is True, newer versions are not requested.
+    a signed URL, and `read_again` returns the record's current source. Both functions also return the number of
+    requests sent. If `pinned` is True, newer versions are not requested.
     """
 
     identifier: str
@@ -209,7 +209,7 @@ class ObjectReader:
                 return
 
     def _body(self, opened: Opened, segment: Segment) -> Generator[bytes, None, None]:
-        """Yield one response's bytes until it ends or breaks off."""
+        """Yield one response's bytes until the response ends or breaks off."""
         timely = segment.done
         self._open.add(opened.deadline)
         try:
@@ -236,7 +236,7 @@ class ObjectReader:
             deadline.cancel()
 
     def _opened(self, segment: Segment | None) -> Opened:
-        """Open the object at a segment's next byte, or at its start, and check that the object is unchanged."""
+        """Open the object at its start or at a segment's next byte, and check that the object is unchanged."""
         headers: dict[str, str] = {}
         position = segment.position if segment else 0
         if segment is not None:

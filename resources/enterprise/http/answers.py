@@ -1,6 +1,7 @@
 """Service responses: size-limited reading, error messages, headers and dates.
 
-Source: the service's error body `{"status", "message"}` and its `Date` headers. Cached responses also have an `Age`.
+Source: the service's error body `{"status", "message"}` and its `Date` headers. Cached responses also have an `Age`
+header.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def until(deadline: Deadline) -> Iterator[None]:
 
 
 def current_deadline() -> Deadline | None:
-    """Return the current block's deadline, or None outside of a block."""
+    """Return the current block's deadline, or None outside a block."""
     return _deadline.get()
 
 
@@ -183,7 +183,7 @@ PUBLIC: Final = "public"
 
 
 def network_of(address: str) -> str:
-    """Classify the network of an IP address: `public`, `loopback`, `link-local`, or `private` for all others."""
+    """Classify the network of an IP address as `public`, `loopback`, `link-local`, or otherwise `private`."""
     found = ip_address(address)
     if isinstance(found, IPv6Address):
         found = found.ipv4_mapped or found.sixtofour or (IPv4Address(found.packed[-4:]) if found in _NAT64 else found)

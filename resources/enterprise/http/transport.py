@@ -163,7 +163,7 @@ class Transport:
         body: Mapping[str, Any] | None = None,
         auth: Auth | None = None,
     ) -> requests.Response:
-        """Open a stream or a signed URL of the object store. The body is not read yet, and failures are not retried.
+        """Open a stream, or a signed URL for the object store. The body is not read yet, and failures are not retried.
 
         Without `auth`, no token is sent, and the URL is treated as a redirect target, which must be in the service's
         own network or in the public network. A `body` is sent as JSON in a POST request without a read timeout. The
@@ -171,7 +171,7 @@ class Transport:
 
         Raises:
             BrokenAnswer: The connection failed (`NoConnection`), or no response arrived before the deadline.
-            UnexpectedAnswer: The URL leads into another network.
+            UnexpectedAnswer: The URL leads to another network.
         """
         connect, read = self.retry.timeouts
         deadline.meet = self._is_at

@@ -204,7 +204,7 @@ _FILTER = _QueriesHidden()
 
 
 def hide_queries_in_http_log() -> None:
-    """Remove query strings, which are keys in signed URLs, from the HTTP library's log. This function is idempotent."""
+    """Remove query strings, which can grant access, from the HTTP library's log. This function is idempotent."""
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_FILTER)
 

@@ -116,8 +116,8 @@ class PlannedFile:
 class SnapshotPlan:
     """Files to fetch, in numeric order and with pinned versions, and their cost.
 
-    `reason` explains the choice of the form, worded to follow "because". `quota` is the download's counter, or None if
-    the account does not report one. `free_bytes` is the free disk space when the plan was created.
+    `reason` explains the choice of form and is worded to follow "because". `quota` is the download's counter, or None
+    if the account does not report one. `free_bytes` is the free disk space when the plan was created.
     """
 
     dataset: Dataset = field(compare=False)

@@ -73,7 +73,7 @@ class Snapshots:
         return self._snapshot(dataset, identifier)[0]
 
     def chunks(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[Chunk]:
-        """List a snapshot's chunks, unordered (`GET /v2/snapshots/{identifier}/chunks`). Listing uses no quota.
+        """List a snapshot's chunks in arbitrary order (`GET /v2/snapshots/{identifier}/chunks`). Uses no quota.
 
         Raises:
             NotFound: The snapshot does not exist, or has no chunks.

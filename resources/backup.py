@@ -72,7 +72,7 @@ class Backup(_Facts):
         """Yield every file's path and MD5, sorted by `order`. No list is built, as there may be millions of files.
 
         Raises:
-            BackupError: The file list was changed, or was not written by `wme backup`.
+            BackupError: The file list has been changed, or was not written by `wme backup`.
         """
         path = self.path / SUMS
         try:

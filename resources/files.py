@@ -92,7 +92,7 @@ def read(path: Path, *, most: int = _MOST_BYTES) -> bytes:
 
 
 def read_json(path: Path, form: TypeAdapter[_T], *, most: int = _MOST_BYTES) -> _T:
-    """Read a JSON file and validate it. Same errors as `read`, and UnusableFileError if validation fails."""
+    """Read a JSON file and validate it. Raises the same errors as `read`, and UnusableFileError if validation fails."""
     try:
         return form.validate_json(read(path, most=most))
     except ValidationError as error:

@@ -110,7 +110,7 @@ def _markdown_words(word: str) -> str:
 def _markdown_word(word: str) -> str:
     if re.fullmatch(r"[\w.,:;?'\"()%+=/-]*", word) and "://" not in word and "www." not in word.lower():
         return word
-    # a code span ends with as many backticks as at its start
+    # a code span ends with as many backticks as it starts with
     fence = "`" * (1 + max(map(len, re.findall("`+", word)), default=0))
     pad = " " if "`" in word else ""
     return f"{fence}{pad}{word}{pad}{fence}"

@@ -51,7 +51,7 @@ class _Remote:
 
     Args:
         address: `dask://host:port`.
-        layout: Data folder, which the workers must also see.
+        layout: Layout of the data folder, which the workers must also see.
         record_bytes_max: Maximum length of a converted record. The workers must have the same limit.
         answer_seconds: Time limit for the scheduler's responses.
     """
@@ -251,7 +251,7 @@ def _plain(archive: Archive, layout: Layout) -> dict[str, Any]:
     return facts | {
         "kind": type(archive).__name__,
         "dataset": archive.dataset.name,
-        # an archive outside of the data folder keeps its path, which must also exist on the workers
+        # an archive outside the data folder keeps its path, which must also exist on the workers
         "path": archive.path.relative_to(layout.root).as_posix()
         if archive.path.is_relative_to(layout.root)
         else str(archive.path),

@@ -34,7 +34,7 @@ PARTITIONS, OFFSET_MAX = 50, 2**53 - 1
 PAST = timedelta(days=31)
 #: Partitions per part of the stream. A connection reads complete parts, and all partitions in a part in parallel.
 _PARTITIONS_OF_A_PART = 5
-#: Number of recent hours whose folders can contain files that were merged but not yet deleted.
+#: Number of recent hours whose folders can contain files that have been merged but not yet deleted.
 _HOURS = 3
 _NAME = re.compile(r"(\d{12})(?:-(\d{12}))?\.parquet")
 
@@ -154,7 +154,7 @@ def name_of(first: int, last: int) -> str:
 
 
 def replaced(folder: Path, seconds: float) -> list[Path]:
-    """Return files from the newest hours that were replaced by another file at least `seconds` ago."""
+    """Return files from recent hours that were replaced by another file at least `seconds` ago."""
     found = [file for _, of_hour in [*hour_folders(folder)][-_HOURS:] for file in files_in(of_hour)]
     old = [file for file in found if time.time() - file.path.stat().st_mtime > seconds]
     return [

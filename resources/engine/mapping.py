@@ -18,7 +18,7 @@ class Task(Protocol):
     """A long task whose progress is reported."""
 
     def advance(self, amount: float) -> None:
-        """Add `amount` to the completed work, in the units of the total. Thread-safe."""
+        """Add `amount` to the completed work, in the same unit as the total. Thread-safe."""
 
     def finish(self) -> None:
         """End the task, even if the work is incomplete."""
@@ -28,7 +28,7 @@ class Reporter(Protocol):
     """Shows the progress of tasks."""
 
     def start(self, label: str, total: float, unit: str) -> Task:
-        """Start a task of `total` units. `unit` is `B` for bytes, otherwise a singular noun."""
+        """Start a task of `total` units. `unit` is `B` for bytes, or a singular noun for other units."""
 
 
 def increments(advance: Callable[[float], None]) -> Callable[[float, float | None], None]:
@@ -190,7 +190,7 @@ class WorkersDifferError(EngineError):
 
 
 class FolderNotSharedError(EngineError):
-    """A worker cannot read or write this process's data folder."""
+    """A worker cannot read from or write to this process's data folder."""
 
 
 class TaskLostError(EngineError):

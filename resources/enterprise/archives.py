@@ -54,7 +54,7 @@ _DECODER: Final = json.JSONDecoder(parse_constant=_refuse)
 def read_archive(
     archive: str | os.PathLike[str] | BinaryIO, model: Any = None, *, record_bytes_max: int = RECORD_BYTES_MAX
 ) -> Iterator[Any]:
-    """Read an archive's records in order. The archive is a `.tar.gz` file of NDJSON files: a path or an open file.
+    """Read an archive's records in order. `archive` is the path of a `.tar.gz` file of NDJSON files, or the open file.
 
     Reading requires no account and no network access. An open file must be binary and stays open. Only one record is in
     memory at a time, and it needs about five times as many bytes as its line. Records are dicts or, if `model` is

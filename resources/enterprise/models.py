@@ -36,7 +36,7 @@ ProjectName = Annotated[str, Field(pattern=r"\A[A-Za-z0-9_][A-Za-z0-9_.-]*\z", m
 #: An MD5, used to verify an archive's bytes.
 Version = Annotated[str, Field(pattern=r"\A[0-9a-f]{32}\z")]
 
-#: An integer that fits into every table.
+#: An integer that fits into the integer columns of all tables.
 Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 

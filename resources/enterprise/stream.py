@@ -119,7 +119,7 @@ class StreamOptions:
 
     Attributes:
         connections: Number of parallel connections (1 to 10). The service throttles each connection separately.
-        room_bytes: Approximate memory limit for waiting records. At the limit, reading pauses. In total, the
+        room_bytes: Approximate memory limit in bytes for waiting records. At the limit, reading pauses. In total, the
             connections need this memory, space for two records of maximum length (one waiting, one incomplete), and
             1.25 MiB per connection.
         record_bytes: Maximum length of a record. Longer records are skipped.
@@ -196,7 +196,7 @@ class Stream:
         return sum(connection.too_long_count for connection in self.connections)
 
     def close(self) -> None:
-        """End all connections. Events that were already returned can still be committed."""
+        """End all connections. Events that have already been returned can still be committed."""
         self._inbox.close()
         for connection in self.connections:
             connection.stop()

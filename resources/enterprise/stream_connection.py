@@ -212,7 +212,7 @@ _log = logging.getLogger(__name__)
 #: A connection that is silent for this many seconds while others are receiving data is reopened. The limit grows after
 #: each legitimate silence, up to the second number. A connection that is silent for that long is always reopened.
 _SILENT_SECONDS, _SILENT_LONGEST = 60.0, 3_600.0
-#: Maximum wait in seconds that the service can request by `Retry-After`.
+#: Maximum wait in seconds that the service can request with `Retry-After`.
 _ASKED_LONGEST = 300.0
 #: Seconds between checks for the end of the stream while a connection is waiting for its turn.
 _LOOK_SECONDS = 0.5
@@ -224,7 +224,7 @@ class Connection(threading.Thread):
     """Reads some parts of the stream into an inbox until `stop` is called.
 
     `waits` contains the initial and the maximum wait in seconds before a reconnection. The wait doubles after each
-    connection that received no data. The actual wait is a random time below the current value.
+    connection that receives no data. The actual wait is a random time below the current value.
 
     Attributes:
         parts: Parts that the connection reads.

@@ -258,7 +258,7 @@ class Cluster:
         )
 
     def _see(self, client: distributed.Client, fit: Sequence[Member]) -> Probe:
-        """Verify that all workers can read and write the folder."""
+        """Verify that all workers can read from and write to the folder."""
         probe = Probe(f"{secrets.token_hex(8)}.{_PROBE}", secrets.token_hex(16))
         self._folder.mkdir(parents=True, exist_ok=True)
         (self._folder / probe.name).write_text(probe.secret)

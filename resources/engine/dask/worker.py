@@ -188,7 +188,7 @@ def portable(error: Exception) -> Exception:
 
 
 def _check_probe(probe: Probe) -> None:
-    """Verify that this worker has the run's data folder. Each probe is checked once."""
+    """Verify that this worker can access the run's data folder. Each probe is checked once."""
     if probe.name in _seen:
         return
     try:

@@ -183,7 +183,7 @@ class TokenStore:
         )
 
     def _fields(self) -> dict[str, Any]:
-        """Return the file's fields, or nothing if the file is missing, damaged, or belongs to another account."""
+        """Return the file's fields, or nothing if the file is missing or damaged, or belongs to another account."""
         try:
             content = files.read(self._path)
         except FileNotFoundError:

@@ -102,7 +102,7 @@ def read_body(response: requests.Response, longest: int) -> bytes:
                     return bytes(body[:longest])
                 raise TooLongError(longest)
     finally:
-        response.close()  # has no effect after a complete body, because the connection was already returned to the pool
+        response.close()  # has no effect after a complete body, because the connection is already in the pool
     return bytes(body)
 
 
@@ -155,7 +155,7 @@ class ServiceClock:
         self.ahead = timedelta(0)
 
     def heard(self, headers: Mapping[str, str]) -> None:
-        """Compare the clocks after a response. A difference of minutes is logged once as a warning."""
+        """Compare the local clock with the service's clock. A difference of minutes is logged once as a warning."""
         moment = moment_in(headers, "Date")
         age = number_in(headers, "Age") or 0
         if moment is None or age > _OLDEST:

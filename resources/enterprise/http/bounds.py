@@ -146,7 +146,7 @@ class CancellableDeadline(Deadline):
                 end()
 
     def cancel(self) -> None:
-        """End the response. Its reader then reaches the end of the body."""
+        """End the response. The response's reader then reaches the end of the body."""
         with self._lock:
             self._is_cancelled = True
             if self._end is not None:

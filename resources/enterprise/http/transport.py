@@ -271,7 +271,7 @@ class Transport:
                 "addresses, and any proxy between this machine and the service.",
                 status=status,
             )
-        kind = BrokenAnswer if status < 300 else errors.ServiceUnavailable  # 5xx responses were already retried
+        kind = BrokenAnswer if status < 300 else errors.ServiceUnavailable  # 5xx responses have already been retried
         return kind(
             f"{what} The page came from a load balancer or a captive portal. Earlier downloads are kept. Try "
             "again later.",

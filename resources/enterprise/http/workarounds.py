@@ -320,7 +320,7 @@ def _unforeseen(error: BaseException, doing: str, redactor: Redactor) -> errors.
 
 
 def shut_down(connection: socket.socket) -> None:
-    """End a connection from another thread. Its reader then reaches the end of the stream."""
+    """End a connection from another thread. The connection's reader then reaches the end of the stream."""
     with contextlib.suppress(OSError):
         socket.socket.shutdown(connection, socket.SHUT_RDWR)
 

@@ -268,7 +268,7 @@ class Snapshots:
         return gone + new + other
 
     def _stale(self, plan: SnapshotPlan, changes: list[str]) -> errors.StaleSnapshot:
-        """Return the error for a replaced snapshot, with the changes, the retained files, and the cost of a restart."""
+        """Return the error for a replaced snapshot, including the changes, retained files, and cost of a restart."""
         kept = [file for file in plan.files if is_landed(file.target, file.version)]
         size = size_text(sum(file.target.stat().st_size for file in kept))
         kept_text = (

@@ -1,10 +1,10 @@
 """Writer that stores stream events in small files, each of which records the stream position.
 
 Each step writes one Parquet file, with events as rows and every partition's next offset as metadata. A single rename
-makes events and offsets durable. Each event is stored exactly once, even if the process is killed, because events after
-the newest file are received again and known events are skipped. The file with the highest number is the newest,
-regardless of the clock. During an hour, files with the same number of steps are merged into one file that replaces
-them.
+makes events and offsets durable. Each event is stored exactly once, even if the process is killed. After a restart,
+events after the newest file are received again, and known events are skipped. The file with the highest number is the
+newest, regardless of the clock. During an hour, files with the same number of steps are merged into one file that
+replaces them.
 """
 
 from __future__ import annotations

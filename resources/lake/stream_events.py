@@ -3,8 +3,8 @@
 A line that is not a valid event becomes a reject. Partition, offset and identifier together identify an event. Offsets
 are not sufficient, because the service can renumber a topic, jump ahead, or go back. An event at or after its
 partition's next offset is new. An earlier event is looked up among the recent events in memory, and then among the
-events in the last days' files, which are read once. If the event is not found, the event is also new, and the partition
-has gone back.
+events in the last days' files. These files are read once. If the event is not found, the event is also new, and the
+partition has gone back.
 
 The next offset is chosen conservatively: receiving an event again costs only a lookup. The first event with a smaller
 offset moves the next offset back. Only the second of two consecutive events can move the next offset far ahead.

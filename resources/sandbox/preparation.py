@@ -2,8 +2,8 @@
 
 At startup, the sandbox builds the newest hour, the snapshots for paid and free accounts, and the requested number of
 earlier hours. In the background, the sandbox then builds the next hour and the next exports before their publication,
-and the structured contents snapshots, one at a time and with the lowest priority. Existing archives survive restarts.
-If a request needs archives, all processes build them immediately and in parallel.
+and the structured contents snapshots. Background builds run one at a time and with the lowest priority. Existing
+archives survive restarts. If a request needs archives, all processes build them immediately and in parallel.
 """
 
 from __future__ import annotations

@@ -102,10 +102,10 @@ class Publisher(Reader):
     def publish(self, about: Mapping[str, str] | None = None) -> Published:
         """Publish the loaded data as a new `warehouse.duckdb`, unless the data is already published.
 
-        Pending data is applied first, under the same lock, because another run might have loaded data in between and a
-        published page must not refer to a deleted row. `about` adds rows to the table `about`. Raises
-        WarehouseBusyError, or WarehouseFullError if disk space or memory ran out. After either error, the previously
-        published file remains.
+        Pending data is applied first, under the same lock. Otherwise, another run could load data in between, and a
+        published page could refer to a deleted row. `about` adds rows to the table `about`. Raises WarehouseBusyError,
+        or WarehouseFullError if disk space or memory ran out. After either error, the previously published file
+        remains.
         """
         started, now = time.perf_counter(), self._clock()
         target = self._connector.published_path

@@ -1,7 +1,7 @@
 """Python interface to the native decoder: library, decoders and results.
 
 The installation builds the library next to this file if a C compiler is available. Without the library, or with
-WME_NATIVE=0 in the environment, `decoding` yields None, and Python reads the records with the same result but more
+WME_NATIVE=0 in the environment, `decoding` yields None. Python then reads the records with the same result but more
 slowly.
 """
 

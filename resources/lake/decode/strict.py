@@ -40,7 +40,7 @@ def declared(record: dict[str, Any], root: Node) -> tuple[dict[str, Any], Any]:
 
     Times are microseconds since 1970. The remainder is NOTHING if every field is declared. A time without a time zone
     is read as UTC, and its original string is part of the remainder. For a list whose elements have undeclared fields,
-    the remainder contains one object per element (possibly empty). Merging the remainder into the row therefore
+    the remainder contains one object, possibly empty, per element. Merging the remainder into the row therefore
     restores the record. Raises Bad if a value does not have the declared type.
     """
     return _split(record, root, "")

@@ -1,8 +1,8 @@
 """Compaction of several lake files into a few sorted files.
 
-A job and its result are plain data with paths relative to the lake, so any engine can run the job, even on another
-machine. A job holds no lock and does not change existing files. Its new files have no readers until the ledger lists
-them.
+A job and its result are plain data with paths relative to the lake. Any engine can therefore run the job, even on
+another machine. A job holds no lock and does not change existing files. Its new files have no readers until the ledger
+lists them.
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def policy_violation(password: str) -> str | None:
 
 @dataclass(frozen=True)
 class Mail:
-    """Sent message. `secret` is a confirmation code (`forgot-password`) or a temporary password (`invitation`)."""
+    """Sent message. `secret` is a confirmation code or, in an invitation, a temporary password."""
 
     path: Path
     to: str

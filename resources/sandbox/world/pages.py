@@ -216,7 +216,8 @@ class Family:
             self._homes[operation.leaves] = old
         events = self._publish(page, "update", operation, moment)
         if old.namespace in self._served:
-            # publish both events of a namespace move together; a mirror of one namespace must not see half a move
+            # publish both events of a namespace move together, because a mirror of one namespace must not see half a
+            # move
             apart = moment.gap if events and old.namespace == page.title.namespace else 0
             events.append(self._event(page, "delete", operation, moment, old, moment.at + apart))
         return events

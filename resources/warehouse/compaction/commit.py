@@ -107,8 +107,8 @@ _PARTS = pa.schema([LOADS.schema.field(name) for name in _PART])
 class Prepared:
     """A prepared compaction. The hexadecimal `digest` covers all inputs that affect the new rows.
 
-    `parts` maps each hour, project and namespace, or the snapshot version, to the digest of its files, the compaction
-    that contains its rows, and its row count.
+    `parts` maps each hour, project and namespace, or the snapshot version, to its files' digest, its compaction and its
+    row count.
     """
 
     merge: Merge | VersionMerge

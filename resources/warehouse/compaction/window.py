@@ -109,10 +109,10 @@ def move_window(build: Build, before: datetime | None = None) -> Moved | None:
     """Remove changes of hours before a given time from the build file, in one transaction.
 
     The default time is the end of the settled months. The removed changes are then read from compacted files. To keep
-    hourly loads from waiting long, a call removes at most 500,000 rows, unless a single hour has more rows. Changes
-    that `articles` has not applied are preserved, as are hours that are waiting for a compaction, and all later hours.
-    Returns None if no changes can be removed. Raises LakeFileError, without changing anything, if a compacted file is
-    missing or contradicts the ledger.
+    hourly loads from waiting long, a call removes at most 500,000 rows, unless a single hour has more rows. A call
+    preserves changes that have not been applied to `articles`, hours that are waiting for a compaction, and all later
+    hours. Returns None if no changes can be removed. Raises LakeFileError, without changing anything, if a compacted
+    file is missing or contradicts the ledger.
     """
     connection = build.connection
     hours: list[Hour] = []

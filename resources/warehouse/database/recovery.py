@@ -1,8 +1,8 @@
 """Recovery from a damaged build file: rename the file, and replace it with a copy of the published file.
 
-This module never writes into DuckDB's blocks. A new or copied build file is marked as incomplete
-(`internal.meta.is_complete`), so the next publication reloads the missing data (`assets/steps/rebuilding.py`). If a
-build file comes from elsewhere, for example from a backup, its views, macros and triggers are removed (`remove_code`).
+This module never writes into DuckDB's blocks. A new or copied build file is marked as incomplete in `internal.meta`, so
+the next publication reloads the missing data (see `assets/steps/rebuilding.py`). If a build file comes from elsewhere,
+for example from a backup, `remove_code` removes its views, macros and triggers.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def replace_build(build: Path, published: Path, open_file: Open, why: Exception 
     """Rename the build file and replace it with a copy of the published file or with a new file.
 
     The caller must hold the lock and have no open connection. If the process is killed, it leaves a damaged build file,
-    no build file, or the complete copy; the next process can resume from any of these states. `why` is the error that
+    no build file, or the complete copy. The next process can resume from any of these states. `why` is the error that
     made the file unusable, or None if the file is missing.
     """
     aside = build.with_name(f"{build.name}.{ASIDE}")
@@ -186,8 +186,8 @@ _CODE = (
 def remove_code(build: Path) -> None:
     """Remove all views, macros and triggers from a build file. The declared views and macros are created again later.
 
-    Because a macro can shadow a DuckDB function, the file never becomes the current database, and DuckDB is not allowed
-    to open other files. Raises WarehouseDamagedError if DuckDB cannot read or write the file.
+    Because a macro can shadow a DuckDB function, the file never becomes the current database. DuckDB is also not
+    allowed to open other files. Raises WarehouseDamagedError if DuckDB cannot read or write the file.
     """
     try:
         with connect() as connection:

@@ -52,11 +52,12 @@ def load_snapshot(
 ) -> SnapshotLoad:
     """Load one complete snapshot version in one transaction, and drop expired versions.
 
-    A version that was already loaded with the same digests is skipped (`changed` is False), unless `reload` is set or a
-    compacted file with its rows is missing or damaged. If the dataset has a current state, the newest version is its
-    base, and `keep_replaced` older versions are retained for historical page states. In other datasets, the new version
-    replaces the previous version. Raises LakeFileError if a file is missing or contradicts the announced counts, and
-    ValueError if the arguments contradict each other. Neither error changes anything.
+    A version that was already loaded with the same digests is skipped, and `changed` is False. The version is loaded
+    again if `reload` is set, or if a compacted file with its rows is missing or damaged. If the dataset has a current
+    state, the newest version is its base, and `keep_replaced` older versions are retained for historical page states.
+    In other datasets, the new version replaces the previous version. Raises LakeFileError if a file is missing or
+    contradicts the announced counts, and ValueError if the arguments contradict each other. Neither error changes
+    anything.
     """
     started, (connection, lake_root, now) = time.perf_counter(), build
     _check_arguments(snapshot, keep_replaced)

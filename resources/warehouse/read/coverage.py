@@ -1,8 +1,8 @@
 """Health of the mirror, as reported by `wme status`, the report, the metrics and the checks.
 
 The health report covers the newest hours of each configured dataset, project and namespace. Each mirror begins with the
-first hour that had a file, or with the hour of the newest snapshot's boundary if this hour is earlier. Data that is no
-longer mirrored is excluded, as are earlier hours that the service no longer provides.
+first hour that had a file. If the newest snapshot's boundary is in an earlier hour, the mirror begins with that hour.
+Data that is no longer mirrored is excluded, as are earlier hours that the service no longer provides.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Lake files listed in the ledger, and checks for files that contradict the ledger.
 
-A file is faulty if it is missing, has the wrong size, has no valid footer, or is recorded as damaged. Because every
-publication checks all files, the check reads only the files' status, and the footers of files that have changed since
-the last check. Data pages are not read. A reader that finds a damaged data page records the file (`Damaged.note`).
+A file is faulty if it is missing, has the wrong size, has no valid footer, or is recorded as damaged. Every publication
+checks all files, so the check must be fast. The check reads the status of each file, and footers only of files that
+have changed since the last check. Data pages are not read. A reader that finds a damaged data page records the file
+(`Damaged.note`).
 """
 
 from __future__ import annotations

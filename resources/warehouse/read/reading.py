@@ -310,8 +310,8 @@ def confined(connection: duckdb.DuckDBPyConnection, query: str) -> str:
     """Return the query in read-only form.
 
     Raises QueryError if the string is not exactly one query, and duckdb.Error if it is not SQL. DuckDB's settings do
-    not distinguish reading from writing, and in DuckDB 2 a `SELECT` can write by using `WITH` or table functions that
-    run SQL from a string. A query is therefore run as a subquery, in which DuckDB itself refuses all writes. Only table
+    not distinguish reading from writing. In DuckDB 2, a `SELECT` can write by using `WITH` or table functions that run
+    SQL from a string. A query is therefore run as a subquery, in which DuckDB itself refuses all writes. Only table
     functions that read are accepted.
     """
     statements = duckdb.extract_statements(query)

@@ -95,8 +95,8 @@ def questions() -> Iterator[str]:
 def _written(name: str) -> str:
     """Return the SQL for a view or macro.
 
-    `{complaints}` replaces every page column with a cast of the string `complaint`, which makes a query of any column
-    fail with this string as the error message.
+    `{complaints}` replaces every page column with a cast of the string `complaint`. A query of any column then fails
+    with this string as the error message.
     """
     exact_bases = statement("views/exact_bases")
     more = _MORE.get(name, ", change.mark")

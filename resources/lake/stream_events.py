@@ -142,8 +142,9 @@ class Continued:
     """Continuation of a stream by a step's events.
 
     `is_new` masks the new events, and `keys` are their keys. See `Step` for `offsets`, `highest` and `published_at`.
-    `last` is the last new event's offset by partition. `backward` and `forward` are the first partition that went back
-    or jumped far ahead, with its old and new offsets. `reset_count` is the number of times that a partition went back.
+    `last` is the last new event's offset by partition. `backward` is the first partition that went back, and `forward`
+    is the first partition that jumped far ahead, each with its old and new offsets. `reset_count` is the number of
+    times that a partition went back.
     """
 
     is_new: pa.BooleanArray

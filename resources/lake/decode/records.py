@@ -102,7 +102,7 @@ class _Line:
 
 @dataclass(frozen=True)
 class RecordReader:
-    """Converter from an archive's lines to rows of `table`.
+    """Converter that turns an archive's lines into rows of `table`.
 
     `given` maps columns to values that the archive determines for all rows. A record with a different value is
     rejected, as is a record with an event after `latest`. `bodies` are the body columns to store; other body columns

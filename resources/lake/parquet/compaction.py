@@ -233,7 +233,7 @@ def _count(batch: pa.RecordBatch, given: tuple[str, ...], counts: Counter[Part])
 
 @dataclass(frozen=True)
 class _Group:
-    """A row group, its file (the index `place` into `_forms`), and its first and last project."""
+    """A row group, the index of its file in `_forms` (`place`), and its first and last project."""
 
     place: int
     encoded: footer.Group

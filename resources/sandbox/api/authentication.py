@@ -36,7 +36,7 @@ def _operation(
     act: Callable[[Accounts, dict[str, str]], Tokens | Challenge | dict[str, Any] | None],
     refuse: Callable[[AccountError], Refusal],
 ) -> Operation:
-    """Declare an account operation. `limits` gives the minimum and maximum length of each field."""
+    """Declare an account operation. `limits` contains the minimum and maximum length of each field."""
 
     async def handle(call: Call) -> Response:
         body = await _bind(call, limits, absent=_ABSENT if name == "login" else None)

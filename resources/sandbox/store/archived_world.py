@@ -66,11 +66,11 @@ class ArchivedWorld(World):
         return found
 
     def make_hour(self, project: str, hour: datetime) -> list[Archive]:
-        """Return the archives of a project's hour. Missing archives are built."""
+        """Return a project's archives for an hour. Missing archives are built."""
         return self._batches.archives(project, hour, partial(self._messages, project, hour))
 
     def has_hour(self, project: str, hour: datetime) -> bool:
-        """Return whether the archives of a project's hour exist."""
+        """Return whether a project's archives for an hour exist."""
         return self._batches.has(project, hour)
 
     def _messages(self, project: str, hour: datetime) -> dict[str, list[Message]]:

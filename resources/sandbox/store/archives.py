@@ -241,7 +241,7 @@ class BatchStore(ArchiveStore):
     def archives(
         self, project: str, hour: datetime, make: Callable[[], Mapping[str, Iterable[Message]]]
     ) -> list[Archive]:
-        """Return the archives of a project's hour. If archives are missing, build them and remove expired hours."""
+        """Return a project's archives for an hour. If archives are missing, build them and remove expired hours."""
 
         def write(folder: Path) -> None:
             stamp = int(hour.timestamp())
@@ -253,7 +253,7 @@ class BatchStore(ArchiveStore):
         return self.made(self._hour_folder(hour) / project, write)
 
     def has(self, project: str, hour: datetime) -> bool:
-        """Return whether the archives of a project's hour exist."""
+        """Return whether a project's archives for an hour exist."""
         return (self._hour_folder(hour) / project).is_dir()
 
     def _hour_folder(self, hour: datetime) -> Path:

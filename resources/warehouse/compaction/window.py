@@ -106,7 +106,7 @@ def _together(hours: Sequence[Hour]) -> Moved | None:
 
 
 def move_window(build: Build, before: datetime | None = None) -> Moved | None:
-    """Remove changes of hours before a given time from the build file, in one transaction.
+    """Remove changes before a given time from the build file, in one transaction.
 
     The default time is the end of the settled months. The removed changes are then read from compacted files. To keep
     hourly loads from waiting long, a call removes at most 500,000 rows, unless a single hour has more rows. A call

@@ -44,7 +44,7 @@ WHERE reason = 'same_revision' AND batch_hour BETWEEN $first AND $last AND list_
     WHERE table_name = $table AND batch_hour < $cold_until AND list_contains(CAST($gone AS VARCHAR[]), compaction_id)
   )
 """
-# Query that compares all files of a project in an hour. If a page changes its namespace, two files contain the same
+# Query that compares all of a project's files for an hour. If a page changes its namespace, two files contain the same
 # revision.
 _HIDE_SAME_REVISIONS = """
 INSERT INTO internal.hidden_rows
@@ -214,7 +214,7 @@ def hide_same_revisions(
 
 
 def _refuse_misplaced_rows(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
-    """Raise LakeFileError if a file in `incoming` contains rows of another hour, project or namespace."""
+    """Raise LakeFileError if a file in `incoming` contains rows for another hour, project or namespace."""
     strangers = connection.execute(_MISPLACED, {"paths": list(paths)}).fetchall()
     if strangers:
         name, count = strangers[0]

@@ -165,7 +165,7 @@ def uncertain_pages(
 
 
 def sampled_pages(build: Build, projects: Sequence[str], namespaces: Sequence[int], count: int) -> list[Sampled]:
-    """Return random pages of `articles` from projects without a gap, including projects without a snapshot."""
+    """Return random pages from `articles` for projects without a gap, including projects without a snapshot."""
     query = f"""\
 FROM (SELECT page.project_id, page.namespace_id, page.name, page.article_id, page.version_id,
   coalesce(exact_until_at, known_until)

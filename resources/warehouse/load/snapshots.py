@@ -1,12 +1,12 @@
 """Snapshot loads, which store either all files of a version or none, and the removal of expired versions.
 
 In most datasets, a new version replaces the previous version's rows. Article snapshots are different: they are the base
-of the current state. Their rows stay in the lake, several versions are retained, and `articles` stores the current
-rows. For each version, DuckDB stores the list of files, the repeated rows and the boundary. The boundary is the rows'
-greatest `event_at` minus ten minutes; the snapshot contains all earlier changes. All rows of a version have the same
-`source_at`, which is the boundary plus a fraction of a second derived from the version. This `source_at` is never a
-full hour and differs between versions, so it identifies the version. The loading order of versions never affects the
-result.
+of the current state. Rows from article snapshots stay in the lake, several versions are retained, and `articles` stores
+the current rows. For each version, DuckDB stores the list of files, the repeated rows and the boundary. The boundary is
+the rows' greatest `event_at` minus ten minutes; the snapshot contains all earlier changes. All rows of a version have
+the same `source_at`, which is the boundary plus a fraction of a second derived from the version. This `source_at` is
+never a full hour and differs between versions, so it identifies the version. The loading order of versions never
+affects the result.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ _HOURS = """(
 # statistics.
 _COMPACTED_HOURS = "read_parquet({files}, hive_partitioning = false, filename = true) AS file"
 _VERSION = "read_parquet({files}, filename = true, file_row_number = true, hive_partitioning = false) AS file"
-# Masked rows of hours, by row number in the original file. Compacted files preserve this number.
+# Masked rows by hour, and by row number in the original file. Compacted files preserve this number.
 _BY_PLACE = """
 ANTI JOIN (
   FROM internal.hidden_rows WHERE file_row IS NOT NULL AND starts_with(lake_path, {folder})
@@ -299,7 +299,7 @@ class Window:
     def cold(self, root: Path, paths: Sequence[str], more: str = "") -> list[str]:
         """Return queries for older changes in compacted files, with the columns of `article_changes` and `more`.
 
-        Because of comparisons with constants, queries for newer hours or events skip all these files.
+        Comparisons with constants allow queries for newer hours or events to skip all these files.
         """
         if not paths:
             return []
@@ -322,7 +322,7 @@ def make_all_changes(
     *,
     partly: bool = False,
 ) -> frozenset[str]:
-    """Create a build file's temporary view `all_changes`, which adds changes of older hours to `article_changes`.
+    """Create a build file's temporary view `all_changes`, which adds changes from older hours to `article_changes`.
 
     `projects` are the projects to query, or None for all projects. Changes in other projects might be missing. If
     `partly` is True, changes in missing or damaged files are omitted, and the compactions with such files are returned.

@@ -54,7 +54,7 @@ def format_findings(found: Sequence[str], what_to_do: str, count: int | None = N
 
 @dataclass(frozen=True)
 class Found:
-    """Findings of a check as sentences, and the number of checked items.
+    """A check's findings as sentences, and the number of checked items.
 
     `count` is the number of wrong items, or None if each sentence describes one item. The UI shows `metadata` with the
     check result.

@@ -27,7 +27,7 @@ from resources.tables import HourState
 
 
 class HourlyConfig(RunConfig):
-    """Options for a run over hours, which by default fetches and converts only missing files."""
+    """Options for a run over several hours. By default, the run fetches and converts only missing files."""
 
     convert_again: bool = Field(
         default=False,

@@ -1,4 +1,7 @@
-"""Runs over several hours of a dataset. Each hour passes through all steps and can fail independently."""
+"""Runs over several hours of a dataset.
+
+Each hour passes through all steps, and can fail independently of the other hours.
+"""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def _steps(
     only: Only | None,
     skip: AbstractSet[Part],
 ) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield each load's name and function. The order is lists, snapshots (oldest version first), then hours."""
+    """Yield each load's name and function, for lists first, then snapshots (oldest version first), then hours."""
 
     def load_list(dataset: Dataset) -> None:
         store.load_list(dataset, convert_list(dataset, files.read(layout.list_archive(dataset)), layout).path)

@@ -86,7 +86,7 @@ def _missing(
     warehouse: WarehouseResource,
     prefix: Prefix,
 ) -> list[dg.RunRequest] | str:
-    """Return one run request per span of a dataset's missing hours, or the reason why nothing is requested."""
+    """Return one run request per span of a dataset's missing hours, or the reason for requesting no runs."""
     now = datetime.now(UTC)
     missing = discovery.missing_now(now, enterprise, lake, warehouse, dataset)
     keys = [prefix.key(key) for key in layers.keys(dataset)]

@@ -1,7 +1,7 @@
 """The `wme auth` commands for the account and its tokens, and the prompts for passwords and codes.
 
 Secrets come from an environment variable, from standard input, or from a terminal prompt without echo. Secrets are
-never passed as arguments, which the shell history and the process list would show. The implementation is in
+never passed as arguments, because the shell history and the process list show arguments. The implementation is in
 `resources/enterprise`.
 """
 

@@ -134,7 +134,7 @@ _current: list[Reporter] = []
 
 
 def reporter() -> Reporter:
-    """Return the reporter of the current `progress()` block, or a reporter that prints lines to standard error."""
+    """Return the current `progress()` block's reporter, or a reporter that prints lines to standard error."""
     return _current[-1] if _current else LineReporter(lambda line: ERR.print(line, markup=False))
 
 

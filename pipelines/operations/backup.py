@@ -225,7 +225,7 @@ def _sources(data: Path, broken: list[str]) -> Iterator[Source]:
 
 
 def is_known(name: str) -> bool:
-    """Return True if a backup can contain a file with this name, relative to the data folder."""
+    """Return True if a backup can contain a file with this name, which is relative to the data folder."""
     return name in _FILES or name.startswith(_FOLDERS)
 
 

@@ -142,7 +142,7 @@ def _is_of(path: Path, root: Path, its: re.Pattern[str]) -> bool:
 
 
 def _lists(layout: Layout, its: re.Pattern[str], dataset: Dataset, shared: frozenset[datetime]) -> Iterator[Path]:
-    """Yield the batch listings of hours for which only this project has archives or rows."""
+    """Yield the batch listings for hours in which only this project has archives or rows."""
     for hour, folder in hour_folders(layout.archive / dataset.archive):
         files = sorted(folder.iterdir())
         listing = layout.batch_list(dataset, hour).name

@@ -1,4 +1,4 @@
-"""Handler for Ctrl-C and termination signals that prints one sentence, cleans up, and exits with the right code.
+"""Handler for Ctrl-C and termination signals that prints a message, cleans up, and exits with the right code.
 
 The signals are blocked in all threads and child processes, and a separate thread waits for a signal. Therefore, an
 import, a query, or a library that handles signals cannot swallow a signal. The process exits without unwinding the main

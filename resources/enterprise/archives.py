@@ -1,7 +1,7 @@
 """Streaming readers for archives, and downloads of single files.
 
-A reader holds only one record in memory. It first returns all readable records, and then raises an error if the archive
-is damaged or truncated or contains invalid records.
+A reader holds only one record in memory. After the last readable record, a reader raises an error if the archive is
+damaged or truncated, or contains invalid records.
 
 Source: the service's documentation on downloads. HEAD requests use no quota. A GET request costs one unit if the
 product has a quota.

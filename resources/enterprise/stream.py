@@ -120,7 +120,7 @@ class StreamOptions:
     Attributes:
         connections: Number of parallel connections (1 to 10). The service throttles each connection separately.
         room_bytes: Approximate memory limit in bytes for waiting records. At the limit, reading pauses. In total, the
-            connections need this memory, space for two records of maximum length (one waiting, one incomplete), and
+            connections need this amount of memory, plus two records of maximum length (one waiting, one incomplete) and
             1.25 MiB per connection.
         record_bytes: Maximum length of a record. Longer records are skipped.
         give_up_seconds: Seconds without any open connection after which the stream ends with an error.

@@ -175,7 +175,7 @@ class ConfiguredEngine(_Configured):
         )
 
     def compactor(self, lake: ConfiguredLake) -> AbstractContextManager[RemoteCompactor | None]:
-        """Return a context manager for the remote compaction workers. It yields None if local threads are used."""
+        """Return a context manager for the remote compaction workers. The manager yields None for local threads."""
         self.check()
         lake.check()
         return compactor(self.settings.engine, lake.layout, record_bytes_max=lake.record_bytes_max)

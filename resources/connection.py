@@ -150,7 +150,7 @@ def check_names(
     `correct` describes the source of the names.
 
     Raises:
-        UnknownNameError: At least one of the names does not exist at the service. Nothing was fetched.
+        UnknownNameError: At least one name does not exist at the service. Nothing was fetched.
         EnterpriseError: The service had to be queried, but did not respond.
     """
     kinds: dict[Kind, list[Any]] = {

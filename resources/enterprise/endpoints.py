@@ -35,7 +35,7 @@ class Service:
         auth_url: Base URL of the authentication paths (`/v1/...`).
         base_url: Base URL of the data paths (`/v2/...`).
         realtime_url: Base URL of the streams.
-        username: Account name. It is converted to lower case, because the service stores names in lower case.
+        username: Account name, converted to lower case because the service stores names in lower case.
         password: Password, or None to use only stored tokens. The password is omitted from the repr.
         contact: Email address or web page of the client's operator, sent in the User-Agent.
         anonymous: True to send no token, for IP addresses that the service accepts without an account.
@@ -82,7 +82,7 @@ def origin(url: str) -> tuple[str, str]:
 
 
 def is_web_address(url: str) -> bool:
-    """Return whether requests can use a URL. It must use http(s) and have a host, a valid port and no password."""
+    """Return whether requests can use a URL. The URL must use http(s) and have a host, a valid port and no password."""
     try:
         parts = urlsplit(url)
         return (

@@ -230,8 +230,9 @@ class Stream:
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield every record once, in order within each partition. This iterator never ends.
 
-        Requesting the next record commits the previous one. Lines without a valid event are skipped with a warning. The
-        service may renumber its events, so events below the committed offsets are yielded unless they are duplicates.
+        Requesting the next record commits the previous record. Lines without a valid event are skipped with a warning.
+        The service may renumber its events, so events below the committed offsets are yielded unless they are
+        duplicates.
         """
         recent: OrderedDict[tuple[int, int, Any], None] = OrderedDict()
         while True:

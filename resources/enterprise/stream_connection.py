@@ -142,7 +142,7 @@ class Inbox:
         """Return all waiting records. If no records are waiting, wait for up to `seconds` seconds.
 
         Raises:
-            Exception: The error that ended the stream. It is raised after all earlier events have been returned.
+            Exception: The error that ended the stream. The error is raised after all earlier events have been returned.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._size or self._failure or not self._is_open, seconds)

@@ -33,7 +33,7 @@ _SHOWN = 60
 
 
 class Settings(BaseModel):
-    """All settings. They are documented in `docs/settings.md` and `.env.example`."""
+    """All settings, as documented in `docs/settings.md` and `.env.example`."""
 
     model_config = ConfigDict(
         frozen=True,

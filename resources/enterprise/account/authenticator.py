@@ -154,8 +154,8 @@ class Authenticator:
     def known_user(self) -> User | None:
         """Return the account's groups and counters, or None if they are unknown. A warning is logged only once.
 
-        The underlying operation is undocumented, so features must also work without it. A refused account still raises
-        an error.
+        The underlying operation is undocumented, so features must also work without this data. A refused account still
+        raises an error.
 
         Raises:
             EnterpriseError: No token can be obtained, or the service cannot be reached.

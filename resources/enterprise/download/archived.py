@@ -1,7 +1,7 @@
 """Archive files: complete files with sidecars, batch listings, snapshot manifests, and partial files.
 
 A sidecar is written before its file is renamed to its final name, so every complete file has a sidecar. A manifest
-(`IDENTIFIER.VERSION.set.json`) lists a snapshot's files. It is written when all the files are complete.
+(`IDENTIFIER.VERSION.set.json`) lists a snapshot's files. The manifest is written when all the files are complete.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Choice of a snapshot's download form: one file or chunks.
 
-The choice is a pure function of data from the service and of the state of the disk. Each chunk costs one chunk unit. A
-complete snapshot file costs one snapshot unit, and accounts have far fewer snapshot units. Chunks can be processed in
-parallel, and fetching a failed chunk again costs only one chunk unit. The better form depends on the remaining units of
-both counters and on the machine.
+The choice is a pure function of data from the service and the disk. Each chunk costs one chunk unit. A complete
+snapshot file costs one snapshot unit, and accounts have far fewer snapshot units. Chunks can be processed in parallel,
+and fetching a failed chunk again costs only one chunk unit. The better form depends on the remaining units of both
+counters and on the machine.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ class ConfiguredEngine(_Configured):
         )
 
     def compactor(self, lake: ConfiguredLake) -> AbstractContextManager[RemoteCompactor | None]:
-        """Return a context manager for the remote compaction workers. The manager yields None for local threads."""
+        """Return a context manager that yields the remote compaction workers, or None if local threads are used."""
         self.check()
         lake.check()
         return compactor(self.settings.engine, lake.layout, record_bytes_max=lake.record_bytes_max)

@@ -157,7 +157,7 @@ def _unusable(what: str) -> UnusableFileError:
 
 
 def within(folder: Path, name: str) -> Path:
-    """Return the path below a folder for a name from a file or a database, without accessing the disk.
+    """Join a folder with a name that comes from a file or a database, without accessing the disk.
 
     Raises:
         UnusableFileError: The name is not relative, normalized and printable, so it might lead outside the folder.

@@ -134,8 +134,8 @@ class CompactionSource:
 class CompactedFile:
     """A file that a compaction wrote.
 
-    `first_project_id` and `last_project_id` are the bounds of the rows' projects. `lake_path` is relative to the lake's
-    folder. `lake_bytes` includes the separate page text file (`with_bodies`), if it exists.
+    `first_project_id` and `last_project_id` are the first and last projects in sort order. `lake_path` is relative to
+    the lake's folder. `lake_bytes` includes the separate page text file (`with_bodies`), if it exists.
     """
 
     lake_path: str

@@ -85,14 +85,14 @@ class Dataset:
             Hours and snapshots can share a view.
         derived: Tables derived from `bodies`, each defined in its own SQL file.
         native: Derived tables that a load stores. All other derived tables are views.
-        state: Current state table that the rows determine, or None (hours and snapshots only).
+        state: Current-state table that the rows determine, or None (hours and snapshots only).
         stream: Lake folder with the same events from the realtime stream, or None (hours only).
         rows_stay_in_lake: True if DuckDB stores only the rows that determine the state.
         leaves_warehouse: True if DuckDB stores an hour's rows only until its month is compacted.
         unique: Rule for duplicates within an hourly file or among a snapshot's files. If None, the table's key is used.
         body_of: Columns that identify a body. Rows with the same values in these columns share one body if they belong
             to the same project and hour, even in different files. If empty, each row has a separate body.
-        compacted_by: Sort columns of compacted files, after the project (hours only).
+        compacted_by: Columns by which compacted files are sorted, after the project (hours only).
         places: Fixed (project, namespace) pairs of a dataset that is mirrored only on request. If empty, the configured
             pairs are mirrored.
     """

@@ -140,14 +140,24 @@ def _script(natives: tuple[tables.Table, ...]) -> str:
 
 def _changed(connection: duckdb.DuckDBPyConnection, script: str) -> list[str]:
     """Return the sorted names of tables that differ from the current declarations."""
-    query = (
-        "SELECT concat(schema_name, '.', table_name), concat(sql, CASE WHEN table_name = 'meta' THEN comment END) "
-        "FROM duckdb_tables() WHERE database_name = current_database()"
-    )
+    wanted = _declared(script)
+    return sorted(name for name, declared in _tables(connection).items() if wanted.get(name, declared) != declared)
+
+
+@functools.cache
+def _declared(script: str) -> dict[str, str]:
+    """Return the tables that the script creates in an empty file, as `_tables` does."""
     with duckdb.connect() as alone:
         alone.execute("ATTACH ':memory:' AS warehouse; USE warehouse; CREATE SCHEMA internal")
         search_internal(alone)
         alone.execute(script)
-        wanted = dict(alone.execute(query).fetchall())
-    found = connection.execute(query).fetchall()
-    return sorted(name for name, declared in found if wanted.get(name, declared) != declared)
+        return _tables(alone)
+
+
+def _tables(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Return a file's tables and the text of their definitions, which for `meta` includes the comment."""
+    query = (
+        "SELECT concat(schema_name, '.', table_name), concat(sql, CASE WHEN table_name = 'meta' THEN comment END) "
+        "FROM duckdb_tables() WHERE database_name = current_database()"
+    )
+    return dict(connection.execute(query).fetchall())

@@ -57,9 +57,10 @@ class Rule:
         )
         every = f"SELECT project_id FROM loads UNION SELECT project_id FROM {self.state.name}"  # noqa: S608  declared
         connection.execute(f"CREATE OR REPLACE TEMP TABLE renewed AS {every if rebuilt else renewed or self.renewed}")
-        hours = answer(connection, "SELECT DISTINCT batch_hour FROM pending WHERE batch_hour IS NOT NULL ORDER BY ALL")
-        file_count = count_of(connection, "pending WHERE batch_hour IS NOT NULL")
-        lookup_file_count = count_of(connection, "pending WHERE batch_hour IS NULL")
+        # files of lookups have no hour
+        counts = dict(answer(connection, "SELECT batch_hour, count(*) FROM pending GROUP BY ALL ORDER BY ALL"))
+        lookup_file_count = counts.pop(None, 0)
+        file_count = sum(counts.values())
         projects = tuple(name for (name,) in answer(connection, "SELECT project_id FROM renewed ORDER BY ALL"))
         written = removed = recomputed = 0
         if file_count or lookup_file_count or projects:
@@ -77,7 +78,7 @@ class Rule:
         return Applied(
             state=self.state.name,
             noun=self.noun,
-            hours=tuple(hour for (hour,) in hours),
+            hours=tuple(counts),
             file_count=file_count,
             lookup_file_count=lookup_file_count,
             renewed_projects=() if rebuilt else projects,

@@ -90,7 +90,14 @@ class Sources:
 def sources(connection: duckdb.DuckDBPyConnection, lake_root: Path, looked: Looked | None = None) -> Sources:
     """Return the readable and the faulty files listed in the ledger. `looked` is the last check, as in `faults`."""
     root = lake_root.resolve()
-    parts = [part for dataset in datasets() if dataset.bodies for part in lake_parts(connection, lake_root, dataset)]
+    # most mirrors have files of only a few datasets
+    query = (
+        "SELECT table_name FROM loads UNION SELECT table_name FROM compacted_files "
+        "UNION SELECT table_name FROM snapshots"
+    )
+    held = {name for (name,) in answer(connection, query)}
+    of_pages = [dataset for dataset in datasets() if dataset.bodies and dataset.name in held]
+    parts = [part for dataset in of_pages for part in lake_parts(connection, lake_root, dataset)]
     named = "SELECT lake_path FROM loads WHERE table_name = $table AND row_count > 0 ORDER BY lake_path"
     looked_up = [str(root / path) for (path,) in answer(connection, named, {"table": LOOKUPS.name})]
     cold, known = [], window(connection)

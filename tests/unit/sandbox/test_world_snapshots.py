@@ -292,7 +292,7 @@ class TestPopulation:
         assert 4_000 < pages < 6_000
 
     def test_still_pages_are_told_once_in_their_cycle_and_hours_touch_some(self, tmp_path):
-        world = ArchivedWorld(settings_in(tmp_path, changes_per_hour=20, articles=3_000))
+        world = ArchivedWorld(settings_in(tmp_path, changes_per_hour=20, articles=1_500))
 
         def pages(moment):
             return {
@@ -301,7 +301,7 @@ class TestPopulation:
             }
 
         before, after = pages(START), pages(START + 3 * HOUR)
-        assert 2_900 < len(before) < 3_100
+        assert 1_450 < len(before) < 1_550
         events = list(world.events("frwiki", START, START + 3 * HOUR))
         updated = {event.state.identifier for event in events if event.type == "update"}
         assert updated & before.keys()

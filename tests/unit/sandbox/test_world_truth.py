@@ -74,7 +74,7 @@ def truth_of(world, settings, moment_of, since, namespaces=(0, 10, 14)):
 
 @pytest.mark.parametrize("project", ["frwiki", "zhwiki"])
 def test_every_article_is_found_by_its_name_and_no_other_is(tmp_path, project):
-    world = ArchivedWorld(small(tmp_path, projects=(project,), changes_per_hour=30, body_bytes=100))
+    world = ArchivedWorld(small(tmp_path, projects=(project,), changes_per_hour=20, body_bytes=100))
     moment, name_of = world.export_started_at(project, START), world._wiki(project).writer.name
     live = {name_of(event.title): event for n in (0, 10, 14) for event in world.pages_at(project, n, moment)}
     moved = [name for name in live if name.endswith((", 2", ")", '"')) or ":" in name]

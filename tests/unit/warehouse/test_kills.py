@@ -97,7 +97,7 @@ def test_killed_at_random_moments_and_run_again(data, lake, warehouse, make, kil
 
 #: Statements of an operation are some 40; each kill is a process.
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("step", [14, pytest.param(1, marks=pytest.mark.soak)])
 def test_killed_before_a_statement_an_operation_leaves_nothing_half_done(data, lake, warehouse, make, step):
     made = editions(lake)
     kills = killed(data, made, step)

@@ -1,4 +1,4 @@
-"""`wme ui` as a script starts it: attacks of other websites on it, runs that say what is wrong, and its end.
+"""`wme ui` as a script starts it: attacks of other websites on it, and its end.
 
 The attacks come from a browser's pages, and in forms that browsers do not send. None starts anything, and nothing leads
 the password to the attacker. The end leaves nothing.
@@ -31,6 +31,7 @@ from assets.layers import EARLIEST
 from pipelines.process.interrupts import SENTENCE
 from pipelines.process.processes import opened
 from resources.formatting import markdown_text
+from resources.sandbox import find
 from tests.e2e.conftest import PATIENCE_SECONDS, ROOT, bare
 from tests.e2e.test_backfill_in_browser import CHROMIUM, FLAGS, answered, left, post, until
 from tests.local_cluster import free_port
@@ -123,30 +124,19 @@ class Ui:
         ]
         assert ["forged"] not in [node["key"]["path"] for node in keys]
 
-    def run(self, job: str, status: str, partition: str = "") -> dict[str, Any]:
+    def run(self, job: str, status: str) -> dict[str, Any]:
         """A run of a job that is launched, once it has a status."""
-        tags = f'{{tags: [{{key: "dagster/partition", value: "{partition}"}}]}}' if partition else "{}"
-        selector = f'{SELECTOR}, jobName: "{job}"'
-        launched = self.ask(
-            (LAUNCH % (selector, "{}")).replace("runConfigData", f"executionMetadata: {tags}, runConfigData")
-        )
+        launched = self.ask(LAUNCH % (f'{SELECTOR}, jobName: "{job}"', "{}"))
         identifier = launched["launchRun"]["run"]["runId"]
 
         def look() -> dict[str, Any] | None:
             found: dict[str, Any] = self.ask(
-                f'{{ runOrError(runId: "{identifier}") {{ ... on Run {{ status tags {{ key }} '
-                "eventConnection { events { "
-                "... on ExecutionStepFailureEvent { failureMetadata { description } } } } } } }"
+                f'{{ runOrError(runId: "{identifier}") {{ ... on Run {{ status tags {{ key }} }} }} }}'
             )["runOrError"]
             return found if found["status"] == status else None
 
         made: dict[str, Any] = until(look, PATIENCE_SECONDS, f"The run is {status}", self.log)
         return made
-
-    def failure(self, job: str, partition: str = "") -> str:
-        """The sentence of a run that fails."""
-        events = self.run(job, "FAILURE", partition)["eventConnection"]["events"]
-        return next(event["failureMetadata"]["description"] for event in events if event.get("failureMetadata"))
 
 
 @pytest.fixture(scope="module")
@@ -351,21 +341,10 @@ def test_a_ui_in_the_background_of_a_script_serves_alone_and_leaves_nothing(ui):
     with pytest.raises(urllib.error.HTTPError, match="403"), urllib.request.urlopen(evil, timeout=60):
         pass
 
-    assert ui.failure("snapshots").startswith("The run has no partition. Nothing was done.")
-    added = ui.ask(
-        f"mutation {{ addDynamicPartition(repositorySelector: {{{SELECTOR}}}, partitionsDefName: "
-        '"snapshots", partitionKey: "enwiki") { __typename } }'
-    )
-    assert added == {"addDynamicPartition": {"__typename": "AddDynamicPartitionSuccess"}}
-    assert "Did you mean enwiki_namespace_0" in ui.failure("snapshots", "enwiki")
-    node = ui.ask(
-        '{ assetNodeOrError(assetKey: {path: ["archive", "snapshots"]}) { ... on AssetNode { partitionKeys } } }'
-    )
-    assert node == {"assetNodeOrError": {"partitionKeys": []}}  # nothing is left to be red
-
     run = ui.run("stream", "STARTED")
     assert not [tag["key"] for tag in run["tags"] if "wme" in tag["key"]]
-    sandbox = json.loads((ui.data / "sandbox" / "sandbox.json").read_text())["pid"]
+    # the run starts the sandbox
+    sandbox = until(lambda: find(ui.data / "sandbox"), PATIENCE_SECONDS, "The sandbox is ready", ui.log).pid
     ui.process.send_signal(signal.SIGTERM)
     assert ui.process.wait(timeout=PATIENCE_SECONDS) == 128 + signal.SIGTERM
     assert left(ui.process.pid) == []

@@ -153,7 +153,7 @@ def of_files(dataset: Dataset) -> list[Check[Made]]:
         Check(
             "fields_known",
             lake,
-            "Every field of the records has a column. Unknown fields are new, not errors: `extra` stores them.",
+            "Every field of the records has a column. Unknown fields are new fields, not errors. `extra` stores them.",
             _known,
             "No data is lost. A newer version might have a column for the field.",
             is_warning=True,

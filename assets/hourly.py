@@ -64,7 +64,7 @@ def hourly_assets(dataset: Dataset, hours: dg.HourlyPartitionsDefinition) -> dg.
         config, selected = HourlyConfig.read(context), layers.own(context.selected_asset_keys)
         if config.convert_again and layers.warehouse_key(dataset) not in selected:
             raise dg.Failure(
-                f"convert_again requires the asset warehouse/{dataset.name}, because rows of damaged files must be "
+                f"convert_again requires the asset warehouse/{dataset.name}, because rows from damaged files must be "
                 "loaded again. Nothing was done. Select this asset, too.",
                 allow_retries=False,
             )

@@ -86,7 +86,7 @@ def ready(folder: Path) -> None:
         free = shutil.disk_usage(folder).free
     except OSError as error:
         raise FolderError(
-            f"The folder {folder} cannot be written ({error.strerror or error}). Nothing was changed. {advice(error)}"
+            f"The folder {folder} is not writable ({error.strerror or error}). Nothing was changed. {advice(error)}"
         ) from None
     if free < ROOM_BYTES:
         raise FolderError(
@@ -100,9 +100,9 @@ def advice(error: OSError) -> str:
     if files.is_full(error):
         return _MAKE_ROOM
     if error.errno == errno.EROFS:
-        return "Mount the file system for writing, or set WME_DATA to another folder."
+        return "Mount the file system read-write, or set WME_DATA to another folder."
     if error.errno in _REFUSED:
-        return "Make the user who runs this the owner of the folder (chown), or set WME_DATA to another folder."
+        return "Make the user who runs this command the folder's owner (chown), or set WME_DATA to another folder."
     return "Correct the problem, or set WME_DATA to another folder."
 
 

@@ -122,7 +122,7 @@ class TarStream:
 
     def exactly(self, target: memoryview) -> None:
         if self.fill(target) < len(target):
-            raise self.error("the tar ends too early")
+            raise self.error("the tar file is truncated")
 
     def take(self, count: int) -> bytes:
         data = bytearray(count)
@@ -167,7 +167,7 @@ def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
             zeros += 1
             continue
         if len(header) < _SECTOR:
-            raise stream.error("unexpected data follows the end of the tar" if zeros else "the tar ends too early")
+            raise stream.error("unexpected data follows the end of the tar" if zeros else "the tar file is truncated")
         try:
             info = tarfile.TarInfo.frombuf(header, "utf-8", "surrogateescape")
         except tarfile.HeaderError as error:
@@ -200,11 +200,11 @@ def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
             stream.enter(None)
             stream.skip(-size % _SECTOR)
     if extended or header_bytes or not (zeros or found):
-        raise stream.error("the tar ends too early")
+        raise stream.error("the tar file is truncated")
     if not found:
         raise stream.error("the archive contains no members")
     if not zeros:
-        raise stream.error("the tar ends too early")
+        raise stream.error("the tar file is truncated")
 
 
 def _size(stream: TarStream, stated: int | bytes) -> int:

@@ -186,7 +186,7 @@ def _of_stream(layout: Layout, now: datetime) -> Iterator[tuple[Path, str]]:
             if path not in kept and path.suffix == ".parquet":
                 yield path, "a larger file contains its events"
             elif now - hour > _STREAMED and path != (counting[-1].path if counting else None):
-                yield path, "the service no longer has files of these hours"
+                yield path, "the service no longer has files for these hours"
 
 
 def _hours(layout: Layout, dataset: Dataset) -> list[datetime]:

@@ -66,19 +66,19 @@ class Gap:
     def sentence(self, loaded: Collection[datetime]) -> str:
         """Describe the gap and how to close it. `loaded` contains the hours whose files are loaded."""
         lost = (
-            f"The stream has not been read since {moment_text(self.since)}, which is longer than the service retains "
+            f"The stream was last read at {moment_text(self.since)} UTC, which is longer ago than the service retains "
             f"events. Events published until {moment_text(self.until)} are missing from the stream. "
         )
         open_ = [hour for hour in self.hours if hour not in loaded]
         if not open_:
             return (
-                f"{lost}The files of these hours are loaded, so only visibility changes are missing. Hourly files do "
+                f"{lost}The files for these hours are loaded, so only visibility changes are missing. Hourly files do "
                 "not contain visibility changes."
             )
         first, last = open_[0], open_[-1]
         span = hour_text(first) if first == last else f"{hour_text(first)} to {hour_text(last)}"
         return (
-            f"{lost}The files of {counted(len(open_), 'hour')} in this range are not loaded ({span}). Run `wme run "
+            f"{lost}The files for {counted(len(open_), 'hour')} in this range are not loaded ({span}). Run `wme run "
             f"--from {first:%Y-%m-%dT%H} --to {last:%Y-%m-%dT%H}` to fetch the files that the service still has. The "
             "next loaded snapshot corrects the current state, but the events remain missing."
         )

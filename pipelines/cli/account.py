@@ -21,7 +21,7 @@ from resources.enterprise.errors import DiskFull, StateError
 from resources.enterprise.models import User
 from resources.settings import read as read_settings
 
-_DONE = "The new password is set. Stored tokens stay valid. Update WME_PASSWORD."
+_DONE = "The new password has been set. Stored tokens stay valid. Update WME_PASSWORD."
 #: Maximum length of an input line. The service allows 2,048 characters for a code and 256 for a password.
 _LONGEST = 4_096
 
@@ -93,9 +93,9 @@ def _lines(wanted: list[Wanted]) -> list[str]:
         names = " and ".join(f"the {one.name}" for one in wanted)
         raise click.UsageError(
             "Standard input contains too many lines: "
-            f"{f'only {names}' if names else 'no secret'} should come from standard input. Variables "
-            "(WME_PASSWORD, WME_NEW_PASSWORD, WME_CODE) or a stored login provide the other values. Nothing was sent. "
-            "Remove the extra lines, or unset the variable that should not apply."
+            f"{f'only {names}' if names else 'no secret'} should come from standard input. The other "
+            "values come from environment variables (WME_PASSWORD, WME_NEW_PASSWORD, WME_CODE) or a stored login. "
+            "Nothing was sent. Remove the extra lines, or unset the variable that should not apply."
         )
     return lines
 
@@ -241,7 +241,7 @@ def new_password(*, stdin: bool) -> None:
         else:
             previous, [new] = _with_password(client, NEW_PASSWORD, stdin=stdin)
         client.account.new_password(new, previous)
-    terminal.OUT.print("The new password is set, and the account is logged in. Update WME_PASSWORD.")
+    terminal.OUT.print("The new password has been set, and the account is logged in. Update WME_PASSWORD.")
 
 
 def _account_text(user: User) -> str:

@@ -185,7 +185,7 @@ def _held(project: str, file_count: int) -> str:
 
 
 @click.command(cls=terminal.Writing)
-@click.option("--dry-run", is_flag=True, help="Show the files to read, write and free without changing anything.")
+@click.option("--dry-run", is_flag=True, help="Show which files would be read, written and freed, but change nothing.")
 @quiet_option
 def compact(*, dry_run: bool, quiet: bool) -> None:
     """Merge hourly lake files and snapshot chunks into a few sorted files, from which page text reads fast.

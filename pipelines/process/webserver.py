@@ -75,8 +75,8 @@ class Guard:
             return (
                 403,
                 (
-                    f"the host {_quoted(text)} is not a known name of this UI. If this UI has this name, add it to "
-                    "WME_UI_HOSTS and restart."
+                    f"the host {_quoted(text)} is not a known name of this UI. If this name belongs to this UI, "
+                    "add the name to WME_UI_HOSTS and restart."
                 ),
             )
         origin = headers.get("origin")
@@ -153,7 +153,7 @@ def _unsafe(scope: Scope, headers: Headers) -> tuple[int, str] | None:
         and "text/html" not in headers.get("accept", "")
     ):
         return 405, (
-            "GraphQL over GET is refused, because every website can send such a request. Use POST with the header "
+            "GraphQL over GET is refused, because any website can send such a request. Use POST with the header "
             "Content-Type: application/json. No setting changes this restriction."
         )
     return None

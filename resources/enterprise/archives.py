@@ -127,7 +127,7 @@ class _Content(io.RawIOBase):
         target = memoryview(buffer)[: self._left]
         count = self._stream.some(target)
         if target and not count:
-            raise self._stream.error("the tar ends too early")
+            raise self._stream.error("the tar file is truncated")
         self._left -= count
         return count
 

@@ -194,7 +194,7 @@ def _check_value(one: Filter) -> None:
         )
     if _DATES.fullmatch(one.field.rpartition(".")[2]):
         _refuse(
-            f"the filter on `{one.field}` compares a date, but filters support only exact equality, not `<` and `>`",
+            f"the filter on `{one.field}` compares a date, but filters support only exact equality, not `<` or `>`",
             "Filter the response by date",
         )
 

@@ -217,8 +217,8 @@ class Converter:
             if tally.has_strangers and not rows_file.row_count:
                 raise ArchiveError(
                     archive.path,
-                    f"It holds only records of other projects or namespaces, none of {archive.project_id} namespace "
-                    f"{archive.namespace_id}",
+                    "It contains only records from other projects or namespaces, and none from "
+                    f"{archive.project_id} namespace {archive.namespace_id}",
                 )
             if tally.line_count != rows_file.row_count + rejects_file.row_count:
                 raise ConversionError(

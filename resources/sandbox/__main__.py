@@ -158,12 +158,12 @@ def _wait(sandbox: Sandbox, signals: list[int], options: Settings, was_owned: bo
     while not signals and not sandbox.stopped.wait(_POLL_SECONDS):
         if idle is not None and sandbox.journal.idle_seconds() >= idle:
             sandbox.ending.set()
-            sys.stdout.write(f"The sandbox stops because it received no requests for {idle:g} seconds.\n")
+            sys.stdout.write(f"The sandbox is stopping because it received no requests for {idle:g} seconds.\n")
             return
         is_owned = _is_owned(owner)
         if was_owned and not is_owned and sandbox.journal.idle_seconds() >= _OWNERLESS_SECONDS:
             sandbox.ending.set()
-            sys.stdout.write(f"The sandbox stops because the process that held the lock {owner} has ended.\n")
+            sys.stdout.write(f"The sandbox is stopping because the process that held the lock {owner} has ended.\n")
             return
         was_owned |= is_owned
 

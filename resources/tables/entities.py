@@ -177,7 +177,7 @@ ENTITY_STATEMENTS = Table(
         Column("latitude", DOUBLE, "Degrees north."),
         Column("longitude", DOUBLE, "Degrees east."),
         Column("language_id", TEXT, "Language of a monolingual text value."),
-        Column("qualifiers_json", TEXT, "Qualifiers, as a JSON list of objects with property and value."),
+        Column("qualifiers_json", TEXT, "Qualifiers, as a JSON list of objects, each with a property and a value."),
         Column(
             "references_json", TEXT, "References, as a JSON list. Each reference has parts with property and value."
         ),

@@ -36,8 +36,8 @@ def test_a_disk_mounted_for_reading_is_called_so(account: Any, call: Any, mounte
     told = call(*words, environ=account.environ(disk / "data"), history=True)
     assert told.code == 1
     assert told.err.splitlines()[-1] == (
-        f"The folder {disk}/data{'/dagster' if words[0] == 'publish' else ''} cannot be written (Read-only file "
-        "system). Nothing was changed. Mount the file system for writing, or set WME_DATA to another folder."
+        f"The folder {disk}/data{'/dagster' if words[0] == 'publish' else ''} is not writable (Read-only file "
+        "system). Nothing was changed. Mount the file system read-write, or set WME_DATA to another folder."
     )
 
 
@@ -61,7 +61,7 @@ def test_what_only_reads_answers_on_a_full_disk_and_on_one_mounted_for_reading(
         assert "enwiki" in call("lists", "projects", "enwiki", environ=environ).out
         told = call("status", environ=environ)
         assert f"Logged in as {account.username}." in told.out
-        assert "cannot be written" not in told.out
+        assert "is not writable" not in told.out
 
     answers()
     # a token that has to be renewed cannot be stored, and what is stored is told

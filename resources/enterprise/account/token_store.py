@@ -198,7 +198,7 @@ class TokenStore:
             return fields if is_ours else {}
         raise StateError(
             f"The token file {self._path} cannot be read ({problem}). Nothing was sent. Make the user who runs this "
-            "the owner of the file, or delete the file: the next login creates a new file."
+            "command the owner of the file, or delete the file. The next login creates a new file."
         )
 
     def write(self, tokens: Tokens) -> None:
@@ -246,9 +246,9 @@ class TokenStore:
                 "kept. Free up disk space, and try again."
             )
         do = (
-            "Mount the file system for writing"
+            "Mount the file system read-write"
             if number == errno.EROFS
-            else "Make the user who runs this the owner of the folder"
+            else "Make the user who runs this command the owner of the folder"
         )
         raise StateError(
             f"The token file {self._path} cannot be written ({problem}). The stored tokens are kept. {do}, or choose "

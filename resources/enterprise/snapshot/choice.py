@@ -106,7 +106,7 @@ def _cheaper(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[Snap
     if len(split.files) > 1 and cores > 1 and size >= _SMALL_BYTES:
         gain = f"{cores} cores can process chunks in parallel, and each chunk can be fetched again separately"
     elif len(split.files) > 1 and size >= _LARGE_BYTES:
-        gain = f"a download of {size_text(size)} can break, but each chunk can be fetched again separately"
+        gain = f"a download of {size_text(size)} can be interrupted, but each chunk can be fetched again separately"
     else:
         gain = ""
     if gain and (_share(split) <= _DEAR or _share(split) <= _share(whole)):

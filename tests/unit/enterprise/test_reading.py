@@ -86,8 +86,8 @@ def test_an_archive_without_its_last_bytes_is_no_good_archive():
         assert (len(found), "damaged or cut off" in problem) == (3, True)
     tar = gzip.decompress(packed)
     for what, words in (
-        (tar[: 512 + 60], "the tar ends too early (in member a.ndjson"),
-        (tar[:1024], "the tar ends too early"),
+        (tar[: 512 + 60], "the tar file is truncated (in member a.ndjson"),
+        (tar[:1024], "the tar file is truncated"),
         (tar[:1024] + b"x" * 512, "the tar is damaged"),
         (tar_bytes([("a.txt", b"x")]), "the archive contains no .ndjson member, only a.txt"),
     ):

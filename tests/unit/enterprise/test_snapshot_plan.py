@@ -93,7 +93,7 @@ def test_chunks_are_in_the_order_of_their_numbers_under_names_with_their_version
         (20, 10**6, 2, None, None, "whole", "chunks have no advantage for 20.0 MB and 2 cores"),
         (20, 10**6, 1, None, None, "whole", "chunks have no advantage for .* and 1 core"),
         (5, 10**8, 1, None, None, "whole", "chunks have no advantage for .* and 1 core"),
-        (20, 10**8, 1, None, None, "chunks", "a download of 2.0 GB can break"),
+        (20, 10**8, 1, None, None, "chunks", "a download of 2.0 GB can be interrupted"),
         (1, 3 * 10**9, 2, None, None, "whole", "chunks have no advantage"),
         (1, 3 * 10**9, 2, 30, 1500, "chunks", "chunks cost 1 of the 1,500"),
         (60, 10**6, 2, 30, 1500, "whole", "chunks have no advantage"),

@@ -112,7 +112,7 @@ def test_cut_off_gzip_names_member_and_offset(lake, small_blocks):
 def test_tar_cut_inside_a_member(lake, make_tar):
     data = make_tar([("a.ndjson", lake.lines(*(lake.record(n) for n in range(50))))])
     error = refusal(lake, gzip.compress(data[:4000]))
-    assert "the tar ends too early" in str(error)
+    assert "the tar file is truncated" in str(error)
     assert (error.member, error.offset) == ("a.ndjson", 4000 - 512)
 
 
@@ -120,7 +120,7 @@ def test_tar_without_its_end(lake, make_tar):
     content = lake.lines(lake.record(1))
     whole = 512 + -(-len(content) // 512) * 512
     error = refusal(lake, gzip.compress(make_tar([("a.ndjson", content)])[:whole]))
-    assert "the tar ends too early" in str(error)
+    assert "the tar file is truncated" in str(error)
     assert (error.member, error.offset) == (None, whole)
 
 

@@ -144,7 +144,7 @@ def test_values_of_other_types_missing_keys_and_other_broken_rules_have_their_re
 @pytest.mark.parametrize(("path", "value"), [("is_part_of.identifier", "frwiki"), ("namespace.identifier", 14)])
 def test_an_archive_of_another_project_alone_is_damaged_and_one_record_of_its_own_is_kept(lake, rows, path, value):
     strangers = [put(lake.record(number), path, value) for number in range(3)]
-    with pytest.raises(ArchiveError, match="none of enwiki namespace 0") as caught:
+    with pytest.raises(ArchiveError, match="none from enwiki namespace 0") as caught:
         lake.convert(*strangers, b"[1]")
     assert "Nothing was written to the lake" in str(caught.value)
     assert not list(lake.layout.lake.rglob("*.parquet"))

@@ -132,7 +132,7 @@ def test_a_header_is_not_believed_in_what_it_claims(lake, kind, size):
 @pytest.mark.parametrize("name", ["a.ndjson", "a.txt"])
 def test_a_member_that_is_shorter_than_its_header_says(lake, size, name):
     field = b"\x80" + size.to_bytes(11, "big")
-    assert "the tar ends too early" in refusal(lake, header(name, 0, size_field=field) + b"{}\n" * 1000)
+    assert "the tar file is truncated" in refusal(lake, header(name, 0, size_field=field) + b"{}\n" * 1000)
 
 
 @pytest.mark.parametrize("payload", [b"7 a=bb\n" * 20, pax(comment="x" * 5000), b""], ids=["many", "long", "empty"])

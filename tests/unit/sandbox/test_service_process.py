@@ -78,7 +78,7 @@ def test_attach_starts_joins_and_replaces(state):
     log = (state / "sandbox.log").read_text()
     assert f"curl -s {second.url}/v2/projects" in log
     assert second.password not in log
-    assert "The sandbox stops because it received no requests for 2 seconds." in log
+    assert "The sandbox is stopping because it received no requests for 2 seconds." in log
 
 
 def test_processes_that_attach_at_the_same_time_get_the_same_sandbox(state):
@@ -187,7 +187,7 @@ def test_serve_in_this_process_until_it_is_told_to_stop(state, capsys):
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert "/v2/batches/" in capsys.readouterr().out
     assert main(command_line(small(state, idle=0.05))) == 0
-    assert capsys.readouterr().out.endswith("The sandbox stops because it received no requests for 0.05 seconds.\n")
+    assert capsys.readouterr().out.endswith("The sandbox is stopping because it received no requests for 0.05 seconds.\n")
     with running(small(state)) as sandbox:
         assert main([*command_line(small(state))]) == 1
         refusal = f"at {sandbox.url}. Use or stop that sandbox or choose another state folder."

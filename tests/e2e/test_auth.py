@@ -148,7 +148,10 @@ def test_a_changed_password_leaves_the_tokens(auth, account, environ):
     fails(told, "The new password lacks a capital letter, a symbol.")
     fails(auth("change-password", WME_NEW_PASSWORD="Ab1-"), "The new password lacks 8 characters.")
     told = auth("change-password", WME_NEW_PASSWORD=NEW_PASSWORD)
-    assert (told.code, told.out) == (0, "The new password has been set. Stored tokens stay valid. Update WME_PASSWORD.\n")
+    assert (told.code, told.out) == (
+        0,
+        "The new password has been set. Stored tokens stay valid. Update WME_PASSWORD.\n",
+    )
     # three refusals bought no token, and what is valid was kept
     assert stored(environ) == before
     assert auth("status", WME_PASSWORD="").code == 0

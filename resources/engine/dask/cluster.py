@@ -244,7 +244,7 @@ class Cluster:
         others = [f"{one.name} on {one.host}: {self.differences(one)}" for one in members if not self._fits(one)]
         if fit:
             for other in others:
-                _log.warning("A worker receives no tasks because its software versions differ from this process's: %s.", other)
+                _log.warning("A worker receives no tasks because its versions differ from this process's: %s.", other)
             return fit
         if others:
             raise WorkersDifferError(

@@ -186,7 +186,9 @@ def test_a_file_that_cannot_be_fetched_fails_its_own_project_alone(bench, materi
 def test_an_archive_that_is_entirely_of_another_project_is_not_loaded(bench, materialize):
     bench.serve("enwiki", record(1, "frwiki"), record(2, "frwiki"))
     told = materialize([HOUR])
-    assert "It contains only records from other projects or namespaces, and none from enwiki namespace 0" in told.failure
+    assert (
+        "It contains only records from other projects or namespaces, and none from enwiki namespace 0" in told.failure
+    )
     assert bench.states() == {(HOUR, "enwiki", 0): "missing"}
 
 

@@ -187,7 +187,9 @@ def test_serve_in_this_process_until_it_is_told_to_stop(state, capsys):
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert "/v2/batches/" in capsys.readouterr().out
     assert main(command_line(small(state, idle=0.05))) == 0
-    assert capsys.readouterr().out.endswith("The sandbox is stopping because it received no requests for 0.05 seconds.\n")
+    assert capsys.readouterr().out.endswith(
+        "The sandbox is stopping because it received no requests for 0.05 seconds.\n"
+    )
     with running(small(state)) as sandbox:
         assert main([*command_line(small(state))]) == 1
         refusal = f"at {sandbox.url}. Use or stop that sandbox or choose another state folder."

@@ -138,7 +138,7 @@ def earlier(warehouse):
 def test_a_build_file_that_was_replaced_is_completed_before_it_is_published(
     bench, publish, caplog, damage, replacement
 ):
-    publish(0)
+    bench.warehouse.publish()
     bench.serve("enwiki", 1)
     archived = bench.fetch(("enwiki", 0))
     batches.load_hour(archived, bench.convert(archived), bench.warehouse)

@@ -232,7 +232,7 @@ def torn(made, tmp_path, pages, blocks=None):
     return warehouse
 
 
-@pytest.mark.parametrize("pages", [range(1), range(20), range(0, 64, 2)])
+@pytest.mark.parametrize("pages", [range(1), range(20), pytest.param(range(0, 64, 2), marks=pytest.mark.soak)])
 def test_metadata_that_a_kill_tore(before_and_after, tmp_path, pages, caplog):
     """A kill amid a write in place leaves a block of metadata with a wrong checksum, which may be read late."""
     replaced = 0

@@ -66,7 +66,7 @@ def redone(mirror, hours, draw, folder):
 
 def compact(mirror, hours):
     later = Warehouse(mirror.layout.root, clock=lambda: hours[-1] + timedelta(days=40))
-    assert compact_lake(mirror.layout, later, Engine(workers=1), memory_bytes=1 << 23)
+    assert compact_lake(mirror.layout, later, Engine(workers=1), memory_bytes=1 << 25)
     later.move_window(hours[-1])
 
 

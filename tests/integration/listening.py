@@ -29,6 +29,7 @@ def listen(
     *,
     connections: int = 2,
     say: Callable[[], object] = lambda: None,
+    step_seconds: float = 0.05,
     **options: Any,
 ) -> tuple[list[Any], list[str]]:
     """Keep the stream until so many events came; returns the steps and what was warned of.
@@ -39,6 +40,7 @@ def listen(
         since: Where to begin if nothing was kept so far.
         connections: Connections to the service.
         say: Called after each step.
+        step_seconds: Time for which events are held before a step.
         options: Further options of `keep`.
     """
     mirror.configure(realtime_url=mirror.sandbox.realtime_url)
@@ -60,7 +62,7 @@ def listen(
             say=hear,
             warn=warned.append,
             options=StreamOptions(connections=connections),
-            step_seconds=0.05,
+            step_seconds=step_seconds,
             **options,
         )
     return steps, warned

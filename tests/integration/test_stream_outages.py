@@ -17,6 +17,7 @@ import pytest
 
 from assets.steps.stream import loaded_hours
 from resources.sandbox import Settings, running
+from resources.sandbox.store import topics
 from resources.sandbox.world.world import micros
 from tests.integration import listening
 from tests.integration.mirror import Mirror
@@ -31,6 +32,7 @@ SEED = 2
 
 @pytest.fixture
 def mirror(tmp_path, monkeypatch):
+    monkeypatch.setattr(topics, "_HOURS", 100)  # the test looks at the hours that the stream reads
     settings = Settings(
         state=tmp_path / "sandbox",
         seed=SEED,
@@ -64,7 +66,8 @@ def published(mirror, since, until):
 
 def listen(mirror, wanted, since=None):
     """Keep the stream until so many events came, and know the hours that are loaded."""
-    return listening.listen(mirror, wanted, since, loaded=partial(loaded_hours, mirror.warehouse, SCOPE))
+    loaded = partial(loaded_hours, mirror.warehouse, SCOPE)
+    return listening.listen(mirror, wanted, since, step_seconds=0.3, loaded=loaded)
 
 
 def kept(mirror):

@@ -53,7 +53,7 @@ def compact(mirror, do):
         mirror.layout,
         later,
         Engine(workers=1),
-        memory_bytes=1 << 23,
+        memory_bytes=1 << 25,
         say=lambda _: waiting.pop()() if waiting else None,
     )
 

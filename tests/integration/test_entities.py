@@ -26,7 +26,7 @@ END = datetime(2026, 2, 4, 1, tzinfo=UTC)
 
 
 def world_of(folder, seed, **options):
-    usual = {"projects": ("enwiki",), "entities": 125, "body_bytes": 300, "chunk_bytes": 60_000, "changes_per_hour": 4}
+    usual = {"projects": ("enwiki",), "entities": 80, "body_bytes": 300, "chunk_bytes": 60_000, "changes_per_hour": 4}
     return ArchivedWorld(Settings(state=folder, seed=seed, overlap=seed % 3 != 0, **usual | options))
 
 

@@ -40,7 +40,7 @@ def test_pages_of_this_moment_are_the_truth_before_and_after_their_hour_is_loade
         running(settings) as sandbox,
         closing(Mirror(sandbox, tmp_path / "data", monkeypatch, projects=PROJECTS, namespaces=NAMESPACES)) as mirror,
     ):
-        *hours, last = mirror.newest(3)
+        *hours, last = mirror.newest(2)
         truth = Truth(sandbox.world, PROJECTS, NAMESPACES).at(lambda _project: NOW, since=hours[0])
         assert mirror.materialize(hours).success
         mirror.publish()

@@ -216,11 +216,9 @@ def joined(tables: list[pa.Table]) -> pa.RecordBatch:
 def _row_bytes(table: pa.Table) -> list[int]:
     """Return each row's size in bytes, which is the size of its strings plus the average of the other columns."""
     sizes = pa.chunked_array([pa.array([0] * len(table), "int64")])
-    texts = 0
-    for name in table.schema.names:
-        if table.schema.field(name).type == pa.string():
-            lengths = pc.fill_null(pc.cast(pc.binary_length(table[name]), "int64"), 0)
-            texts += pc.sum(lengths).as_py() or 0
-            sizes = pc.add(sizes, lengths)
+    for column in table.columns:
+        if column.type == pa.string() and column.null_count < len(table):
+            sizes = pc.add(sizes, pc.fill_null(pc.binary_length(column), 0))
+    texts = pc.sum(sizes).as_py() or 0
     rest = max(0, table.nbytes - texts) // max(1, len(table))
     return [size + rest for size in sizes.to_pylist()]

@@ -125,10 +125,15 @@ def mirror(data):
         lines = [Raw(encode(usual | own | record)) for own, record in zip(named, records, strict=True)]
         known = {"snapshot_id": f"{project}_namespace_0", "snapshot_version": "abcdef01"}
         made.bring(dataset, (project, 0), lines, HOUR, **known)
-        made.warehouse.publish()
+        made.is_published = False
 
-    made.bring_records = bring
-    made.ask = lambda query, *parameters: made.warehouse.sql(query, list(parameters)).rows
+    def ask(query, *parameters):
+        if not made.is_published:
+            made.warehouse.publish()
+            made.is_published = True
+        return made.warehouse.sql(query, list(parameters)).rows
+
+    made.bring_records, made.ask = bring, ask
     return made
 
 

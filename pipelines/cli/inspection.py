@@ -34,7 +34,7 @@ def status(*, count: int, check: bool, quiet: bool, as_json: bool) -> None:
     from pipelines.report import status as statuses
 
     if quiet and as_json:
-        raise click.UsageError("--quiet and --json exclude each other.")
+        raise click.UsageError("--quiet and --json are mutually exclusive.")
     report = statuses.collect(read_settings(), count)
     if as_json:
         terminal.show_json(statuses.as_json(report))
@@ -132,7 +132,7 @@ def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
 
     text = query if query is not None else terminal.read()
     if not text.strip():
-        raise click.UsageError("There is no query. Pass a query as an argument or on standard input.")
+        raise click.UsageError("No query was specified. Pass a query as an argument or on standard input.")
     answer = Warehouse(read_data()).sql(text, is_confined=not allow_files)
     if form == "json":
         for row in answer.rows:

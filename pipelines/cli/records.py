@@ -92,7 +92,7 @@ def answered(kind: Kind) -> Callable[[Callable[..., Listing[Record] | Record]], 
         @functools.wraps(ask)
         def run(*, as_json: bool, as_lines: bool, asked: Query, **own: Any) -> None:
             if as_json and as_lines:
-                raise click.UsageError("--json and --ndjson exclude each other.")
+                raise click.UsageError("--json and --ndjson are mutually exclusive.")
             form = "json" if as_json else "ndjson" if as_lines or not sys.stdout.isatty() else "text"
             with connection.client(read_settings(scoped=False), writes=False) as client:
                 _show(ask(client, asked, **own), form)

@@ -86,8 +86,8 @@ GROUP BY ALL ORDER BY a.project_id""",
     is_flag=False,
     flag_value=_DEFAULT_MINUTES,
     metavar="[MINUTES]",
-    help=f"If a host is unreachable, wait for the host up to this many minutes ({_DEFAULT_MINUTES} without a number), "
-    "then continue.",
+    help="If a host is unreachable, wait up to this many minutes for the host, then continue. Without a number, the "
+    f"limit is {_DEFAULT_MINUTES} minutes.",
 )
 @quiet_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of tables, for scripts.")
@@ -109,9 +109,9 @@ def run(
     if dry_run and (quiet or as_json):
         raise click.UsageError("--dry-run cannot be combined with --quiet or --json.")
     if snapshots and no_snapshots:
-        raise click.UsageError("--snapshots and --no-snapshots exclude each other.")
+        raise click.UsageError("--snapshots and --no-snapshots are mutually exclusive.")
     if first is not None and count is not None:
-        raise click.UsageError("--hours and --from exclude each other.")
+        raise click.UsageError("--hours and --from are mutually exclusive.")
     if last is not None and first is None:
         raise click.UsageError("--to needs --from.")
     if first is not None and last is not None and last < first:

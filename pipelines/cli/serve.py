@@ -108,7 +108,7 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
 
     if not address.startswith(remote.SCHEME):
         raise click.UsageError(
-            "No scheduler is specified. Specify its address, for example `wme worker dask://127.0.0.1:8786`, or set "
+            "No scheduler was specified. Specify an address, for example `wme worker dask://127.0.0.1:8786`, or set "
             "WME_ENGINE."
         )
     folder = (data or settings.data).resolve()
@@ -133,7 +133,7 @@ def worker(*, address: str | None, data: Path | None, name: str | None) -> None:
             at_work.append(one)
             terminal.warn(
                 f"Worker {name} at {one.address}, for {address}: {converter.workers} threads, "
-                f"{converter.memory_bytes >> 20} MiB, data folder {folder}. Ctrl-C ends it."
+                f"{converter.memory_bytes >> 20} MiB, data folder {folder}. Press Ctrl-C to stop the worker."
             )
 
         with interrupts.tidied(leave):

@@ -53,7 +53,7 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
     from resources.lake import Layout
 
     if projects and everything:
-        raise click.UsageError("--project and --all exclude each other.")
+        raise click.UsageError("--project and --all are mutually exclusive.")
     settings = read_settings(scoped=not everything and not projects)
     with connection.client(settings, writes=False) as client:
         if projects:
@@ -87,7 +87,7 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
     if without:
         where = "" if projects else f" in the mirrored namespaces ({', '.join(map(str, settings.namespaces))})"
         raise click.ClickException(
-            f"The service has no snapshots of {', '.join(without)}{where}. "
+            f"The service has no snapshots for {', '.join(without)}{where}. "
             "`wme snapshots list --all` shows all snapshots."
         )
 

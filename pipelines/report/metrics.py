@@ -65,7 +65,7 @@ def text(status: Status, now: datetime) -> bytes:
         newest = gauge("newest_hour_timestamp_seconds", "Start of the newest hour that expects no more data.", _PLACE)
         gaps = gauge(
             "gap_hours",
-            "Gaps in the newest hours (48 by default): hours that are missing, lost, or never recorded between others.",
+            "Gaps in the newest hours (48 by default): missing or lost hours, and unrecorded hours between others.",
             _PLACE,
         )
         older = gauge("older_gap_hours", "Number of earlier hours that are missing or lost.", _PLACE)

@@ -147,7 +147,7 @@ def _tell_disk(report: Status, settings: Settings) -> None:
     report.facts.append(("disk free", size_text(free)))
     if free < settings.min_free_gb * 1e9:
         report.troubles.append(
-            f"{size_text(free)} of disk space are free, but runs require {settings.min_free_gb:g} GB of free space "
+            f"{size_text(free)} of disk space is free, but runs require {settings.min_free_gb:g} GB of free space "
             "(WME_MIN_FREE_GB). The next run will refuse to start."
         )
 

@@ -74,7 +74,7 @@ def parse(words: Sequence[str] | None, *, called: str, state: Path | None = None
     for number in settings.namespaces:
         if number not in reference.NAMESPACES:
             there = ", ".join(map(str, reference.NAMESPACES))
-            parser.error(f"--namespaces: the service does not have the namespace {number}; use one of {there}")
+            parser.error(f"--namespaces: the service does not have namespace {number}; use one of {there}")
     return settings
 
 

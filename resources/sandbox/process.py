@@ -262,7 +262,7 @@ def _start(settings: Settings, state: Path) -> Endpoint:
             break
         time.sleep(_POLL_SECONDS)
     tail = log.read_text(errors="replace")[-1000:].strip() or "(nothing)"
-    raise SandboxStartError(f"The sandbox did not start; the last lines of {log} are: {tail}")
+    raise SandboxStartError(f"The sandbox did not start. The last lines of {log} are: {tail}")
 
 
 def _inheritable() -> list[int]:

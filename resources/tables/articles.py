@@ -65,7 +65,14 @@ _COLUMNS = (
     replace(NAMESPACE_ID, path="namespace.identifier"),
     Column("article_id", INT, "Page ID, unique within its project.", "identifier", required=True, lookup=True),
     Column("version_id", INT, "Revision ID, which increases within its project.", "version.identifier", required=True),
-    Column("name", TEXT, "Title. In comparisons, _ equals a space.", "name", required=True, lookup=True),
+    Column(
+        "name",
+        TEXT,
+        "Title. In comparisons, underscores and spaces are equivalent.",
+        "name",
+        required=True,
+        lookup=True,
+    ),
     Column(
         "change_type",
         TEXT,
@@ -78,8 +85,8 @@ _COLUMNS = (
     Column(
         "event_at",
         TIMESTAMP,
-        "Time of the change, which orders the states of a page: event_published_at, event_created_at or modified_at, "
-        "whichever is first non-null.",
+        "Time of the change, which orders a page's states. The value is the first of event_published_at, "
+        "event_created_at and modified_at that is not null.",
         required=True,
         first_of=("event_published_at", "event_created_at", "modified_at"),
     ),
@@ -309,7 +316,7 @@ _COLUMNS = (
     Column("image_alternative_text", TEXT, "Alternative text of the lead image.", "image.alternative_text"),
     Column("image_caption", TEXT, "Caption of the lead image.", "image.caption"),
     Column("image_encoding_format", TEXT, "MIME type of the lead image (2026).", "image.encoding_format"),
-    Column("image_media_type", TEXT, "Kind of medium of the lead image (2026).", "image.media_type"),
+    Column("image_media_type", TEXT, "Media type of the lead image (2026).", "image.media_type"),
     Column(
         "image_thumbnail",
         pa.struct([("contentUrl", TEXT), ("content_url", TEXT), ("width", INT), ("height", INT)]),

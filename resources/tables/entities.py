@@ -179,7 +179,9 @@ ENTITY_STATEMENTS = Table(
         Column("language_id", TEXT, "Language of a monolingual text value."),
         Column("qualifiers_json", TEXT, "Qualifiers, as a JSON list of objects, each with a property and a value."),
         Column(
-            "references_json", TEXT, "References, as a JSON list. Each reference has parts with property and value."
+            "references_json",
+            TEXT,
+            "References, as a JSON list. Each reference has parts, each with a property and a value.",
         ),
         Column("statement_json", TEXT, "Complete statement, as served.", required=True),
     ),

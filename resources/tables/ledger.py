@@ -63,7 +63,7 @@ LOADS = Table(
         Column("visibility_change_count", INT, "Number of visibility changes.", required=True),
         Column("archive_bytes", INT, "Size of the archive in bytes.", required=True),
         Column("ndjson_bytes", INT, "Size of the NDJSON in the archive, in bytes.", required=True),
-        Column("lake_bytes", INT, "Bytes of the Parquet file.", required=True),
+        Column("lake_bytes", INT, "Size of the Parquet file in bytes.", required=True),
         Column("loaded_at", TIMESTAMP, "Time when the load was committed.", required=True),
         Column(
             "applied_at",
@@ -97,16 +97,16 @@ COMPACTED_FILES = Table(
         Column("first_project_id", TEXT, "Project of the file's first row.", required=True),
         Column("last_project_id", TEXT, "Project of the file's last row.", required=True),
         Column("row_count", INT, "Number of rows in the Parquet file.", required=True),
-        Column("lake_bytes", INT, "Bytes of the Parquet file.", required=True),
+        Column("lake_bytes", INT, "Size of the Parquet file in bytes.", required=True),
         Column("compacted_at", TIMESTAMP, "Time when the compaction was committed.", required=True),
     ),
     key=("lake_path",),
 )
 SNAPSHOTS = Table(
     "snapshots",
-    "Stored versions of each snapshot. `articles` is based on the version with the latest boundary_at. If several "
-    "versions have this boundary_at, the latest exported_at decides. Replaced versions are retained for a while to "
-    "provide historical page states. Other datasets store only the version loaded last.",
+    "Stored snapshot versions. `articles` is based on the version with the latest boundary_at. If several versions "
+    "share this boundary_at, the version with the latest exported_at is used. Replaced versions are retained for a "
+    "while to provide historical page states. Other datasets store only the most recently loaded version.",
     (
         _TABLE_NAME,
         *SNAPSHOT_VERSION,
@@ -124,7 +124,7 @@ SNAPSHOTS = Table(
             "exported_at if boundary_at is null), and never a full hour.",
             required=True,
         ),
-        Column("newest_event_at", TIMESTAMP, "Greatest event_at of the rows, or null if the dataset has no event_at."),
+        Column("newest_event_at", TIMESTAMP, "Latest event_at in the rows, or null if the dataset has no event_at."),
         Column("exported_at", TIMESTAMP, "Time when the service exported the snapshot (its date_modified)."),
         Column("file_count", INT, "Number of files in the snapshot.", required=True),
         Column("row_count", INT, "Number of rows in the files, including duplicates.", required=True),
@@ -145,7 +145,7 @@ REJECTED_LINES = Table(
         Column("line_number", INT, "Line number in the member, starting at 1.", required=True, rising=True),
         Column("byte_offset", INT, "Byte offset of the line in the member, starting at 0.", required=True, rising=True),
         Column("reason", TEXT, "Reason why the record could not be converted.", required=True),
-        Column("raw", pa.binary(), "Bytes of the line, or the first 4,096 if the line is over 1 MiB.", required=True),
+        Column("raw", pa.binary(), "Raw line, or its first 4,096 bytes if the line is over 1 MiB.", required=True),
         Column("raw_bytes", INT, "Size of the line in bytes."),
         Column(
             "raw_path",
@@ -223,7 +223,7 @@ PROJECT_STATE = Table(
             "uncertain_count",
             INT,
             "Number of pages in `articles` that might have changed in a permanently lost hour and have no later change "
-            "or lookup. Pages created in such an hour and not changed since are not in `articles` and not counted.",
+            "or lookup. Pages created in such an hour and not changed since are neither in `articles` nor counted.",
         ),
         Column("repaired_count", INT, "Number of pages looked up for repair since the last lost hour."),
     ),

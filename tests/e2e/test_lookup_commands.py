@@ -115,7 +115,7 @@ def test_what_is_not_found_or_cannot_be_found(wme, name, service):
         (("article", name, "--limit", "11"), "11 is not in the range"),
         (("article", name, "--filter", "name"), "Write the filter as FIELD=VALUE"),
         (("article", name, "--fields", "categories.name"), "categories.#.name"),
-        (("article", name, "--json", "--ndjson"), "exclude each other"),
+        (("article", name, "--json", "--ndjson"), "are mutually exclusive"),
         (("lists", "projects", "--filter", "size=5"), "`>`"),
     ):
         told = wme(*words)

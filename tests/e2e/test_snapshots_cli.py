@@ -82,7 +82,7 @@ def is_sentence(text):
 def test_list_shows_the_mirrored_snapshots_and_names_the_projects_that_have_none(environ, call, service):
     told = call("snapshots", "list", environ=environ | {"WME_PROJECTS": "enwiki,nowiki"})
     assert told.code == 1
-    assert "The service has no snapshots of nowiki in the mirrored namespaces (0)." in told.err
+    assert "The service has no snapshots for nowiki in the mirrored namespaces (0)." in told.err
     header, row = told.out.splitlines()
     assert header.split() == [
         *("identifier", "project", "namespace", "size", "chunks", "version", "modified", "(UTC)"),
@@ -278,10 +278,10 @@ def test_a_snapshot_replaced_half_way_is_told_with_what_starting_again_costs(env
     [
         (["plan"], "Missing argument 'ID...'"),
         (["plan", "../enwiki"], "'../enwiki' is not a valid snapshot. A valid example is enwiki_namespace_0."),
-        (["plan", "--whole", "--chunks", NAME], "whole and chunks exclude each other."),
-        (["download", "--whole", "--chunks", NAME], "whole and chunks exclude each other."),
+        (["plan", "--whole", "--chunks", NAME], "whole and chunks are mutually exclusive."),
+        (["download", "--whole", "--chunks", NAME], "whole and chunks are mutually exclusive."),
         (["download", "--workers", "0", NAME], "0 is not in the range"),
-        (["list", "--all", "--project", "enwiki"], "--project and --all exclude each other."),
+        (["list", "--all", "--project", "enwiki"], "--project and --all are mutually exclusive."),
         (["fetch"], "No such command 'fetch'"),
     ],
 )

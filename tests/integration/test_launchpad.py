@@ -40,7 +40,7 @@ def test_a_snapshot_is_fetched_in_the_form_and_within_the_units_that_were_typed(
 @pytest.mark.parametrize(
     ("values", "sentence"),
     [
-        ({"chunks": True, "whole": True}, "whole and chunks exclude each other. Nothing was done."),
+        ({"chunks": True, "whole": True}, "whole and chunks are mutually exclusive. Nothing was done."),
         (
             {"most_units": -1},
             "most_units is -1; it must be greater than or equal to 0. Nothing was done.",

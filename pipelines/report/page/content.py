@@ -274,7 +274,7 @@ def _edited(published: Reader, recent: datetime) -> Card:
     columns = ("page", "project", "edits", "editors", "last edit (UTC)")
     cells = [(_page(name, url), project, *rest) for project, name, url, *rest in rows]
     sentence = (
-        f"Seven days up to the newest hour. The most edited page has {counted(rows[0][3], 'edit')} by "
+        f"Data from the seven days up to the newest hour. The most edited page has {counted(rows[0][3], 'edit')} by "
         f"{counted(rows[0][4], 'editor')}."
     )
     return Card(title, sentence, tables=[Table(title, columns, cells, is_open=True)])
@@ -285,7 +285,7 @@ def _gone(published: Reader, first: datetime, last: datetime) -> Card:
     rows = published.sql(filled(GONE_SPANS, gone=gone), [first, axis.interval]).rows
     deleted, moved = (sum(row[n] for row in rows) for n in (1, 2))
     counts = f"{counted(deleted, 'deletion')}, {counted(moved, 'move')}"
-    sentence = f"Seven days up to the newest hour, by {axis.name}: {counts}."
+    sentence = f"Changes by {axis.name} in the seven days up to the newest hour. Total: {counts}."
     if not rows:
         return Card("Deletions and moves", sentence)
     newest = [
@@ -346,7 +346,7 @@ def _storage(axis: _Axis, rows: Sequence[tuple[Any, ...]], status: Status, build
     )
     sentence = (
         f"The loaded files use {archive} in the archive and {lake} in the lake before compaction. `build.duckdb` has "
-        f"{build}, and the published file has {published}. {free} of disk space are free. Replaced files are not "
+        f"{build}, and the published file has {published}. {free} of disk space is free. Replaced files are not "
         "included."
     )
     table = _over_time(axis, names, [[size_text(value) for value in values] for values in series])
@@ -379,7 +379,7 @@ def _label(project: str, namespace: int) -> str:
 
 def _cut(count: int) -> str:
     return (
-        f" Shown are {PLACES} of {count:,} project namespaces: those with missing hours first, then the busiest."
+        f" Only {PLACES} of {count:,} project namespaces are shown: first those with missing hours, then the busiest."
         if count > PLACES
         else ""
     )

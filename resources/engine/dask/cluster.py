@@ -111,7 +111,7 @@ class Cluster:
                         raise NoWorkerError(
                             f"The last worker at {self.address} disappeared, and no worker returned within "
                             f"{self._limits.workers:g} s. {len(calls) - len(outcomes):,} of "
-                            f"{counted(len(calls), 'task')} were not done. Completed tasks are kept. Start workers "
+                            f"{counted(len(calls), 'task')} were not completed. Completed tasks are kept. Start workers "
                             "with `wme worker`, then try again."
                         )
                 while waiting and len(under_way) < _AHEAD * max(1, places):
@@ -275,7 +275,7 @@ class Cluster:
                 if path.exists() and path.read_text() == probe.secret:
                     path.unlink()
                     continue
-                why = f"the worker's file {answer} does not appear in the folder"
+                why = f"the worker's file {answer} is not visible in the folder"
             else:
                 why = dask_worker.short(answer) if isinstance(answer, Exception) else "the worker does not respond"
             raise FolderNotSharedError(

@@ -42,7 +42,7 @@ class SnapshotOptions(BaseModel):
     @model_validator(mode="after")
     def _agree(self) -> Self:
         if self.whole and self.chunks:
-            raise ValueError("whole and chunks exclude each other.")
+            raise ValueError("whole and chunks are mutually exclusive.")
         return self
 
     @property

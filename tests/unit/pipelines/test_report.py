@@ -291,7 +291,7 @@ def test_a_year_of_many_projects_fits_into_two_megabytes(mirror):
     published.close()
     wrote, page = made(mirror, 0, projects=tuple(f"wiki{number}with_a_long_name" for number in range(27)))
     assert "Coverage by day" in page.headings
-    assert f"Shown are {PLACES} of 28" in page.text
+    assert f"Only {PLACES} of 28 project namespaces are shown" in page.text
     assert 100_000 < wrote.size_bytes < 2_000_000
 
 

@@ -109,7 +109,7 @@ def test_the_command_line_carries_all_settings(tmp_path, corpus):
     [
         (["--projects", ""], "--projects: tuple should have at least 1 item after validation, not 0; the value is "),
         (["--projects", "enwiki,frwki"], "--projects: The sandbox has no project 'frwki'; did you mean frwiki or "),
-        (["--namespaces", "0,1"], "--namespaces: the service does not have the namespace 1; use one of 0, 6, 10, 14."),
+        (["--namespaces", "0,1"], "--namespaces: the service does not have namespace 1; use one of 0, 6, 10, 14."),
         (["--namespaces", "x"], "--namespaces: input should be a valid integer, "),
         (["--port", "99999"], "--port: input should be less than or equal to 65535; the value is '99999'."),
         (["--object-port", "-1"], "--object-port: input should be greater than or equal to 0; the value is '-1'."),

@@ -111,8 +111,8 @@ class Cluster:
                         raise NoWorkerError(
                             f"The last worker at {self.address} disappeared, and no worker returned within "
                             f"{self._limits.workers:g} s. {len(calls) - len(outcomes):,} of "
-                            f"{counted(len(calls), 'task')} were not completed. Completed tasks are kept. Start workers "
-                            "with `wme worker`, then try again."
+                            f"{counted(len(calls), 'task')} were not completed. Completed tasks are kept. Start "
+                            "workers with `wme worker`, then try again."
                         )
                 while waiting and len(under_way) < _AHEAD * max(1, places):
                     call = waiting.popleft()

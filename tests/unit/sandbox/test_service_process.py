@@ -109,7 +109,7 @@ def test_a_sandbox_ends_soon_after_its_owner_and_holds_nothing_of_who_started_it
 
 def test_a_sandbox_that_cannot_start_shows_its_log(state):
     (state / "signing-key.pem").write_text("no key")
-    with pytest.raises(SandboxStartError, match="did not start. The last lines of"):
+    with pytest.raises(SandboxStartError, match=r"did not start\. The last lines of"):
         attach(small(state))
 
 

@@ -91,7 +91,7 @@ def asked(sandbox):
 @pytest.fixture
 def gap(mirror):
     """A mirror of which the service has lost an hour, and that hour."""
-    hours = mirror.newest(5)
+    hours = mirror.newest(4)
     for chosen in (hours[:2], hours[3:]):
         assert mirror.materialize(chosen).success
     lost = [HourStatus(hours[2], project, 0, HourState.PAST_RETENTION, "Lost.") for project in mirror.settings.projects]
@@ -113,7 +113,7 @@ def test_a_repair_makes_the_pages_of_a_lost_hour_what_they_are(gap, sandbox, lat
     with mirror.client() as client:
         few = Repairs(sandbox, client, mirror.data, 7, scope)
         sandbox.requests.clear()
-        for _ in range(3):
+        for _ in range(2):
             few.run()
         assert sum(asked(sandbox).values()) == client.account.user().quotas["ondemand"].used == 7
         assert counts(mirror.warehouse)[1] == 7

@@ -128,7 +128,7 @@ def of_files(dataset: Dataset) -> list[Check[Made]]:
         Check(
             "archives_verified",
             archive,
-            f"Every archive of the {partition} has the MD5 reported by the service.",
+            f"Every archive for the {partition} has the MD5 reported by the service.",
             _verified,
             f"Remove the file and materialize {archive.to_user_string()} for this {partition}. If the service has "
             "deleted the file, restore it from a backup.",
@@ -153,7 +153,7 @@ def of_files(dataset: Dataset) -> list[Check[Made]]:
         Check(
             "fields_known",
             lake,
-            "Every field of the records has a column. Unknown fields are new fields, not errors. `extra` stores them.",
+            "Every record field has a column. Unknown fields are new fields, not errors. `extra` stores them.",
             _known,
             "No data is lost. A newer version might have a column for the field.",
             is_warning=True,

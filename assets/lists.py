@@ -147,7 +147,7 @@ def _checks_of_table(dataset: Dataset) -> list[Check[_Loaded]]:
             key,
             f"The service's list contains every value of {setting}.",
             partial(_unknown, dataset),
-            f"Missing names get no new data. Loaded data is kept. Correct {setting}, or contact the vendor.",
+            f"No new data arrives for missing names. Loaded data is kept. Correct {setting}, or contact the vendor.",
             is_warning=True,
         ),
     ]

@@ -82,7 +82,7 @@ LIVE = dg.AssetSpec(
     kinds={"http", "parquet"},
     owners=list(OWNERS),
     metadata=lake_metadata(_STREAMED.table),
-    description="Every event of the mirrored projects, seconds after it happened. live_changes contains events of "
+    description="Every event in the mirrored projects, seconds after it occurs. live_changes contains events for "
     "hours that have no file yet, and articles_live contains current pages. A run of the job `stream` reads "
     "for an hour, and the next run resumes at the last offset. Turn on the sensor keep_streaming, or run "
     "`wme stream`.",

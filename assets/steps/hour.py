@@ -262,7 +262,7 @@ def archived_hour(
         path = layout.batch_archive(dataset, hour, record.identifier, record.version)
         if not path.exists():
             gone[record.project_id, record.namespace_id] = NotArchivedError(
-                f"The file of {record.identifier} for {hour_text(hour)} UTC is not archived. The project was not "
+                f"The {record.identifier} file for {hour_text(hour)} UTC is not archived. The project was not "
                 f"mirrored at that time, or the file was removed. Materialize archive/{dataset.archive} for this hour "
                 "to fetch the file."
             )

@@ -148,7 +148,7 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
     settings = read_settings()
     found = dropping.survey(settings, project)
     if not found:
-        terminal.say(f"No data of {project} is in {settings.data.absolute()}.{_held(project, found.dropped_in)}")
+        terminal.say(f"No data for {project} is in {settings.data.absolute()}.{_held(project, found.dropped_in)}")
         return
     rows = ", ".join(f"{table} {count:,}" for table, count in found.row_counts.items())
     for name, told in (
@@ -170,7 +170,7 @@ def forget(*, project: str, dry_run: bool, yes: bool) -> None:
         return
     dropping.drop_project(settings, project)
     held = dropping.survey(settings, project).dropped_in
-    terminal.say(f"All data of {project} was removed. All other data was published.{_held(project, held)}")
+    terminal.say(f"All data for {project} was removed. All other data was published.{_held(project, held)}")
 
 
 def _held(project: str, file_count: int) -> str:

@@ -134,7 +134,7 @@ def take(
     planned, service, newest = plan(data, destination), origin_of(data) or "unknown", _newest(destination)
     if newest is not None and newest.service != service:
         raise BackupError(
-            f"{destination} contains backups of a mirror of {newest.service}, but this mirror is of {service}. Nothing "
+            f"{destination} contains backups of a mirror of {newest.service}, but this mirror uses {service}. Nothing "
             "was changed. Choose another folder."
         )
     unfinished = destination / UNFINISHED

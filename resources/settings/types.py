@@ -149,7 +149,7 @@ Folder = Annotated[
     Path,
     of_text(_folder),
     Write(
-        "a path without *, ? and [, because DuckDB treats these characters as a pattern and would read files of "
+        "a path without *, ? and [, because DuckDB treats these characters as a pattern and would read files in "
         "other folders"
     ),
 ]

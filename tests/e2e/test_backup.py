@@ -245,7 +245,7 @@ def test_a_killed_restore_goes_on_and_other_folders_are_left_alone(
     (tmp_path / "restored/state/service.json").write_text('{"service": "https://elsewhere.example"}')
     told = call("backup", str(to), environ=restored)
     assert told.code == 1
-    assert "but this mirror is of https://elsewhere.example. Nothing was changed." in told.err
+    assert "but this mirror uses https://elsewhere.example. Nothing was changed." in told.err
     assert "nothing to back up" in call("backup", str(to), environ=copied | {"WME_DATA": str(tmp_path / "none")}).err
 
 

@@ -130,7 +130,7 @@ def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(
 
     told = call("forget", "frwiki", environ=both, stdin="y\n", history=True)
     assert told.code == 0, told.err
-    assert "All data of frwiki was removed" in told.out
+    assert "All data for frwiki was removed" in told.out
     assert of("enwiki") == before
     for table in (
         "articles",
@@ -152,7 +152,7 @@ def test_a_dropped_project_leaves_nothing_and_the_other_one_as_it_was(
     assert not list((data / "lake").rglob("*frwiki*"))
     again = call("forget", "frwiki", "--yes", environ=both, history=True)
     assert again.code == 0
-    assert "No data of frwiki is in " in again.out
+    assert "No data for frwiki is in " in again.out
     assert files(data, "reference")
     back = call(
         "run", "--from", f"{hours[0]:%Y-%m-%dT%H}", "--no-reference", environ=both | {"WME_PROJECTS": "enwiki,frwiki"}
@@ -188,7 +188,7 @@ def test_kills_on_the_way_are_made_good_by_calling_it_again(
     assert told.code == 0, told.err
     assert not files(data, "frwiki")
     assert files(data) == kept
-    assert "No data of frwiki" in call("forget", "frwiki", "--yes", environ=both, history=True).out
+    assert "No data for frwiki" in call("forget", "frwiki", "--yes", environ=both, history=True).out
 
 
 def test_forgetting_what_is_not_there(
@@ -196,7 +196,7 @@ def test_forgetting_what_is_not_there(
 ) -> None:
     nothing = call("forget", "dewiki", "--yes", environ=filled[0])
     assert (nothing.code, nothing.err.count("\n")) == (0, 1)
-    assert "No data of dewiki is in " in nothing.out
+    assert "No data for dewiki is in " in nothing.out
     empty = call("forget", "dewiki", environ={"WME_DATA": str(tmp_path / "none")})
     assert empty.code == 0
     assert not (tmp_path / "none").exists()

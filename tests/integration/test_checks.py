@@ -258,7 +258,7 @@ def test_a_project_or_namespace_that_the_service_no_longer_has_is_found(mirror):
     one = told[projects, "mirrored_known"]
     assert one.severity is dg.AssetCheckSeverity.WARN
     assert one.description == (
-        "enwiki is not in the list of projects. Missing names get no new data. Loaded data is kept. Correct "
+        "enwiki is not in the list of projects. No new data arrives for missing names. Loaded data is kept. Correct "
         "WME_PROJECTS, or contact the vendor."
     )
     assert told[namespaces, "mirrored_known"].description.startswith("0 is not in the list of namespaces. ")

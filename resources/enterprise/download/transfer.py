@@ -175,7 +175,7 @@ class SequentialTransfer(ObjectReader):
             problem = None if digest.hexdigest() == self._source.version else "the MD5 is different"
         except RangeIgnoredError:
             raise errors.ServiceUnavailable(
-                f"Could not {self._doing}: the connection broke after {self._passed.done:,} bytes, and the object "
+                f"Could not {self._doing}: the connection was lost after {self._passed.done:,} bytes, and the object "
                 f"store does not support resuming. {self.kept} {self.advice}"
             ) from None
         except OversizeError as error:

@@ -78,7 +78,7 @@ def test_an_hour_is_archived_without_the_files_that_cannot_be_fetched(bench):
     assert {place: type(error) for place, error in fetched.damaged.items()} == {FR: errors.IntegrityError}
     # so that it can be loaded from the archive for ever
     assert batches.archived_hour(HOUR, bench.layout, [EN], ARTICLE_CHANGES).archives == fetched.archives
-    with pytest.raises(NotArchivedError, match="The file of frwiki_namespace_0 "):
+    with pytest.raises(NotArchivedError, match="The frwiki_namespace_0 file "):
         batches.archived_hour(HOUR, bench.layout, [EN, FR], ARTICLE_CHANGES)
     found = batches.archived_hour(HOUR, bench.layout, [EN, FR], ARTICLE_CHANGES, partial=True)
     assert (found.archives, found.damaged.keys()) == (fetched.archives, {FR})
@@ -109,7 +109,7 @@ def test_an_hour_of_the_archive_holds_the_mirrored_projects_and_says_which_it_la
     assert (found.fetched, found.request_count) == ((), 0)
 
     found.archives[0].path.unlink()
-    with pytest.raises(NotArchivedError, match="The file of enwiki_namespace_0 for 2026-11-01 05:00 UTC is not "):
+    with pytest.raises(NotArchivedError, match="The enwiki_namespace_0 file for 2026-11-01 05:00 UTC is not "):
         batches.archived_hour(HOUR, bench.layout, [EN], ARTICLE_CHANGES)
     # a project that is not mirrored is nobody's loss
     assert len(batches.archived_hour(HOUR, bench.layout, [FR], ARTICLE_CHANGES).archives) == 1

@@ -100,7 +100,7 @@ def test_without_its_archive_the_file_stays_and_the_message_says_what_is_lost(be
     made = publish(bench)
     assert made["faulty_lake_files"] == 1
     assert made["repaired"].startswith(
-        "1 load could not be restored: article_changes 2026-11-01 05:00 UTC: The file of enwiki"
+        "1 load could not be restored: article_changes 2026-11-01 05:00 UTC: The enwiki_namespace_0 file "
     )
     assert path.read_bytes() == b"short"
     assert {project for project, _ in published(bench)} == {"dewiki", "frwiki", "itwiki"}

@@ -197,7 +197,7 @@ def test_one_backup_at_a_time_and_of_one_service(data, tmp_path, while_copying):
     take(data, to)
     (other / "state").mkdir(exist_ok=True)
     (other / "state/service.json").write_text('{"service": "https://other.example"}')
-    told = r"of a mirror of unknown, but this mirror is of https://other\.example\. Nothing was changed"
+    told = r"of a mirror of unknown, but this mirror uses https://other\.example\. Nothing was changed"
     with pytest.raises(BackupError, match=told):
         take(other, to)
 

@@ -81,7 +81,7 @@ def test_a_store_that_cannot_continue_is_said(client, fake, content):
     fake.ranges = False
     fake.cut(5000)
     with pytest.raises(
-        errors.ServiceUnavailable, match=r"broke after 5,000 bytes.*does not support resuming.*cannot be"
+        errors.ServiceUnavailable, match=r"was lost after 5,000 bytes.*does not support resuming.*cannot be"
     ):
         client.files.download(PATH, io.BytesIO())
 

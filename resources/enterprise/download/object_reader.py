@@ -204,7 +204,7 @@ class ObjectReader:
                 failures = 1 if segment.done - before >= WORTH else failures + 1
                 self._pause(failures, error)
                 name, position = self._source.identifier, segment.position
-                _log.info("The download of %s stopped at byte %d and is being resumed.", name, position)
+                _log.info("The download of %s broke off at byte %d and is being resumed.", name, position)
             else:
                 return
 

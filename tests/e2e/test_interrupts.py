@@ -165,13 +165,13 @@ def test_forty_interrupts_leave_nothing_behind(
     campaign(1000, 40, 5, tmp_path, account, hours, length, runner, unfinished)
 
 
-def test_interrupt_of_a_prompt_gives_the_terminal_its_echo_back(tmp_path: Path, until: Any) -> None:
+def test_interrupt_of_a_prompt_gives_the_terminal_its_echo_back(tmp_path: Path, account: Any, until: Any) -> None:
     ours, theirs = pty.openpty()
     before = termios.tcgetattr(theirs)
     process = subprocess.Popen(
         [sys.executable, "-m", "pipelines", "auth", "new-password"],
         cwd=ROOT,
-        env={**os.environ, "WME_DATA": str(tmp_path / "data"), "TERM": "xterm"},
+        env={**os.environ, **account.environ(tmp_path / "data"), "TERM": "xterm"},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,

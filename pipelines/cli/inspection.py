@@ -25,7 +25,7 @@ from resources.settings import read as read_settings
 
 @click.command()
 @hours_option
-@click.option("--check", is_flag=True, help="Exit with status 1 if anything needs attention (lines that begin with !).")
+@click.option("--check", is_flag=True, help="Exit with status 1 if any line needs attention (begins with !).")
 @click.option("-q", "--quiet", is_flag=True, help="Print only the lines that need attention, for cron.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document with every hour, for scripts.")
 def status(*, count: int, check: bool, quiet: bool, as_json: bool) -> None:

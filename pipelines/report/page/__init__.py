@@ -114,7 +114,7 @@ def headline(status: statuses.Status) -> Iterator[tuple[str, str]]:
     stream = status.stream
     text = "not kept"
     if stream is not None:
-        text = f"{'read' if stream['is_running'] else 'not read now'}, {stream['lag_seconds']:,.0f} s behind"
+        text = f"{'read' if stream['is_running'] else 'not being read'}, {stream['lag_seconds']:,.0f} s behind"
     yield "Stream", text
     free = status.figures.get("free_bytes")
     yield "Disk free", "unknown" if free is None else size_text(free)

@@ -44,7 +44,7 @@ def answers_elsewhere(path, calls_max):
 
 @pytest.mark.parametrize(
     ("seed", "count", "calls_max"),
-    [(1, 400, 2), *(pytest.param(seed, 10_000, 1000, marks=pytest.mark.soak) for seed in range(2, 5))],
+    [(1, 400, 3), *(pytest.param(seed, 10_000, 1000, marks=pytest.mark.soak) for seed in range(2, 5))],
 )
 def test_every_view_and_macro_answers(data, seed, count, calls_max):
     mirror = HostileMirror(data, seed)

@@ -104,36 +104,20 @@ _COLUMNS = (
     Column("event_fail_reason", TEXT, "Reason why the service failed to process the event.", "event.fail_reason"),
     Column("modified_at", TIMESTAMP, "Time when the revision was saved.", "date_modified"),
     Column("created_at", TIMESTAMP, "Time when the page's first revision was saved.", "date_created"),
-    Column(
-        "previously_modified_at", TIMESTAMP, "Time when the previous revision was saved.", "date_previously_modified"
-    ),
+    Column("previously_modified_at", TIMESTAMP, "Save time of the previous revision.", "date_previously_modified"),
     Column("url", TEXT, "URL of the page. For the delete event of a page move, the new URL.", "url"),
     Column("abstract", TEXT, "Lead section as plain text, for namespace 0 only.", "abstract"),
     Column("language_id", TEXT, "Language code of the project.", "in_language.identifier"),
     Column("language_name", TEXT, "English name of the language (old records).", "in_language.name"),
-    Column(
-        "language_alternate_name",
-        TEXT,
-        "Native name of the language (old records).",
-        "in_language.alternate_name",
-    ),
+    Column("language_alternate_name", TEXT, "Native name of the language (old records).", "in_language.alternate_name"),
     Column("language_direction", TEXT, "Writing direction, ltr or rtl (old records).", "in_language.direction"),
     Column("project_url", TEXT, "URL of the project.", "is_part_of.url"),
     Column("project_name", TEXT, "Site name of the project (old records).", "is_part_of.name"),
-    Column(
-        "project_alternate_name", TEXT, "Alternative name of the project (old records).", "is_part_of.alternate_name"
-    ),
+    Column("project_alternate_name", TEXT, "Other name of the project (old records).", "is_part_of.alternate_name"),
     Column("project_code", TEXT, "Project type, for example wiki (old records).", "is_part_of.code"),
     Column("project_version", TEXT, "Version of the project's export (old records).", "is_part_of.version"),
-    Column(
-        "project_language_id",
-        TEXT,
-        "Language code inside the project (old records).",
-        "is_part_of.in_language.identifier",
-    ),
-    Column(
-        "project_language_name", TEXT, "Language name inside the project (old records).", "is_part_of.in_language.name"
-    ),
+    Column("project_language_id", TEXT, "Project's language code (old records).", "is_part_of.in_language.identifier"),
+    Column("project_language_name", TEXT, "Project's language name (old records).", "is_part_of.in_language.name"),
     Column(
         "project_size",
         DOUBLE,
@@ -152,9 +136,7 @@ _COLUMNS = (
     ),
     Column("version_comment", TEXT, "Edit summary.", "version.comment"),
     Column("version_tags", pa.list_(TEXT), "Change tags of the revision.", "version.tags"),
-    Column(
-        "is_minor_edit", BOOL, "True if the editor marked the edit as minor; null means no.", "version.is_minor_edit"
-    ),
+    Column("is_minor_edit", BOOL, "True if the edit is marked as minor; null means no.", "version.is_minor_edit"),
     Column(
         "is_flagged_stable",
         BOOL,
@@ -183,11 +165,7 @@ _COLUMNS = (
     *(
         Column(f"{name}_score", DOUBLE, text, f"version.scores.{name}.{path}")
         for name, path, text in (
-            (
-                "referencerisk",
-                "reference_risk_score",
-                "Fraction of the page's references that are considered unreliable.",
-            ),
+            ("referencerisk", "reference_risk_score", "Fraction of the page's references considered unreliable."),
             ("referenceneed", "reference_need_score", "Fraction of the page's sentences that need a reference."),
         )
     ),
@@ -205,9 +183,7 @@ _COLUMNS = (
     ),
     Column("editor_id", INT, "User ID of the editor, or null for an anonymous editor.", "version.editor.identifier"),
     Column("editor_name", TEXT, "User name, or the IP address of an anonymous editor.", "version.editor.name"),
-    Column(
-        "editor_edit_count", INT, "Number of the editor's edits at the time of the change.", "version.editor.edit_count"
-    ),
+    Column("editor_edit_count", INT, "The editor's edit count at the time of the change.", "version.editor.edit_count"),
     Column("editor_groups", pa.list_(TEXT), "User groups of the editor.", "version.editor.groups"),
     Column("editor_is_bot", BOOL, "True if the editor is a bot; null means no.", "version.editor.is_bot"),
     Column(

@@ -65,7 +65,9 @@ def check_build(warehouse):
                 "(SELECT count(*) FROM duckdb_tables() WHERE table_name = $1)",
                 [source],
             ).fetchall()[0][0]:
-                continue  # a new build file has no analysts' views until its next publication
+                # seen in long campaigns: views may lack only where the build file does not claim to have them
+                assert connection.execute("SELECT prepared_version FROM internal.meta").fetchall() == [(None,)], source
+                continue
             promised = f"SELECT {key} AS key, sum({count})::BIGINT AS rows FROM {ledger} GROUP BY ALL"
             found = f"SELECT {key} AS key, count({rows}) AS rows FROM {source} GROUP BY ALL"
             different = connection.sql(

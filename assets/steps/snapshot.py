@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 from assets.steps.converting import NotArchivedError, known_conversions
 from resources.datasets import Dataset
+from resources.datasets.paths import SET
 from resources.engine import Engine
 from resources.enterprise import (
     Download,
@@ -25,8 +26,7 @@ from resources.enterprise import (
     Listing,
     SnapshotOptions,
     SnapshotPlan,
-    SnapshotSet,
-    read_sets,
+    read_set,
 )
 from resources.enterprise.models import Snapshot as SnapshotRecord
 from resources.lake import ConvertedFile, Layout, SnapshotArchive
@@ -113,7 +113,7 @@ def download(plan: SnapshotPlan, client: EnterpriseClient, engine: Engine) -> tu
 
 
 def fetch_snapshot(plan: SnapshotPlan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedSnapshot:
-    """Download missing files of the snapshot and return the archived snapshot. Raises the same errors as `download`."""
+    """Download the snapshot's missing files (see `download`)."""
     download(plan, client, engine)
     return archived_snapshot(plan.identifier, layout, plan.dataset, plan.snapshot.version)
 
@@ -141,26 +141,29 @@ def archived_snapshot(
 
 def archived_sets(folder: Path, dataset: Dataset) -> dict[Path, ArchivedSnapshot]:
     """Return the snapshot versions in an archive folder, by manifest. Files of older versions can be missing."""
-    return {one.path: _archived(one, dataset) for one in read_sets(folder)}
+    return {path: _archived(path, dataset) for path in sorted(folder.glob(f"*.{SET}"))}
 
 
-def _archived(found: SnapshotSet, dataset: Dataset) -> ArchivedSnapshot:
+def _archived(manifest: Path, dataset: Dataset) -> ArchivedSnapshot:
+    found = read_set(manifest)
     record = found.snapshot
+    # without the time of the export, use the time when the set became complete
+    exported_at = record.date_modified or datetime.fromtimestamp(manifest.stat().st_mtime, UTC)
     archives = tuple(
         SnapshotArchive(
             dataset=dataset,
-            path=found.path.with_name(file.name),
+            path=manifest.with_name(file.name),
             identifier=file.identifier,
             version=file.version,
             project_id=record.project_id,
             namespace_id=record.namespace_id,
             snapshot_id=record.identifier,
             snapshot_version=record.version,
-            exported_at=found.exported_at,
+            exported_at=exported_at,
         )
         for file in found.files
     )
-    return ArchivedSnapshot(dataset, record.identifier, record.version, found.exported_at, archives)
+    return ArchivedSnapshot(dataset, record.identifier, record.version, exported_at, archives)
 
 
 def all_conversions(

@@ -6,17 +6,14 @@ Other packages read downloaded files (`lake`), store their contents (`warehouse`
 
 from resources.enterprise import endpoints, errors, models
 from resources.enterprise.account.token_store import TokenStatus
-from resources.enterprise.archives import FileHead, ServiceFiles, read_archive
-from resources.enterprise.client import EnterpriseClient, Hours, Lookups
+from resources.enterprise.archives import ServiceFiles, read_archive
+from resources.enterprise.client import EnterpriseClient, Hours
 from resources.enterprise.data_api import Lists
 from resources.enterprise.download.archived import (
     Sidecar,
-    SnapshotSet,
-    is_intact,
     is_landed,
     read_listing,
     read_set,
-    read_sets,
 )
 from resources.enterprise.download.downloader import Download
 from resources.enterprise.download.object_reader import Ranges
@@ -29,28 +26,24 @@ from resources.enterprise.snapshot.choice import plan_snapshot
 from resources.enterprise.snapshot.plan import (
     Disk,
     FetchOptions,
-    PlannedFile,
     SnapshotOptions,
     SnapshotPlan,
     check_together,
     superseded,
 )
 from resources.enterprise.snapshot.planner import Snapshots
-from resources.enterprise.stream import Stream, StreamOptions
+from resources.enterprise.stream import StreamOptions
 
 __all__ = [
     "Disk",
     "Download",
     "EnterpriseClient",
     "FetchOptions",
-    "FileHead",
     "Filter",
     "Hours",
     "Limits",
     "Listing",
     "Lists",
-    "Lookups",
-    "PlannedFile",
     "Query",
     "Ranges",
     "RetryPolicy",
@@ -59,22 +52,18 @@ __all__ = [
     "Sidecar",
     "SnapshotOptions",
     "SnapshotPlan",
-    "SnapshotSet",
     "Snapshots",
-    "Stream",
     "StreamOptions",
     "TokenStatus",
     "check_together",
     "endpoints",
     "errors",
-    "is_intact",
     "is_landed",
     "models",
     "plan_snapshot",
     "read_archive",
     "read_listing",
     "read_set",
-    "read_sets",
     "record_model",
     "superseded",
 ]

@@ -15,13 +15,13 @@ from pipelines.process.interrupts import SENTENCE
 from resources import connection
 from resources.datasets import ARTICLE_CHANGES
 from resources.engine import Engine, LineReporter
-from resources.enterprise import is_intact
 from resources.lake import Layout
 from resources.sandbox import Settings, running
 from resources.settings import read
 from resources.warehouse import Warehouse
 from tests.builds import lay
 from tests.e2e.conftest import PATIENCE_SECONDS
+from tests.intact import is_intact
 
 PROJECTS = ("enwiki", "frwiki")
 NAME, OTHER = (f"{project}_namespace_0" for project in PROJECTS)

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-from resources.enterprise import errors, is_intact
+from resources.enterprise import errors
+from tests.intact import is_intact
 
 
 @pytest.fixture

@@ -24,10 +24,10 @@ from resources.enterprise import (
     Service,
     Sidecar,
     errors,
-    is_intact,
     superseded,
 )
 from resources.sandbox import Settings, running
+from tests.intact import is_intact
 from tests.integration.clients import PASSWORD, QUICK, new_account
 
 ROOT = Path(__file__).resolve().parents[2]

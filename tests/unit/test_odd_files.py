@@ -25,7 +25,7 @@ from resources.datasets import ARTICLE_CHANGES
 from resources.engine import LineReporter, Outcome
 from resources.enterprise import read_listing, read_set
 from resources.enterprise.account.token_store import TokenStore
-from resources.enterprise.download.archived import Part, Sidecar, is_intact, is_landed
+from resources.enterprise.download.archived import Part, Sidecar, is_landed
 from resources.enterprise.errors import IntegrityError, StateError
 from resources.files import UnusableFileError
 from resources.lake import CompactionJob, LakeError, Layout, compact
@@ -143,16 +143,14 @@ def test_an_odd_sidecar_is_none(tmp_path, make):
     lay(Sidecar.path(target), make)
     assert Sidecar.read(target) is None
     assert not is_landed(target, "d" * 32)
-    assert not is_intact(target)
 
 
 @pytest.mark.parametrize("make", [KINDS[name] for name in NO_LOOP], ids=NO_LOOP)
-def test_an_archive_that_is_no_file_is_not_intact(tmp_path, make):
+def test_an_archive_that_is_no_file_is_not_landed(tmp_path, make):
     target = tmp_path / "a.tar.gz"
     Sidecar("a", "d" * 32, 1, "/v2/a", NOW).write(target)
     make(target)
     assert not is_landed(target, "d" * 32)
-    assert not is_intact(target)
 
 
 @odd

@@ -19,11 +19,9 @@ from resources.enterprise import (
     ServiceFiles,
     Sidecar,
     Snapshots,
-    is_intact,
     is_landed,
     read_listing,
     read_set,
-    read_sets,
 )
 from resources.enterprise.listing import Listing
 from resources.lake import Archive, Layout
@@ -39,9 +37,7 @@ def test_each_door_takes_a_string(tmp_path):
     assert Archive(f"{folder}/x", "x", "1", HOUR, "enwiki", 0).path == tmp_path / "x"
     assert sandbox.Settings(state=folder, corpus=folder) == sandbox.Settings(state=tmp_path, corpus=tmp_path)
     assert sandbox.find(folder) is None
-    assert read_sets(folder) == []
     assert not is_landed(f"{folder}/x", "1")
-    assert not is_intact(f"{folder}/x")
     for missing in (read_listing, read_set):
         with pytest.raises(FileNotFoundError):
             missing(f"{folder}/x")
@@ -53,7 +49,6 @@ def test_the_client_takes_a_string(tmp_path):
         assert not client.account.status().logged_in
         landed = client.lists.land(Listing(b"[]", (), "/v2/projects", HOUR, 1), str(tmp_path / "list.json"))
     assert Sidecar.read(str(tmp_path / "list.json")) == landed
-    assert is_intact(str(tmp_path / "list.json"))
     with pytest.raises(TypeError, match=r"os\.PathLike"):
         EnterpriseClient(service, state=None)  # type: ignore[arg-type]
 
@@ -78,7 +73,7 @@ def declared(function):
         EnterpriseClient,
         *(member for name, member in vars(Warehouse).items() if not name.startswith("_") and callable(member)),
         Warehouse,
-        *(getattr(enterprise, name) for name in ("is_intact", "is_landed", "read_listing", "read_set", "read_sets")),
+        *(getattr(enterprise, name) for name in ("is_landed", "read_listing", "read_set")),
         backup.plan,
         backup.take,
         restore.restore,

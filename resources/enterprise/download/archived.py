@@ -15,10 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, NonNegativeInt, TypeAdapter, ValidationError
 
 from resources import files
-from resources.datasets.paths import SET
 from resources.enterprise import errors
 from resources.enterprise.listing import Listing, list_of, sorted_out
 from resources.enterprise.models import Batch, Identifier, Snapshot, Version
@@ -109,18 +108,6 @@ def is_landed(target: files.StrPath, version: str) -> bool:
         return False
 
 
-def is_intact(target: files.StrPath) -> bool:
-    """Return whether the file's MD5 matches its sidecar. This check reads the complete file."""
-    target = Path(target)
-    sidecar = Sidecar.read(target)
-    try:
-        if sidecar is None or target.stat().st_size != sidecar.size_bytes:
-            return False
-        return files.md5_of(target) == sidecar.version
-    except (FileNotFoundError, files.UnusableFileError):
-        return False
-
-
 class SetFile(BaseModel):
     """A file in a set: its name in the manifest's folder, the identifier of its snapshot or chunk, and its MD5."""
 
@@ -129,26 +116,14 @@ class SetFile(BaseModel):
     version: Version
 
 
-class _Content(BaseModel):
+class SnapshotSet(BaseModel):
+    """A completely fetched, consistent snapshot. Some of its files may have been removed since then."""
+
     snapshot: Snapshot
     files: tuple[SetFile, ...]
 
 
-_CONTENT = TypeAdapter(_Content)
-
-
-@dataclass(frozen=True)
-class SnapshotSet:
-    """A completely fetched, consistent snapshot. Some of its files may have been removed since then.
-
-    `path` is the manifest. `exported_at` (UTC) is the time of the service's export or, if that time is unknown, the
-    time when the set became complete.
-    """
-
-    path: Path
-    snapshot: Snapshot
-    files: tuple[SetFile, ...]
-    exported_at: datetime
+_SET: Final = TypeAdapter(SnapshotSet)
 
 
 def read_set(path: files.StrPath) -> SnapshotSet:
@@ -158,22 +133,14 @@ def read_set(path: files.StrPath) -> SnapshotSet:
         FileNotFoundError: The manifest does not exist.
         IntegrityError: The file is not a valid manifest.
     """
-    path = Path(path)
     try:
-        content = files.read_json(path, _CONTENT)
+        return files.read_json(Path(path), _SET)
     except files.UnusableFileError as error:
         wrong = errors.IntegrityError(
             f"{path} is not a snapshot manifest ({error.what.rstrip('.')}). Nothing was changed. Remove the file, and "
             "fetch the snapshot again. Complete files are not fetched again."
         )
         raise wrong from None
-    modified = content.snapshot.date_modified
-    exported_at = datetime.fromtimestamp(path.stat().st_mtime, UTC) if modified is None else modified
-    return SnapshotSet(path, content.snapshot, content.files, exported_at)
-
-
-def read_sets(folder: files.StrPath) -> list[SnapshotSet]:
-    return [read_set(path) for path in sorted(Path(folder).glob(f"*.{SET}"))]
 
 
 #: Number of digits reserved for a byte count, which is enough for files of any size.
@@ -211,12 +178,24 @@ class ObjectState:
         return sum(segment.done for segment in self.segments)
 
 
+class _Stored(BaseModel):
+    """A partial file's record on disk. Each range contains its start, its end and the number of complete bytes."""
+
+    version: str
+    etag: str | None = None
+    size: Annotated[int, Field(lt=10**_WIDTH)] | None = None
+    ranges: list[tuple[NonNegativeInt, NonNegativeInt | None, NonNegativeInt]]
+
+
+_STORED: Final = TypeAdapter(_Stored)
+
+
 class Part(ObjectState):
     """A download's partial file, owned by one thread.
 
-    A process may be killed at any time. After each block of data, the progress is therefore written in place, as a
-    fixed-width number in a JSON file. After a power failure, the recorded progress may exceed the stored data. The MD5
-    check of the complete file detects this error.
+    A process may be killed at any time. After each block of data, the progress is therefore written in place to a JSON
+    file of constant length. After a power failure, the recorded progress may exceed the stored data. The MD5 check of
+    the complete file detects this error.
     """
 
     def __init__(self, target: Path, descriptor: int) -> None:
@@ -227,7 +206,6 @@ class Part(ObjectState):
         self._descriptor = descriptor
         self._progress: int | None = None
         self._ended = False
-        self._places: list[int] = []
         self.version: str | None = None
         self._load()
 
@@ -245,7 +223,9 @@ class Part(ObjectState):
             try:
                 yield part
             finally:
-                part._let_go()
+                part._close()
+                if not part._ended and not part.done:
+                    part.remove()
 
     @staticmethod
     def is_left(target: Path) -> bool:
@@ -255,11 +235,8 @@ class Part(ObjectState):
     @staticmethod
     def left_bytes(target: Path, version: str) -> int:
         """Return the size of this version's unfinished download, without waiting for its writer."""
-        try:
-            found = files.read_json(_part_json(target), files.JSON_OBJECT)
-            return sum(int(done) for _, _, done in found["ranges"]) if found["version"] == version else 0
-        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError, ArithmeticError):
-            return 0
+        found = _stored(target)
+        return 0 if found is None or found.version != version else sum(done for _, _, done in found.ranges)
 
     @property
     def folder(self) -> Path:
@@ -274,14 +251,7 @@ class Part(ObjectState):
         self._close()
         self.version, self.etag, self.size = version, etag, size
         self.segments = list(segments)
-        head = json.dumps({"version": version, "etag": etag, "size": size})[:-1] + ', "ranges": ['
-        text, self._places = head, []
-        for number, segment in enumerate(self.segments):
-            end = "null" if segment.end is None else str(segment.end)
-            text += (", " if number else "") + f"[{segment.start}, {end}, "
-            self._places.append(len(text.encode()))
-            text += f"{segment.done:>{_WIDTH}}]"
-        files.write(self._json, (text + "]}\n").encode(), durable=False)
+        files.write(self._json, self._record(), durable=False)
         self._progress = os.open(self._json, os.O_WRONLY | os.O_CLOEXEC)
 
     def write(self, number: int, data: bytes) -> None:
@@ -293,7 +263,7 @@ class Part(ObjectState):
             view = view[written:]
             segment.done += written
         if self._progress is not None:
-            os.pwrite(self._progress, f"{segment.done:>{_WIDTH}}".encode(), self._places[number])
+            os.pwrite(self._progress, self._record(), 0)
 
     def clear(self) -> None:
         """Delete all downloaded bytes and start over."""
@@ -312,56 +282,54 @@ class Part(ObjectState):
     def land(self, target: Path) -> None:
         """Durably rename the file to its final name."""
         files.put(self._path, target)
-        self._ended = True
-        self._close()
-        self._json.unlink(missing_ok=True)
+        self._end()
 
     def remove(self) -> None:
+        self._end()
+        self._path.unlink(missing_ok=True)
+
+    def _end(self) -> None:
         self._ended = True
         self._close()
         self._json.unlink(missing_ok=True)
-        self._path.unlink(missing_ok=True)
-
-    def _let_go(self) -> None:
-        """Close open files, and delete an empty partial file."""
-        self._close()
-        if not self._ended and not self.done:
-            self.remove()
 
     def _close(self) -> None:
         if self._progress is not None:
             os.close(self._progress)
         self._progress = None
 
+    def _record(self) -> bytes:
+        """Return the content of the JSON file. Its length does not change while the segments grow."""
+        head = json.dumps({"version": self.version, "etag": self.etag, "size": self.size}).removesuffix("}")
+        ranges = [f"[{one.start}, {json.dumps(one.end)}, {one.done:>{_WIDTH}}]" for one in self.segments]
+        return f'{head}, "ranges": [{", ".join(ranges)}]}}\n'.encode()
+
     def _load(self) -> None:
         """Load the state that an earlier process stored, if that state is consistent."""
-        try:
-            found = files.read_json(self._json, files.JSON_OBJECT)
-            segments = [
-                Segment(int(start), None if end is None else int(end), int(done))
-                for start, end, done in found["ranges"]
-            ]
-            size = None if found["size"] is None else int(found["size"])
-            version = str(found["version"])
-            etag = None if found["etag"] is None else str(found["etag"])
-        except (FileNotFoundError, ValueError, KeyError, TypeError, ArithmeticError):
-            segments, size, version, etag = [], None, None, None
-        if not segments or not self._makes_sense(segments, size):
+        found = _stored(self._target)
+        segments = [] if found is None else [Segment(*one) for one in found.ranges]
+        if found is None or not self._makes_sense(segments, found.size):
             self.clear()
-            return
-        self.version, self.etag, self.size, self.segments = version, etag, size, segments
+        else:
+            self.version, self.etag, self.size, self.segments = found.version, found.etag, found.size, segments
 
     def _makes_sense(self, segments: list[Segment], size: int | None) -> bool:
         """Return whether the segments cover the file without gaps and their completed bytes exist."""
-        if size is not None and size >= 10**_WIDTH:
-            return False
         position: int | None = 0
         for segment in segments:
-            if segment.start != position or segment.done < 0 or (segment.remaining or 0) < 0:
+            if segment.start != position or (segment.remaining or 0) < 0:
                 return False
             position = segment.end
         there = self.length()
-        return position == size and all(segment.position <= there for segment in segments if segment.done)
+        return bool(segments) and position == size and all(one.position <= there for one in segments if one.done)
+
+
+def _stored(target: Path) -> _Stored | None:
+    """Return the stored progress of a download, or None if there is none or its file is damaged."""
+    try:
+        return files.read_json(_part_json(target), _STORED)
+    except (FileNotFoundError, NotADirectoryError, files.UnusableFileError):
+        return None
 
 
 def _part(target: Path) -> Path:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import NoReturn
@@ -116,7 +116,16 @@ class Downloader:
                 if (done := self._attempt(task, gain)) is not None:
                     return done
         except OSError as error:
-            failure = self._disk_error(error, task.target)
+            name, folder, problem = task.target.name, task.target.parent, error.strerror or type(error).__name__
+            failure: errors.EnterpriseError = errors.StateError(
+                f"{name} cannot be written to {folder} ({problem}). Downloaded bytes are kept. Check the folder and "
+                "its permissions, and try again."
+            )
+            if files.is_full(error):
+                failure = errors.DiskFull(
+                    f"The disk has no space for {name} in {folder} ({problem}). Downloaded bytes are kept in "
+                    f"{name}.part. Free up disk space, and try again to resume the download."
+                )
         raise failure
 
     def pieces(self, source: Source) -> Generator[bytes, None, None]:
@@ -126,12 +135,12 @@ class Downloader:
     def _attempt(self, task: _Task, gain: _Gain) -> Download | None:
         """Make one download attempt. Return None if the bytes are wrong; the task then describes the next attempt."""
         source, target = task.source, task.target
-        if not Part.is_left(target) and (present := self._present(source, target)) is not None:
-            return replace(present, request_count=task.requests, unit_count=task.units)
+        if not Part.is_left(target) and (present := self._present(task)) is not None:
+            return present
         with Part.held(target, wait_seconds=self._ranges.wait_seconds) as part:
-            if (present := self._present(source, target)) is not None:
+            if (present := self._present(task)) is not None:
                 part.remove()  # another process completed the file, or was killed during its cleanup
-                return replace(present, request_count=task.requests, unit_count=task.units)
+                return present
             if part.version != source.version:
                 part.clear()
             if task.resumed is None:
@@ -140,7 +149,11 @@ class Downloader:
             if digest == source.version:
                 return self._land(task, part)
             task.resumed = 0
-            fresh, count = self._again(source, part)
+            try:
+                fresh, count = source.read_again()
+            except errors.EnterpriseError:
+                part.remove()  # its bytes are known to be wrong
+                raise
             task.requests += count
             if fresh.version != source.version:
                 _log.info("The service replaced %s during its download.", source.identifier)
@@ -173,40 +186,32 @@ class Downloader:
             task.units += transfer.request_count
         return part.digest()
 
-    def _present(self, source: Source, target: Path) -> Download | None:
+    def _present(self, task: _Task) -> Download | None:
+        """Return the complete file, or None if its bytes are missing or different."""
+        source, target = task.source, task.target
         if not is_landed(target, source.version):
             if not target.is_file() or files.md5_of(target) != source.version:
-                return None  # bytes are missing or different, so fetch and replace the complete file
-            self._sidecar(source, target.stat().st_size).write(target)
-        size = target.stat().st_size
-        return Download(target, source.identifier, source.version, size, 0, 0, fetched=False)
+                return None
+            self._write_sidecar(task, target.stat().st_size)
+        return self._result(task, target.stat().st_size, fetched=False)
 
     def _land(self, task: _Task, part: Part) -> Download:
-        source, target, size = task.source, task.target, part.length()
-        self._sidecar(source, size).write(target)
-        part.land(target)
-        _log.info("Fetched %s (%d bytes, %d requests to the service).", source.identifier, size, task.requests)
-        return Download(
-            path=target,
-            identifier=source.identifier,
-            version=source.version,
-            size_bytes=size,
-            request_count=task.requests,
-            resumed_bytes=task.resumed or 0,
-            fetched=True,
-            unit_count=task.units,
-        )
-
-    def _sidecar(self, source: Source, size: int) -> Sidecar:
-        return Sidecar(source.identifier, source.version, size, source.url_path, self._clock())
+        size = part.length()
+        self._write_sidecar(task, size)
+        part.land(task.target)
+        _log.info("Fetched %s (%d bytes, %d requests to the service).", task.source.identifier, size, task.requests)
+        return self._result(task, size, fetched=True)
 
     @staticmethod
-    def _again(source: Source, part: Part) -> tuple[Source, int]:
-        try:
-            return source.read_again()
-        except errors.EnterpriseError:
-            part.remove()  # its bytes are known to be wrong
-            raise
+    def _result(task: _Task, size: int, *, fetched: bool) -> Download:
+        source, resumed = task.source, task.resumed if fetched else 0
+        return Download(
+            task.target, source.identifier, source.version, size, task.requests, resumed or 0, fetched, task.units
+        )
+
+    def _write_sidecar(self, task: _Task, size: int) -> None:
+        source = task.source
+        Sidecar(source.identifier, source.version, size, source.url_path, self._clock()).write(task.target)
 
     @staticmethod
     def _give_up(source: Source, largest: int | None) -> NoReturn:
@@ -222,17 +227,4 @@ class Downloader:
             f"Two downloads of {source.identifier} did not match the MD5 in the service's record ({source.version}). "
             "No file was written, and existing files are unchanged. Try again later. If the error persists, the "
             "service's archive is damaged: report the error to the vendor."
-        )
-
-    @staticmethod
-    def _disk_error(error: OSError, target: Path) -> errors.EnterpriseError:
-        problem = error.strerror or type(error).__name__
-        if files.is_full(error):
-            return errors.DiskFull(
-                f"The disk has no space for {target.name} in {target.parent} ({problem}). Downloaded bytes are kept in "
-                f"{target.name}.part. Free up disk space, and try again to resume the download."
-            )
-        return errors.StateError(
-            f"{target.name} cannot be written to {target.parent} ({problem}). Downloaded bytes are kept. Check the "
-            "folder and its permissions, and try again."
         )

@@ -48,58 +48,6 @@ class Source:
     pinned: bool = False
 
 
-class Address:
-    """A download's signed URL, requested when needed and replaced when the store refuses it. Shared by threads.
-
-    At most `limit` URLs are requested, because each may cost a unit of quota. `kept` is a sentence for messages about
-    the bytes received before a failure.
-    """
-
-    def __init__(self, source: Source, limit: int, kept: str = "Downloaded bytes are kept.") -> None:
-        self._source = source
-        self._kept = kept
-        self._limit = limit
-        self._lock = threading.Lock()
-        self._current: str | None = None
-        self._refusals = 0
-        self.asked = 0
-        self.request_count = 0
-
-    def get(self) -> str:
-        """Return the current URL. Raises ServiceUnavailable if too many URLs were requested."""
-        with self._lock:
-            if self._current is None:
-                if self.asked >= self._limit:
-                    raise errors.ServiceUnavailable(
-                        f"{self._source.identifier} required more than {self._limit} signed URLs, and each may cost "
-                        f"quota. {self._kept} The connection is unstable: try again later."
-                    )
-                self.asked += 1
-                self._current, count = self._source.resolve()
-                self.request_count += count
-            return self._current
-
-    def worked(self) -> None:
-        """Reset the number of refusals after the URL has returned data."""
-        with self._lock:
-            self._refusals = 0
-
-    def refused(self, address: str, status: int) -> None:
-        """Discard a refused URL. Raises ServiceUnavailable if the previous URL was also refused."""
-        with self._lock:
-            if address != self._current:
-                return  # another range has already reported this refusal
-            self._current = None
-            self._refusals += 1
-            if self._refusals > 1:
-                raise errors.ServiceUnavailable(
-                    f"The object store rejected two new signed URLs for {self._source.identifier} ({status}). "
-                    f"{self._kept} The archive may have been removed, or a proxy may have modified the request. Try "
-                    "again later.",
-                    status=status,
-                )
-
-
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18})\Z")
 _READ_BYTES = 1 << 18
 #: Minimum number of bytes in a broken body that resets the failure count.
@@ -156,7 +104,10 @@ class Opened(NamedTuple):
 
 
 class ObjectReader:
-    """Reads one object, and reopens it after every broken response body."""
+    """Reads one object, and reopens it after every broken response body.
+
+    The signed URL is requested when needed, shared by all ranges, and replaced when the store refuses it.
+    """
 
     #: Sentences for messages about the bytes received before a failure and the next step.
     kept: ClassVar = "Downloaded bytes are kept."
@@ -170,14 +121,42 @@ class ObjectReader:
         self._limits = transport.limits
         self._largest = transport.limits.largest(source.size_hint)
         self._ranges = ranges
-        self._address = Address(source, ranges.addresses, self.kept)
+        self._lock = threading.Lock()
+        self._address: str | None = None
+        self._asked = self._refusals = 0
+        self.request_count = 0
         self._doing = f"fetch {source.identifier}"
         self._stop = threading.Event()
         self._open: set[CancellableDeadline] = set()
 
-    @property
-    def request_count(self) -> int:
-        return self._address.request_count
+    def _signed_url(self) -> str:
+        """Return the current signed URL. Raises ServiceUnavailable if too many URLs were requested."""
+        with self._lock:
+            if self._address is None:
+                if self._asked >= self._ranges.addresses:
+                    raise errors.ServiceUnavailable(
+                        f"{self._source.identifier} required more than {self._ranges.addresses} signed URLs, and each "
+                        f"may cost quota. {self.kept} The connection is unstable: try again later."
+                    )
+                self._asked += 1
+                self._address, count = self._source.resolve()
+                self.request_count += count
+            return self._address
+
+    def _refused(self, address: str, status: int) -> None:
+        """Discard a refused URL. Raises ServiceUnavailable if the previous URL was also refused."""
+        with self._lock:
+            if address != self._address:
+                return  # another range has already reported this refusal
+            self._address = None
+            self._refusals += 1
+            if self._refusals > 1:
+                raise errors.ServiceUnavailable(
+                    f"The object store rejected two new signed URLs for {self._source.identifier} ({status}). "
+                    f"{self.kept} The archive may have been removed, or a proxy may have modified the request. Try "
+                    "again later.",
+                    status=status,
+                )
 
     def _first_answer(self, first: Segment | None) -> Opened:
         """Send the first request for the object, either for a range or for the complete object."""
@@ -197,7 +176,7 @@ class ObjectReader:
             try:
                 if opened is None:
                     opened = self._opened(segment)
-                self._address.worked()
+                self._refusals = 0
                 yield from self._body(opened, segment)
             except BrokenAnswer as error:
                 opened = None
@@ -237,9 +216,9 @@ class ObjectReader:
 
     def _opened(self, segment: Segment | None) -> Opened:
         """Open the object at its start or at a segment's next byte, and check that the object is unchanged."""
-        headers: dict[str, str] = {}
-        position = segment.position if segment else 0
+        headers, position = {}, 0
         if segment is not None:
+            position = segment.position
             headers["Range"] = f"bytes={position}-" + ("" if segment.end is None else str(segment.end - 1))
             if self._known.etag is not None and not self._known.etag.startswith("W/"):
                 headers["If-Range"] = self._known.etag
@@ -256,14 +235,14 @@ class ObjectReader:
         while True:
             if self._stop.is_set():
                 raise StoppedError
-            address = self._address.get()
+            address = self._signed_url()
             response = self._transport.open(address, headers, doing=self._doing, deadline=deadline)
             status = response.status_code
             if status in {200, 206}:
                 return response
             response.close()
             if status in {400, 401, 403}:
-                self._address.refused(address, status)
+                self._refused(address, status)
             elif status == 404:
                 raise errors.NotFound(
                     f"The archive of {self._source.identifier} is not in the object store (404). No file was written. "

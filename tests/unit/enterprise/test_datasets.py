@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import pytest
 
 from resources.datasets import ARTICLE_CHANGES, LISTS, SNAPSHOT_ARTICLES
-from resources.enterprise import FetchOptions, errors, read_listing, read_set, read_sets
+from resources.enterprise import FetchOptions, errors, read_listing, read_set
 from tests.unit.enterprise.loopback import error_reply, json_reply
 
 LICENCES = replace(LISTS[0], endpoint="licences")
@@ -62,7 +62,7 @@ def test_a_snapshot_without_chunks_is_one_file(client, fake, tmp_path):
     assert (plan.form, plan.product, plan.unit_count) == ("whole", "structured", 1)
     assert "the service has no chunks of this snapshot" in plan.sentence
     client.snapshots.download(plan)
-    (found,) = read_sets(tmp_path)
+    found = read_set(plan.manifest)
     assert (found.snapshot.identifier, [file.name for file in found.files]) == (NAME, [plan.files[0].target.name])
     with pytest.raises(errors.InvalidRequest, match="no chunks of this snapshot"):
         client.snapshots.plan(NAME, tmp_path, FetchOptions(form="chunks"), dataset=DUMPS)
@@ -106,7 +106,6 @@ def test_a_set_is_read_as_it_was_confirmed(client, fake, tmp_path):
     client.snapshots.download(plan)
     found = read_set(plan.manifest)
     assert found.snapshot == plan.snapshot
-    assert found.exported_at == plan.snapshot.date_modified
     assert [(f.name, f.identifier, f.version) for f in found.files] == [
         (p.target.name, p.identifier, p.version) for p in plan.files
     ]

@@ -12,7 +12,8 @@ import threading
 import pytest
 
 from resources import files
-from resources.enterprise import Ranges, RetryPolicy, Sidecar, errors, is_intact, models
+from resources.enterprise import Ranges, RetryPolicy, Sidecar, errors, models
+from tests.intact import is_intact
 from tests.unit.enterprise.loopback import Reply, html_reply
 
 NAME = "enwiki_namespace_0"
@@ -479,9 +480,9 @@ def test_a_disk_that_fills_up_keeps_what_was_fetched(client, fake, published, ta
     real, written = os.pwrite, []
 
     def full(descriptor, data, offset):
-        if len(data) > 100 and sum(written) > 100_000:
+        if len(data) > 1_000 and sum(written) > 100_000:
             raise OSError(errno.ENOSPC, "No space left on device")
-        if len(data) > 100:
+        if len(data) > 1_000:
             written.append(len(data))
         return real(descriptor, data, offset)
 

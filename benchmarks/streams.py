@@ -159,7 +159,7 @@ def _throttled(url: str, folder: Path, seconds: float) -> tuple[float, list[floa
         while time.monotonic() < until or len(lags) < 2:
             for block in stream.take(_TAKE_SECONDS):
                 now = datetime.now(UTC)
-                for line in block.lines.splitlines():
+                for line in block.splitlines():
                     event = json.loads(line)["event"]
                     stream.positions.committed({event["partition"]: event["offset"] + 1})
                     lags.append((now - datetime.fromisoformat(event["date_published"])) / timedelta(milliseconds=1))

@@ -108,18 +108,9 @@ def keep(
 ) -> None:
     """Read a stream and store its events until `ended()` returns True. Buffered events are stored on exit.
 
-    Args:
-        client: Client of the service.
-        lake: Destination for the files.
-        state: Folder that contains the lock file. Only one process at a time can read a stream.
-        since: Start time of the first run, or None for the current time.
-        clock: Function that returns the current time with a time zone.
-        ended: Function that returns True when reading should end.
-        say: Function that receives the result of each step.
-        warn: Function that receives messages about possible gaps.
-        options: Connection options of the stream.
-        step_seconds: Maximum time in seconds that events are buffered.
-        loaded: Function that receives hours and returns the hours whose files are loaded, for messages about gaps.
+    The first run begins at `since`, or at the current time if `since` is None. Later runs resume at the last offset.
+    `state` is the folder of the lock file. `say` receives the result of each step, and `warn` receives messages about
+    possible gaps, for which `loaded` returns the hours whose files are loaded.
 
     Raises:
         StreamBusyError: Another process is consuming the stream.
@@ -138,8 +129,8 @@ def keep(
             while True:
                 is_last = ended()
                 for block in stream.take(0.0 if is_last else _LOOK_SECONDS):
-                    held.append(block.lines)
-                    size += len(block.lines)
+                    held.append(block)
+                    size += len(block)
                 now = time.monotonic()
                 if held and (is_last or size >= STEP_BYTES or now >= due):
                     # check again, because the machine might have been suspended for days
@@ -152,8 +143,11 @@ def keep(
                     size, due = 0, now + step_seconds
                     if step is not None:
                         stream.positions.committed(step.offsets, step.published_at)
-                        if again := _backward(before, step):
-                            stream.read_again(again)
+                        moments = before.published_at
+                        # partitions whose offset moved back are read again from the time of their last event
+                        back = [one for one, at in before.offsets.items() if step.offsets.get(one, at) < at]
+                        if back:
+                            stream.read_again({one: moments.get(one, before.since) for one in back})
                         say(Kept(step, _lag(step, clock())))
                         said = now
                         tidy.run()
@@ -207,12 +201,6 @@ def missed(last: Step, now: datetime) -> Gap | None:
     # use the newest partition, because other partitions might have had no events for two days
     newest = max(last.published_at.values(), default=last.since)
     return Gap(reached, now - RETENTION) if now - newest > RETENTION else None
-
-
-def _backward(before: Step, step: Step) -> dict[int, datetime]:
-    """Return the partitions whose offset moved back, each with the publication time of its last event."""
-    moments = before.published_at
-    return {one: moments.get(one, before.since) for one, at in before.offsets.items() if step.offsets.get(one, at) < at}
 
 
 def _report_gap(

@@ -26,7 +26,7 @@ from resources.enterprise.errors import InvalidRequest
 from resources.enterprise.http.bounds import CancellableDeadline
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.query import Kind, Query
-from resources.enterprise.stream_connection import Block, Connection, Inbox, listen
+from resources.enterprise.stream_connection import Connection, Inbox, listen
 
 PARTITIONS: Final = 50
 #: Maximum offset. JSON parsers read all smaller integers exactly.
@@ -67,19 +67,14 @@ class Positions:
         self._lock = threading.Lock()
 
     def committed(self, following: Mapping[int, int], reached: Mapping[int, datetime] | None = None) -> None:
-        """Commit these offsets as the next positions.
+        """Commit the next offsets, which may decrease if the service has renumbered its topic.
 
-        An offset may decrease if the service has renumbered its topic. `reached` maps partitions to the publication
-        times of their last committed events, which are used to request partitions by time.
+        `reached` maps partitions to the publication times of their last events, which are used to request partitions by
+        time.
         """
         with self._lock:
             self._offsets |= following
             self._reached |= reached or {}
-
-    def next_offset(self, partition: int) -> int | None:
-        """Return a partition's next offset, or None if no offset is committed."""
-        with self._lock:
-            return self._offsets.get(partition)
 
     def body(self, parts: Sequence[int], latest: datetime | None = None, *, by_moment: bool = False) -> dict[str, Any]:
         """Build the request body for these parts, starting at the current positions.
@@ -182,12 +177,12 @@ class Stream:
 
     @property
     def reconnect_count(self) -> int:
-        """Total number of reconnections."""
+
         return sum(max(connection.opened - 1, 0) for connection in self.connections)
 
     @property
     def now(self) -> datetime:
-        """Return the service's current time, as far as the client can determine it."""
+        """Current time of the service, as far as the client can determine it."""
         return self._transport.clock.now()
 
     @property
@@ -212,8 +207,10 @@ class Stream:
             if not moments.keys().isdisjoint(partitions_of(connection.parts)):
                 connection.read_again()
 
-    def take(self, seconds: float) -> list[Block]:
+    def take(self, seconds: float) -> list[bytes]:
         """Return all blocks received since the last call. If there are none, wait for up to `seconds` seconds.
+
+        Each block contains complete records, one per line, in the order received on one connection.
 
         Raises:
             EnterpriseError: The service refuses the stream, or no connection could be opened for a long time. Committed
@@ -237,18 +234,15 @@ class Stream:
         recent: OrderedDict[tuple[int, int, Any], None] = OrderedDict()
         while True:
             for block in self.take(_LOOK_SECONDS):
-                for line in block.lines.split(b"\n"):
+                for line in block.split(b"\n"):
                     if not line.strip():
                         continue
                     try:
                         record = json.loads(line)
                         place = _place(record)
                     except (ValueError, RecursionError) as error:
-                        _log.warning(
-                            "A line of %s bytes in the stream is not an event and was skipped: %s",
-                            f"{len(line):,}",
-                            error,
-                        )
+                        what = "A line of %s bytes in the stream is not an event and was skipped: %s"
+                        _log.warning(what, f"{len(line):,}", error)
                         continue
                     if place in recent:
                         continue

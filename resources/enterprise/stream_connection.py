@@ -14,7 +14,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from resources.enterprise import errors
@@ -44,12 +43,8 @@ class Records:
         # a single buffer, because the allocator does not return 60 MB blocks to the system after connection threads
         # free them
         self._begun = io.BytesIO()
-        self._size = 0
-
-    @property
-    def size(self) -> int:
-        """Number of bytes received for the incomplete record. Excess bytes are not kept in memory."""
-        return self._size
+        #: Number of bytes received for the incomplete record. Excess bytes are not kept in memory.
+        self.size = 0
 
     def feed(self, piece: bytes) -> bytes:
         """Add a block and return the completed records, one per line. Blank keep-alive lines are removed.
@@ -67,28 +62,28 @@ class Records:
         end = piece.rfind(b"\n") + 1
         whole = b""
         if end:
-            if self._size > self._longest:
+            if self.size > self._longest:
                 self.left_out += 1
                 _log.warning(
                     "A stream record of %s bytes was skipped, because the maximum is %s bytes (WME_MAX_RECORD_MB). "
                     "The hourly file contains the record.",
-                    *(f"{number:,}" for number in (self._size, self._longest)),
+                    *(f"{number:,}" for number in (self.size, self._longest)),
                 )
                 whole = piece[piece.find(b"\n") + 1 : end]
-            elif self._size:
+            elif self.size:
                 self._begun.write(memoryview(piece)[:end])
                 whole = self._begun.getvalue()
             else:
                 whole = piece[:end]
-            self._begun, self._size = io.BytesIO(), 0
+            self._begun, self.size = io.BytesIO(), 0
             piece = piece[end:]
         if piece:
-            self._size += len(piece)
-            if self._size <= self._longest:
+            self.size += len(piece)
+            if self.size <= self._longest:
                 self._begun.write(piece)
             else:
                 self._begun = io.BytesIO()
-            if self._size > _NO_END * self._longest:
+            if self.size > _NO_END * self._longest:
                 raise EndlessRecord(
                     f"A stream record has not ended after {_NO_END * self._longest:,} bytes. Stored events are kept. "
                     "Check the configured stream address, and any proxy between this machine and the service."
@@ -104,16 +99,8 @@ def _has_blank(lines: bytes) -> bool:
     return end == begin
 
 
-@dataclass(frozen=True)
-class Block:
-    """Complete records from some parts of the stream, one per line, in the order received on one connection."""
-
-    parts: tuple[int, ...]
-    lines: bytes
-
-
 class Inbox:
-    """Queue of records from all connections. Accepts records while fewer than `room` bytes are waiting.
+    """Queue of blocks of complete records from all connections. Accepts blocks while fewer than `room` bytes wait.
 
     A connection holds the lock `long` while it is assembling a long record.
     """
@@ -121,35 +108,32 @@ class Inbox:
     def __init__(self, room: int) -> None:
         self._room = room
         self.long = threading.Lock()
-        self._waiting: dict[tuple[int, ...], list[bytes]] = {}
+        self._waiting: list[bytes] = []
         self._size = 0
         self._changed = threading.Condition()
         self._is_open = True
         self._failure: Exception | None = None
 
-    def put(self, parts: tuple[int, ...], lines: bytes) -> bool:
+    def put(self, lines: bytes) -> bool:
         """Wait for free space and add records. Return False if the stream has ended and no consumer remains."""
         with self._changed:
             self._changed.wait_for(lambda: self._size < self._room or not self._is_open)
             if self._is_open:
-                self._waiting.setdefault(parts, []).append(lines)
+                self._waiting.append(lines)
                 if not self._size:
                     self._changed.notify_all()
                 self._size += len(lines)
             return self._is_open
 
-    def take(self, seconds: float) -> list[Block]:
-        """Return all waiting records. If no records are waiting, wait for up to `seconds` seconds.
+    def take(self, seconds: float) -> list[bytes]:
+        """Return all waiting blocks. If none are waiting, wait for up to `seconds` seconds.
 
-        Raises:
-            Exception: The error that ended the stream. The error is raised after all earlier events have been returned.
+        Raises the error that ended the stream, after all earlier records have been returned.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._size or self._failure or not self._is_open, seconds)
-            found = [
-                Block(parts, lines[0] if len(lines) == 1 else b"".join(lines)) for parts, lines in self._waiting.items()
-            ]
-            self._waiting, self._size = {}, 0
+            found = self._waiting
+            self._waiting, self._size = [], 0
             self._changed.notify_all()
             if not found and self._failure is not None:
                 raise self._failure
@@ -227,12 +211,10 @@ class Connection(threading.Thread):
     connection that receives no data. The actual wait is a random time below the current value.
 
     Attributes:
-        parts: Parts that the connection reads.
         opened: Number of times that the connection has been opened.
         heard_at: Time when data was last received, or when the connection was opened (`time.monotonic`).
         failing_since: Time of the first failure since data last arrived, or None if the connection is not failing.
         failure: The last failure.
-        too_long_count: Number of skipped records that exceeded the maximum length.
     """
 
     def __init__(
@@ -260,7 +242,6 @@ class Connection(threading.Thread):
         self._by_moment = False
 
     def run(self) -> None:
-        """Read until `stop` is called."""
         while not self._ended.is_set():
             try:
                 self._read()
@@ -278,7 +259,8 @@ class Connection(threading.Thread):
                 return
             wait = max(random.uniform(0, self._wait), self._asked())
             self._wait = min(2 * self._wait, self._longest_wait)
-            _log.info("Stream connection %s ended%s. It will be reopened in %.1f s.", self.name, self._why(), wait)
+            why = f" ({self.failure})" if self.failure is not None and self.failing_since is not None else ""
+            _log.info("Stream connection %s ended%s. It will be reopened in %.1f s.", self.name, why, wait)
             self._pause(wait)
 
     def stop(self) -> None:
@@ -320,9 +302,6 @@ class Connection(threading.Thread):
             return 0.0
         return min(max(self.failure.retry_after or 0.0, 0.0), _ASKED_LONGEST)
 
-    def _why(self) -> str:
-        return f" ({self.failure})" if self.failure is not None and self.failing_since is not None else ""
-
     def _read(self) -> None:
         lines = Records(self._longest)
         self._deadline = deadline = CancellableDeadline(_SILENT_LONGEST)
@@ -347,7 +326,7 @@ class Connection(threading.Thread):
                 if whole:
                     self.failing_since = None
                     self._wait, self._silence = self._first_wait, _SILENT_SECONDS
-                    if not self._inbox.put(self.parts, whole):
+                    if not self._inbox.put(whole):
                         return
                     del whole
                 if has_turn and lines.size <= _LONG_BYTES:

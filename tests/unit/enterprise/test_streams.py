@@ -120,16 +120,16 @@ class TestInbox:
 
         def fill():
             for number in range(50):
-                assert inbox.put((0,), b"%02d" % number * 10)
+                assert inbox.put(b"%02d" % number * 10)
                 done.append(number)
 
         thread = threading.Thread(target=fill)
         thread.start()
         taken, most = b"", 0
         while len(taken) < 1_000:
-            [block] = inbox.take(10)
-            most = max(most, len(block.lines))
-            taken += block.lines
+            waiting = b"".join(inbox.take(10))
+            most = max(most, len(waiting))
+            taken += waiting
         thread.join()
         assert taken == b"".join(b"%02d" % number * 10 for number in range(50))
         # one piece more than there is room for
@@ -137,8 +137,8 @@ class TestInbox:
 
     def test_nobody_waits_for_room_once_it_is_closed(self):
         inbox = Inbox(1)
-        assert inbox.put((0,), b"full")
-        thread = threading.Thread(target=lambda: inbox.put((0,), b"more"))
+        assert inbox.put(b"full")
+        thread = threading.Thread(target=lambda: inbox.put(b"more"))
         thread.start()
         inbox.close()
         thread.join(120)
@@ -146,10 +146,10 @@ class TestInbox:
 
     def test_a_failure_comes_behind_what_came_before_it(self):
         inbox = Inbox(10)
-        inbox.put((3,), b"a")
+        inbox.put(b"a")
         inbox.fail(ValueError("first"))
         inbox.fail(ValueError("second"))
-        assert [block.parts for block in inbox.take(0)] == [(3,)]
+        assert inbox.take(0) == [b"a"]
         with pytest.raises(ValueError, match="first"):
             inbox.take(0)
 
@@ -347,7 +347,7 @@ class TestAnswersAndRefusals:
         fake.script(STREAM, Reply(body=body, chunked=True))
         with client.stream(options=self.ONE) as stream:
             assert first(stream, 4) == good
-            assert stream.positions.next_offset(3) == 1
+            assert stream.positions.body((0,))["offsets"]["3"] == 1
         assert caplog.text.count("in the stream is not an event and was skipped") == len(bad)
 
 

@@ -9,7 +9,6 @@ Source: the service's error body `{"status", "message"}` and its status codes.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import metadata
@@ -18,12 +17,7 @@ from urllib.parse import urlsplit
 
 import requests
 from pydantic import TypeAdapter, ValidationError
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    DecodeError,
-    NewConnectionError,
-    ProtocolError,
-)
+from urllib3.exceptions import ConnectTimeoutError, DecodeError, NewConnectionError, ProtocolError
 from urllib3.util.retry import Retry
 
 from resources.enterprise import errors
@@ -85,22 +79,27 @@ class Transport:
         self.limits = limits
         self.redactor = redactor
         self.clock = clock
-        self._contact = service.contact
         self._anonymous = service.anonymous
         #: Networks of the service's own hosts, to which redirects may lead as well. New connections can add networks.
         self._networks = {PUBLIC}
-        self._making = threading.Lock()
-        self._service: requests.Session | None = None
-        self._store: requests.Session | None = None
+        to_service = BoundedRetry(
+            total=retry.retries,
+            read=min(retry.retries, _READ_RETRIES),
+            status_forcelist=_RETRIED,
+            allowed_methods=None,  # all methods, because the service's POST requests can be repeated safely
+            backoff_factor=retry.first_wait,
+            backoff_max=retry.longest_wait,
+            backoff_jitter=retry.first_wait / 2,
+            raise_on_status=False,
+        )
+        self._service = _session(service.contact, to_service)
+        self._store = _session(service.contact, Retry(total=0, redirect=False, raise_on_status=False))
         hide_queries_in_http_log()
 
     def close(self) -> None:
         """Close all connections. Later requests open new connections."""
-        with self._making:
-            for session in (self._service, self._store):
-                if session is not None:
-                    session.close()
-            self._service = self._store = None
+        self._service.close()
+        self._store.close()
 
     def send(
         self,
@@ -127,7 +126,7 @@ class Transport:
             deadline = Deadline(self.limits.answer_seconds)
             deadline.meet = self._is_at
             with until(deadline):
-                response = self._to_service().request(
+                response = self._service.request(
                     method,
                     url,
                     json=body,
@@ -181,7 +180,7 @@ class Transport:
                 deadline.meet(address)
         try:
             with until(deadline):
-                return self._to_store().request(
+                return self._store.request(
                     "GET" if body is None else "POST",
                     url,
                     json=body,
@@ -235,11 +234,9 @@ class Transport:
         return kind(f"{what} Nothing was changed. {advice}", status=status)
 
     def parse(self, answer: Answer, form: TypeAdapter[_T], doing: str) -> _T:
-        """Parse a successful response's JSON body, which must have the documented form.
+        """Parse a successful response's JSON body.
 
-        Raises:
-            BrokenAnswer: The body is empty or an HTML page.
-            UnexpectedAnswer: The body is not JSON, or does not have the documented form.
+        Raises BrokenAnswer for an empty body or an HTML page, and UnexpectedAnswer for any other undocumented form.
         """
         if not answer.body.strip():
             raise BrokenAnswer(
@@ -301,37 +298,14 @@ class Transport:
         kind = errors.UnreachableError if unreachable else errors.ServiceUnavailable
         return kind(f"{what} Earlier downloads are kept. Check this machine's network, and try again.")
 
-    def _to_service(self) -> requests.Session:
-        p = self.retry
-        with self._making:
-            if self._service is None:
-                self._service = self._session(
-                    BoundedRetry(
-                        total=p.retries,
-                        read=min(p.retries, _READ_RETRIES),
-                        status_forcelist=_RETRIED,
-                        allowed_methods=None,  # all methods, because the service's POST requests can be repeated safely
-                        backoff_factor=p.first_wait,
-                        backoff_max=p.longest_wait,
-                        backoff_jitter=p.first_wait / 2,
-                        raise_on_status=False,
-                    )
-                )
-            return self._service
 
-    def _to_store(self) -> requests.Session:
-        with self._making:
-            if self._store is None:
-                self._store = self._session(Retry(total=0, redirect=False, raise_on_status=False))
-            return self._store
-
-    def _session(self, retry: Retry) -> requests.Session:
-        session = Session()
-        session.headers["User-Agent"] = user_agent(self._contact)
-        adapter = Adapter(max_retries=retry, pool_maxsize=32)
-        session.mount("https://", adapter)
-        session.mount("http://", adapter)
-        return session
+def _session(contact: str | None, retry: Retry) -> requests.Session:
+    session = Session()
+    session.headers["User-Agent"] = user_agent(contact)
+    adapter = Adapter(max_retries=retry, pool_maxsize=32)
+    session.mount("https://", adapter)
+    session.mount("http://", adapter)
+    return session
 
 
 def user_agent(contact: str | None) -> str:

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
-from urllib3 import PoolManager, ProxyManager
+from urllib3 import ProxyManager
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import InvalidHeader
@@ -126,32 +126,24 @@ class _Response(http.client.HTTPResponse):
             self.fp = io.BufferedReader(_Timed(raw, sock, deadline))
 
 
-def _meet(connection: HTTPConnection) -> None:
-    deadline = current_deadline()
-    # with a proxy, the peer is the proxy, which chooses its own connections
-    if connection.proxy is not None or deadline is None or deadline.meet is None:
-        return
-    try:
-        deadline.meet(str(connection.sock.getpeername()[0]))
-    except BaseException:
-        connection.close()
-        raise
-
-
 class _Connection(HTTPConnection):
     response_class = _Response
 
     def connect(self) -> None:
         super().connect()
-        _meet(self)
+        deadline = current_deadline()
+        # with a proxy, the peer is the proxy, which chooses its own connections
+        if self.proxy is not None or deadline is None or deadline.meet is None:
+            return
+        try:
+            deadline.meet(str(self.sock.getpeername()[0]))
+        except BaseException:
+            self.close()
+            raise
 
 
-class _SecureConnection(HTTPSConnection):
-    response_class = _Response
-
-    def connect(self) -> None:
-        super().connect()
-        _meet(self)
+class _SecureConnection(_Connection, HTTPSConnection):
+    """A connection over TLS that calls `HTTPSConnection.connect` first."""
 
 
 class _Pool(HTTPConnectionPool):
@@ -162,21 +154,20 @@ class _SecurePool(HTTPSConnectionPool):
     ConnectionCls = _SecureConnection
 
 
+_POOLS: Final = {"http": _Pool, "https": _SecurePool}
+
+
 class Adapter(HTTPAdapter):
     """Opens connections whose responses are read under a deadline."""
 
     def init_poolmanager(self, *args: Any, **options: Any) -> None:
         super().init_poolmanager(*args, **options)
-        _use(self.poolmanager)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
 
     def proxy_manager_for(self, *args: Any, **options: Any) -> ProxyManager:
         manager: ProxyManager = super().proxy_manager_for(*args, **options)
-        _use(manager)
+        manager.pool_classes_by_scheme = _POOLS
         return manager
-
-
-def _use(manager: PoolManager) -> None:
-    manager.pool_classes_by_scheme = {"http": _Pool, "https": _SecurePool}
 
 
 #: urllib3 loggers that log the paths and query strings of requests.

@@ -102,9 +102,7 @@ class Authenticator:
     def login(self, password: str | None = None) -> TokenStatus:
         """Log in with the password, regardless of stored tokens, and store the new tokens.
 
-        Raises:
-            AuthenticationError: The user name or the password is wrong or not configured.
-            NewPasswordRequired: A new password must be set first.
+        Raises AuthenticationError, or NewPasswordRequired if a new password must be set first.
         """
         with self._mutex, self._store.locked():
             self._memory = self._log_in(self._need_password(password))
@@ -139,11 +137,7 @@ class Authenticator:
         return self._clock()
 
     def user(self) -> User:
-        """Return the account's groups and counters, as reported by `POST /v1/get-user`.
-
-        Raises:
-            EnterpriseError: The service does not report groups and counters.
-        """
+        """Return the account's groups and counters, as reported by `POST /v1/get-user`. Raises EnterpriseError."""
         token = self.access_token()
         try:
             return self._calls.get_user(token)
@@ -154,11 +148,8 @@ class Authenticator:
     def known_user(self) -> User | None:
         """Return the account's groups and counters, or None if they are unknown. A warning is logged only once.
 
-        The underlying operation is undocumented, so features must also work without this data. A refused account still
-        raises an error.
-
-        Raises:
-            EnterpriseError: No token can be obtained, or the service cannot be reached.
+        The underlying operation is undocumented, so features must also work without this data. Raises EnterpriseError
+        if no token can be obtained or the service cannot be reached.
         """
         if self._service.anonymous:
             return None
@@ -207,8 +198,7 @@ class Authenticator:
         Raises:
             AuthenticationError: The new password breaks the rules, or the session has expired and the old password is
                 unknown.
-            InvalidRequest: The service does not require a new password. The account is logged in, and the tokens are
-                stored.
+            InvalidRequest: The service does not require a new password. The account is logged in.
         """
         username = self._need_username()
         with self._mutex, self._store.locked():

@@ -35,7 +35,7 @@ class Challenge:
 
 
 class NewPasswordRefused(errors.AuthenticationError):
-    """The service refused the answer to a challenge: the session has expired, or the password breaks the rules."""
+    """The session has expired, or the password breaks the rules. The service does not distinguish these causes."""
 
 
 class RefreshRefused(errors.AuthenticationError):
@@ -72,7 +72,6 @@ _USER = TypeAdapter(User)
 
 
 def signed(request: PreparedRequest, token: str) -> PreparedRequest:
-    """Add the token to a request's headers."""
     request.headers["Authorization"] = f"Bearer {token}"
     return request
 
@@ -85,11 +84,7 @@ class AuthService:
         self._url = auth_url
 
     def login(self, username: str, password: str) -> Grant | Challenge:
-        """Log in (`POST /v1/login`). Return tokens, or a challenge that must be answered first.
-
-        Raises:
-            AuthenticationError: The service refused the user name or the password.
-        """
+        """Log in (`POST /v1/login`). Return tokens, or a challenge that must be answered first."""
         doing = f"log in as {username}"
         self._transport.redactor.learn(password)
         answer = self._post(endpoints.LOGIN, {"username": username, "password": password})
@@ -106,11 +101,9 @@ class AuthService:
         )
 
     def token_refresh(self, username: str, refresh_token: str) -> Grant:
-        """Obtain a new access token (`POST /v1/token-refresh`).
+        """Obtain a new access token (`POST /v1/token-refresh`), or raise RefreshRefused.
 
-        Raises:
-            RefreshRefused: The refresh token is no longer valid. For this endpoint, a 429 means that the token is used
-                up.
+        For this endpoint, a 429 means that the refresh token is used up.
         """
         doing = f"refresh the token of {username}"
         answer = self._post(endpoints.TOKEN_REFRESH, {"username": username, "refresh_token": refresh_token})
@@ -137,7 +130,7 @@ class AuthService:
         self._check(answer, f"have a code sent to {username}", refused="Check the spelling of the user name.")
 
     def forgot_password_confirm(self, username: str, code: str, password: str) -> None:
-        """Set a new password with the code (`POST /v1/forgot-password-confirm`). Refusals raise AuthenticationError."""
+        """Set a new password with the code (`POST /v1/forgot-password-confirm`)."""
         self._transport.redactor.learn(password, code)
         answer = self._post(
             endpoints.FORGOT_PASSWORD_CONFIRM, {"username": username, "password": password, "confirmation_code": code}
@@ -149,12 +142,7 @@ class AuthService:
         )
 
     def change_password(self, access_token: str, previous: str, proposed: str) -> None:
-        """Change a known password (`POST /v1/change-password`). The body and the header both contain the token.
-
-        Raises:
-            AuthenticationError: The previous password is wrong, or the new password breaks the rules. The request is
-                not repeated with another token.
-        """
+        """Change a known password (`POST /v1/change-password`). The body and the header both contain the token."""
         self._transport.redactor.learn(previous, proposed)
         answer = self._post(
             endpoints.CHANGE_PASSWORD,
@@ -166,12 +154,7 @@ class AuthService:
         self._check(answer, "change the password", refused=refused)
 
     def new_password_required(self, username: str, session: str, password: str) -> Grant:
-        """Answer the challenge and return tokens (`POST /v1/new-password-required`).
-
-        Raises:
-            NewPasswordRefused: The session has expired, or the password is weak. The service does not distinguish
-                between these causes.
-        """
+        """Answer the challenge and return tokens (`POST /v1/new-password-required`), or raise NewPasswordRefused."""
         doing = f"set the new password of {username}"
         self._transport.redactor.learn(password, session)
         answer = self._post(
@@ -226,7 +209,7 @@ class AuthService:
                     "The response to the previous attempt was lost. If that attempt set the password, you can log in "
                     "with the new password."
                 )
-            raise (kind if answer.status == 401 else errors.InvalidRequest)(
+            error = (kind if answer.status == 401 else errors.InvalidRequest)(
                 f"Could not {doing}: the service responded with status {answer.status}"
                 f"{f' ({said})' if said else ''}. {kept} {refused}",
                 status=answer.status,

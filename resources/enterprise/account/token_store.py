@@ -19,7 +19,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from filelock import FileLock, Timeout
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, NonNegativeInt, TypeAdapter
 
 from resources import files
@@ -72,16 +71,16 @@ class Tokens(BaseModel):
         return self.access_obtained_at - _STEP <= now < self.access_expires_at
 
     def is_fresh(self, now: datetime) -> bool:
-        """Return whether the access token is valid and not due for renewal."""
+        """Return whether the access token is not due for renewal."""
         life = self.access_expires_at - self.access_obtained_at
         return self.is_valid(now + min(MARGIN, life / _MARGIN_SHARE))
 
     def can_refresh(self, now: datetime) -> bool:
-        """Return whether the refresh token can still be used to obtain an access token, as far as this client knows."""
+
         return self.refresh_count < REFRESH_USES and now < self.refresh_expires_at
 
     def refreshed(self, access_token: str, now: datetime, life: timedelta) -> Tokens:
-        """Return the tokens after one more refresh. The refresh token's age is unchanged."""
+
         access = {"access_token": access_token, "access_obtained_at": now, "access_expires_at": now + life}
         return self.model_copy(update=access | {"refresh_count": self.refresh_count + 1})
 
@@ -125,7 +124,7 @@ class TokenStore:
 
     def __init__(self, path: Path, auth_url: str, username: str | None) -> None:
         self._path = path
-        self._owner = {"auth_url": auth_url, "username": username}
+        self._owner: dict[str, Any] = {"auth_url": auth_url, "username": username}
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -135,24 +134,19 @@ class TokenStore:
             StateBusy: Another process has held the lock for minutes.
             StateError: The folder is not writable.
         """
-        with self._writing():
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self._path.with_name(self._path.name + ".lock"), timeout=_LOCK_SECONDS, mode=0o600)
-        try:
-            with self._writing():
-                lock.acquire()
-        except Timeout:
-            held_for = f"{_LOCK_SECONDS:.0f} s"
-        else:
+        lock = self._path.with_name(self._path.name + ".lock")
+        with contextlib.ExitStack() as held:
             try:
-                yield
-            finally:
-                lock.release()
-            return
-        raise StateBusy(
-            f"Another process has held the lock on the token file {self._path} for more than {held_for}. Nothing was "
-            "changed. Wait for that process to finish, or end it if it hangs, and try again."
-        )
+                with self._writing():
+                    self._path.parent.mkdir(parents=True, exist_ok=True)
+                    held.enter_context(files.held(lock, wait_seconds=_LOCK_SECONDS, mode=0o600))
+            except files.BusyError:
+                raise StateBusy(
+                    f"Another process has held the lock on the token file {self._path} for more than "
+                    f"{_LOCK_SECONDS:.0f} s. Nothing was changed. Wait for that process to finish, or end it if it "
+                    "hangs, and try again."
+                ) from None
+            yield
 
     def read(self) -> Tokens | None:
         """Return this account's tokens, or None if there are none. A damaged file is logged and ignored."""
@@ -165,12 +159,8 @@ class TokenStore:
         return None if challenge is None else self._parsed(challenge, _TOKEN.validate_python)
 
     def status(self, tokens: Tokens | None) -> TokenStatus:
-        status = TokenStatus(
-            self._owner["auth_url"] or "",
-            self._owner["username"],
-            logged_in=tokens is not None,
-            new_password_required=self.read_session() is not None,
-        )
+        asked = self.read_session() is not None
+        status = TokenStatus(**self._owner, logged_in=tokens is not None, new_password_required=asked)
         if tokens is None:
             return status
         return replace(
@@ -202,16 +192,11 @@ class TokenStore:
         )
 
     def write(self, tokens: Tokens) -> None:
-        """Replace the stored tokens. The caller must hold the lock.
-
-        Raises:
-            StateError: The file cannot be written.
-            DiskFull: The disk has no space for the file.
-        """
+        """Replace the stored tokens. The caller must hold the lock. Raises StateError or DiskFull."""
         self._store(tokens.model_dump(mode="json"))
 
     def write_session(self, session: str) -> None:
-        """Store a challenge's session and keep the tokens. The caller must hold the lock. Same errors as `write`."""
+        """Store a challenge's session and keep the tokens. The caller must hold the lock."""
         self._store(self._fields() | {"challenge": session})
 
     def clear(self) -> None:
@@ -235,8 +220,6 @@ class TokenStore:
         try:
             yield
         except OSError as error:
-            if isinstance(error, Timeout):
-                raise
             number, is_full, problem = error.errno, files.is_full(error), error.strerror or type(error).__name__
         else:
             return

@@ -34,18 +34,13 @@ CHECKED_HOURS = 24
 class State:
     """Table that contains a current state.
 
-    Attributes:
-        pending: Sentence about pending work, appended to the table's description.
-        apply: Function that applies all pending changes in one transaction and returns a printable result.
-        metadata: Function that converts the result of `apply` to materialization metadata.
-        noun: Word for a row.
-        also: Additional upstream datasets, which do not declare this table as their state.
+    `apply` applies all pending changes in one transaction, `metadata` converts its result to materialization metadata,
+    and `noun` is a word for a row. `also` contains upstream datasets that do not declare this table as their state.
     """
 
     table: Table
-    pending: str
-    apply: Callable[[Warehouse], Any]
-    metadata: Callable[[Any], dict[str, Any]]
+    apply: Callable[[Warehouse], Applied]
+    metadata: Callable[[Applied], dict[str, Any]]
     noun: str
     also: tuple[Dataset, ...] = ()
 
@@ -80,19 +75,12 @@ def _of_entities(applied: Applied) -> dict[str, Any]:
 STATES = (
     State(
         ARTICLES,
-        "Each run applies all pending snapshots and hours in the ledger.",
         lambda warehouse: warehouse.apply_changes(),
         _of_articles,
         "page",
         also=(datasets.LOOKUPS,),
     ),
-    State(
-        ENTITIES,
-        "Each run applies all pending snapshots and hours in the ledger.",
-        lambda warehouse: warehouse.apply_entity_changes(),
-        _of_entities,
-        "entity",
-    ),
+    State(ENTITIES, lambda warehouse: warehouse.apply_entity_changes(), _of_entities, "entity"),
 )
 KEYS = tuple(state.key for state in STATES)
 
@@ -109,7 +97,8 @@ def current_state(state: State) -> dg.AssetsDefinition:
                 group_name="warehouse",
                 kinds={"duckdb", "table"},
                 owners=list(OWNERS),
-                description=f"{state.table.description} {state.pending}",
+                description=f"{state.table.description} Each run applies all pending snapshots and hours in the "
+                "ledger.",
                 metadata=table_metadata(state.table),
                 freshness_policy=layers.HOURLY,
             )

@@ -85,11 +85,6 @@ def preview(paths: Sequence[Path], columns: Sequence[str]) -> dg.MarkdownMetadat
     return markdown(rows, columns)
 
 
-def remarks_of(conversions: Iterable[ConvertedFile]) -> str:
-    """Return the remarks on the converted archives, one per line."""
-    return "\n".join(f"{made.identifier}: {remark}" for made in conversions for remark in made.remarks)
-
-
 def markdown(rows: Iterable[Mapping[str, object]], columns: Sequence[str]) -> dg.MarkdownMetadataValue:
     """Format the given columns as a Markdown table, with thousands separators in quantities but not in identifiers."""
     lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
@@ -165,8 +160,8 @@ def lake_metadata_of(conversions: Sequence[ConvertedFile]) -> dict[str, Any]:
     if drift := drift_of(conversions):
         rows = [{"field": one.path, "count": one.count, "example": one.example} for one in drift]
         metadata["unknown_fields"] = markdown(rows, ("field", "count", "example"))
-    if remarks := remarks_of(conversions):
-        metadata["remarks"] = remarks
+    if remarks := [f"{made.identifier}: {remark}" for made in conversions for remark in made.remarks]:
+        metadata["remarks"] = "\n".join(remarks)
     return sized(metadata)
 
 

@@ -122,10 +122,7 @@ class _Run:
     def prepared(
         self, plan: deque[tuple[Dataset, Merge | VersionMerge]], most: int, min_free_gb: float
     ) -> list[CompactionJob]:
-        """Remove the next steps from `plan` and return those that fit on the disk together.
-
-        A step that is too large for the disk fails.
-        """
+        """Remove the next steps from `plan` and return those that fit on the disk. Steps that are too large fail."""
         jobs: list[CompactionJob] = []
         room = shutil.disk_usage(self.layout.root).free - int(min_free_gb * 1e9)
         while plan and len(jobs) < most:
@@ -135,7 +132,15 @@ class _Run:
                 break
             plan.popleft()
             if needed > room:
-                self.failed.append(_too_large(self.layout, merge, needed, min_free_gb))
+                free = shutil.disk_usage(self.layout.root).free
+                self.failed.append(
+                    DiskFull(
+                        f"Compacting the {merge.label} can temporarily need {size_text(needed)} of disk space and must "
+                        f"leave {size_text(int(min_free_gb * 1e9))} free (WME_MIN_FREE_GB), but only {size_text(free)} "
+                        f"are free in {self.layout.root}. The files are unchanged. Free some space, or lower "
+                        "WME_MIN_FREE_GB."
+                    )
+                )
                 continue
             room -= needed
             prepared = self.warehouse.prepare_compaction(merge, dataset)
@@ -192,12 +197,3 @@ class _Run:
         self.done.append(done)
         self.say(done)
         return merge.lake_bytes
-
-
-def _too_large(layout: Layout, merge: Merge | VersionMerge, needed: int, min_free_gb: float) -> DiskFull:
-    free = shutil.disk_usage(layout.root).free
-    return DiskFull(
-        f"Compacting the {merge.label} can temporarily need {size_text(needed)} of disk space and must leave "
-        f"{size_text(int(min_free_gb * 1e9))} free (WME_MIN_FREE_GB), but only {size_text(free)} are free in "
-        f"{layout.root}. The files are unchanged. Free some space, or lower WME_MIN_FREE_GB."
-    )

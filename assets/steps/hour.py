@@ -38,14 +38,10 @@ DISK_FACTOR = 3.0
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan for fetching an hour.
+    """Plan for fetching an hour, with the records of the mirrored scope (`wanted`).
 
-    Attributes:
-        listing: The hour's batch listing.
-        wanted: Records of the mirrored scope.
-        absent: Mirrored (project, namespace) pairs that the listing does not contain.
-        missing: Wanted records whose file is not archived.
-        odd: Mirrored pairs whose record is unusable, each with the reason.
+    `absent` contains the mirrored pairs that the listing does not contain. `missing` contains the wanted records whose
+    file is not archived. `odd` contains the mirrored pairs whose record is unusable, each with the reason.
     """
 
     dataset: Dataset
@@ -92,10 +88,10 @@ class PartialHourError(MirrorError):
 
 @dataclass(frozen=True)
 class ArchivedHour:
-    """An hour whose wanted archives are stored and verified. `absent` and `odd` are copied from the hour's plan.
+    """An hour whose wanted archives are stored and verified (see `Plan`).
 
-    `damaged` contains the error for each pair whose archive could not be fetched or converted. `archives` omits these
-    pairs. `listed_at` is the time at which the listing was requested, or None for the current time.
+    `damaged` contains the error for each pair whose archive could not be fetched or converted. `seconds` are download
+    times by identifier. `listed_at` is the time at which the listing was requested, or None for the current time.
     """
 
     dataset: Dataset
@@ -104,7 +100,7 @@ class ArchivedHour:
     absent: tuple[Place, ...]
     fetched: tuple[Download, ...] = ()
     request_count: int = 0
-    seconds: Mapping[str, float] = field(default_factory=dict)  # download seconds by identifier
+    seconds: Mapping[str, float] = field(default_factory=dict)
     odd: Mapping[Place, str] = field(default_factory=dict)
     remark: str | None = None
     damaged: Mapping[Place, Exception] = field(default_factory=dict)
@@ -112,7 +108,7 @@ class ArchivedHour:
 
     @property
     def partial(self) -> PartialHourError | None:
-        """Return the error for projects that could not be processed, or None if all projects succeeded."""
+        """Error for projects that could not be processed, or None if all projects succeeded."""
         return PartialHourError.of(self.odd, self.damaged) if self.odd or self.damaged else None
 
     def check(self) -> None:
@@ -124,8 +120,7 @@ class ArchivedHour:
     ) -> tuple[ArchivedHour, list[ConvertedFile]]:
         """Return the hour without archives that could not be converted, and the successful conversions.
 
-        Raises:
-            Exception: No archive could be converted, or the error would affect all other archives as well.
+        Raises the error if no archive could be converted, or if all other archives would fail as well.
         """
         failed = {(one.item.project_id, one.item.namespace_id): one.error for one in outcomes if one.error is not None}
         check_alone(failed.values(), len(outcomes))
@@ -143,12 +138,7 @@ def check_alone(errors: Iterable[Exception], total: int) -> None:
 
 
 def plan_hour(hour: datetime, client: EnterpriseClient, layout: Layout, scope: Scope, dataset: Dataset) -> Plan:
-    """Compare an hour's batch listing with the archive. Sends one request that uses no quota.
-
-    Raises:
-        NotPublishedYet: The service has not published the hour yet.
-        RetentionPassed: The service has deleted the hour.
-    """
+    """Compare an hour's batch listing with the archive. Sends one request that uses no quota (see `Hours.listing`)."""
     listing = client.hours.listing(hour, dataset)
     wanted, absent, odd = _within(listing, scope)
     missing = tuple(
@@ -184,11 +174,8 @@ def check_disk(plans: Collection[Plan], folder: Path, min_free_gb: float) -> Non
 def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Engine) -> ArchivedHour:
     """Fetch an hour's missing archives, then store the batch listing.
 
-    If an archive cannot be fetched, only the archive's project is skipped.
-
-    Raises:
-        EnterpriseError: No archive could be fetched, or the service is unavailable. Fetched archives and partial files
-            are retained.
+    If an archive cannot be fetched, only the archive's project is skipped. Raises EnterpriseError if no archive could
+    be fetched or if the service is unavailable. Fetched archives and partial files are retained.
     """
     hour, dataset = plan.hour, plan.dataset
     seconds: dict[str, float] = {}

@@ -1,7 +1,4 @@
-"""Runs over several hours of a dataset.
-
-Each hour passes through all steps, and can fail independently of the other hours.
-"""
+"""Runs over several hours of a dataset, each of which can fail independently of the others."""
 
 from __future__ import annotations
 
@@ -57,12 +54,9 @@ class Layer(NamedTuple):
 class HourlyRun:
     """Resources and results of one run over several hours.
 
-    Attributes:
-        again: True if existing files are verified and damaged files are replaced.
-        gone: Hours that are not archived and that the service has deleted.
-        lost: Error that shows that the service is unreachable. No more requests are sent. Archived hours are still
-            loaded.
-        stopped: Other error that ended all fetching. Archived hours are still loaded.
+    With `again`, existing files are verified and damaged files are replaced. `gone` are hours that are not archived and
+    that the service has deleted. After the service is unreachable (`lost`) or another error ends all fetching
+    (`stopped`), archived hours are still loaded.
     """
 
     enterprise: EnterpriseResource
@@ -139,11 +133,9 @@ class HourlyRun:
     def ingest(
         self, hour: datetime, selected: Collection[dg.AssetKey], client: EnterpriseClient | None
     ) -> Iterator[Layer]:
-        """Process one hour through the selected layers, and yield each committed layer.
+        """Process one hour through the selected layers, and yield each complete, committed layer.
 
-        Raises:
-            PartialHourError: Some projects failed. The other projects were processed, but no incomplete layer was
-                yielded.
+        Raises PartialHourError if some projects failed. The other projects were processed.
         """
         archived = self.archived[hour] = self._archived(hour, client)
         is_whole = archived.partial is None
@@ -177,22 +169,15 @@ class HourlyRun:
             is_replaced = self.again and any(one.converted for one in conversions)
             load = load_hour(archived, conversions, self.warehouse.warehouse, reload=is_replaced)
             self.loaded.append(hour)
-            self._keep_visibility_changes()
+            if self.dataset.stream is not None:
+                try:
+                    self.warehouse.warehouse.keep_visibility_changes()
+                except MirrorError as error:  # the next load stores these changes, which only the stream contains
+                    _log.warning("%s", error)
             yield _warehouse_layer(warehouse, conversions, load)
 
-    def _keep_visibility_changes(self) -> None:
-        """Store the visibility changes that only the stream contains. After a failure, the next load retries."""
-        if self.dataset.stream is not None:
-            try:
-                self.warehouse.warehouse.keep_visibility_changes()
-            except MirrorError as error:
-                _log.warning("%s", error)
-
     def _archived(self, hour: datetime, client: EnterpriseClient | None) -> ArchivedHour:
-        """Fetch the hour's archives if the hour is planned and the service responds.
-
-        Otherwise, read the archives from disk.
-        """
+        """Fetch the hour's archives, or read them from disk if the hour is not planned or the service is lost."""
         try:
             if client is not None and hour in self.plans and self.lost is None and self.stopped is None:
                 return fetch_hour(self.plans[hour], client, self.lake.layout, self.engine)

@@ -56,10 +56,7 @@ class Replaced:
 
 @dataclass(frozen=True)
 class Cleaning:
-    """Files to remove now, and files still in their grace period.
-
-    `is_held` is true if a backup is delaying all removals.
-    """
+    """Files to remove now, and files still in their grace period. `is_held` is true if a backup delays all removals."""
 
     freed: tuple[Replaced, ...]
     waiting: tuple[Replaced, ...]
@@ -95,10 +92,6 @@ def clean(
     """Remove replaced files whose grace period has passed. `dry_run` only reports these files.
 
     Other processes cannot load or publish during the search. While a backup is running, no files are removed.
-    Searching 100,000 files takes a few seconds.
-
-    Raises:
-        OSError: A file cannot be removed. Files earlier in the removal order have already been removed.
     """
     now = now or datetime.now(UTC)
     journal = _journal(layout)
@@ -106,7 +99,7 @@ def clean(
     if not warehouse.build_path.exists() or not warehouse.is_complete():
         return Cleaning((), ())
     with warehouse.ledger() as ledger, removing(layout.root) as may_remove:
-        since = _read(journal)
+        since = files.read_cache(journal, _SEEN) or {}
         found = []
         for path, why in _replaced(layout, ledger, now, compacts=_compacts(warehouse)):
             with contextlib.suppress(FileNotFoundError):  # the file has disappeared
@@ -133,10 +126,6 @@ def clean(
 
 def _journal(layout: Layout) -> Path:
     return layout.root / "state" / "replaced.json"
-
-
-def _read(journal: Path) -> dict[str, datetime]:
-    return files.read_cache(journal, _SEEN) or {}
 
 
 def _compacts(warehouse: Warehouse) -> bool:
@@ -172,11 +161,7 @@ def _replaced(layout: Layout, ledger: Ledger, now: datetime, *, compacts: bool) 
 
 
 def _of_stream(layout: Layout, now: datetime) -> Iterator[tuple[Path, str]]:
-    """Yield replaced stream files.
-
-    A file is considered replaced if a larger file contains its events, or if the service's retention period for its
-    hours has passed. The newest file is retained, because it contains the offset at which the stream resumes.
-    """
+    """Yield replaced stream files. The newest file is retained, because the stream resumes at its offset."""
     folder = layout.lake / LIVE_CHANGES
     counting = files_of(folder)
     kept = {file.path for file in counting}

@@ -58,16 +58,11 @@ class Rebuilt:
 
 def complete(
     lake: LakeResource, warehouse: WarehouseResource, engine: EngineResource, enterprise: EnterpriseResource
-) -> Rebuilt | None:
-    """Load missing data into a build file that replaced a damaged file, or return None if nothing is missing.
-
-    Raises:
-        MirrorError: The error would stop all other loads as well. For example, the disk is full, or another process has
-            locked the warehouse.
-    """
+) -> None:
+    """Load missing data into a build file that replaced a damaged file (see `load_archived`)."""
     store = warehouse.warehouse
     if store.is_complete():
-        return None
+        return
     done = load_archived(lake, warehouse, engine, enterprise, skip=_loaded_hours(lake.layout, store))
     store.note_complete()
     failed = f" Failed: {' '.join(done.failures)}" if done.failures else ""
@@ -77,7 +72,6 @@ def complete(
         counted(done.snapshot_count, "snapshot version"),
         failed,
     )
-    return done
 
 
 def _loaded_hours(layout: Layout, store: Warehouse) -> set[Part]:
@@ -107,15 +101,10 @@ def load_archived(
     only: Only | None = None,
     skip: AbstractSet[Part] = frozenset(),
 ) -> Rebuilt:
-    """Convert and load all archived data that is not loaded. One failure does not stop other loads.
+    """Convert and load all archived data that is not loaded, without contacting the service.
 
-    Args:
-        lake: Source and destination of the files.
-        warehouse: Destination of the rows.
-        engine: Workers that convert the archives.
-        enterprise: Source of the mirrored scope. The service is not contacted.
-        only: Hours and snapshots to load, with their projects and namespaces, or None for all.
-        skip: Hours to skip.
+    `only` contains the hours and snapshots to load, with their projects and namespaces. The hours in `skip` are not
+    loaded. One failure does not stop other loads.
 
     Raises:
         MirrorError: The error would stop all other loads as well. For example, the disk is full, or another process has
@@ -218,13 +207,9 @@ _SHOWN = 5
 
 @dataclass
 class Repaired:
-    """Outcome of a repair.
+    """Outcome of a repair: replaced files, a message for each failure, and numbers of postponed and finished loads.
 
-    Attributes:
-        replaced: Files that were replaced by new conversions, which were then loaded.
-        failed: Message for each hour, snapshot or lookup that could not be repaired.
-        waiting: Number of hours and snapshots that were postponed because of the limit or insufficient disk space.
-        load_count: Number of hours, snapshots and lookups that were loaded again.
+    A load is postponed because of the limit or insufficient disk space.
     """
 
     replaced: list[FaultyFile] = field(default_factory=list)
@@ -247,9 +232,7 @@ class Repair:
     def run(self, faulty: Sequence[FaultyFile], most: int | None = MOST) -> Repaired:
         """Repair files, newest hours first. `most` is the maximum number of hours and snapshots, or None for no limit.
 
-        Raises:
-            MirrorError: The error would stop all other repairs as well. For example, the disk is full, or another
-                process has locked the warehouse.
+        Raises MirrorError if the error would stop all other repairs as well.
         """
         done = Repaired()
         bad: set[LoadedPart] = set()

@@ -14,7 +14,7 @@ import gzip
 import io
 import json
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
@@ -137,7 +137,7 @@ class _Reader:
 
     def __init__(self, name: str, model: Any, longest: int) -> None:
         self._name = name
-        self._parse: Callable[[bytes], Any] = _parse if model is None else model.model_validate_json
+        self._model = model
         self._longest = longest
         self._count = self._bad_count = 0
         self._bad: list[str] = []
@@ -184,15 +184,19 @@ class _Reader:
             if not line or line.isspace():
                 return
             try:
-                record = self._parse(line)
+                record = (
+                    _DECODER.decode(line.decode()) if self._model is None else self._model.model_validate_json(line)
+                )
             except ValidationError as error:
                 problem = shape_problem(error)
-            except (ValueError, RecursionError) as error:
-                problem = str(error) if isinstance(error, _NotAnObjectError) else "not JSON"
+            except (ValueError, RecursionError):
+                problem = "not JSON"
             else:
-                self._count += 1
-                yield record
-                return
+                if self._model is not None or isinstance(record, dict):
+                    self._count += 1
+                    yield record
+                    return
+                problem = "the line is JSON, but not an object"
         self._bad_count += 1
         if len(self._bad) < _NAMED:
             self._bad.append(f"line {number:,} of {member.name}: {problem}")
@@ -207,30 +211,12 @@ class _Reader:
         return f"{counted(self._count, 'record')} could be read and were returned before this error."
 
 
-class _NotAnObjectError(ValueError):
-    """A line contains JSON, but not a JSON object."""
-
-
-def _parse(line: bytes) -> dict[str, Any]:
-    record = _DECODER.decode(line.decode())
-    if not isinstance(record, dict):
-        raise _NotAnObjectError("the line is JSON, but not an object")
-    return record
-
-
 _RECORD: Final = TypeAdapter(models.ArchiveRecord)
 
 
 @dataclass(frozen=True)
 class FileHead:
-    """Headers of a file. An attribute is None if the service omits the corresponding header.
-
-    Attributes:
-        size_bytes: Exact compressed size in bytes.
-        modified_at: Time when the object was last modified, in UTC.
-        etag: The object store's entity tag, including its quotes. An ETag is not an MD5.
-        content_type: Media type of the file.
-    """
+    """Headers of a compressed file, or None for absent headers. The ETag includes its quotes and is not an MD5."""
 
     size_bytes: int | None
     modified_at: datetime | None
@@ -300,12 +286,8 @@ class ServiceFiles:
             EnterpriseError: The download failed, or an error listed for `head` occurred.
         """
         if isinstance(archive, str) and archive.startswith("/v2/"):
-            return read_pieces(archive, self._pieces(archive), model)
+            return read_pieces(archive, self._downloader.pieces(self._source(archive)[1]), model)
         return read_archive(archive, model)
-
-    def _pieces(self, path: str) -> Generator[bytes, None, None]:
-        """Yield a file's bytes. The MD5 is verified after the last block."""
-        yield from self._downloader.pieces(self._source(path)[1])
 
     def _record(self, path: str) -> tuple[models.ArchiveRecord, int]:
         return self._api.record(path, _RECORD, f"read the record {path}")

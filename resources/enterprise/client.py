@@ -43,9 +43,8 @@ def utc_now() -> datetime:
 class EnterpriseClient:
     """A client for one service and one account.
 
-    Only method calls send requests. Instances are thread-safe. Instances in different processes share one login through
-    the tokens in the `state` folder. `clock` returns the current time as an aware datetime, from which the ages of
-    tokens and hours are calculated.
+    Instances are thread-safe. Instances in different processes share one login through the tokens in the `state`
+    folder. `clock` returns the current time as an aware datetime.
 
     Attributes:
         account: Account and token operations.
@@ -153,9 +152,9 @@ class Lookups:
         return self._titled(name, endpoints.structured, query, Kind.STRUCTURED)
 
     def entity(self, kind: str, identifier: str, query: Query | None = None) -> Listing[models.Record]:
-        """Look up a Wikidata entity (`/v2/wikidata/{kind}/{identifier}`). Raises the same errors as `articles`.
+        """Look up an entity in `items`, `properties` or `labels` (`/v2/wikidata/{kind}/{identifier}`).
 
-        `kind` is `items`, `properties` or `labels`.
+        Same errors as `articles`.
         """
         if kind not in _ENTITY:
             raise errors.InvalidRequest(
@@ -168,10 +167,9 @@ class Lookups:
                 f"{identifier[:100]!r} is not a valid identifier for Wikidata {kind}. Nothing was sent. Use the form "
                 f"{meant if re.fullmatch(_ENTITY[kind], meant, re.ASCII) else example}."
             )
+        path = endpoints.entity(kind, identifier)
         try:
-            return self._ask(
-                endpoints.entity(kind, identifier), _RECORD_OR_LIST, f"look up {identifier}", query, Kind.ENTITY
-            )
+            return self._ask(path, _RECORD_OR_LIST, f"look up {identifier}", query, Kind.ENTITY)
         except errors.NotFound:
             pass
         raise errors.NotFound(
@@ -243,12 +241,10 @@ class Hours:
         raise missing
 
     def record(self, hour: datetime, identifier: str, dataset: Dataset = ARTICLE_CHANGES) -> models.Batch:
-        """Read one record from an hourly listing (`GET /v2/batches/{date}/{hour}/{identifier}`).
+        """Read one record from an hourly listing (`GET /v2/batches/{date}/{hour}/{identifier}`). See `listing`.
 
         Raises:
             NotFound: The published hour does not contain this file, because nothing changed or its export failed.
-            NotPublishedYet: Some of the hour's exports are not finished yet.
-            RetentionPassed: The hour is more than two days old.
         """
         return self._record(dataset, hour, identifier)[0]
 
@@ -275,10 +271,8 @@ class Hours:
         """
         try:
             return self._downloader.fetch(self._source(dataset, hour, record), Path(target), progress)
-        except (errors.NotPublishedYet, errors.RetentionPassed):
-            raise
         except errors.NotFound as error:
-            failure: errors.EnterpriseError = passed(hour, self._clock) or error
+            failure = passed(hour, self._clock) or error
         raise failure
 
     def _record(self, dataset: Dataset, hour: datetime, identifier: str) -> tuple[models.Batch, int]:

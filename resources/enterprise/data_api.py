@@ -31,18 +31,16 @@ from resources.enterprise.query import Kind, Query
 from resources.files import StrPath
 
 #: Requests per second: the initial rate after the first refusal, the minimum rate, and the rate treated as unlimited.
-_FIRST_RATE: Final = 40.0
-_LOWEST_RATE: Final = 1.0
-_ANY_RATE: Final = 250.0
-#: Each refusal divides the rate by the first number. Each success adds the second number to the rate.
-_SLOWER: Final = 2.0
-_FASTER: Final = 1.0
+_FIRST_RATE, _LOWEST_RATE, _ANY_RATE = 40.0, 1.0, 250.0
 #: Network delays vary, so requests that are sent at regular intervals do not arrive at regular intervals.
 _MARGIN: Final = 1.05
 
 
 class Pace:
-    """Rate limiter shared by a client's threads. `per_second` is the initial rate, or None if unknown."""
+    """Rate limiter shared by a client's threads. `per_second` is the initial rate, or None if unknown.
+
+    Each refusal halves the rate. Each success adds one request per second.
+    """
 
     def __init__(self, per_second: float | None) -> None:
         self._highest = math.inf if per_second is None else per_second / _MARGIN
@@ -61,18 +59,16 @@ class Pace:
         return begins
 
     def refused(self, began: float) -> None:
-        """Reduce the rate after a refusal. Refusals of requests sent before the last reduction are ignored."""
+        """Halve the rate, unless the refused request was sent before the last reduction."""
         with self._lock:
             if began >= self._slowed_at:
                 self._slowed_at = time.monotonic()
-                self._rate = min(max(min(self._rate / _SLOWER, _FIRST_RATE), _LOWEST_RATE), self._highest)
+                self._rate = min(max(min(self._rate / 2, _FIRST_RATE), _LOWEST_RATE), self._highest)
 
     def admitted(self) -> None:
-        """Increase the rate by one step."""
         with self._lock:
-            self._rate = min(self._rate + _FASTER, self._highest)
-            if self._rate >= _ANY_RATE:
-                self._rate = self._highest
+            faster = self._rate + 1
+            self._rate = self._highest if faster >= _ANY_RATE else min(faster, self._highest)
 
 
 _log = logging.getLogger(__name__)
@@ -143,11 +139,7 @@ class DataApi:
         name: str | None = None,
         pinned: bool = False,
     ) -> Source:
-        """Return a record's archive as a `Source` for the downloader.
-
-        `again` returns the current record and the number of requests sent. If `pinned` is True, only this version is
-        accepted.
-        """
+        """Return a record's archive as a `Source`. `again` reads the record again, and counts the requests."""
         address, name = endpoints.download(path), name or record.identifier
         doing = f"get the address of {name}"
 
@@ -169,7 +161,7 @@ class DataApi:
         )
 
     def head(self, path: str, doing: str) -> Mapping[str, str]:
-        """Send a HEAD request and return the response headers. HEAD requests use no quota."""
+
         return self.ask(path, doing, lambda answer: answer.headers, plain="HEAD")[0]
 
     def ask(
@@ -226,7 +218,7 @@ class DataApi:
     def _written(
         self, path: str, query: Query | None, kind: Kind, plain: str
     ) -> tuple[str, str, dict[str, Any] | None]:
-        """Return a request's method, address and body. Requests without a query use the `plain` method."""
+        """Return a request's method, URL and body."""
         url = self._service.base_url + path
         if query is None or query.is_empty:
             return plain, url, None

@@ -53,15 +53,10 @@ class SnapshotOptions(BaseModel):
 
 @dataclass(frozen=True)
 class FetchOptions:
-    """Options for a plan.
+    """Options for a plan (see `SnapshotOptions`).
 
-    Attributes:
-        form: One file or chunks, or None to choose automatically.
-        beyond_quota: True to start even if the quota is too small. Files within the quota are then fetched and
-            retained.
-        most_units: Maximum cost in units, regardless of the remaining quota, or None for no limit.
-        keep_free_bytes: Bytes of disk space to leave free.
-        disk_factor: Total disk space needed per archive byte, including the archive itself.
+    `form` is None to choose automatically. `disk_factor` is the total disk space needed per archive byte, including the
+    archive itself, and `keep_free_bytes` is the disk space to leave free.
     """
 
     form: Form | None = None
@@ -136,7 +131,7 @@ class SnapshotPlan:
 
     @property
     def product(self) -> str | None:
-        """Name of the counter for the files, for example `snapshot` or `chunk`, or None if the files are free."""
+        """Counter for the files, for example `chunk`, or None if the files are free."""
         return self.dataset.quota if self.form == "whole" else self.dataset.chunk_quota
 
     @property
@@ -162,7 +157,6 @@ class SnapshotPlan:
 
     @property
     def disk_bytes(self) -> int:
-        """Required disk space in bytes, including files derived later (`FetchOptions.disk_factor`)."""
         return int(self.missing_bytes * self.options.disk_factor)
 
     @property
@@ -171,13 +165,11 @@ class SnapshotPlan:
 
     @property
     def fits_disk(self) -> bool:
-        """True if the disk has enough space for the files and for the reserve."""
         return not self.missing or self.disk_bytes + self.options.keep_free_bytes <= self.free_bytes
 
     @property
     def manifest(self) -> Path:
-        """Path of the manifest, which lists the files of the complete set and is written by `Snapshots.confirm`."""
-        return manifest_path(self.folder, self.snapshot)
+        return self.folder / name_of(self.identifier, self.snapshot.version, SET)
 
     @property
     def sentence(self) -> str:
@@ -201,11 +193,6 @@ class SnapshotPlan:
     def check(self) -> None:
         """Check that the plan can be completed. Raises the same errors as `check_together`."""
         check_together((self,))
-
-
-def manifest_path(folder: Path, snapshot: Snapshot) -> Path:
-    """Return the path of a snapshot's manifest."""
-    return folder / name_of(snapshot.identifier, snapshot.version, SET)
 
 
 def archive_name(record: Snapshot | Chunk) -> str:

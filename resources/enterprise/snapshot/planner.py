@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +29,7 @@ from resources.enterprise import endpoints, errors, models
 from resources.enterprise.data_api import DataApi
 from resources.enterprise.download.archived import Part, is_landed
 from resources.enterprise.download.downloader import Download, Downloader, ReplacedError
-from resources.enterprise.download.object_reader import Progress, Source
+from resources.enterprise.download.object_reader import Progress
 from resources.enterprise.http.workarounds import guarded
 from resources.enterprise.listing import Listing, list_of
 from resources.enterprise.models import Chunk, Snapshot
@@ -58,30 +59,21 @@ class Snapshots:
         self._remaining = remaining
         self.redactor = api.redactor
 
-    # --- records -----------------------------------------------------------------------------------------------------
-
     def listing(self, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[Snapshot]:
-        """List the account's snapshots for all projects and namespaces (`GET /v2/snapshots`). Listing uses no quota."""
+        """List the account's snapshots for all projects and namespaces (`GET /v2/snapshots`). Uses no quota."""
         return self._api.listing(endpoints.records(dataset), _SNAPSHOTS, f"list the {dataset.endpoint}")
 
     def record(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Snapshot:
-        """Read a snapshot's record (`GET /v2/snapshots/{identifier}`). This request uses no quota.
+        """Read a snapshot's record (`GET /v2/snapshots/{identifier}`). Uses no quota.
 
-        Raises:
-            NotFound: The snapshot does not exist, for example because its namespace has no pages.
+        Raises NotFound if the snapshot does not exist, for example because its namespace has no pages.
         """
         return self._snapshot(dataset, identifier)[0]
 
     def chunks(self, identifier: str, dataset: Dataset = SNAPSHOT_ARTICLES) -> Listing[Chunk]:
-        """List a snapshot's chunks in arbitrary order (`GET /v2/snapshots/{identifier}/chunks`). Uses no quota.
-
-        Raises:
-            NotFound: The snapshot does not exist, or has no chunks.
-        """
+        """List a snapshot's chunks in arbitrary order (`GET .../chunks`). Raises NotFound if there are none."""
         path = endpoints.chunks(_path(dataset, identifier))
         return self._api.listing(path, _CHUNKS, f"list the chunks of {identifier}")
-
-    # --- a set of files ----------------------------------------------------------------------------------------------
 
     def plan(
         self,
@@ -125,9 +117,7 @@ class Snapshots:
 
         Raises:
             StaleSnapshot: The service has replaced the snapshot or the chunk since the plan was created.
-            QuotaExceeded: The account has too few units for the plan.
-            DiskFull: The disk is full. Downloaded bytes are retained.
-            IntegrityError: Two attempts returned wrong bytes. No file was written.
+            EnterpriseError: The download failed (see `Hours.download`), or the quota is too small for the plan.
         """
         try:
             return self._fetch(plan, file, progress)
@@ -142,7 +132,9 @@ class Snapshots:
             if changes:
                 raise _ReplacedSetError(changes)
         try:
-            done = self._downloader.fetch(self._source(plan, file.record), file.target, progress)
+            path = _path(plan.dataset, plan.identifier, None if plan.form == "whole" else file.identifier)
+            source = self._api.source(path, file.record, plan.product, partial(self._read, plan, file), pinned=True)
+            done = self._downloader.fetch(source, file.target, progress)
         except ReplacedError as error:
             changes = [_version_of(file, error.version)]
         except errors.NotFound:
@@ -234,8 +226,6 @@ class Snapshots:
         self.confirm(plan)
         return tuple(done[file.identifier] for file in plan.files)
 
-    # --- pinned versions ---------------------------------------------------------------------------------------------
-
     def _changes(self, plan: SnapshotPlan, file: PlannedFile) -> tuple[list[str], int]:
         """Compare the snapshot and one file with the plan. Return the differences, and the number of requests sent."""
         count = 0
@@ -244,7 +234,7 @@ class Snapshots:
             if snapshot.version != plan.snapshot.version:
                 return [_version_of(plan.snapshot, snapshot.version)], count
             if plan.form == "chunks":
-                chunk, more = self._chunk(plan.dataset, plan.identifier, file.identifier)
+                chunk, more = self._read(plan, file)
                 count += more
                 if chunk.version != file.version:
                     return [_version_of(file, chunk.version)], count
@@ -253,7 +243,7 @@ class Snapshots:
         return [], count
 
     def _changes_of_set(self, plan: SnapshotPlan) -> list[str]:
-        """Compare the snapshot and all its chunks with the plan, and return the differences."""
+
         try:
             snapshot = self.record(plan.identifier, plan.dataset)
             if snapshot.version != plan.snapshot.version:
@@ -268,7 +258,6 @@ class Snapshots:
         return gone + new + other
 
     def _stale(self, plan: SnapshotPlan, changes: list[str]) -> errors.StaleSnapshot:
-        """Return the error for a replaced snapshot, including the changes, retained files, and cost of a restart."""
         kept = [file for file in plan.files if is_landed(file.target, file.version)]
         size = size_text(sum(file.target.stat().st_size for file in kept))
         kept_text = (
@@ -291,25 +280,15 @@ class Snapshots:
             "and run the plan: files with an unchanged version are not fetched again."
         )
 
-    # --- within ------------------------------------------------------------------------------------------------------
-
     def _snapshot(self, dataset: Dataset, identifier: str) -> tuple[Snapshot, int]:
         return self._api.record(_path(dataset, identifier), _SNAPSHOT, f"read the record of {identifier}")
 
-    def _chunk(self, dataset: Dataset, identifier: str, chunk: str | int) -> tuple[Chunk, int]:
-        doing = f"read the record of chunk {chunk} of {identifier}"
-        return self._api.record(_path(dataset, identifier, chunk), _CHUNK, doing)
-
-    def _source(self, plan: SnapshotPlan, record: Snapshot | Chunk) -> Source:
-        chunk = None if plan.form == "whole" else record.identifier
-
-        def again() -> tuple[Snapshot | Chunk, int]:
-            if chunk is None:
-                return self._snapshot(plan.dataset, plan.identifier)
-            return self._chunk(plan.dataset, plan.identifier, chunk)
-
-        path = _path(plan.dataset, plan.identifier, chunk)
-        return self._api.source(path, record, plan.product, again, pinned=True)
+    def _read(self, plan: SnapshotPlan, file: PlannedFile) -> tuple[Snapshot | Chunk, int]:
+        """Return the current record of a planned file, and the number of requests sent."""
+        if plan.form == "whole":
+            return self._snapshot(plan.dataset, plan.identifier)
+        doing = f"read the record of chunk {file.identifier} of {plan.identifier}"
+        return self._api.record(_path(plan.dataset, plan.identifier, file.identifier), _CHUNK, doing)
 
 
 class _ReplacedSetError(Exception):

@@ -241,7 +241,8 @@ class ServiceFiles:
             InvalidRequest: The path does not identify a file record. The request was not sent.
         """
         _checked(path)
-        headers = self._api.head(endpoints.download(path), f"read the headers of {path}")
+        address, doing = endpoints.download(path), f"read the headers of {path}"
+        headers, _ = self._api.ask(address, doing, lambda answer: answer.headers, plain="HEAD")
         return FileHead(
             number_in(headers, "Content-Length"),
             moment_in(headers, "Last-Modified"),

@@ -10,7 +10,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -26,7 +26,7 @@ from resources.enterprise.endpoints import Service, is_web_address
 from resources.enterprise.http.answers import Answer, BrokenAnswer
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import guarded
-from resources.enterprise.listing import UNKNOWN, Listing, list_of, report, sorted_out
+from resources.enterprise.listing import UNKNOWN, Listing, list_of, sorted_out
 from resources.enterprise.query import Kind, Query
 from resources.files import StrPath
 
@@ -122,7 +122,8 @@ class DataApi:
         if odd and not records and all(one.places == UNKNOWN for one in odd):
             raise self._transport.form_error(answer.status, doing, str(odd[0]))
         listing: Listing[Any] = Listing(answer.body, records, path, self._clock().astimezone(UTC), count, odd)
-        report(listing)
+        if (remark := listing.remark) is not None:  # a file may be missing if an unusable record has places
+            _log.log(logging.WARNING if any(one.places for one in odd) else logging.INFO, "%s", remark)
         return listing
 
     def record(self, path: str, form: TypeAdapter[_T], doing: str, query: Query | None = None) -> tuple[_T, int]:
@@ -160,10 +161,6 @@ class DataApi:
             pinned=pinned,
         )
 
-    def head(self, path: str, doing: str) -> Mapping[str, str]:
-
-        return self.ask(path, doing, lambda answer: answer.headers, plain="HEAD")[0]
-
     def ask(
         self,
         path: str,
@@ -181,12 +178,6 @@ class DataApi:
         `doing` is the purpose, worded to follow "Could not" in a message. `longest` is the maximum response size in
         bytes. `quota` is the `get-user` counter that the request uses. `plain` is the HTTP method for requests without
         a query. Returns the result of `understand`, and the number of requests sent.
-
-        Raises:
-            InvalidRequest: The query is invalid for this kind of endpoint. The request was not sent.
-            QuotaExceeded: The account has no units left.
-            RateLimited: The service still refused the request after all retries.
-            EnterpriseError: Any other failure.
         """
         method, url, body = self._written(path, query, kind, plain)
         count = attempt = 0

@@ -6,7 +6,6 @@ assumed to be absent. `Listing.left_out` names the projects and namespaces that 
 
 from __future__ import annotations
 
-import logging
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,8 +18,6 @@ from pydantic import Field, TypeAdapter, ValidationError, ValidatorFunctionWrapH
 from resources.enterprise.errors import UnexpectedAnswer
 from resources.enterprise.models import LONGEST_LIST, ArchiveRecord, Batch, Record
 from resources.formatting import counted
-
-_log = logging.getLogger(__name__)
 
 RecordT = TypeVar("RecordT", bound=Record)
 
@@ -180,12 +177,6 @@ def _contradictions(files: Iterable[ArchiveRecord]) -> dict[tuple[str, str, int]
             what = "project and namespace" if len({one.identifier for one in same}) > 1 else "identifier"
             found |= {_key(one): f"{len(same)} files have the same {what}" for one in same}
     return found
-
-
-def report(listing: Listing[Any]) -> None:
-    """Log a list's unusable records. The log level is WARNING if a file may be missing."""
-    if (remark := listing.remark) is not None:
-        _log.log(logging.WARNING if any(odd.places for odd in listing.odd) else logging.INFO, "%s", remark)
 
 
 def shape_problem(error: ValidationError) -> str:

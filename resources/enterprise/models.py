@@ -90,10 +90,6 @@ class Size(Record):
         """Approximate size in bytes. Megabytes are accurate to within 500 bytes. Unknown units are treated as bytes."""
         return int(self.value * _UNITS.get(self.unit_text.upper(), 1))
 
-    @property
-    def is_understood(self) -> bool:
-        return self.unit_text.upper() in _UNITS
-
 
 class ArchiveRecord(Record):
     """A file for one project and namespace. `version` is the archive's MD5, so versions have no order."""
@@ -121,9 +117,10 @@ class ArchiveRecord(Record):
     @property
     def stated_bytes(self) -> int | None:
         """Approximate size of the archive in bytes, or None if the record does not state a size in a known unit."""
-        if self.size is None or "value" not in self.size.model_fields_set or not self.size.is_understood:
+        size = self.size
+        if size is None or "value" not in size.model_fields_set or size.unit_text.upper() not in _UNITS:
             return None
-        return self.size.approximate_bytes
+        return size.approximate_bytes
 
 
 class Batch(ArchiveRecord):

@@ -23,7 +23,7 @@ from resources.enterprise import errors
 from resources.enterprise.account.authenticator import Authenticator
 from resources.enterprise.endpoints import Service
 from resources.enterprise.errors import InvalidRequest
-from resources.enterprise.http.bounds import CancellableDeadline
+from resources.enterprise.http.bounds import Deadline
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.query import Kind, Query
 from resources.enterprise.stream_connection import Connection, Inbox, listen
@@ -177,7 +177,6 @@ class Stream:
 
     @property
     def reconnect_count(self) -> int:
-
         return sum(max(connection.opened - 1, 0) for connection in self.connections)
 
     @property
@@ -271,7 +270,7 @@ class Stream:
                 status=failure.status,
             )
 
-    def _pieces(self, parts: tuple[int, ...], deadline: CancellableDeadline, by_moment: bool) -> Iterator[bytes]:
+    def _pieces(self, parts: tuple[int, ...], deadline: Deadline, by_moment: bool) -> Iterator[bytes]:
         return listen(
             self._transport,
             self._url,

@@ -19,7 +19,7 @@ from typing import Any, Final
 from resources.enterprise import errors
 from resources.enterprise.errors import UnexpectedAnswer
 from resources.enterprise.http.answers import Answer, read_body
-from resources.enterprise.http.bounds import CancellableDeadline
+from resources.enterprise.http.bounds import Deadline
 from resources.enterprise.http.transport import Auth, Transport
 from resources.enterprise.http.workarounds import LIBRARY_ERRORS
 
@@ -162,7 +162,7 @@ def listen(
     *,
     doing: str,
     auth: Auth,
-    deadline: CancellableDeadline,
+    deadline: Deadline,
 ) -> Iterator[bytes]:
     """Open a stream and yield its bytes. The status and the headers arrive only with the first event.
 
@@ -220,7 +220,7 @@ class Connection(threading.Thread):
     def __init__(
         self,
         parts: tuple[int, ...],
-        pieces: Callable[[tuple[int, ...], CancellableDeadline, bool], Iterator[bytes]],
+        pieces: Callable[[tuple[int, ...], Deadline, bool], Iterator[bytes]],
         inbox: Inbox,
         longest: int,
         waits: tuple[float, float],
@@ -233,7 +233,7 @@ class Connection(threading.Thread):
         self.failure: errors.EnterpriseError | None = None
         self.too_long_count = 0
         self._pieces, self._inbox, self._longest = pieces, inbox, longest
-        self._deadline: CancellableDeadline | None = None
+        self._deadline: Deadline | None = None
         self._ended = threading.Event()
         self._silence = _SILENT_SECONDS
         self._first_wait, self._longest_wait = waits
@@ -304,7 +304,7 @@ class Connection(threading.Thread):
 
     def _read(self) -> None:
         lines = Records(self._longest)
-        self._deadline = deadline = CancellableDeadline(_SILENT_LONGEST)
+        self._deadline = deadline = Deadline(_SILENT_LONGEST)
         self.opened += 1
         began = self.heard_at = time.monotonic()
         by_moment, self._by_moment = self._by_moment, False
@@ -314,7 +314,7 @@ class Connection(threading.Thread):
             # offsets beyond the end of a renumbered topic return no data, so the next request is by time
             self._by_moment |= self.heard_at == began and time.monotonic() - began > _SILENT_SECONDS
 
-    def _take(self, pieces: Iterator[bytes], lines: Records, deadline: CancellableDeadline) -> None:
+    def _take(self, pieces: Iterator[bytes], lines: Records, deadline: Deadline) -> None:
         left_out = 0
         with contextlib.ExitStack() as turn:
             has_turn = False

@@ -22,7 +22,7 @@ import urllib3
 from resources.enterprise import errors
 from resources.enterprise.download.archived import ObjectState, Segment
 from resources.enterprise.http.answers import BrokenAnswer, NoConnection, etag_in, number_in
-from resources.enterprise.http.bounds import CancellableDeadline, TooSlowError
+from resources.enterprise.http.bounds import Deadline, TooSlowError
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import stems_from
 
@@ -100,7 +100,7 @@ class Opened(NamedTuple):
     """A response with an unread body, and its deadline."""
 
     response: requests.Response
-    deadline: CancellableDeadline
+    deadline: Deadline
 
 
 class ObjectReader:
@@ -127,7 +127,7 @@ class ObjectReader:
         self.request_count = 0
         self._doing = f"fetch {source.identifier}"
         self._stop = threading.Event()
-        self._open: set[CancellableDeadline] = set()
+        self._open: set[Deadline] = set()
 
     def _signed_url(self) -> str:
         """Return the current signed URL. Raises ServiceUnavailable if too many URLs were requested."""
@@ -222,7 +222,7 @@ class ObjectReader:
             headers["Range"] = f"bytes={position}-" + ("" if segment.end is None else str(segment.end - 1))
             if self._known.etag is not None and not self._known.etag.startswith("W/"):
                 headers["If-Range"] = self._known.etag
-        deadline = CancellableDeadline(self._limits.slow_seconds)
+        deadline = Deadline(self._limits.slow_seconds)
         response = self._answered(headers, deadline)
         try:
             self._check(response, position, ranged=segment is not None)
@@ -231,7 +231,7 @@ class ObjectReader:
             raise
         return Opened(response, deadline)
 
-    def _answered(self, headers: dict[str, str], deadline: CancellableDeadline) -> requests.Response:
+    def _answered(self, headers: dict[str, str], deadline: Deadline) -> requests.Response:
         while True:
             if self._stop.is_set():
                 raise StoppedError

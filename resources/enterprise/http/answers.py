@@ -20,7 +20,6 @@ import requests
 from urllib3.util.retry import Retry
 
 from resources.enterprise import errors
-from resources.enterprise.http.bounds import Limits
 from resources.formatting import counted
 
 _STEP_BYTES: Final = 1 << 16
@@ -104,10 +103,6 @@ def read_body(response: requests.Response, longest: int) -> bytes:
     finally:
         response.close()  # has no effect after a complete body, because the connection is already in the pool
     return bytes(body)
-
-
-def limit_of(response: requests.Response, limits: Limits, longest: int) -> int:
-    return min(longest, limits.refusal_bytes) if response.status_code >= 300 else longest
 
 
 def requests_of(response: requests.Response) -> int:

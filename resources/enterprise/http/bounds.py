@@ -104,7 +104,7 @@ class TooSlowError(TimeoutError):
 
 
 class Deadline:
-    """An adjustable time limit for receiving data.
+    """An adjustable time limit for receiving data, which another thread can cancel.
 
     `meet` receives the address of every host to which a connection is opened, before a request is sent. If `meet`
     raises an exception, the connection is closed.
@@ -113,10 +113,12 @@ class Deadline:
     def __init__(self, seconds: float) -> None:
         self.meet: Callable[[str], None] | None = None
         self._seconds = seconds
+        self._lock = threading.Lock()
+        self._end: Callable[[], None] | None = None
+        self._is_cancelled = False
         self.restart()
 
     def restart(self) -> None:
-        """Restart with the initial duration."""
         self._at = time.monotonic() + self._seconds
 
     def extend(self, seconds: float) -> None:
@@ -128,16 +130,6 @@ class Deadline:
         if left <= 0:
             raise TooSlowError("The answer was not complete in time.")
         return left
-
-
-class CancellableDeadline(Deadline):
-    """A deadline that another thread can cancel. Canceling ends the response."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__(seconds)
-        self._lock = threading.Lock()
-        self._end: Callable[[], None] | None = None
-        self._is_cancelled = False
 
     def attach(self, end: Callable[[], None]) -> None:
         with self._lock:

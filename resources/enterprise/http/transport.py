@@ -29,7 +29,6 @@ from resources.enterprise.http.answers import (
     NoConnection,
     ServiceClock,
     TooLongError,
-    limit_of,
     read_body,
     requests_of,
 )
@@ -136,7 +135,10 @@ class Transport:
                     stream=True,
                     timeout=self.retry.timeouts,
                 )
-                content = read_body(response, limit_of(response, self.limits, longest or self.limits.record_bytes))
+                limit = longest or self.limits.record_bytes
+                if response.status_code >= 300:
+                    limit = min(limit, self.limits.refusal_bytes)
+                content = read_body(response, limit)
         except TooLongError as error:
             failure: errors.EnterpriseError = errors.UnexpectedAnswer(
                 f"Could not {doing}: the response exceeds {error.limit:,} bytes, the limit for such responses. Nothing "

@@ -40,7 +40,7 @@ from urllib3.util.retry import Retry
 from resources import files
 from resources.enterprise import errors
 from resources.enterprise.errors import Redactor, without_any_query
-from resources.enterprise.http.bounds import CancellableDeadline, Deadline, TooSlowError, current_deadline
+from resources.enterprise.http.bounds import Deadline, TooSlowError, current_deadline
 from resources.formatting import legible
 
 if TYPE_CHECKING:
@@ -120,8 +120,7 @@ class _Response(http.client.HTTPResponse):
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
         if (deadline := current_deadline()) is not None:
-            if isinstance(deadline, CancellableDeadline):
-                deadline.attach(functools.partial(shut_down, sock))
+            deadline.attach(functools.partial(shut_down, sock))
             raw: Any = self.fp.detach()  # the buffer is still empty
             self.fp = io.BufferedReader(_Timed(raw, sock, deadline))
 

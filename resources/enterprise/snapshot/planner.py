@@ -243,7 +243,6 @@ class Snapshots:
         return [], count
 
     def _changes_of_set(self, plan: SnapshotPlan) -> list[str]:
-
         try:
             snapshot = self.record(plan.identifier, plan.dataset)
             if snapshot.version != plan.snapshot.version:

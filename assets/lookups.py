@@ -112,9 +112,6 @@ def reconcile(
 
     Missing pages are not reported, because they might have been deleted or moved. Pages that changed after the last
     loaded hour are not compared.
-
-    Raises:
-        MirrorError: The service could not be queried, or the responses could not be loaded.
     """
     usual = enterprise.settings.check_pages
     if (

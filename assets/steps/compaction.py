@@ -82,8 +82,8 @@ def compact_lake(
 
     Raises:
         WarehouseBusyError: Another process is compacting. Nothing was done.
-        LakeError: Files cannot be read or written. Their steps were skipped. All other steps are compacted.
-        LakeFileError: Files differ from the ledger. Their steps were skipped. All other steps are compacted.
+        LakeError, LakeFileError: Files cannot be read or written, or differ from the ledger. Only their steps were
+            skipped.
         EngineError: The workers are unavailable or were lost. Committed steps remain.
     """
     with warehouse.compacting():

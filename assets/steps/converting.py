@@ -38,11 +38,9 @@ def convert_archives(
     converter: Converter | RemoteConverter,
     engine: Engine,
 ) -> list[ConvertedFile]:
-    """Convert the archives and return the Parquet files in the same order. See `attempts`.
+    """Convert the archives and return the Parquet files in the same order (see `attempts`).
 
-    Raises:
-        ArchiveError: An archive is damaged. The archive's rows are not in the lake. The other archives were converted.
-        EngineError: The remote workers cannot be used.
+    Raises the first error after all other archives were converted, for example ArchiveError for a damaged archive.
     """
     outcomes = attempts(name, archives, layout, bodies=bodies, converter=converter, engine=engine)
     return [outcome.unwrap() for outcome in outcomes]

@@ -229,9 +229,7 @@ def archived_hour(
 ) -> ArchivedHour:
     """Read an hour from the archive without using the network.
 
-    Raises:
-        NotArchivedError: The hour or one of its archives is missing. With `partial`, the error is raised only if all of
-            the hour's archives are missing.
+    Raises NotArchivedError if the hour or one of its archives is missing or, with `partial`, if all archives are.
     """
     list_path = layout.batch_list(dataset, hour)
     try:

@@ -84,11 +84,8 @@ class HourlyRun:
     def plan(self, hours: Collection[datetime], client: EnterpriseClient) -> None:
         """Request the batch listings of all hours, and check that the disk has enough free space.
 
-        Archived hours that the service has deleted need no plan, because they are read from the archive.
-
-        Raises:
-            EnterpriseError: None of the run's hours can succeed. Nothing was fetched.
-            UnknownNameError: A project or namespace is unknown to the service. Nothing was fetched.
+        Archived hours that the service has deleted need no plan, because they are read from the archive. Raises an
+        error if none of the run's hours can succeed, for example because a project is unknown to the service.
         """
         layout = self.lake.layout
         failed: dict[datetime, errors.EnterpriseError] = {}

@@ -67,8 +67,6 @@ class Looked:
 
 
 class _Spent(BaseModel):
-    """Stored count of a day's lookups."""
-
     day: str
     spent: NonNegativeInt
 
@@ -116,10 +114,7 @@ class Budget:
 
 @contextmanager
 def alone(layout: Layout) -> Iterator[None]:
-    """Hold the data folder's lookup lock, so that no page is looked up twice.
-
-    Raises LookupsBusyError if another process holds the lock.
-    """
+    """Hold the data folder's lookup lock, so that no page is looked up twice. Raises LookupsBusyError."""
     path = layout.root / "state" / "lookups.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -133,12 +128,9 @@ def alone(layout: Layout) -> Iterator[None]:
 
 
 def read_watchlist(path: Path | None) -> list[tuple[str, str]]:
-    """Read the (project, title) pairs in a watch list.
+    """Read the (project, title) pairs in a watch list. Raises WatchlistError.
 
     Each line contains a project, a space and a title. `#` starts a comment.
-
-    Raises:
-        WatchlistError: A line has no title, or the file cannot be read.
     """
     if path is None:
         return []
@@ -238,8 +230,7 @@ def load(
 ) -> int:
     """Load all pending responses into DuckDB, including responses from killed runs, and return the number of rows.
 
-    Raises:
-        ConversionError: An archive could not be converted. Nothing was loaded.
+    If an archive cannot be converted, nothing is loaded.
     """
     journal.pack(layout)
     known, longest = warehouse.lookup_digests(), converter.record_bytes_max

@@ -68,7 +68,6 @@ def odd(listing: Listing[SnapshotRecord], scope: Scope) -> dict[str, str]:
 
 
 def is_archived(record: SnapshotRecord, layout: Layout, dataset: Dataset) -> bool:
-    """Return True if the snapshot version in the record is completely archived."""
     try:
         archived_snapshot(record.identifier, layout, dataset, record.version)
     except NotArchivedError:
@@ -102,12 +101,7 @@ def plan_snapshot(
 
 
 def download(plan: SnapshotPlan, client: EnterpriseClient, engine: Engine) -> tuple[Download, ...]:
-    """Download the missing files in parallel, and verify that all files belong to the same version.
-
-    Raises:
-        StaleSnapshot: The service replaced the snapshot after the plan was created.
-        EnterpriseError: A file could not be downloaded. Complete and partial files are retained.
-    """
+    """Download the missing files in parallel, and verify that all belong to the same version (`Snapshots.download`)."""
     with engine.task(f"download {plan.identifier}", plan.missing_bytes, "B") as advance:
         return client.snapshots.download(plan, workers=engine.workers, progress=advance)
 

@@ -74,14 +74,12 @@ def read_archive(
         yield from _Reader(name, model, record_bytes_max).records(file)
 
 
-def read_pieces(
-    name: str, pieces: Generator[bytes, None, None], model: Any = None, *, record_bytes_max: int = RECORD_BYTES_MAX
-) -> Iterator[Any]:
+def read_pieces(name: str, pieces: Generator[bytes, None, None], model: Any = None) -> Iterator[Any]:
     """Read the records from an archive that arrives in blocks. See `read_archive`."""
     source = _Pieces(pieces)
     with closing(pieces), io.BufferedReader(source, _STEP) as file:
         try:
-            yield from _Reader(name, model, record_bytes_max).records(cast("BinaryIO", file))
+            yield from _Reader(name, model, RECORD_BYTES_MAX).records(cast("BinaryIO", file))
         except IntegrityError:
             if source.failure is None:
                 raise

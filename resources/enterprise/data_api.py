@@ -104,12 +104,9 @@ class DataApi:
     def listing(
         self, path: str, form: TypeAdapter[Any], doing: str, query: Query | None = None, **options: Any
     ) -> Listing[Any]:
-        """Read a list, and return its original bytes and typed records. A single record is returned as a list.
+        """Read a list (see `ask`). A single record is returned as a list. Unusable records are logged and skipped.
 
-        See `ask` for the options. Unusable records are logged and skipped.
-
-        Raises:
-            UnexpectedAnswer: No record is usable, and no record identifies its project.
+        Raises UnexpectedAnswer if no record is usable and no record identifies its project.
         """
         (answer, found), count = self.ask(
             path,

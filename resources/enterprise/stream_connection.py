@@ -47,11 +47,7 @@ class Records:
         self.size = 0
 
     def feed(self, piece: bytes) -> bytes:
-        """Add a block and return the completed records, one per line. Blank keep-alive lines are removed.
-
-        Raises:
-            EndlessRecord: A line is many times longer than the maximum length.
-        """
+        """Add a block and return the completed records, one per line. Blank keep-alive lines are removed."""
         whole = self._lines(piece)
         if b"\r" in whole or _has_blank(whole):
             # not `splitlines`, because a carriage return between two JSON values is whitespace
@@ -164,12 +160,7 @@ def listen(
     auth: Auth,
     deadline: Deadline,
 ) -> Iterator[bytes]:
-    """Open a stream and yield its bytes. The status and the headers arrive only with the first event.
-
-    Raises:
-        BrokenAnswer: The connection could not be opened, or the response broke off.
-        EnterpriseError: The service refused the request.
-    """
+    """Open a stream and yield its bytes. The status and the headers arrive only with the first event."""
     response = transport.open(url, {"Accept": NDJSON}, doing=doing, deadline=deadline, body=body, auth=auth)
     transport.clock.heard(response.headers)
     try:

@@ -66,8 +66,7 @@ class Authenticator:
         """Return a valid token for the next request, from memory, the store, a refresh or a login.
 
         Raises:
-            AuthenticationError: No account is configured, or the service refuses the account. The messages of
-                `TokenSpent` and `NewPasswordRequired` name the command to run.
+            AuthenticationError: No account is configured, or the service refuses the account.
             ServiceUnavailable: The authentication service does not respond, and no valid token is stored.
         """
         # stored tokens are read without a lock, which works on a read-only file system

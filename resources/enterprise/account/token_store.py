@@ -126,12 +126,7 @@ class TokenStore:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock the store against other threads and processes. The lock is not reentrant.
-
-        Raises:
-            StateBusy: Another process has held the lock for minutes.
-            StateError: The folder is not writable.
-        """
+        """Lock the store against other threads and processes. The lock is not reentrant. Raises StateError."""
         lock = self._path.with_name(self._path.name + ".lock")
         with contextlib.ExitStack() as held:
             try:

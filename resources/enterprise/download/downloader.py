@@ -34,12 +34,8 @@ class Download:
     """A verified file on disk.
 
     `version` differs from the requested version if the service replaced the file. `fetched` is False if the file
-    already existed and no request was sent.
-
-    Attributes:
-        request_count: Number of requests to the service, excluding requests to the object store.
-        resumed_bytes: Number of bytes reused from an earlier, unfinished download.
-        unit_count: Number of requests for signed URLs, which equals the cost in units if the product has a quota.
+    already existed. `request_count` excludes requests to the object store. `resumed_bytes` were reused from an earlier
+    download. `unit_count` is the number of requests for signed URLs, which each cost a unit if the product has a quota.
     """
 
     path: Path
@@ -105,10 +101,8 @@ class Downloader:
 
         Raises:
             IntegrityError: Two attempts returned bytes that do not match the record's version. No file was written.
-            DiskFull: The disk is full. Downloaded bytes are retained.
-            ServiceUnavailable: The connection broke too many times. Downloaded bytes are retained.
-            UnexpectedAnswer: The response is not a redirect.
             ReplacedError: The service replaced the version that `source` pins. Neither version was downloaded.
+            EnterpriseError: The download failed. Downloaded bytes are retained.
         """
         task, gain = _Task(source, target), _Gain(progress)
         try:

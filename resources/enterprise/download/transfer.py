@@ -160,13 +160,7 @@ class SequentialTransfer(ObjectReader):
         super().__init__(source, self._passed, transport, ranges)
 
     def pieces(self) -> Generator[bytes, None, None]:
-        """Yield the bytes in blocks of at most 256 KiB; the MD5 is verified after the last block.
-
-        Raises:
-            IntegrityError: The bytes do not match the record. The service may have replaced the archive during the
-                download.
-            EnterpriseError: The archive could not be fetched.
-        """
+        """Yield the bytes in blocks of at most 256 KiB, and raise IntegrityError at the end if the MD5 is different."""
         digest = files.new_md5()
         try:
             for piece in self._all():

@@ -85,11 +85,9 @@ class Answer:
 
 
 def read_body(response: requests.Response, longest: int) -> bytes:
-    """Read and decompress a response body in bounded steps. For a refusal, read only the first bytes.
+    """Read and decompress at most `longest` bytes of a response body, in bounded steps.
 
-    Raises:
-        TooLongError: The body has more than `longest` bytes. The remaining bytes were not read.
-        urllib3.exceptions.HTTPError: The body broke off, its compression is damaged, or its deadline has passed.
+    Raises TooLongError if the body is longer. The rest of a refusal's body is ignored.
     """
     refused = response.status_code >= 300
     body = bytearray()

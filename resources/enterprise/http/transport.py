@@ -114,12 +114,7 @@ class Transport:
 
         `doing` is the purpose, worded to follow "Could not" in a message. `auth` adds the token. By default, no token
         is sent. `body` is sent as JSON. `longest` is the maximum response size in bytes (default: a record's maximum).
-
-        Raises:
-            UnreachableError: The connection failed after all retries.
-            ServiceUnavailable: All retries failed, or the response was not complete in time.
-            BrokenAnswer: The response broke off.
-            UnexpectedAnswer: The response is too long.
+        A response that breaks off raises BrokenAnswer, and is not retried.
         """
         try:
             deadline = Deadline(self.limits.answer_seconds)
@@ -170,9 +165,7 @@ class Transport:
         own network or in the public network. A `body` is sent as JSON in a POST request without a read timeout. The
         deadline also applies to the response body.
 
-        Raises:
-            BrokenAnswer: The connection failed (`NoConnection`), or no response arrived before the deadline.
-            UnexpectedAnswer: The URL leads to another network.
+        Raises BrokenAnswer (for a failed connection, NoConnection), or UnexpectedAnswer for a forbidden network.
         """
         connect, read = self.retry.timeouts
         deadline.meet = self._is_at

@@ -150,11 +150,8 @@ class Snapshots:
     def confirm(self, plan: SnapshotPlan) -> Path:
         """Check that all files of a plan exist and are consistent. Write the manifest, and return its path.
 
-        Call this method after fetching every file. The versions are read once more, which uses no quota.
-
-        Raises:
-            StaleSnapshot: The service replaced the snapshot or a chunk during the download.
-            StateError: A file of the plan is missing.
+        Raises StaleSnapshot if the service replaced the snapshot or a chunk during the download, and StateError if a
+        file is missing. Uses no quota.
         """
         for file in plan.files:
             if not is_landed(file.target, file.version):

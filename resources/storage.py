@@ -84,7 +84,6 @@ class LocalStorage:
 
 LOCAL = LocalStorage()
 
-
 #: Errors that pyarrow raises for an unreadable file.
 UNREADABLE: Final = (OSError, ValueError, pa.ArrowException)
 #: Operating system errors that do not imply damaged data.

@@ -120,7 +120,6 @@ class Step:
 
 COUNTS = ("row_count", "duplicate_count", "other_count", "reject_count", "reset_count")
 
-
 _FACTS = tuple(one.name for one in fields(Step) if one.name not in {"number", "path"})
 
 

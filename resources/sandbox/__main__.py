@@ -7,25 +7,20 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TextIO
 
+from resources.sandbox.accounts.accounts import Accounts
 from resources.sandbox.api import control
 from resources.sandbox.files import DATA, read_state, write_private
 from resources.sandbox.options import parse
 from resources.sandbox.process import SandboxConflictError, is_held
 from resources.sandbox.server import Sandbox, running
-from resources.sandbox.settings import TOP_GROUP
+from resources.sandbox.settings import TOP_GROUP, Settings
 from resources.sandbox.store.exports import newest_hour
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-    from typing import TextIO
-
-    from resources.sandbox.accounts.accounts import Accounts
-    from resources.sandbox.settings import Settings
 
 #: Time between the snapshot export and the first start. Three hourly batches follow the snapshots.
 _SNAPSHOTS_BEFORE = timedelta(hours=3)

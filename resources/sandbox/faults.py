@@ -15,16 +15,14 @@ import tarfile
 import threading
 import uuid
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 from resources.sandbox.files import read_yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 #: Key in a request's ASGI scope for the fault that damages the archive in the response.
 DAMAGE = "sandbox.damage"

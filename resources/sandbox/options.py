@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from pydantic import ValidationError
 
 from resources.sandbox.settings import KEPT_HOURS, Settings
 from resources.sandbox.world import reference
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 _ACCOUNTS = "accounts (docs/sandbox.md describes control requests for accounts)"
 _METAVARS = {

@@ -16,24 +16,19 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
+from resources.sandbox.clock import Clock
 from resources.sandbox.options import command_line, parse
 from resources.sandbox.process import child_environment
-from resources.sandbox.store.archived_world import STRUCTURED, ArchivedWorld
-from resources.sandbox.store.exports import newest_hour
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from resources.sandbox.clock import Clock
-    from resources.sandbox.settings import Settings
-    from resources.sandbox.store.archived_world import StructuredContents
-    from resources.sandbox.store.exports import Exports, Turn
+from resources.sandbox.settings import Settings
+from resources.sandbox.store.archived_world import STRUCTURED, ArchivedWorld, StructuredContents
+from resources.sandbox.store.exports import Exports, Turn, newest_hour
 
 _HOUR = timedelta(hours=1)
 #: Time between the background build of an archive and its publication.

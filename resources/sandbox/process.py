@@ -11,20 +11,17 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
 from resources.sandbox.files import read_state
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from resources.sandbox.settings import Settings
+from resources.sandbox.settings import Settings
 
 _log = logging.getLogger(__name__)
 

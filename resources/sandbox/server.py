@@ -8,31 +8,25 @@ import errno
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from resources.sandbox.api import streams
 from resources.sandbox.api.app import OPERATIONS, service_app
 from resources.sandbox.api.control import Control
 from resources.sandbox.api.middleware import Journal, misbehaving
-from resources.sandbox.api.operations import API_NAME, OBJECTS_NAME, REALTIME_NAME, Service
+from resources.sandbox.api.operations import API_NAME, OBJECTS_NAME, REALTIME_NAME, Operation, Service
 from resources.sandbox.clock import Clock
 from resources.sandbox.preparation import Preparation
 from resources.sandbox.process import claimed, report
+from resources.sandbox.settings import Settings
 from resources.sandbox.store import objects
 from resources.sandbox.store.archived_world import ArchivedWorld
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from starlette.types import ASGIApp
-
-    from resources.sandbox.api.operations import Operation
-    from resources.sandbox.settings import Settings
 
 #: Sockets of a port, one for each loopback address.
 Loopback = tuple[socket.socket, ...]

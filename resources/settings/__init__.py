@@ -34,7 +34,6 @@ __all__ = [
     "unknown",
 ]
 
-
 #: Maximum size of the settings file.
 _ENV_BYTES = 1 << 20
 #: Variables that other modules read before the settings exist.

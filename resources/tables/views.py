@@ -265,7 +265,6 @@ MACROS = (
     ENTITIES_AT,
 )
 
-
 LIVE_CHANGES = replace(
     ARTICLE_CHANGES,
     name="live_changes",

@@ -13,9 +13,11 @@ import hashlib
 import hmac
 import json
 import secrets
+import sqlite3
 import uuid
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from resources.sandbox.accounts.database import Admissions, Database, Quotas
 from resources.sandbox.accounts.tokens import ACCESS_TOKEN_SECONDS, TokenMint, TokenRefusedError
@@ -32,15 +34,9 @@ from resources.sandbox.accounts.users import (
     policy_violation,
     user_of,
 )
+from resources.sandbox.clock import Clock
 from resources.sandbox.files import read_state, write_private
-
-if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from resources.sandbox.clock import Clock
-    from resources.sandbox.settings import QuotaKind
+from resources.sandbox.settings import QuotaKind
 
 REFRESH_TOKEN_LIFE = timedelta(days=90)
 REFRESH_TOKEN_USES = 90

@@ -12,19 +12,14 @@ import sqlite3
 import threading
 import time
 import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from resources.sandbox.accounts.users import User
 from resources.sandbox.files import DATA
-from resources.sandbox.settings import TOP_GROUP
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from resources.sandbox.settings import QuotaKind
+from resources.sandbox.settings import TOP_GROUP, QuotaKind
 
 #: Requests per month by group. The free group has the documented limits. Paid contracts vary, so the limits of paid
 #: groups are high. The service does not count batches, but tests can set a batch limit for an account.

@@ -12,20 +12,17 @@ import base64
 import binascii
 import json
 import uuid
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from resources.sandbox.clock import Clock
 from resources.sandbox.files import write_private
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import datetime, timedelta
-    from pathlib import Path
-
-    from resources.sandbox.clock import Clock
 
 #: Lifetime of access and ID tokens, as reported in `expires_in`.
 ACCESS_TOKEN_SECONDS = 86_400

@@ -9,19 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sqlite3
 import threading
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from resources.sandbox.accounts.tokens import ACCESS_TOKEN_SECONDS
+from resources.sandbox.clock import Clock
 from resources.sandbox.files import read_state, write_private
-
-if TYPE_CHECKING:
-    import sqlite3
-    from pathlib import Path
-
-    from resources.sandbox.clock import Clock
 
 
 class AccountError(Exception):

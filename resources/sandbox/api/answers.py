@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import enum
 import json
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import Response
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 
 class Refusal(Exception):  # noqa: N818 - an answer of the service, not a defect of the sandbox

@@ -14,28 +14,22 @@ import json
 import logging
 import re
 import uuid
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from resources.sandbox.api import answers, authentication, listings, lookups
 from resources.sandbox.api.answers import Refusal
+from resources.sandbox.api.control import Control
 from resources.sandbox.api.middleware import CONTROLS
-from resources.sandbox.api.operations import perform
+from resources.sandbox.api.operations import Operation, Service, perform
 from resources.sandbox.files import DATA, read_yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from resources.sandbox.api.control import Control
-    from resources.sandbox.api.operations import Operation, Service
-
 
 _JSON, _YAML = "application/json", "application/yaml"
 #: Description format by path. For `/spec`, the `Accept` header selects the format.

@@ -7,22 +7,18 @@ Source: the service's authentication documentation. Errors intentionally reveal 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Callable
+from typing import Any, get_args
 
 from starlette.responses import Response
 
+from resources.sandbox.accounts.accounts import Accounts
 from resources.sandbox.accounts.users import AccountError, Challenge, RefreshTokenSpentError, Tokens, UnknownEmailError
 from resources.sandbox.api import answers
 from resources.sandbox.api.answers import Refusal
-from resources.sandbox.api.operations import Operation
+from resources.sandbox.api.operations import Call, Operation
 from resources.sandbox.api.parameters import content_type, form_items
 from resources.sandbox.settings import QuotaKind
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from resources.sandbox.accounts.accounts import Accounts
-    from resources.sandbox.api.operations import Call
 
 _NOT_SAID = "Internal error, please try again later."
 _WRONG = "Incorrect username or password."

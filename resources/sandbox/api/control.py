@@ -10,31 +10,24 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, IPvAnyNetwork, TypeAdapter, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
 
+from resources.sandbox.accounts.accounts import Accounts
 from resources.sandbox.api import answers
 from resources.sandbox.api.answers import Refusal
-from resources.sandbox.api.operations import LOOPBACK_NAMES
+from resources.sandbox.api.middleware import Journal
+from resources.sandbox.api.operations import LOOPBACK_NAMES, Service
 from resources.sandbox.api.parameters import decode_json
 from resources.sandbox.settings import FREE_GROUP, TOP_GROUP, Moment, QuotaKind, check_year
 from resources.sandbox.store.exports import newest_hour
 from resources.sandbox.store.object_index import oldest_hour
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime
-
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    from resources.sandbox.accounts.accounts import Accounts
-    from resources.sandbox.api.middleware import Journal
-    from resources.sandbox.api.operations import Service
-
 
 _Model = TypeVar("_Model", bound=BaseModel)
 _Groups = Annotated[

@@ -20,30 +20,23 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import uuid
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.responses import Response
 
 from resources.sandbox.api import answers
 from resources.sandbox.api.answers import Refusal
-from resources.sandbox.api.operations import Operation
-from resources.sandbox.api.parameters import pick, read_parameters, select, undecided
+from resources.sandbox.api.operations import Call, Operation
+from resources.sandbox.api.parameters import Parameters, pick, read_parameters, select, undecided
 from resources.sandbox.faults import EXPIRED
-from resources.sandbox.settings import EVERY_GROUP, PAID_GROUPS
+from resources.sandbox.settings import EVERY_GROUP, PAID_GROUPS, QuotaKind
 from resources.sandbox.store.archived_world import STRUCTURED, WIKIDATA
-from resources.sandbox.store.object_index import SIGNED_URL_SECONDS, batch_key, chunk_key, snapshot_key
+from resources.sandbox.store.object_index import SIGNED_URL_SECONDS, StoredFile, batch_key, chunk_key, snapshot_key
 
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
-
-    from resources.sandbox.api.operations import Call
-    from resources.sandbox.api.parameters import Parameters
-    from resources.sandbox.settings import QuotaKind
-    from resources.sandbox.store.object_index import StoredFile
-
-    Record = dict[str, Any]
-    Handler = Callable[[Call], Awaitable[Response]]
+Record = dict[str, Any]
+Handler = Callable[[Call], Awaitable[Response]]
 
 _EXPOSED = (
     "Accept-Ranges, Last-Modified, Content-Length, ETag, Cache-Control, Content-Disposition, Content-Encoding, "

@@ -12,22 +12,17 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from starlette.responses import Response
 
 from resources.sandbox.api.answers import Format, Refusal, negotiate
-from resources.sandbox.api.operations import Operation
-from resources.sandbox.api.parameters import Missing, equal, read_parameters, undecided
+from resources.sandbox.api.operations import Call, Operation
+from resources.sandbox.api.parameters import Filter, Missing, Parameters, equal, read_parameters, undecided
 from resources.sandbox.store.exports import newest_hour
 from resources.sandbox.world import structured
 from resources.sandbox.world.wire import encode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from resources.sandbox.api.operations import Call
-    from resources.sandbox.api.parameters import Filter, Parameters
 
 Record = dict[str, Any]
 

@@ -10,23 +10,18 @@ import asyncio
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from email.utils import format_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from resources.sandbox.api import answers
-from resources.sandbox.faults import ARCHIVE_KINDS, DAMAGE, EXPIRED
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from resources.sandbox.clock import Clock
-    from resources.sandbox.faults import Fault, Faults, Where
+from resources.sandbox.clock import Clock
+from resources.sandbox.faults import ARCHIVE_KINDS, DAMAGE, EXPIRED, Fault, Faults, Where
 
 CONTROLS = "/sandbox/"
 #: Maximum number of log entries. The oldest entries are dropped.

@@ -11,32 +11,26 @@ from __future__ import annotations
 import json
 import secrets
 import threading
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
 
 from resources.sandbox.accounts.accounts import Accounts
 from resources.sandbox.accounts.database import RateLimit
 from resources.sandbox.accounts.tokens import TokenExpiredError, TokenMint, TokenRefusedError
+from resources.sandbox.accounts.users import User
 from resources.sandbox.api.answers import Refusal
 from resources.sandbox.api.parameters import content_type, form_items
+from resources.sandbox.clock import Clock
 from resources.sandbox.faults import Faults
-from resources.sandbox.settings import EVERY_GROUP, FREE_GROUP
-from resources.sandbox.store.archived_world import STRUCTURED, WIKIDATA, EntityContents
+from resources.sandbox.settings import EVERY_GROUP, FREE_GROUP, QuotaKind, Settings
+from resources.sandbox.store.archived_world import STRUCTURED, WIKIDATA, ArchivedWorld, Contents, EntityContents
 from resources.sandbox.store.exports import Exports
 from resources.sandbox.store.object_index import ObjectIndex, Signer
 from resources.sandbox.store.topics import Topic
 from resources.sandbox.world.entities import PROJECT
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    from starlette.requests import Request
-    from starlette.responses import Response
-
-    from resources.sandbox.accounts.users import User
-    from resources.sandbox.clock import Clock
-    from resources.sandbox.settings import QuotaKind, Settings
-    from resources.sandbox.store.archived_world import ArchivedWorld, Contents
 
 #: Loopback names of the API and of the object store. If both had the same name, a client that keeps its token on
 #: redirects within a host would send the token to the object store, which refuses tokens. The service also has a

@@ -10,18 +10,15 @@ Source: the service's filtering documentation. Error messages follow the service
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from email import message_from_bytes
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import parse_qsl
 
+from starlette.requests import Request
+
 from resources.sandbox.api.answers import Refusal
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from starlette.requests import Request
-
 
 _MOST_ITEMS = 255
 _MOST_CHARACTERS = 255

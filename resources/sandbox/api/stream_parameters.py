@@ -10,13 +10,17 @@ the service's public source code.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from starlette.requests import Request
 
 from resources.sandbox.api.answers import Refusal
 from resources.sandbox.api.parameters import (
+    Filter,
     Parameters,
     content_type,
     decode_json,
@@ -29,16 +33,8 @@ from resources.sandbox.api.parameters import (
 from resources.sandbox.files import read_yaml
 from resources.sandbox.store.archives import PARTITIONS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from starlette.requests import Request
-
-    from resources.sandbox.api.parameters import Filter, Parameters
-
-    Record = dict[str, Any]
-    Schema = dict[str, Any]
-
+Record = dict[str, Any]
+Schema = dict[str, Any]
 
 _PARTS = 10
 _EACH = PARTITIONS // _PARTS

@@ -9,31 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
 
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Send
 
 from resources.sandbox.api import stream_parameters
 from resources.sandbox.api.answers import Format, negotiate
-from resources.sandbox.api.operations import Operation
-from resources.sandbox.api.stream_parameters import selector
+from resources.sandbox.api.operations import Call, Operation
+from resources.sandbox.api.stream_parameters import Beginning, selector
+from resources.sandbox.clock import Clock
 from resources.sandbox.settings import TOP_GROUP
-from resources.sandbox.store.topics import Reader
+from resources.sandbox.store.topics import Reader, Topic
 from resources.sandbox.world.wire import decode, encode
 from resources.sandbox.world.world import micros
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
-    from typing import Any
-
-    from starlette.responses import Response
-    from starlette.types import Send
-
-    from resources.sandbox.api.operations import Call
-    from resources.sandbox.api.stream_parameters import Beginning
-    from resources.sandbox.clock import Clock
-    from resources.sandbox.store.topics import Topic
-
 
 _EVENTS = "text/event-stream"
 #: Maximum seconds between clock checks while no message is due. A test might change the clock.

@@ -6,24 +6,19 @@ Articles, Wikidata and structured contents are separate areas.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from resources.sandbox.store.archives import MEMBER_BYTES, BatchStore, Message, Piece, Snapshot
-from resources.sandbox.store.snapshot_store import Export, SnapshotStore
+from resources.sandbox.settings import Settings
+from resources.sandbox.store.archives import MEMBER_BYTES, Archive, BatchStore, Message, Piece, Snapshot
+from resources.sandbox.store.snapshot_store import Export, Holding, SnapshotStore
 from resources.sandbox.world import structured
 from resources.sandbox.world.entities import PROJECT
 from resources.sandbox.world.wire import decode, encode, salt
 from resources.sandbox.world.world import World, micros
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from resources.sandbox.settings import Settings
-    from resources.sandbox.store.archives import Archive
-    from resources.sandbox.store.snapshot_store import Holding
 
 WIKIDATA, STRUCTURED = "wikidata", "structured-contents"
 #: Code and tables that determine archive contents.

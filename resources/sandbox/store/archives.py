@@ -17,20 +17,16 @@ import shutil
 import tarfile
 import threading
 import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
 
 from isal import isal_zlib
 
 from resources.sandbox.world.wire import Chance
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
-    from datetime import datetime
-    from pathlib import Path
-
 
 #: Block size in bytes for reading, compressing and writing.
 PIECE_BYTES = 1 << 20

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from resources.sandbox.clock import Clock
-    from resources.sandbox.store.archived_world import Contents
-    from resources.sandbox.store.archives import Snapshot
+from resources.sandbox.clock import Clock
+from resources.sandbox.store.archived_world import Contents
+from resources.sandbox.store.archives import Snapshot
 
 #: Day of the month whose snapshot export is copied for free accounts.
 _COPIED_ON = 1

@@ -13,24 +13,20 @@ import hashlib
 import hmac
 import re
 import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
-from resources.sandbox.faults import damaged_archive
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-
-    from resources.sandbox.clock import Clock
-    from resources.sandbox.faults import Fault, Faults
-    from resources.sandbox.store.archived_world import Contents
-    from resources.sandbox.store.archives import Piece
-    from resources.sandbox.store.exports import Exports
+from resources.sandbox.clock import Clock
+from resources.sandbox.faults import Fault, Faults, damaged_archive
+from resources.sandbox.store.archived_world import Contents
+from resources.sandbox.store.archives import Piece
+from resources.sandbox.store.exports import Exports
 
 RETENTION = timedelta(days=2)
 SIGNED_URL_SECONDS = 60

@@ -10,26 +10,20 @@ import asyncio
 import os
 import re
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
-from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, quote
 from xml.sax.saxutils import escape
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from resources.sandbox.faults import DAMAGE
-from resources.sandbox.store.object_index import BUCKET, area_of, download_path
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from starlette.types import ASGIApp, Receive, Scope, Send
-
-    from resources.sandbox.store.object_index import ObjectIndex, Signer, StoredFile
+from resources.sandbox.store.object_index import BUCKET, ObjectIndex, Signer, StoredFile, area_of, download_path
 
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 _CHUNK_BYTES = 1 << 20

@@ -13,20 +13,16 @@ from __future__ import annotations
 
 import shutil
 import tarfile
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, BinaryIO
+from pathlib import Path
+from typing import BinaryIO
 
 from isal import isal_zlib
 
-from resources.sandbox.store.archives import GZIP, PIECE_BYTES, ArchiveStore, archive_in
+from resources.sandbox.store.archives import GZIP, PIECE_BYTES, Archive, ArchiveStore, archive_in
 from resources.sandbox.world.wire import Chance
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
-    from resources.sandbox.store.archives import Archive
 
 #: Number of simulated workers. Chunk numbers are shuffled within groups of this size.
 _WORKERS = 4

@@ -10,18 +10,13 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 from resources.sandbox.store.archives import PARTITIONS, partition, side_by_side
+from resources.sandbox.world.pages import Event
 from resources.sandbox.world.schedule import EPOCH_HOUR, HOUR
 from resources.sandbox.world.wire import Chance
-from resources.sandbox.world.world import moment_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from resources.sandbox.world.pages import Event
-    from resources.sandbox.world.world import World
+from resources.sandbox.world.world import World, moment_of
 
 #: Number of offsets reserved for each hour in each partition.
 _ROOM = 10_000_000

@@ -7,21 +7,17 @@ service's structures. A key is omitted if its value is empty, zero or false.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from orjson import Fragment
 
 from resources.sandbox.files import read_yaml
 from resources.sandbox.world.entities import item_of
-from resources.sandbox.world.pages import Title
-from resources.sandbox.world.text.bodies import Setting
+from resources.sandbox.world.pages import Event, State, Title
+from resources.sandbox.world.reference import Project
+from resources.sandbox.world.text.bodies import Corpus, Library, Setting, Text
+from resources.sandbox.world.text.words import Lexicon
 from resources.sandbox.world.wire import SECOND, Chance, MessageWriter, day, fragment, mix, salt
-
-if TYPE_CHECKING:
-    from orjson import Fragment
-
-    from resources.sandbox.world.pages import Event, State
-    from resources.sandbox.world.reference import Project
-    from resources.sandbox.world.text.bodies import Corpus, Library, Text
-    from resources.sandbox.world.text.words import Lexicon
 
 _WORDS = read_yaml("records.yaml")["articles"]
 _LICENSES = fragment([_WORDS["license"]])

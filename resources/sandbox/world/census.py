@@ -14,17 +14,13 @@ import enum
 import heapq
 import math
 from bisect import bisect_right
+from collections.abc import Iterator
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from resources.sandbox.world.schedule import HOUR
+from resources.sandbox.world.pages import Event
+from resources.sandbox.world.schedule import HOUR, Cast, Timetable
 from resources.sandbox.world.wire import mix, salt
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from resources.sandbox.world.pages import Event
-    from resources.sandbox.world.schedule import Cast, Timetable
 
 #: Ratio of all pages to pages that appear twice.
 _REPEATED = 140

@@ -16,24 +16,19 @@ from __future__ import annotations
 import math
 import re
 import uuid
+from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+from orjson import Fragment
 
 from resources.sandbox.files import read_yaml
 from resources.sandbox.world import scripts
-from resources.sandbox.world.pages import Title
+from resources.sandbox.world.pages import Event, Title
 from resources.sandbox.world.reference import LANGUAGES
 from resources.sandbox.world.schedule import Cast, Timetable, settled_index
+from resources.sandbox.world.text.words import Titles
 from resources.sandbox.world.wire import Chance, MessageWriter, day, fragment, salt
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from orjson import Fragment
-
-    from resources.sandbox.world.pages import Event
-    from resources.sandbox.world.text.words import Titles
-
 
 PROJECT = "wikidatawiki"
 ITEMS, PROPERTIES = 0, 120

@@ -10,11 +10,9 @@ Source: the service's documentation of the realtime stream and batches. A move i
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from typing import NamedTuple
 
 
 class Verb(enum.Enum):

@@ -7,14 +7,12 @@ Source: the service's documentation of `/v2/codes`, `/v2/languages`, `/v2/projec
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from resources.sandbox.files import DATA, read_yaml
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @dataclass(frozen=True)

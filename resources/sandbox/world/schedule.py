@@ -11,19 +11,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from resources.sandbox.world import scripts
 from resources.sandbox.world.pages import Event, Family, Moment, Page, Revision, Title, Verb
+from resources.sandbox.world.scripts import Script
 from resources.sandbox.world.wire import mix, salt
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from resources.sandbox.world.scripts import Script
-
 
 #: First hour (2020-01-01T00 UTC) for revision numbers. With this epoch, the numbers fit into 32 bits.
 EPOCH_HOUR = 438_288

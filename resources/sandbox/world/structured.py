@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from resources.sandbox.files import read_yaml
 from resources.sandbox.world.wire import Chance
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Record = dict[str, Any]
 

@@ -10,16 +10,13 @@ from __future__ import annotations
 import hashlib
 import uuid
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import orjson
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from resources.sandbox.world.pages import Event
-
+from resources.sandbox.world.pages import Event
 
 _MASK = (1 << 64) - 1
 #: Minimum pool size. A smaller pool has too few bits for uniform draws.

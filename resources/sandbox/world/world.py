@@ -9,26 +9,22 @@ the batches are not derived from each other.
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from resources.sandbox.settings import Settings
 from resources.sandbox.world import entities, reference
 from resources.sandbox.world.articles import Writer
-from resources.sandbox.world.census import Census
+from resources.sandbox.world.census import Census, Entry
 from resources.sandbox.world.entities import EntityWriter
+from resources.sandbox.world.pages import Event
 from resources.sandbox.world.schedule import HOUR, Timetable, usual_articles
 from resources.sandbox.world.text.bodies import Corpus, Library
 from resources.sandbox.world.text.words import Titles, lexicon_of
 from resources.sandbox.world.wire import salt
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from resources.sandbox.settings import Settings
-    from resources.sandbox.world.census import Entry
-    from resources.sandbox.world.pages import Event
 
 _START = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

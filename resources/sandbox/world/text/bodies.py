@@ -14,22 +14,18 @@ from __future__ import annotations
 import gzip
 import html
 import math
+from collections.abc import Iterator
 from functools import lru_cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import orjson
+from orjson import Fragment
 
 from resources.sandbox.files import DATA
 from resources.sandbox.world.text.words import BLOCKS, INFOBOXES, LEADS, NO_BLOCK, Block, made, stock_of
 from resources.sandbox.world.wire import Chance, fragment, inside, joined, mix, salt
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from orjson import Fragment
-
 
 #: Standard deviation of the log-normal size distribution.
 _SIGMA = 0.75

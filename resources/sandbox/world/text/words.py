@@ -12,17 +12,14 @@ import html
 import random
 import re
 from collections import defaultdict
+from collections.abc import Iterator
 from copy import deepcopy
 from functools import cache
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from resources.sandbox.files import read_yaml
 from resources.sandbox.world.wire import inside
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _LETTERS = read_yaml("letters.yaml")
 _SCRIPT_OF = {code: name for name, one in _LETTERS["scripts"].items() for code in one["languages"].split()}

@@ -183,7 +183,6 @@ def check_names(
 
 
 def _archived(layout: Layout, kind: Kind) -> set[Any] | None:
-    """Return the names of an archived list's usable records, or None if there is no readable list."""
     try:
         records = json.loads(files.read(layout.list_archive(named(kind))))
         found = [record.get("identifier") for record in records if isinstance(record, dict)]

@@ -56,7 +56,6 @@ class Contents:
     goes_on: bool = False
 
     def pass_over(self, name: str, size: int) -> None:
-        """Count a member that contains no records."""
         self.other_count += 1
         self.other_bytes += size
         if len(self.others) < _NAMED:
@@ -208,7 +207,6 @@ def members(stream: TarStream, contents: Contents) -> Iterator[Member]:
 
 
 def _size(stream: TarStream, stated: int | bytes) -> int:
-    """Return the size in bytes from a header."""
     if isinstance(stated, bytes):
         stated = int(stated) if stated.isdigit() and len(stated) <= len(str(_SIZE_MAX)) else -1
     if not 0 <= stated <= _SIZE_MAX:

@@ -119,7 +119,6 @@ class Dataset:
 
     @property
     def name(self) -> str:
-        """Name of the dataset, which equals the table's name."""
         return self.table.name
 
     @property

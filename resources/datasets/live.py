@@ -148,7 +148,6 @@ def path_of(folder: Path, hour: datetime, first: int, last: int) -> Path:
 
 
 def name_of(first: int, last: int) -> str:
-    """Return the name of the file with the steps `first` to `last`."""
     return f"{first:012d}.parquet" if first == last else f"{first:012d}-{last:012d}.parquet"
 
 

@@ -53,7 +53,6 @@ class LineReporter:
         self.say, self.seconds, self.clock = say, seconds, clock
 
     def start(self, label: str, total: float, unit: str) -> Task:
-        """Start a task, and report its total."""
         self.say(f"{label}: {amount_text(total, unit)}")
         return _LineTask(self, label, total, unit)
 
@@ -97,7 +96,6 @@ class Outcome(Generic[Item, Result]):
     error: Exception | None = None
 
     def unwrap(self) -> Result:
-        """Return the item's result, or raise its error."""
         if self.error is not None:
             raise self.error
         return self.result  # type: ignore[return-value]

@@ -32,7 +32,6 @@ _OWNERLESS_SECONDS = 5.0
 
 
 def main(words: Sequence[str] | None = None, *, called: str | None = None, state: Path | None = None) -> int:
-    """Run the sandbox with the options in `words` and return the exit status."""
     options = parse(words, called=called or "python -m resources.sandbox", state=state)
     was_owned = _is_owned(options.owner)  # check now, because the owner process might end during startup
     try:

@@ -22,11 +22,9 @@ class Clock:
 
     @property
     def frozen(self) -> bool:
-        """Return whether the clock is frozen."""
         return self._frozen is not None
 
     def now(self) -> datetime:
-        """Return the current time in UTC."""
         with self._lock:
             if self._frozen is not None:
                 return self._frozen

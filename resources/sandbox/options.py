@@ -37,7 +37,6 @@ class _Parser(argparse.ArgumentParser):
     """Argument parser that prints an error as one sentence and exits with status 2."""
 
     def error(self, message: str) -> NoReturn:
-        """Print the error and exit."""
         message = re.sub(r"^argument (\S+): ", r"\1: ", message)
         if unknown := re.match(r"unrecognized arguments: (\S+)", message):
             known = [name for action in self._actions for name in action.option_strings]

@@ -53,18 +53,15 @@ class Task(NamedTuple):
 
     @classmethod
     def of(cls, area: str, identifier: str, turn: Turn) -> Task:
-        """Create the task for an export."""
         return cls(identifier, turn.started, turn.serial, area)
 
     def make(self, world: ArchivedWorld) -> None:
-        """Build the missing archives."""
         if self.serial is None:
             world.make_hour(self.name, self.moment)
         else:
             self._contents(world).snapshot(self.name, self.moment, serial=self.serial)
 
     def is_made(self, world: ArchivedWorld) -> bool:
-        """Return whether all archives exist."""
         if self.serial is None:
             return world.has_hour(self.name, self.moment)
         return self._contents(world).has_snapshot(self.name, self.moment, self.serial)
@@ -102,11 +99,9 @@ class Preparation:
         self._thread.start()
 
     def make_hour(self, hour: datetime) -> None:
-        """Build an hour's archives now and wait for the result."""
         self._make(self._hour(hour), self._ending.is_set)
 
     def make_snapshots(self, area: str, turns: Sequence[tuple[str, Turn]]) -> None:
-        """Build the archives of several exports now and wait for the result."""
         self._make([Task.of(area, identifier, turn) for identifier, turn in turns], self._ending.is_set)
 
     def close(self) -> None:

@@ -105,7 +105,6 @@ def claimed(settings: Settings) -> Iterator[None]:
 
 
 def is_held(lock: Path) -> bool:
-    """Return whether the lock file exists and a process holds the lock."""
     return lock.exists() and _is_taken(FileLock(lock, timeout=0))
 
 
@@ -201,7 +200,6 @@ def _running(settings: Settings, state: Path) -> Endpoint | None:
 
 
 def _stalled(state: Path) -> SandboxStartError:
-    """Return the error for a sandbox that holds the lock but makes no progress."""
     holder = _read(state)
     process = "A process" if holder is None else f"Process {holder.pid}"
     end = "End that process" if holder is None else f"End that process with `kill {holder.pid}`"

@@ -42,15 +42,11 @@ _ACCOUNT_NAME = re.compile(r"[\w.@+-]{1,255}")
 
 
 class Account(NamedTuple):
-    """Account to create at the start."""
-
     name: str
     group: str
 
 
 class Quota(NamedTuple):
-    """Limit on an account's requests of one kind."""
-
     name: str
     kind: QuotaKind
     limit: int

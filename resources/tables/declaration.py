@@ -77,7 +77,6 @@ class Table:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """Arrow schema of all columns."""
         return pa.schema([column.field for column in self.columns])
 
     @cached_property

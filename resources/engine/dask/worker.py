@@ -48,8 +48,6 @@ class Probe:
 
 @dataclass(frozen=True)
 class Answer:
-    """A call's result or error."""
-
     value: Any = None
     error: Exception | None = None
 

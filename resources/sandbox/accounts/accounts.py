@@ -64,7 +64,6 @@ class Accounts:
         self.username, self.password = self._default_account()
 
     def close(self) -> None:
-        """Close the database."""
         self._database.close()
 
     def create(
@@ -95,11 +94,9 @@ class Accounts:
         return User(username, subject, email, tuple(groups))
 
     def usernames(self) -> list[str]:
-        """Return the sorted names of all accounts."""
         return [row["username"] for row in self._database.rows("SELECT username FROM users ORDER BY username")]
 
     def user(self, username: str) -> User | None:
-        """Return the account with this name, or None."""
         row = self._row(username)
         return None if row is None else user_of(row)
 
@@ -112,7 +109,6 @@ class Accounts:
         self._update_user(username, "groups = ?", json.dumps(list(groups)))
 
     def set_email(self, username: str, email: str) -> None:
-        """Change the account's e-mail address."""
         self._update_user(username, "email = ?", email)
 
     def set_password(self, username: str, password: str, *, temporary: bool = False) -> None:
@@ -181,7 +177,6 @@ class Accounts:
         return self._grant(row)
 
     def refresh(self, username: str, refresh_token: str) -> Tokens:
-        """Exchange a refresh token for a new access token."""
         digest = _fingerprint(refresh_token)
         with self._database.transaction() as database:
             found = database.execute(
@@ -210,7 +205,6 @@ class Accounts:
             database.execute("UPDATE access_tokens SET revoked = 1 WHERE origin = ?", (digest,))
 
     def change_password(self, access_token: str, previous: str, proposed: str) -> None:
-        """Change the password of the account that owns the access token."""
         try:
             user = self.identify(access_token)
         except TokenRefusedError as refusal:

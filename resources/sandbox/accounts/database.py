@@ -34,7 +34,6 @@ class Database:
     """Database connection that one thread at a time can use."""
 
     def __init__(self, path: Path) -> None:
-        """Open or create the database file."""
         self._lock = threading.RLock()
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
         self._connection.row_factory = sqlite3.Row
@@ -44,7 +43,6 @@ class Database:
         self._connection.executescript((DATA / "accounts.sql").read_text(encoding="utf-8"))
 
     def close(self) -> None:
-        """Close the database file."""
         with self._lock:
             self._connection.close()
 
@@ -61,16 +59,13 @@ class Database:
             self._connection.execute("COMMIT")
 
     def rows(self, query: str, *parameters: object) -> list[sqlite3.Row]:
-        """Return all rows of the query's result."""
         with self._lock:
             return self._connection.execute(query, parameters).fetchall()
 
     def row(self, query: str, *parameters: object) -> sqlite3.Row | None:
-        """Return the first row of the query's result, or None if the result is empty."""
         return next(iter(self.rows(query, *parameters)), None)
 
     def change(self, statement: str, *parameters: object) -> int:
-        """Execute one statement and return the number of changed rows."""
         with self._lock:
             return self._connection.execute(statement, parameters).rowcount
 
@@ -94,7 +89,6 @@ class Quotas:
         self._database.change("REPLACE INTO quotas VALUES (?, ?, ?, ?)", username, kind, used, limit)
 
     def of(self, user: User, kind: QuotaKind) -> Quota:
-        """Return the user's request count and request limit for `kind`."""
         row = self._database.row("SELECT used, quota FROM quotas WHERE username = ? AND kind = ?", user.username, kind)
         limit = row["quota"] if row is not None else None
         if limit is None and user.group in _LIMITS:
@@ -127,12 +121,10 @@ class Admissions:
         self._database.change("REPLACE INTO admissions VALUES (?, ?)", text, json.dumps(list(groups)))
 
     def all(self) -> dict[str, list[str]]:
-        """Return the admitted address ranges, each with its groups."""
         rows = self._database.rows("SELECT * FROM admissions ORDER BY network")
         return {row["network"]: json.loads(row["groups"]) for row in rows}
 
     def withdraw(self) -> None:
-        """Remove all admitted address ranges."""
         self._database.change("DELETE FROM admissions")
 
     def user(self, address: str) -> User | None:

@@ -62,14 +62,11 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Challenge:
-    """Login response that requires a new password."""
-
     session: str
     name: str = "NEW_PASSWORD_REQUIRED"
 
 
 def user_of(row: sqlite3.Row) -> User:
-    """Convert a row of the `users` table to a User."""
     return User(row["username"], row["subject"], row["email"], tuple(json.loads(row["groups"])))
 
 
@@ -116,7 +113,6 @@ class Outbox:
         self._lock = threading.Lock()
 
     def send(self, username: str, to: str, purpose: str, secret: str) -> None:
-        """Write a message to the outbox."""
         sent_at = self._clock.now().isoformat()
         content = {"to": to, "username": username, "purpose": purpose, "secret": secret, "sent_at": sent_at}
         with self._lock:
@@ -126,7 +122,6 @@ class Outbox:
             write_private(path, json.dumps(content, indent=2).encode())
 
     def messages(self, username: str | None = None) -> list[Mail]:
-        """Return the messages sent to one account or to all accounts, oldest first."""
         found = []
         for path in sorted(self._folder.glob("*.json")):
             content = read_state(path, "to", "username", "purpose", "secret", "sent_at")

@@ -74,7 +74,6 @@ def records(accept: str | None, found: Sequence[Mapping[str, Any]]) -> Response:
 
 
 def record(accept: str | None, found: Mapping[str, Any]) -> Response:
-    """Return one record in the accepted format."""
     form = negotiate(accept)
     return _response(200, encode(found) + ("\n" if form is Format.NDJSON else ""), form)
 
@@ -85,12 +84,10 @@ def document(content: Any, status: int = 200) -> Response:
 
 
 def no_content() -> Response:
-    """Return an empty 204 response."""
     return Response(status_code=204)
 
 
 def bare(status: int, message: str) -> Response:
-    """Return a plain text error response."""
     return Response(message.encode(), status_code=status, headers={"Content-Type": "text/plain"})
 
 

@@ -71,7 +71,6 @@ class _Spoiling(_Request):
 
 
 def listed(accounts: Accounts) -> list[dict[str, Any]]:
-    """Return all accounts without passwords."""
     return [_described(accounts, username) for username in accounts.usernames()]
 
 

@@ -151,7 +151,6 @@ class _Body:
         """Read or change the response headers. `length` is the content length."""
 
     async def piece(self, body: bytes, *, more: bool) -> None:
-        """Process the next part of the body and forward the result."""
         await self.forward(body, more=more)
 
     async def forward(self, body: bytes, *, more: bool) -> None:

@@ -99,11 +99,9 @@ class Call:
 
     @property
     def accept(self) -> str | None:
-        """Return the request's `Accept` header."""
         return self.request.headers.get("accept")
 
     def part(self, name: str) -> str:
-        """Return a named part of the request path."""
         return str(self.request.path_params[name])
 
 

@@ -27,16 +27,12 @@ _HIGHEST_LIMIT = 100
 
 @dataclass(frozen=True)
 class Filter:
-    """Filter condition on one field."""
-
     field: str
     value: Any
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Parsed parameters of a request."""
-
     fields: tuple[str, ...] = ()
     filters: tuple[Filter, ...] = ()
     limit: int | None = None
@@ -96,7 +92,6 @@ def decode_json(text: str | bytes) -> Any:
 
 
 def from_form(items: list[tuple[str, str]]) -> Parameters:
-    """Parse the parameters in a query or form."""
     limits = [value for key, value in items if key == "limit" and value]
     try:
         limit = int(limits[0]) if limits else None

@@ -196,8 +196,6 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Field:
-    """Field in the schema."""
-
     key: str  # name in the record
     kind: str  # JSON type, or the element type of an array
     many: bool  # true for an array

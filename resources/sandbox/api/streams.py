@@ -141,7 +141,6 @@ def _stream(record: str) -> Callable[[Call], Awaitable[Response]]:
 
 
 def _positions(topic: Topic, beginning: Beginning, now: int) -> dict[int, int]:
-    """Return the first offset to read in each partition."""
     live = topic.offsets_at(now)
     found = {}
     moments = {at: topic.offsets_at(micros(at)) for at in set(beginning.moments.values())}

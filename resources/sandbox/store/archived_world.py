@@ -29,7 +29,6 @@ class ArchivedWorld(World):
     """Thread-safe world that stores its archives on disk."""
 
     def __init__(self, settings: Settings, *, member_bytes: int = MEMBER_BYTES) -> None:
-        """Store archives in the folder `settings.state`."""
         super().__init__(settings)
         self._projects = settings.projects
         form = _made_by()
@@ -65,7 +64,6 @@ class ArchivedWorld(World):
         return self._batches.archives(project, hour, partial(self._messages, project, hour))
 
     def has_hour(self, project: str, hour: datetime) -> bool:
-        """Return whether a project's archives for an hour exist."""
         return self._batches.has(project, hour)
 
     def _messages(self, project: str, hour: datetime) -> dict[str, list[Message]]:
@@ -114,7 +112,6 @@ class ArchivedWorld(World):
         return Snapshot(record, whole.version, whole.size, whole.path, make, chunks)
 
     def has_snapshot(self, identifier: str, started: datetime, serial: int = 0) -> bool:
-        """Return whether an export's archives exist."""
         return self._snapshots.has(Export(identifier, micros(started), serial))
 
     def keep_snapshots(self, identifier: str, exports: Iterable[tuple[datetime, int]]) -> None:
@@ -149,11 +146,9 @@ class EntityContents:
         return getattr(self._world, name)
 
     def batches(self, hour: datetime) -> list[Piece]:
-        """Return Wikidata's batches for an hour."""
         return self._world.batches(hour, [PROJECT]) if self._world.entity_identifiers() else []
 
     def snapshot_identifiers(self) -> list[str]:
-        """Return the identifiers of the item and property snapshots."""
         return self._world.entity_identifiers()
 
 

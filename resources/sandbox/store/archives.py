@@ -115,8 +115,6 @@ def _found(path: Path) -> Archive:
 
 
 class TarWriter:
-    """Writer for a gzipped tar file."""
-
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._packer = isal_zlib.compressobj(_LEVEL, isal_zlib.DEFLATED, GZIP)
@@ -132,7 +130,6 @@ class TarWriter:
         self._size = size
 
     def add(self, piece: bytes) -> None:
-        """Append bytes to the current member."""
         self._forward(self._packer.compress(piece))
 
     def end(self) -> None:
@@ -227,8 +224,6 @@ def with_repetitions(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class BatchStore(ArchiveStore):
-    """Store of one world's hourly archives."""
-
     def __init__(self, home: Path, form: str = "1", member_bytes: int = MEMBER_BYTES) -> None:
         """Store archives in `home`. `member_bytes` is the maximum uncompressed size of a member."""
         super().__init__(home, f"{form}-{member_bytes}")
@@ -249,7 +244,6 @@ class BatchStore(ArchiveStore):
         return self.made(self._hour_folder(hour) / project, write)
 
     def has(self, project: str, hour: datetime) -> bool:
-        """Return whether a project's archives for an hour exist."""
         return (self._hour_folder(hour) / project).is_dir()
 
     def _hour_folder(self, hour: datetime) -> Path:

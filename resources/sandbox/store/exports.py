@@ -50,7 +50,6 @@ class _Armed:
 
 
 def newest_hour(contents: Contents, now: datetime) -> datetime:
-    """Return the start of the newest published hour."""
     hour = now.replace(minute=0, second=0, microsecond=0)
     for _ in range(_LONGEST_WAIT):
         hour -= _HOUR
@@ -63,7 +62,6 @@ class Exports:
     """Thread-safe snapshot exports of one area. Methods can build archives."""
 
     def __init__(self, contents: Contents, clock: Clock) -> None:
-        """Start with scheduled exports only."""
         self._contents = contents
         self._clock = clock
         self._lock = threading.Lock()
@@ -90,13 +88,11 @@ class Exports:
                 self._export(identifier, free=free)
 
     def clear(self) -> None:
-        """Remove all additional exports."""
         with self._lock:
             self._extra.clear()
             self._armed.clear()
 
     def identifiers(self) -> Sequence[str]:
-        """Return the identifiers of all snapshots in listing order."""
         return self._contents.snapshot_identifiers()
 
     def turn(self, identifier: str, *, free: bool) -> Turn | None:

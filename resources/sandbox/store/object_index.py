@@ -108,7 +108,6 @@ class ObjectIndex:
         ]
 
     def batch(self, date: str, hour: str, identifier: str) -> StoredFile | None:
-        """Return one of an hour's batches, or None if the batch does not exist."""
         found = self.batches(date, hour) or []
         return next((file for file in found if file.record["identifier"] == identifier), None)
 
@@ -148,7 +147,6 @@ class ObjectIndex:
         return None
 
     def find(self, key: str) -> StoredFile | None:
-        """Return the file with this key, or None if the file does not exist."""
         match = _KEY.fullmatch(key)
         if match is None or (match["area"] or "") != self.area:
             return None
@@ -211,7 +209,6 @@ def oldest_hour(now: datetime) -> datetime:
 
 
 def batch_key(date: str, hour: str, identifier: str, area: str = "") -> str:
-    """Return the object key of an hourly batch."""
     return f"{_begin(area)}aggregations/batches/{date}/{hour}/{identifier}.tar.gz"
 
 
@@ -249,10 +246,7 @@ def _begin(area: str | None) -> str:
 
 
 class Signer:
-    """Signer and verifier of the store's URLs."""
-
     def __init__(self, secret: bytes, clock: Clock) -> None:
-        """Use `secret` to sign and verify URLs."""
         self._secret = secret
         self._clock = clock
 

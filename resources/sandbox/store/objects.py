@@ -35,8 +35,6 @@ def api_path(path: str) -> str:
 
 
 def object_store(areas: Mapping[str, ObjectIndex], signer: Signer) -> ASGIApp:
-    """Create the ASGI app that serves the files in all areas."""
-
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         refusal = _refusal(scope, headers, signer)

@@ -46,13 +46,10 @@ class Export:
 
     @property
     def folder(self) -> str:
-        """Return the export's folder name."""
         return f"{self.started}-{self.serial}"
 
 
 class SnapshotStore(ArchiveStore):
-    """Store of one world's snapshots."""
-
     def __init__(self, home: Path, form: str, chunk_bytes: int, *, single_member: bool) -> None:
         """Store snapshots in `home`. `chunk_bytes` is the approximate uncompressed size of a chunk.
 
@@ -74,7 +71,6 @@ class SnapshotStore(ArchiveStore):
         return Holding(whole, {number: found[f"chunk_{number}"] for number in numbers})
 
     def has(self, export: Export) -> bool:
-        """Return whether an export's archives exist."""
         return self._target(export).is_dir()
 
     def _target(self, export: Export) -> Path:

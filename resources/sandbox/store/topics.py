@@ -73,7 +73,6 @@ class Topic:
         return found
 
     def line(self, event: Event) -> bytes:
-        """Return a message's record as a line without the line end."""
         return self._world.line(event)
 
 

@@ -39,8 +39,6 @@ class _Around(NamedTuple):
 
 
 class Writer(MessageWriter):
-    """Writer for one project's records."""
-
     def __init__(
         self, seed: int, project: Project, direction: str, lexicon: Lexicon, texts: Library | Corpus, items: int = 0
     ) -> None:

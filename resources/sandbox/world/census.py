@@ -63,7 +63,6 @@ class Census:
         self._ends = list(accumulate(cast.families for cast in self._casts))
 
     def __iter__(self) -> Iterator[Entry]:
-        """Yield the entries in snapshot order."""
         count = self._ends[-1] if self._ends else 0
         waiting: list[tuple[int, int, Entry]] = []
         for number, entry in enumerate(self._lingering()):

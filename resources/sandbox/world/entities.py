@@ -134,8 +134,6 @@ class _Base(NamedTuple):
 
 
 class EntityWriter(MessageWriter):
-    """Writer for Wikidata records."""
-
     def __init__(
         self, seed: int, titles: Titles, body_bytes: int, sitelinks: Callable[[int], dict[str, tuple[str, str]]]
     ) -> None:
@@ -152,7 +150,6 @@ class EntityWriter(MessageWriter):
         return title.text
 
     def title(self, name: str) -> Title:
-        """Return the title of the entity named `name`."""
         return Title(PROPERTIES if name.startswith("P") else ITEMS, name)
 
     def _whole(self, event: Event) -> dict[str, Any]:

@@ -16,8 +16,6 @@ from typing import NamedTuple
 
 
 class Verb(enum.Enum):
-    """Type of operation on a page."""
-
     CREATE = enum.auto()
     EDIT = enum.auto()
     MOVE = enum.auto()
@@ -48,8 +46,6 @@ class Kind(enum.StrEnum):
 
 
 class Operation(NamedTuple):
-    """Operation on one page in a page family."""
-
     verb: Verb
     kind: Kind
     page: int = 0  # number of the page in the family

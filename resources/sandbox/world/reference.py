@@ -28,7 +28,6 @@ class Project:
 
     @property
     def record(self) -> dict[str, Any]:
-        """Return the project in the format of `/v2/projects`."""
         return {
             "name": self.name,
             "identifier": self.identifier,
@@ -104,20 +103,16 @@ def nearest(wanted: str, known: Sequence[str]) -> str:
 
 
 def codes() -> list[dict[str, Any]]:
-    """Return the eight project families in the format of `/v2/codes`."""
     return [{key: code[key] for key in ("identifier", "name", "description")} for code in _TABLES["codes"]]
 
 
 def languages() -> list[dict[str, Any]]:
-    """Return the languages in the format of `/v2/languages`."""
     return [asdict(language) for language in LANGUAGES.values()]
 
 
 def projects() -> list[dict[str, Any]]:
-    """Return the projects in the format of `/v2/projects`."""
     return [known.record for known in PROJECTS.values()]
 
 
 def namespaces() -> list[dict[str, Any]]:
-    """Return the four namespaces in the format of `/v2/namespaces`."""
     return [{key: one[key] for key in ("name", "identifier", "description")} for one in _TABLES["namespaces"]]

@@ -67,7 +67,6 @@ class Cast:
 
     @property
     def families(self) -> int:
-        """Return the maximum number of page families."""
         return self.count * self.script.period
 
 
@@ -88,8 +87,6 @@ class Names(Protocol):
 
 
 class Timetable:
-    """Timetable of page changes in one project."""
-
     def __init__(
         self,
         seed: int,
@@ -163,7 +160,6 @@ class Timetable:
         return within < self._count(cast, slot)
 
     def families(self, cast: Cast) -> Iterator[int]:
-        """Yield the numbers of all page families in `cast`."""
         for slot in range(cast.script.period):
             for within in range(self._count(cast, slot)):
                 yield within * cast.script.period + slot

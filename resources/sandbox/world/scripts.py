@@ -29,8 +29,6 @@ class Act:
 
 @dataclass(frozen=True)
 class Script:
-    """Repeating cycle of acts."""
-
     name: str
     period: int  # length of the cycle in hours
     pages: int  # number of pages at the start of the cycle, numbered starting at 0
@@ -38,7 +36,6 @@ class Script:
 
     @cached_property
     def only_edits(self) -> bool:
-        """Return whether the script only edits a single page."""
         return self.pages == 1 and all(o.verb is Verb.EDIT for act in self.acts for o in act.operations)
 
     @cached_property

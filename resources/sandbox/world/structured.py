@@ -72,8 +72,6 @@ def pick(article: Record, fields: tuple[str, ...]) -> Record:
 
 
 class _Page:
-    """Parser of a page's wikitext."""
-
     def __init__(self, article: Record) -> None:
         self._article = article
         self._chance = Chance("structured", article["is_part_of"]["identifier"], article["identifier"])

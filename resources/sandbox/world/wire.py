@@ -32,7 +32,6 @@ def mix(number: int) -> int:
 
 
 def salt(*parts: object) -> int:
-    """Hash the parts to 64 bits."""
     return int.from_bytes(hashlib.blake2b(repr(parts).encode(), digest_size=8).digest(), "little")
 
 
@@ -42,7 +41,6 @@ class Chance:
     __slots__ = ("_parts", "_pool", "_round")
 
     def __init__(self, *parts: object) -> None:
-        """Seed the generator with `parts`, which are integers and strings."""
         self._parts = repr(parts)
         self._round = 0
         self._refill()
@@ -97,7 +95,6 @@ def joined(parts: Iterable[bytes]) -> orjson.Fragment:
 
 
 def decode(line: bytes) -> dict[str, Any]:
-    """Decode one line from an archive."""
     record: dict[str, Any] = orjson.loads(line)
     return record
 
@@ -115,14 +112,10 @@ def instant(microseconds: int) -> str:
 
 
 class MessageWriter(ABC):
-    """Writer for event records."""
-
     def __init__(self, salt: int) -> None:
-        """Derive all random choices from `salt`."""
         self._salt = salt
 
     def record(self, event: Event) -> dict[str, Any]:
-        """Return the record that an event's message contains."""
         return decode(self.line(event))
 
     def line(self, event: Event) -> bytes:

@@ -93,7 +93,6 @@ class World:
                     yield event
 
     def record(self, event: Event) -> dict[str, Any]:
-        """Return the record that an event's message contains, in wire format."""
         return self._wiki(event.project).writer.record(event)
 
     def pages_at(
@@ -169,11 +168,9 @@ class World:
                 yield event
 
     def line(self, event: Event) -> bytes:
-        """Return an event's record as an archive line without the line end."""
         return self._wiki(event.project).writer.line(event)
 
     def key(self, event: Event) -> str:
-        """Return the message key of an event."""
         return f"/{event.project}/{self._wiki(event.project).writer.name(event.title)}"
 
     def export_ended_at(self, identifier: str, hour: datetime) -> int:
@@ -188,11 +185,9 @@ class World:
         return micros(hour) + HOUR + _EXPORT_FROM * _MINUTE + span
 
     def snapshot_identifiers(self) -> list[str]:
-        """Return the identifiers of all article snapshots, one per project and namespace."""
         return [f"{p}_namespace_{n}" for p in self._settings.projects for n in self._settings.namespaces]
 
     def entity_identifiers(self) -> list[str]:
-        """Return the identifiers of the item and property snapshots."""
         return [f"{entities.PROJECT}_namespace_{n}" for n in self._namespaces.get(entities.PROJECT, ())]
 
     def snapshot_times(self, identifier: str, day: datetime) -> tuple[datetime, datetime]:
@@ -223,7 +218,6 @@ class World:
         return project, int(namespace)
 
     def language(self, project: str) -> str:
-        """Return a project's language code."""
         return "en" if project == entities.PROJECT else self._known[project].language
 
     def _wiki(self, project: str) -> _Wiki:

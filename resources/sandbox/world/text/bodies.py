@@ -107,7 +107,6 @@ class Library:
         return length + len(_reference(setting)) + self._footer(setting.categories).characters
 
     def text(self, setting: Setting) -> Text:
-        """Return a revision's text as HTML and wikitext."""
         plan = _Plan(self, setting)
         lead, footer = self._leads[plan.lead], self._footer(setting.categories)
         head, replaces, changed, rest = self._head(
@@ -274,7 +273,6 @@ class Corpus:
         ) + len(_mark(setting))
 
     def text(self, setting: Setting) -> Text:
-        """Return a revision's text as HTML and wikitext, each with a comment that contains the revision."""
         record = self._record(setting.language, setting.host, setting.page)
         document: str = record["article_body"]["html"]
         cut = document.rfind("</body>")

@@ -42,7 +42,6 @@ class Lexicon:
     """Words in one synthetic language."""
 
     def __init__(self, language: str) -> None:
-        """Generate the words for the language code `language`."""
         # the seed is only the language code, so a language is the same in every world
         self._random = random.Random(f"lexicon of {language}")
         script, latin = _SCRIPT_OF.get(language), _LETTERS["latin"]
@@ -73,11 +72,9 @@ class Lexicon:
         return list(words)
 
     def some(self, count: int) -> list[str]:
-        """Draw `count` words with the word frequencies of running text."""
         return self._random.choices(self.words, cum_weights=self._weights, k=count)
 
     def sentence(self, words: list[str]) -> str:
-        """Join words into a sentence."""
         text = self.space.join(words)
         return text[0].upper() + text[1:] + "."
 
@@ -94,7 +91,6 @@ class Titles:
     """Unique titles in one language for settled and fresh pages."""
 
     def __init__(self, lexicon: Lexicon) -> None:
-        """Build titles from the words in `lexicon`."""
         self._words = lexicon.title_words
         self._places = {word: place for place, word in enumerate(self._words)}
         self._capitals: dict[str, list[int]] = defaultdict(list)
@@ -189,7 +185,6 @@ class Stock:
     """Text blocks in one language."""
 
     def __init__(self, lexicon: Lexicon) -> None:
-        """Generate blocks from the words in `lexicon`."""
         self._lexicon = lexicon
         self.leads = [self._lead() for _ in range(LEADS)]
         self.boxes = [self._infobox(number) for number in range(INFOBOXES)]

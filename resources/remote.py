@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -27,8 +27,6 @@ from resources.lake import (
     ConvertedFile,
     Converter,
     Layout,
-    LookupArchive,
-    SnapshotArchive,
     compact,
     digest_of,
     find_conversion,
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
 #: URL scheme of a cluster in WME_ENGINE.
 SCHEME = "dask://"
 _DISTRIBUTION = "enterprise-content-mirror"
-_KINDS = {kind.__name__: kind for kind in (Archive, LookupArchive, SnapshotArchive)}
 
 
 class _Remote:
@@ -107,7 +104,7 @@ class RemoteConverter(_Remote):
             Call(
                 key=f"convert-{place}-{digest_of(archive, bodies, self.record_bytes_max)}",
                 label=archive.path.name,
-                arguments=(_plain(archive, self._layout), sorted(bodies)),
+                arguments=(_moved(archive, self._layout), bodies),
             )
             for place, archive in open_.items()
         ]
@@ -215,8 +212,8 @@ def worker_context(data: Path, *, memory_bytes: int | None, record_bytes_max: in
             _context = None
 
 
-def convert_here(archive: dict[str, Any], bodies: list[str]) -> ConvertedFile:
-    """Convert one archive on this worker. Returned paths are relative to the data folder.
+def convert_here(archive: Archive, bodies: frozenset[str]) -> ConvertedFile:
+    """Convert one archive on this worker. Its path and the returned paths are relative to the data folder.
 
     Raises:
         LakeError: Any error that `Converter.convert` raises.
@@ -224,7 +221,8 @@ def convert_here(archive: dict[str, Any], bodies: list[str]) -> ConvertedFile:
     if _context is None:
         raise EngineError(_NO_CONTEXT)
     layout = _context.layout
-    made = _context.converter.convert(_archive(archive, layout), layout, bodies=frozenset(bodies))
+    here = replace(archive, path=layout.root / archive.path)
+    made = _context.converter.convert(here, layout, bodies=bodies)
     return replace(
         made,
         path=made.path.relative_to(layout.root),
@@ -243,26 +241,13 @@ def compact_here(job: CompactionJob) -> Compaction:
     return compact(replace(job, threads=_context.converter.workers), _context.layout)
 
 
-# --- archives as plain values ----------------------------------------------------------------------------------------
+def _moved(archive: Archive, layout: Layout) -> Archive:
+    """Return an archive for the workers, with its path relative to the data folder.
 
-
-def _plain(archive: Archive, layout: Layout) -> dict[str, Any]:
-    facts = {field.name: getattr(archive, field.name) for field in fields(archive) if field.init}
-    return facts | {
-        "kind": type(archive).__name__,
-        "dataset": archive.dataset.name,
-        # an archive outside the data folder keeps its path, which must also exist on the workers
-        "path": archive.path.relative_to(layout.root).as_posix()
-        if archive.path.is_relative_to(layout.root)
-        else str(archive.path),
-    }
-
-
-def _archive(plain: dict[str, Any], layout: Layout) -> Archive:
-    facts = dict(plain)
-    kind = _KINDS[facts.pop("kind")]
-    facts |= {"dataset": datasets.named(facts["dataset"]), "path": layout.root / facts["path"]}
-    return kind(**facts)
+    An archive outside the data folder keeps its path, which must also exist on the workers.
+    """
+    inside = archive.path.is_relative_to(layout.root)
+    return replace(archive, path=archive.path.relative_to(layout.root)) if inside else archive
 
 
 def _not_shared(landed: Iterable[Path]) -> FolderNotSharedError | None:

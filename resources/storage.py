@@ -11,7 +11,7 @@ import errno
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,14 +19,18 @@ import pyarrow.parquet as pq
 from resources import files
 
 
-class Storage(Protocol):
-    """The seven file operations that the lake needs. All operations raise OSError if they fail.
+class Storage:
+    """The seven file operations that the lake needs, on a local file system. All operations raise OSError if they fail.
 
-    A file appears only when it is complete, and never changes. New versions have new names.
+    A file appears only when it is complete, and never changes. New versions have new names. A subclass can store files
+    elsewhere.
     """
 
     def put(self, finished: Path, path: Path) -> None:
         """Move a complete local file into durable storage. An existing file with that name is replaced."""
+        files.sync(finished)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        finished.replace(path)
 
     def open(self, path: Path) -> pa.NativeFile:
         """Open a file for reading. Several threads can read from the opened file.
@@ -35,32 +39,6 @@ class Storage(Protocol):
             FileNotFoundError: The file does not exist.
             ValueError: The path is not a file.
         """
-
-    def exists(self, path: Path) -> bool:
-        """Return whether the file exists."""
-
-    def list(self, folder: Path, pattern: str = "**/*.*") -> list[Path]:
-        """Return the sorted paths below a folder that match a pattern. Names of lake folders do not contain dots."""
-
-    def delete(self, path: Path) -> None:
-        """Delete a file if it exists. If its folder is then empty, delete the folder too."""
-
-    def modified(self, path: Path) -> datetime:
-        """Return the time when a file was stored. Raises FileNotFoundError if the file does not exist."""
-
-    def size(self, path: Path) -> int:
-        """Return the size of a file in bytes. Raises FileNotFoundError if the file does not exist."""
-
-
-class LocalStorage:
-    """Storage on a local file system. Paths are used unchanged."""
-
-    def put(self, finished: Path, path: Path) -> None:
-        files.sync(finished)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        finished.replace(path)
-
-    def open(self, path: Path) -> pa.NativeFile:
         files.require_file(path)  # opening a named pipe would block until it has a writer
         return pa.OSFile(str(path))
 
@@ -68,21 +46,25 @@ class LocalStorage:
         return path.exists()
 
     def list(self, folder: Path, pattern: str = "**/*.*") -> list[Path]:
+        """Return the sorted paths below a folder that match a pattern. Names of lake folders do not contain dots."""
         return sorted(folder.glob(pattern))
 
     def delete(self, path: Path) -> None:
+        """Delete a file if it exists. If its folder is then empty, delete the folder too."""
         path.unlink(missing_ok=True)
         with contextlib.suppress(OSError):  # the folder contains other files
             path.parent.rmdir()
 
     def modified(self, path: Path) -> datetime:
+        """Return the time when a file was stored. Raises FileNotFoundError if the file does not exist."""
         return datetime.fromtimestamp(path.stat().st_mtime, UTC)
 
     def size(self, path: Path) -> int:
+        """Return the size of a file in bytes. Raises FileNotFoundError if the file does not exist."""
         return path.stat().st_size
 
 
-LOCAL = LocalStorage()
+LOCAL = Storage()
 
 #: Errors that pyarrow raises for an unreadable file.
 UNREADABLE: Final = (OSError, ValueError, pa.ArrowException)

@@ -7,44 +7,346 @@ articles or the planning of chunks within a quota, belongs elsewhere. This packa
 
 from __future__ import annotations
 
-from resources.datasets.declaration import (
-    AHEAD,
-    ARTICLE_CHANGES,
-    ENTITY_CHANGES,
-    LATE,
-    LISTS,
-    LOOKUPS,
-    RETENTION,
-    SNAPSHOT_ARTICLES,
-    SNAPSHOT_ENTITIES,
-    STRUCTURED_ARTICLES,
-    Dataset,
-    Family,
-    also,
-    base_of,
-    datasets,
-    last_complete_hour,
-    named,
-    tables,
-)
+import copyreg
+import enum
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
 
-__all__ = [
-    "AHEAD",
-    "ARTICLE_CHANGES",
-    "ENTITY_CHANGES",
-    "LATE",
-    "LISTS",
-    "LOOKUPS",
-    "RETENTION",
-    "SNAPSHOT_ARTICLES",
-    "SNAPSHOT_ENTITIES",
-    "STRUCTURED_ARTICLES",
-    "Dataset",
-    "Family",
-    "also",
-    "base_of",
-    "datasets",
-    "last_complete_hour",
-    "named",
-    "tables",
+import pyarrow as pa
+
+import resources.tables as declared
+from resources.datasets.live import LIVE_CHANGES
+from resources.tables import TIMESTAMP, Column, Table
+
+#: Time for which the service retains an hour's files.
+RETENTION: Final = timedelta(hours=48)
+#: Age at which a missing hour needs attention. The service publishes an hour a few minutes after the hour ends.
+LATE: Final = timedelta(hours=4)
+
+#: Maximum time by which an event can be later than its hour, snapshot or lookup. Records with a later event are
+#: rejected, because their date is wrong: as a page's newest state, they would hide all later edits.
+AHEAD: Final = timedelta(days=1)
+
+
+def last_complete_hour(now: datetime) -> datetime:
+    """Return the newest hour that has ended. The service lists the hour's files a few minutes later."""
+    return now.astimezone(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+
+
+class Family(enum.StrEnum):
+    """Kind of a dataset's endpoint, which determines the dataset's partitions."""
+
+    LIST = "list"  # one JSON array, which is replaced completely; no partitions
+    HOURLY = "hourly"  # an archive per project and namespace, listed by hour; partitioned by hour
+    SNAPSHOT = "snapshot"  # an archive or chunks per project and namespace; partitioned by snapshot identifier
+    LOOKUP = "lookup"  # single pages, requested individually; no partitions
+
+
+_PLACE = {"project_id": pa.string(), "namespace_id": pa.int64()}
+#: Columns whose values the archive determines. Every table in the family has these columns.
+_GIVEN = {
+    Family.LIST: {},
+    Family.HOURLY: {"batch_hour": TIMESTAMP, **_PLACE},
+    Family.SNAPSHOT: {"snapshot_id": pa.string(), "snapshot_version": pa.string(), **_PLACE},
+    Family.LOOKUP: {"source_at": TIMESTAMP, **_PLACE},
+}
+
+
+@dataclass(frozen=True)
+class Uniqueness:
+    """Rule for duplicate rows, expressed as SQL that uses columns, `title` (the name with spaces) and shared formulas.
+
+    Rows are duplicates if their `key` (never null) and `further` are equal. `further` is for expressions that are slow
+    or can be null. Among duplicate rows, the first row in the order `newest_first` is used.
+    """
+
+    key: tuple[str, ...]
+    newest_first: tuple[str, ...] = ()
+    further: tuple[str, ...] = ()
+
+
+#: Default columns that order rows with the same key, unless a dataset declares another rule.
+_NEWEST = ("event_at", "version_id")
+
+
+@dataclass(frozen=True, eq=False)  # each dataset is declared once, so equality is identity
+class Dataset:
+    """A dataset that the service offers.
+
+    Attributes:
+        table: Table for the records in the lake and the warehouse. The dataset has the same name as the table.
+        family: Kind of endpoint.
+        endpoint: Endpoint path under `/v2/`, for example `batches`.
+        archive: Folder under `archive/`, and the last part of the archive asset's key. Lists share `reference`.
+        description: Human-readable description of the archive asset's content.
+        is_chunked: True if the service also offers snapshots in chunks (snapshots only).
+        quota: `get-user` counter that a file consumes, or None if files are free.
+        chunk_quota: `get-user` counter that a chunk consumes.
+        bodies: View in the published file with the body columns, which stay in the lake, or None if no view exists.
+            Hours and snapshots can share a view.
+        derived: Tables derived from `bodies`, each defined in its own SQL file.
+        native: Derived tables that a load stores. All other derived tables are views.
+        state: Current-state table that the rows determine, or None (hours and snapshots only).
+        stream: Lake folder with the same events from the realtime stream, or None (hours only).
+        rows_stay_in_lake: True if DuckDB stores only the rows that determine the state.
+        leaves_warehouse: True if DuckDB stores an hour's rows only until its month is compacted.
+        unique: Rule for duplicates within an hourly file or among a snapshot's files. If None, the table's key is used.
+        body_of: Columns that identify a body. Rows with the same values in these columns share one body if they belong
+            to the same project and hour, even in different files. If empty, each row has a separate body.
+        compacted_by: Columns by which compacted files are sorted, after the project (hours only).
+        places: Fixed (project, namespace) pairs of a dataset that is mirrored only on request. If empty, the configured
+            pairs are mirrored.
+    """
+
+    table: Table
+    family: Family
+    endpoint: str
+    archive: str
+    description: str
+    is_chunked: bool = False
+    quota: str | None = None
+    chunk_quota: str | None = None
+    bodies: Table | None = None
+    derived: tuple[Table, ...] = ()
+    native: tuple[Table, ...] = ()
+    state: Table | None = None
+    stream: str | None = None
+    rows_stay_in_lake: bool = False
+    leaves_warehouse: bool = False
+    unique: Uniqueness | None = None
+    body_of: tuple[str, ...] = ()
+    compacted_by: tuple[str, ...] = ()
+    places: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.table.name
+
+    @property
+    def views(self) -> tuple[Table, ...]:
+        """Tables that are derived from page text at query time."""
+        return tuple(table for table in self.derived if table not in self.native)
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """Columns whose values the archive determines. A record with a different value is rejected."""
+        return tuple(_GIVEN[self.family])
+
+    @property
+    def uniqueness(self) -> Uniqueness:
+        """Rule for duplicate rows, either declared or derived from the table's key."""
+        if self.unique is not None:
+            return self.unique
+        key = tuple(f'"{name}"' for name in self.table.key if name not in self.given)
+        order = tuple(f'"{name}" DESC NULLS LAST' for name in _NEWEST if name in self.table.schema.names)
+        return Uniqueness(key, order)
+
+    def scope(self, mirrored: Iterable[tuple[str, int]], *, wikidata: bool) -> tuple[tuple[str, int], ...]:
+        """Return the dataset's fixed pairs (only if `wikidata` is true), or `mirrored` if it has no fixed pairs."""
+        return tuple(mirrored) if not self.places else self.places if wikidata else ()
+
+    def __post_init__(self) -> None:
+        for name, given in _GIVEN[self.family].items():
+            if name not in self.table.schema.names or self.table[name].type != given:
+                raise ValueError(f"{self.name} needs a column {name} of type {given} for its family {self.family}.")
+        for column in self.table:
+            if (fault := self._fault(column)) is not None:
+                raise ValueError(f"{self.name}.{column.name} {fault}.")
+
+    def _fault(self, column: Column) -> str | None:
+        """Return the fault in a column's declaration, or None if the declaration is valid."""
+        table = self.table
+        if any(table[name].path is None or table[name].type != column.type for name in column.first_of):
+            return "has sources (`first_of`) that are not in the record or have another type"
+        if column.first_of and (column.path is not None or column.default is not None):
+            return "has sources (`first_of`), so it cannot also have a path or a default"
+        if (column.default is not None or column.values) and column.type != pa.string():
+            return "is not a text column; only text columns can have a default or a list of values"
+        if column.json and (column.type != pa.string() or column.path is None or column.required or column.values):
+            return "is stored as JSON, so it must be an optional text column with a path and without a list of values"
+        if any(table[name].json for name in column.first_of):
+            return "has sources (`first_of`) that are stored as JSON"
+        if column.default is not None and column.values and column.default not in column.values:
+            return "has a default that is not in its list of values"
+        if column.required and not (column.path or column.first_of or column.name in self.given):
+            return "is required, but neither the record nor the archive has a value for it"
+        return None
+
+
+LISTS = tuple(
+    Dataset(
+        table,
+        Family.LIST,
+        endpoint=table.name,
+        archive="reference",
+        description="The service's reference lists, as served. These lists rarely change.",
+    )
+    for table in declared.REFERENCE_TABLES
+)
+ARTICLE_CHANGES = Dataset(
+    declared.ARTICLE_CHANGES,
+    Family.HOURLY,
+    endpoint="batches",
+    archive="batches",
+    description="The service's hourly files with changed articles, verified.",
+    bodies=declared.ARTICLE_BODIES,
+    state=declared.ARTICLES,
+    stream=LIVE_CHANGES,
+    # both rows of a page move have the same event; rows without an event are compared in full
+    unique=Uniqueness(
+        key=("coalesce(event_id, '')", "title"),
+        further=("event_id", "CASE WHEN event_id IS NULL THEN {row_digest} END"),
+        newest_first=("event_at DESC", "version_id DESC", "change_type = 'update' DESC", "{row_digest} DESC"),
+    ),
+    body_of=("article_id", "version_id"),
+    compacted_by=("article_id", "version_id"),
+    leaves_warehouse=True,
+)
+SNAPSHOT_ARTICLES = Dataset(
+    declared.SNAPSHOT_ARTICLES,
+    Family.SNAPSHOT,
+    endpoint="snapshots",
+    archive="snapshots",
+    description="The service's snapshots of complete projects, verified.",
+    bodies=declared.ARTICLE_BODIES,
+    rows_stay_in_lake=True,
+    unique=Uniqueness(
+        key=("article_id", "version_id"),
+        newest_first=("event_at DESC", "change_type <> 'delete' DESC", "{event_key_of_snapshot} DESC"),
+    ),
+    is_chunked=True,
+    quota="snapshot",
+    chunk_quota="chunk",
+    state=declared.ARTICLES,
+)
+STRUCTURED_ARTICLES = Dataset(
+    declared.STRUCTURED_ARTICLES,
+    Family.SNAPSHOT,
+    endpoint="snapshots/structured-contents",
+    archive="structured_contents",
+    description="The service's structured contents snapshots (a project's parsed articles), verified.",
+    bodies=declared.STRUCTURED_BODIES,
+    derived=declared.STRUCTURED_VIEWS,
+    native=(declared.INFOBOX_FIELDS,),
+)
+#: Items and properties. Undocumented details of Wikidata's files (above all their identifiers) are assumed to be the
+#: same as for article files.
+WIKIDATA = (("wikidatawiki", 0), ("wikidatawiki", 120))
+ENTITY_CHANGES = Dataset(
+    declared.ENTITY_CHANGES,
+    Family.HOURLY,
+    endpoint="batches/wikidata",
+    archive="wikidata_batches",
+    description="The service's hourly files with changed Wikidata items and properties, verified.",
+    bodies=declared.ENTITY_BODIES,
+    state=declared.ENTITIES,
+    places=WIKIDATA,
+    compacted_by=("entity_id", "event_at"),
+)
+SNAPSHOT_ENTITIES = Dataset(
+    declared.SNAPSHOT_ENTITIES,
+    Family.SNAPSHOT,
+    endpoint="snapshots/wikidata",
+    archive="wikidata_snapshots",
+    description="The service's snapshots of all Wikidata items and properties, verified.",
+    bodies=declared.ENTITY_BODIES,
+    state=declared.ENTITIES,
+    places=WIKIDATA,
+    derived=declared.ENTITY_VIEWS,
+    is_chunked=True,
+    quota="snapshot",
+    chunk_quota="chunk",
+)
+LOOKUPS = Dataset(
+    declared.LOOKUPS,
+    Family.LOOKUP,
+    endpoint="articles",
+    archive="lookups",
+    description="The service's responses to page lookups.",
+    quota="ondemand",
+)
+_declared: list[Dataset] = [
+    *LISTS,
+    ARTICLE_CHANGES,
+    SNAPSHOT_ARTICLES,
+    STRUCTURED_ARTICLES,
+    ENTITY_CHANGES,
+    SNAPSHOT_ENTITIES,
+    LOOKUPS,
 ]
+
+
+def datasets(family: Family | None = None) -> tuple[Dataset, ...]:
+    """Return all datasets, or all datasets in a family, in declaration order."""
+    return tuple(one for one in _declared if family in (None, one.family))
+
+
+def named(name: str) -> Dataset:
+    """Return the dataset with this name. Raises KeyError if no such dataset exists."""
+    return {one.name: one for one in _declared}[name]
+
+
+def base_of(dataset: Dataset) -> Dataset | None:
+    """Return the snapshot dataset that determines the same state as this hourly dataset, or None."""
+    snapshots = datasets(Family.SNAPSHOT) if dataset.state is not None else ()
+    return next((one for one in snapshots if one.state is dataset.state), None)
+
+
+def _by_name(dataset: Dataset) -> tuple[Callable[[str], Dataset], tuple[str]]:
+    return named, (dataset.name,)
+
+
+# datasets are pickled by name, so that another process uses its own declaration
+copyreg.pickle(Dataset, _by_name)
+
+
+def tables() -> tuple[Table, ...]:
+    """Return all tables, including dataset tables, in the order of the data dictionary."""
+    own = dict.fromkeys(
+        table
+        for one in _declared
+        if one not in (*LISTS, ARTICLE_CHANGES, SNAPSHOT_ARTICLES)
+        for table in (*filter(None, [one.state]), one.table, *filter(None, [one.bodies]), *one.derived)
+    )
+    return (
+        declared.ARTICLES,
+        declared.ARTICLE_CHANGES,
+        declared.ARTICLE_BODIES,
+        declared.SNAPSHOT_ARTICLES,
+        declared.SNAPSHOTS,
+        declared.REDIRECTS,
+        *declared.REFERENCE_TABLES,
+        *own,
+        declared.HOURS,
+        declared.PROJECT_STATE,
+        declared.LOADS,
+        declared.COMPACTED_FILES,
+        declared.REJECTS,
+        declared.VISIBILITY_CHANGES,
+        *declared.LIVE_VIEWS,
+        *declared.STREAM_VIEWS,
+        *declared.QUESTIONS,
+        declared.ABOUT,
+    )
+
+
+@contextmanager
+def also(*more: Dataset) -> Iterator[None]:
+    """Declare additional datasets for all definitions built within the context.
+
+    Raises ValueError if another dataset already uses the table or the archive folder.
+    """
+    names = Counter(table.name for table in (*tables(), *(one.table for one in more)))
+    folders = Counter(one.archive for one in (*_declared, *more) if one.family is not Family.LIST)
+    if twice := [name for counted in (names, folders) for name, count in counted.items() if count > 1]:
+        raise ValueError(f"Declared twice: {', '.join(twice)}.")
+    before = list(_declared)
+    _declared.extend(more)
+    try:
+        yield
+    finally:
+        _declared[:] = before

@@ -182,4 +182,6 @@ def _welcome(sandbox: Sandbox, options: Settings, accounts: Sequence[str]) -> st
 
 
 if __name__ == "__main__":
+    # the process that starts the sandbox might have blocked these signals
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
     sys.exit(main())

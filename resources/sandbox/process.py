@@ -9,6 +9,7 @@ import http.client
 import json
 import logging
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -231,49 +232,31 @@ def _start(settings: Settings, state: Path) -> Endpoint:
     from resources.sandbox.options import command_line  # noqa: PLC0415 - finding a sandbox does without
 
     log = state / "sandbox.log"
-    # posix_spawn instead of subprocess, because the sandbox outlives this process, which never waits for it
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    pid = os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-m", "resources.sandbox", *command_line(settings)],
-        child_environment(),
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600),
-            (os.POSIX_SPAWN_DUP2, 1, 2),
-            *((os.POSIX_SPAWN_CLOSE, number) for number in _inheritable()),
-        ],
-        setsid=True,
-        setsigmask=(),  # the sandbox would inherit blocked signals from this process
-    )
+    log.touch(mode=0o600)
+    with log.open("ab") as output:
+        process = subprocess.Popen(  # noqa: S603 - the words are our own
+            [sys.executable, "-m", "resources.sandbox", *command_line(settings)],
+            env=child_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
     deadline = time.monotonic() + _START_SECONDS
-    while time.monotonic() < deadline:
-        ended = _ended(pid)
-        # if the new sandbox ended because another sandbox was started manually, use the other sandbox
-        endpoint = _running(settings, state) if ended else _join(settings, state)
-        if endpoint is not None:
-            return endpoint
-        if ended:
-            break
-        time.sleep(_POLL_SECONDS)
+    try:
+        while time.monotonic() < deadline:
+            has_ended = process.poll() is not None
+            # if the new sandbox ended because another sandbox was started manually, use the other sandbox
+            endpoint = _running(settings, state) if has_ended else _join(settings, state)
+            if endpoint is not None:
+                return endpoint
+            if has_ended:
+                break
+            time.sleep(_POLL_SECONDS)
+    finally:
+        process.returncode = 0  # prevents a warning, because the sandbox outlives this process
     tail = log.read_text(errors="replace")[-1000:].strip() or "(nothing)"
     raise SandboxStartError(f"The sandbox did not start. The last lines of {log} are: {tail}")
-
-
-def _inheritable() -> list[int]:
-    """Return the file descriptors, except standard streams, that a new process would inherit and keep open."""
-    found = []
-    for path in Path("/dev/fd").iterdir():
-        with suppress(OSError):  # the descriptor of the listing itself is already closed
-            if int(path.name) > 2 and os.get_inheritable(int(path.name)):
-                found.append(int(path.name))
-    return found
-
-
-def _ended(pid: int) -> bool:
-    with suppress(ChildProcessError):
-        return os.waitpid(pid, os.WNOHANG)[0] == pid
-    return True
 
 
 def child_environment() -> dict[str, str]:

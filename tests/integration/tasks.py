@@ -8,10 +8,9 @@ import signal
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 from resources import remote
-from resources.lake import ArchiveError, Compaction, CompactionJob, ConvertedFile
+from resources.lake import Archive, ArchiveError, Compaction, CompactionJob, ConvertedFile
 from resources.lake.parquet import sorting
 
 
@@ -47,7 +46,7 @@ def meet() -> bool:
 FIRST, GOES_ON = "first", "goes-on"
 
 
-def convert_one_then_wait(archive: dict[str, Any], bodies: list[str]) -> ConvertedFile:
+def convert_one_then_wait(archive: Archive, bodies: frozenset[str]) -> ConvertedFile:
     """Convert; of all processes together one call does so at once, and the others wait until they may."""
     root, until = remote._context.layout.root, time.monotonic() + 120
     try:

@@ -20,8 +20,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from resources.sandbox.accounts.database import Admissions, Database, Quotas
-from resources.sandbox.accounts.tokens import ACCESS_TOKEN_SECONDS, TokenMint, TokenRefusedError
+from resources.sandbox.accounts.tokens import TokenMint, TokenRefusedError
 from resources.sandbox.accounts.users import (
+    ACCESS_TOKEN_SECONDS,
     AccountError,
     Challenge,
     Mail,
@@ -193,8 +194,7 @@ class Accounts:
                 raise AccountError("NotAuthorizedException: Refresh Token has expired")
             database.execute("UPDATE refresh_tokens SET uses = uses + 1 WHERE digest = ?", (digest,))
         row = self._require(username)
-        access, identity = self._sign(row, digest)
-        return Tokens(identity, access, None)
+        return self._sign(row, digest, None)
 
     def revoke(self, refresh_token: str) -> None:
         """Revoke a refresh token and the access tokens issued for it."""
@@ -279,8 +279,7 @@ class Accounts:
         return row
 
     def _grant(self, row: sqlite3.Row) -> Tokens:
-        user = user_of(row)
-        refresh_token = self._mint.refresh_token(username=user.username, subject=user.subject, life=REFRESH_TOKEN_LIFE)
+        refresh_token = self._mint.refresh_token(user_of(row), REFRESH_TOKEN_LIFE)
         digest = _fingerprint(refresh_token)
         now = self._now()
         with self._database.transaction() as database:
@@ -290,22 +289,16 @@ class Accounts:
                 "INSERT INTO refresh_tokens (digest, username, issued_at) VALUES (?, ?, ?)",
                 (digest, row["username"], now),
             )
-        access, identity = self._sign(row, digest)
-        return Tokens(identity, access, refresh_token)
+        return self._sign(row, digest, refresh_token)
 
-    def _sign(self, row: sqlite3.Row, origin: str) -> tuple[str, str]:
+    def _sign(self, row: sqlite3.Row, origin: str, refresh_token: str | None) -> Tokens:
         user = user_of(row)
-        access, identifier = self._mint.access_token(
-            username=user.username, subject=user.subject, groups=user.groups, origin=origin[:32]
-        )
-        identity = self._mint.id_token(
-            username=user.username, subject=user.subject, email=user.email, groups=user.groups, origin=origin[:32]
-        )
+        access, identifier = self._mint.access_token(user, origin[:32])
         self._database.change(
             "INSERT INTO access_tokens (identifier, username, origin, issued_at) VALUES (?, ?, ?, ?)",
             *(identifier, user.username, origin, self._now()),
         )
-        return access, identity
+        return Tokens(self._mint.id_token(user, origin[:32]), access, refresh_token)
 
     def _default_account(self) -> tuple[str, str]:
         """Return the name and password from `account.json`. If this login would fail, create or repair the account."""

@@ -12,7 +12,6 @@ import base64
 import binascii
 import json
 import uuid
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,9 @@ import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from resources.sandbox.accounts.users import ACCESS_TOKEN_SECONDS, User
 from resources.sandbox.clock import Clock
 from resources.sandbox.files import write_private
-
-#: Lifetime of access and ID tokens, as reported in `expires_in`.
-ACCESS_TOKEN_SECONDS = 86_400
 
 _CLIENT_ID = "2r0v5o1fsandboxclient0local"
 _ISSUER_PATH = "/pool"
@@ -63,28 +60,28 @@ class TokenMint:
         """Return the public key as a JSON web key set (`{iss}/.well-known/jwks.json`)."""
         return {"keys": [{"kid": self._kid, **self._jwk}]}
 
-    def access_token(self, *, username: str, subject: str, groups: Sequence[str], origin: str) -> tuple[str, str]:
+    def access_token(self, user: User, origin: str) -> tuple[str, str]:
         """Return a signed access token and its identifier (`jti`). `origin` identifies the token's refresh token."""
         identifier = str(uuid.uuid4())
-        claims = self._claims(username=username, subject=subject, groups=groups, origin=origin, use="access")
-        return self._sign({**claims, "jti": identifier, "client_id": _CLIENT_ID, "username": username}), identifier
+        claims = {**self._claims(user, origin, "access"), "client_id": _CLIENT_ID, "username": user.username}
+        return self._sign({**claims, "jti": identifier}), identifier
 
-    def id_token(self, *, username: str, subject: str, email: str, groups: Sequence[str], origin: str) -> str:
+    def id_token(self, user: User, origin: str) -> str:
         """Return a signed ID token, which identifies the user but does not grant access to data."""
-        claims = self._claims(username=username, subject=subject, groups=groups, origin=origin, use="id")
-        identity = {"aud": _CLIENT_ID, "cognito:username": username, "email": email, "email_verified": True}
+        claims = self._claims(user, origin, "id")
+        identity = {"aud": _CLIENT_ID, "cognito:username": user.username, "email": user.email, "email_verified": True}
         return self._sign({**claims, "jti": str(uuid.uuid4()), **identity})
 
-    def refresh_token(self, *, username: str, subject: str, life: timedelta) -> str:
+    def refresh_token(self, user: User, life: timedelta) -> str:
         """Return a signed refresh token. The token has no client ID, so it does not grant access to data."""
         now = self._clock.now()
         return self._sign(
             {
-                "sub": subject,
+                "sub": user.subject,
                 "iss": self._issuer,
                 "token_use": "refresh",
                 "jti": str(uuid.uuid4()),
-                "username": username,
+                "username": user.username,
                 "iat": _seconds(now),
                 "exp": _seconds(now + life),
             }
@@ -119,14 +116,14 @@ class TokenMint:
             raise TokenRefusedError("incorrect client id")
         return claims
 
-    def _claims(self, *, username: str, subject: str, groups: Sequence[str], origin: str, use: str) -> dict[str, Any]:
+    def _claims(self, user: User, origin: str, use: str) -> dict[str, Any]:
         now = self._clock.now()
         return {
-            "sub": subject,
-            "cognito:groups": list(groups),
+            "sub": user.subject,
+            "cognito:groups": list(user.groups),
             "iss": self._issuer,
             "origin_jti": origin,
-            "event_id": str(uuid.uuid5(uuid.NAMESPACE_OID, username)),
+            "event_id": str(uuid.uuid5(uuid.NAMESPACE_OID, user.username)),
             "token_use": use,
             "scope": "aws.cognito.signin.user.admin",
             "auth_time": _seconds(now),

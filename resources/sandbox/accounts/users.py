@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from resources.sandbox.accounts.tokens import ACCESS_TOKEN_SECONDS
 from resources.sandbox.clock import Clock
 from resources.sandbox.files import read_state, write_private
+
+#: Lifetime of access and ID tokens, as reported in `expires_in`.
+ACCESS_TOKEN_SECONDS = 86_400
 
 
 class AccountError(Exception):

@@ -6,7 +6,6 @@ Source: the service's authentication documentation. Errors intentionally reveal 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -17,7 +16,7 @@ from resources.sandbox.accounts.users import AccountError, Challenge, RefreshTok
 from resources.sandbox.api import answers
 from resources.sandbox.api.answers import Refusal
 from resources.sandbox.api.operations import Call, Operation
-from resources.sandbox.api.parameters import content_type, form_items
+from resources.sandbox.api.parameters import body_fields
 from resources.sandbox.settings import QuotaKind
 
 _NOT_SAID = "Internal error, please try again later."
@@ -101,21 +100,12 @@ async def _bind(call: Call, limits: dict[str, tuple[int, int]], absent: str | No
 
     If `absent` is given, missing fields get a 400 with this message. All other errors get the same 422.
     """
-    body = await call.request.body()
-    content: Any
-    try:
-        if content_type(call.request) == "application/json":
-            content = json.loads(body)
-        else:
-            content = dict(form_items(call.request, body))
-    except (ValueError, RecursionError):
-        content = None
-    bound = content if isinstance(content, dict) else {}
-    is_absent = not body.strip() or (
-        isinstance(content, dict) and any(bound.get(name) in {None, ""} for name in limits)
-    )
-    if absent is not None and is_absent:
-        raise Refusal(400, absent)
+    bound = await body_fields(call.request)
+    if absent is not None:
+        is_empty = not (await call.request.body()).strip()
+        if is_empty or (bound is not None and any(bound.get(name) in (None, "") for name in limits)):
+            raise Refusal(400, absent)
+    bound = bound or {}
     for name, (least, most) in limits.items():
         value = bound.get(name)
         if not isinstance(value, str) or not least <= len(value) <= most:

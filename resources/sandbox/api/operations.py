@@ -8,7 +8,6 @@ Source: the service's interface description and its documentation of groups and 
 
 from __future__ import annotations
 
-import json
 import secrets
 import threading
 from collections.abc import Awaitable, Callable
@@ -22,7 +21,7 @@ from resources.sandbox.accounts.database import RateLimit
 from resources.sandbox.accounts.tokens import TokenExpiredError, TokenMint, TokenRefusedError
 from resources.sandbox.accounts.users import User
 from resources.sandbox.api.answers import Refusal
-from resources.sandbox.api.parameters import content_type, form_items
+from resources.sandbox.api.parameters import body_fields
 from resources.sandbox.clock import Clock
 from resources.sandbox.faults import Faults
 from resources.sandbox.settings import EVERY_GROUP, FREE_GROUP, QuotaKind, Settings
@@ -127,7 +126,8 @@ async def perform(operation: Operation, service: Service, request: Request) -> R
     if operation.groups is not None:
         token = request.headers.get("authorization", "").removeprefix("Bearer ")
         if not token and operation.is_token_in_body:
-            token = await _token_in_body(request)
+            content = (await body_fields(request) or {}).get("access_token")
+            token = content if isinstance(content, str) else ""
         user = identify(service, request, token)
         if operation.groups and user.group not in operation.groups:
             raise Refusal(403)
@@ -140,18 +140,6 @@ async def perform(operation: Operation, service: Service, request: Request) -> R
         ):
             raise Refusal(429)
     return await operation.handler(Call(operation, service, request, user))
-
-
-async def _token_in_body(request: Request) -> str:
-    """Return the access token from a JSON or form body, or an empty string."""
-    body = await request.body()
-    try:
-        is_json = content_type(request) == "application/json"
-        content = json.loads(body) if is_json else dict(form_items(request, body))
-    except (ValueError, RecursionError):
-        return ""
-    token = content.get("access_token") if isinstance(content, dict) else None
-    return token if isinstance(token, str) else ""
 
 
 def identify(service: Service, request: Request, token: str) -> User:

@@ -75,6 +75,17 @@ def form_items(request: Request, body: bytes) -> list[tuple[str, str]]:
     return found
 
 
+async def body_fields(request: Request) -> dict[str, Any] | None:
+    """Return the fields of a JSON or form body, or None for any other body."""
+    body = await request.body()
+    try:
+        is_json = content_type(request) == "application/json"
+        content = json.loads(body) if is_json else dict(form_items(request, body))
+    except (ValueError, RecursionError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
 def decode_json(text: str | bytes) -> Any:
     """Decode JSON. Invalid JSON raises a 422 with the error message of the service's decoder."""
     try:

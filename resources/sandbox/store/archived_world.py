@@ -6,7 +6,7 @@ Articles, Wikidata and structured contents are separate areas.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ from typing import Any
 
 from resources.sandbox.settings import Settings
 from resources.sandbox.store.archives import MEMBER_BYTES, Archive, BatchStore, Message, Piece, Snapshot
-from resources.sandbox.store.snapshot_store import Export, Holding, SnapshotStore
+from resources.sandbox.store.snapshot_store import Export, SnapshotStore
 from resources.sandbox.world import structured
 from resources.sandbox.world.entities import PROJECT
 from resources.sandbox.world.wire import decode, encode, salt
@@ -25,7 +25,21 @@ WIKIDATA, STRUCTURED = "wikidata", "structured-contents"
 _MADE_BY = ("world/**/*.py", "store/**/*.py", "data/*")
 
 
-class ArchivedWorld(World):
+class _Stored:
+    """Area whose snapshots are in `_snapshots`."""
+
+    _snapshots: SnapshotStore
+
+    def has_snapshot(self, identifier: str, started: datetime, serial: int = 0) -> bool:
+        return self._snapshots.has(Export(identifier, micros(started), serial))
+
+    def keep_snapshots(self, identifier: str, exports: Iterable[tuple[datetime, int]]) -> None:
+        """Remove a snapshot's archives, except those of the (start, serial) pairs in `exports`."""
+        kept = [Export(identifier, micros(started), serial) for started, serial in exports]
+        self._snapshots.keep_only(identifier, kept)
+
+
+class ArchivedWorld(_Stored, World):
     """Thread-safe world that stores its archives on disk."""
 
     def __init__(self, settings: Settings, *, member_bytes: int = MEMBER_BYTES) -> None:
@@ -52,11 +66,10 @@ class ArchivedWorld(World):
         hour = hour.astimezone(UTC)
         found = []
         for project in self._projects if projects is None else projects:
-            make = partial(self.make_hour, project, hour)
-            for archive in make():
+            for archive in self.make_hour(project, hour):
                 ended = self.export_ended_at(archive.identifier, hour)
                 record = self.record_of(archive.identifier, archive.identifier, archive, ended)
-                found.append(Piece(record, archive.version, archive.size, archive.path, make))
+                found.append(Piece(**vars(archive), record=record))
         return found
 
     def make_hour(self, project: str, hour: datetime) -> list[Archive]:
@@ -83,8 +96,7 @@ class ArchivedWorld(World):
         """
         self.parts(identifier)
         export = Export(identifier, micros(started), serial)
-        make = partial(self._snapshots.holding, export, partial(self._lines, identifier, started, serial))
-        holding = make()
+        holding = self._snapshots.holding(export, partial(self._lines, identifier, started, serial))
         if holding is None:
             return None
         ended_at = micros(ended or started) * 1_000 + salt("ended", identifier, export.started) % 1_000 + serial
@@ -93,30 +105,15 @@ class ArchivedWorld(World):
             record = self.record_of(f"{identifier}_chunk_{number}", identifier, chunk, ended_at)
             # chunk sizes are not rounded, unlike snapshot sizes
             record["size"]["value"] = chunk.size / 1_000_000
-            chunks.append(Piece(record, chunk.version, chunk.size, chunk.path, make))
-        return self.listed(identifier, holding, ended_at, make, tuple(chunks))
+            chunks.append(Piece(**vars(chunk), record=record))
+        return self.listed(identifier, holding.whole, ended_at, tuple(chunks))
 
-    def listed(
-        self,
-        identifier: str,
-        holding: Holding,
-        ended_at: int,
-        make: Callable[[], object],
-        chunks: tuple[Piece, ...] = (),
-    ) -> Snapshot:
+    def listed(self, identifier: str, whole: Archive, ended_at: int, chunks: tuple[Piece, ...] = ()) -> Snapshot:
         """Return an export with its record. The record contains the key `chunks` only if there are chunks."""
-        whole = holding.whole
         record = self.record_of(identifier, identifier, whole, ended_at)
         if chunks:
             record["chunks"] = [chunk.record["identifier"] for chunk in chunks]
-        return Snapshot(record, whole.version, whole.size, whole.path, make, chunks)
-
-    def has_snapshot(self, identifier: str, started: datetime, serial: int = 0) -> bool:
-        return self._snapshots.has(Export(identifier, micros(started), serial))
-
-    def keep_snapshots(self, identifier: str, exports: Iterable[tuple[datetime, int]]) -> None:
-        """Remove a snapshot's archives, except those of the (start, serial) pairs in `exports`."""
-        self._snapshots.keep_only(Export(identifier, micros(started), serial) for started, serial in exports)
+        return Snapshot(**vars(whole), record=record, chunks=chunks)
 
     def _lines(self, identifier: str, started: datetime, serial: int) -> Iterator[bytes]:
         for entry in self.snapshot_entries(identifier, started, serial):
@@ -152,7 +149,7 @@ class EntityContents:
         return self._world.entity_identifiers()
 
 
-class StructuredContents(EntityContents):
+class StructuredContents(_Stored, EntityContents):
     """Structured contents snapshots, which contain the parsed records of the article snapshots.
 
     Source: the service's documentation of structured contents. Every day, the service exports namespace 0 of some
@@ -163,7 +160,7 @@ class StructuredContents(EntityContents):
         super().__init__(world)
         projects = settings.projects if 0 in settings.namespaces else ()
         self._identifiers = [f"{project}_namespace_0" for project in projects if project in structured.PROJECTS]
-        self._store = store
+        self._snapshots = store
 
     def batches(self, _: datetime) -> list[Piece]:
         return []
@@ -176,18 +173,11 @@ class StructuredContents(EntityContents):
     ) -> Snapshot | None:
         """Return the export that started at `started`, or None if the namespace has no articles."""
         export = Export(identifier, micros(started), serial)
-        make = partial(self._store.holding, export, partial(self._lines, identifier, started, serial))
-        holding = make()
+        holding = self._snapshots.holding(export, partial(self._lines, identifier, started, serial))
         if holding is None:
             return None
         ended_at = micros(ended or started) * 1_000 + salt("ended", "parts", identifier, export.started) % 1_000
-        return self._world.listed(identifier, holding, ended_at, make)
-
-    def has_snapshot(self, identifier: str, started: datetime, serial: int = 0) -> bool:
-        return self._store.has(Export(identifier, micros(started), serial))
-
-    def keep_snapshots(self, identifier: str, exports: Iterable[tuple[datetime, int]]) -> None:
-        self._store.keep_only(Export(identifier, micros(started), serial) for started, serial in exports)
+        return self._world.listed(identifier, holding.whole, ended_at)
 
     def _lines(self, identifier: str, started: datetime, serial: int) -> Iterator[bytes]:
         for entry in self._world.snapshot_entries(identifier, started, serial):

@@ -47,21 +47,10 @@ class Archive:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Downloadable file, which is an hourly batch, a snapshot or a chunk."""
+class Piece(Archive):
+    """Downloadable file with its record in listings. The file is an hourly batch, a snapshot or a chunk."""
 
-    record: dict[str, Any]  # record in listings
-    version: str  # MD5 of the archive
-    size: int  # bytes
-    _place: Path
-    _make_again: Callable[[], object]
-
-    @property
-    def path(self) -> Path:
-        """Return the archive's path. A removed archive is rebuilt byte for byte."""
-        if not self._place.exists():
-            self._make_again()
-        return self._place
+    record: dict[str, Any]
 
 
 @dataclass(frozen=True)

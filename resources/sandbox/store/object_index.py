@@ -12,8 +12,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -42,8 +41,6 @@ _CHUNK_IDENTIFIER = re.compile(r"_chunk_\d+$")
 
 #: Part size of multipart uploads. The ETag of a larger file is not the file's MD5.
 _PART_BYTES = 100_000_000
-#: Number of hours whose listings stay in memory, which covers the retention period of two days.
-_HOURS_IN_MEMORY = 50
 
 
 @dataclass(frozen=True)
@@ -88,9 +85,6 @@ class ObjectIndex:
         self._faults = faults
         self.exports = exports
         self._folder = folder
-        self._lock = threading.Lock()
-        self._hour_locks: dict[datetime, threading.Lock] = {}
-        self._hours: dict[datetime, Sequence[Piece]] = {}
         #: Function that builds an hour's archives in parallel, or None to build them sequentially.
         self.maker: Callable[[datetime], None] | None = None
 
@@ -102,9 +96,11 @@ class ObjectIndex:
         now = self._clock.now()
         if not self._contents.hour_ready_at(start) <= now < start + RETENTION:
             return None
+        if self.maker is not None:
+            self.maker(start)
         return [
             self._stored(file, batch_key(date, hour, file.record["identifier"], self.area), None)
-            for file in self._files(start)
+            for file in self._contents.batches(start)
         ]
 
     def batch(self, date: str, hour: str, identifier: str) -> StoredFile | None:
@@ -166,21 +162,6 @@ class ObjectIndex:
         """Return a damaged copy of the file. The record still describes the undamaged file."""
         path = damaged_archive(file.path, fault, self._folder)
         return replace(file, path=path, size=path.stat().st_size, md5=None)
-
-    def _files(self, start: datetime) -> Sequence[Piece]:
-        with self._lock:
-            lock = self._hour_locks.setdefault(start, threading.Lock())
-        # concurrent requests for the same hour wait for a single build, and requests for other hours do not wait
-        with lock:
-            if start not in self._hours:
-                if self.maker is not None:
-                    self.maker(start)
-                files = self._contents.batches(start)
-                with self._lock:
-                    self._hours[start] = files
-                    while len(self._hours) > _HOURS_IN_MEMORY:
-                        self._hours.pop(next(iter(self._hours)))
-            return self._hours[start]
 
     def _chunk(self, snapshot: str, file: Piece) -> StoredFile:
         number = file.record["identifier"].rpartition("_")[2]

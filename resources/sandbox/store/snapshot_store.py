@@ -76,30 +76,26 @@ class SnapshotStore(ArchiveStore):
     def _target(self, export: Export) -> Path:
         return self.folder / export.identifier / export.folder
 
-    def keep_only(self, exports: Iterable[Export]) -> None:
-        """Remove all other exports of the same snapshots. Responses in progress can still read removed files."""
-        kept: dict[str, set[str]] = {}
-        for export in exports:
-            kept.setdefault(export.identifier, set()).add(export.folder)
-        for identifier, names in kept.items():
-            folder = self.folder / identifier
-            for path in folder.iterdir() if folder.is_dir() else ():
-                if path.name not in names and not path.name.endswith(".part"):
-                    shutil.rmtree(path, ignore_errors=True)
+    def keep_only(self, identifier: str, exports: Iterable[Export]) -> None:
+        """Remove all other exports of the snapshot. Responses in progress can still read removed files."""
+        names = {export.folder for export in exports}
+        for path in (self.folder / identifier).glob("*"):
+            if path.name not in names and not path.name.endswith(".part"):
+                shutil.rmtree(path, ignore_errors=True)
 
     def _write(self, folder: Path, export: Export, lines: Iterable[bytes]) -> None:
         """Write the chunks, then combine them into the complete archive."""
         stamp = export.started // 1_000_000 + export.serial
         chance = Chance("workers", export.identifier, export.started, export.serial)
-        numbers: list[int] = []
+        sizes: dict[int, int] = {}
         waiting = _buffers(lines, folder, self._chunk_bytes)
         while buffers := list(islice(waiting, _WORKERS)):
             for buffer, among in zip(buffers, _as_finished(len(buffers), chance), strict=True):
-                number = len(numbers) // _WORKERS * _WORKERS + among
-                numbers.append(number)
+                number = len(sizes) // _WORKERS * _WORKERS + among
+                sizes[number] = buffer.stat().st_size
                 self._write_chunk(folder, number, stamp, buffer)
-        if numbers:
-            self._write_whole(folder, export.identifier, numbers, stamp)
+        if sizes:
+            self._write_whole(folder, export.identifier, sizes, stamp)
 
     @staticmethod
     def _write_chunk(folder: Path, number: int, stamp: int, buffer: Path) -> None:
@@ -109,16 +105,15 @@ class SnapshotStore(ArchiveStore):
                 archive.add(piece)
         buffer.unlink()
 
-    def _write_whole(self, folder: Path, identifier: str, numbers: list[int], stamp: int) -> None:
-        chunks = [next(folder.glob(f"chunk_{number}.*")) for number in numbers]
-        sizes = [_length(path) for path in chunks]
+    def _write_whole(self, folder: Path, identifier: str, sizes: dict[int, int], stamp: int) -> None:
+        """Write the complete archive from the chunks, whose uncompressed sizes are `sizes`."""
         with archive_in(folder, "whole") as archive:
             if self._single:
-                archive.begin(f"{identifier}_0.ndjson", 0o766, stamp, sum(sizes))
-            for position, (path, size) in enumerate(zip(chunks, sizes, strict=True)):
+                archive.begin(f"{identifier}_0.ndjson", 0o766, stamp, sum(sizes.values()))
+            for position, (number, size) in enumerate(sizes.items()):
                 if not self._single:
                     archive.begin(f"{identifier}_{position}.ndjson", 0o766, stamp, size)
-                for piece in _content(path, size):
+                for piece in _content(next(folder.glob(f"chunk_{number}.*")), size):
                     archive.add(piece)
 
 
@@ -154,13 +149,6 @@ def _as_finished(count: int, chance: Chance) -> list[int]:
     if count > 1 and numbers == list(range(count)):
         numbers[0], numbers[1] = numbers[1], numbers[0]
     return numbers
-
-
-def _length(chunk: Path) -> int:
-    """Return the uncompressed size of a chunk's member."""
-    with chunk.open("rb") as file:
-        head = isal_zlib.decompressobj(GZIP).decompress(file.read(PIECE_BYTES), tarfile.BLOCKSIZE)
-    return tarfile.TarInfo.frombuf(head, "utf-8", "strict").size
 
 
 def _content(chunk: Path, size: int) -> Iterator[bytes]:

@@ -23,13 +23,14 @@ from resources.lake import (
 )
 from resources.lake.rejects import RAW_BYTES_MAX, whole_line
 from resources.lake_files import CompactionSource
+from resources.storage import Storage
 from tests.unit.lake.conftest import Lake
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-class MemoryStorage:
+class MemoryStorage(Storage):
     """Files in memory, by their paths."""
 
     def __init__(self) -> None:

@@ -11,6 +11,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -50,7 +51,7 @@ class TinyWorld:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.built: list[datetime] = []
+        self._batch = cache(self._batch)
 
     def codes(self):
         return [{"identifier": "wiki", "name": "Wikipedia", "description": "The free encyclopedia."}]
@@ -117,7 +118,6 @@ class TinyWorld:
         return self
 
     def batches(self, hour: datetime) -> list[TinyBatch]:
-        self.built.append(hour)
         return [self._batch(hour, "enwiki", "en", 0), self._batch(hour, "frwiki", "fr", 14)]
 
     def _batch(self, hour: datetime, project: str, language: str, namespace: int) -> TinyBatch:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from threading import Thread
 
 import pytest
 import requests
@@ -65,26 +64,6 @@ class TestLists:
         assert client.call(client.HOUR).status_code == 404
         assert client.call(client.DOWNLOAD, "HEAD").status_code == 404
         assert code(client.fetch(location)) == "NoSuchKey"
-
-    def test_an_hour_is_made_once_for_all_who_ask(self, client):
-        client.sandbox.clock.set(datetime(2025, 3, 9, 7, 30, tzinfo=UTC))
-        before = len(client.sandbox.world.built)
-        threads = [Thread(target=client.call, args=("/v2/batches/2025-03-09/02",)) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(client.sandbox.world.built) - before == 1
-        assert [seen.status for seen in client.sandbox.requests] == [200] * 4
-
-    def test_only_recent_hours_stay_in_memory(self, client, monkeypatch):
-        monkeypatch.setattr("resources.sandbox.store.object_index._HOURS_IN_MEMORY", 5)
-        client.sandbox.clock.set(datetime(2025, 5, 1, 12, tzinfo=UTC))
-        client.login()
-        for hour in range(9):
-            assert client.call(f"/v2/batches/2025-05-01/{hour:02}").status_code == 200
-        assert [moment.hour for moment in client.sandbox.areas[""]._hours] == [4, 5, 6, 7, 8]
-        assert client.call("/v2/batches/2025-05-01/02").status_code == 200
 
 
 class TestDownloads:

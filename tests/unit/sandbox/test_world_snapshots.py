@@ -218,8 +218,8 @@ class TestKeeping:
         world.snapshot(ARTICLES, START + 24 * HOUR)
         world.keep_snapshots(ARTICLES, [(START + 24 * HOUR, 0)])
         assert len(list(tmp_path.rglob("whole.*"))) == 1
-        assert snapshot.path.read_bytes() == content
-        assert snapshot.chunks[0].path.read_bytes() == chunk
+        assert world.snapshot(ARTICLES, START) == snapshot
+        assert (snapshot.path.read_bytes(), snapshot.chunks[0].path.read_bytes()) == (content, chunk)
 
 
 MEASURE = """

@@ -178,17 +178,13 @@ def test_a_snapshot_replaces_the_version_before(lake, warehouse):
 
 def test_tables_are_made_in_a_file_that_exists_stay_without_the_declaration_and_are_described(lake, data, clock):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "resources.datasets.declaration._declared", [one for one in datasets.datasets() if one not in MORE]
-        )
+        patch.setattr("resources.datasets._declared", [one for one in datasets.datasets() if one not in MORE])
         warehouse = Warehouse(lay(data), clock=clock)
         warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)])])
     path = write(data / "lake/colours/colours.parquet", COLOURS.table, [{"thing_id": 1, "label": "red"}])
     assert warehouse.load_list(COLOURS, path) == 1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "resources.datasets.declaration._declared", [one for one in datasets.datasets() if one not in MORE]
-        )
+        patch.setattr("resources.datasets._declared", [one for one in datasets.datasets() if one not in MORE])
         warehouse.apply_changes()
     warehouse.publish()
     assert warehouse.sql("FROM colours").rows == [(1, "red")]

@@ -4,8 +4,8 @@ This process never opens DuckDB itself, so that its children can be forked cheap
 the same hours alternate, so that every child has something to redo. A child tells each phase as it begins; the parent
 aims at one phase after the other, waits a random part of the time that phase has taken so far, and kills.
 
-With a step instead of a seed, each child kills itself before a later statement of the same operation, and each checks
-that the one before it left nothing half done.
+Before that, each child kills itself before a later statement of the same operation, and checks that the one before it
+left nothing half done.
 """
 
 from __future__ import annotations
@@ -130,17 +130,14 @@ def forked(function, *args):
     return 0
 
 
-def each_statement(data, pickled, step):
-    """Kill every operation of a run before each `step`-th of its statements; print the number of kills."""
-    editions = pickle.loads(Path(pickled).read_bytes())
-    forked(work, Path(data), editions[1], lambda phase: None)
+def each_statement(data, files, step):
+    """Kill every operation before each `step`-th of its statements; return the number of kills."""
     kills = {}
     for operation in ("load", "snapshot", "apply"):
         kills[operation] = 0
-        while forked(operate, Path(data), editions[0], operation, 2 + step * kills[operation]) is None:
+        while forked(operate, data, files, operation, 2 + step * kills[operation]) is None:
             kills[operation] += 1
-    forked(work, Path(data), editions[0], lambda phase: None)
-    sys.stdout.write(json.dumps(kills))
+    return kills
 
 
 def work(data, files, tell):
@@ -214,23 +211,21 @@ def run(data, files, phase, times, chance):
     return last
 
 
-def main(data, pickled, kills, seed):
+def main(data, pickled, step, kills, seed):
     editions = pickle.loads(Path(pickled).read_bytes())
     chance = random.Random(seed)
     times = {}
     hits = dict.fromkeys(("start", "replaced", *PHASES, "end"), 0)
-    run(Path(data), editions[1], "end", times, chance)
+    run(data, editions[1], "end", times, chance)
+    before_statements = each_statement(data, editions[0], step)
     for number in range(_MOST * kills):
         # where the machine is busy, a short phase may be over before the kill
         if number >= kills and all(hits[phase] for phase in PHASES):
             break
-        hits[run(Path(data), editions[number % 2], PHASES[number % len(PHASES)], times, chance)] += 1
-    run(Path(data), editions[0], "end", times, chance)
-    sys.stdout.write(json.dumps(hits))
+        hits[run(data, editions[(number + 1) % 2], PHASES[number % len(PHASES)], times, chance)] += 1
+    run(data, editions[0], "end", times, chance)
+    sys.stdout.write(json.dumps([before_statements, hits]))
 
 
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
-        each_statement(sys.argv[1], sys.argv[2], int(sys.argv[3]))
-    else:
-        main(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    main(Path(sys.argv[1]), sys.argv[2], *map(int, sys.argv[3:]))

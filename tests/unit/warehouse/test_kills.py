@@ -64,48 +64,33 @@ def content(warehouse):
         }
 
 
-def killed(data, made, *arguments):
+#: Statements of an operation are some 40. Five kills at random moments are one in each phase; the editions alternate.
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize(
+    ("step", "kills", "seed"),
+    [(14, 5, 1), *(pytest.param(1, 300, seed, marks=pytest.mark.soak) for seed in range(2, 6))],
+)
+def test_killed_before_statements_and_at_random_moments_and_run_again(
+    data, lake, warehouse, make, step, kills, seed, record_property
+):
     data.mkdir(exist_ok=True)
     pickled = data.parent / "editions.pickle"
-    pickled.write_bytes(pickle.dumps(made))
-    found = subprocess.run(
-        [sys.executable, str(PROGRAM), str(data), str(pickled), *map(str, arguments)],
+    pickled.write_bytes(pickle.dumps(editions(lake)))
+    told = subprocess.run(
+        [sys.executable, str(PROGRAM), str(data), str(pickled), str(step), str(kills), str(seed)],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
-        timeout=60 + 40 * arguments[0],
+        timeout=300 + 40 * kills,
     )
-    assert found.returncode == 0, found.stderr
-    return json.loads(found.stdout)
-
-
-#: Five kills are one in each phase; the editions alternate.
-@pytest.mark.timeout(2400)
-@pytest.mark.parametrize(
-    ("kills", "seed"), [(5, 1), *(pytest.param(300, seed, marks=pytest.mark.soak) for seed in range(2, 6))]
-)
-def test_killed_at_random_moments_and_run_again(data, lake, warehouse, make, kills, seed, record_property):
-    made = editions(lake)
-    hits = killed(data, made, kills, seed)
+    assert told.returncode == 0, told.stderr
+    before_statements, hits = json.loads(told.stdout)
     record_property("kills by phase", hits)
     sys.stdout.write(f"{kills} kills by phase: {hits}\n")
+    assert all(count * step > 20 for count in before_statements.values()), before_statements
     assert all(hits[phase] > 0 for phase in ("load", "snapshot", "apply", "publish")), hits
-
-    assert_as_if_never_killed(data, warehouse, make)
-
-
-#: Statements of an operation are some 40; each kill is a process.
-@pytest.mark.timeout(1200)
-@pytest.mark.parametrize("step", [14, pytest.param(1, marks=pytest.mark.soak)])
-def test_killed_before_a_statement_an_operation_leaves_nothing_half_done(data, lake, warehouse, make, step):
-    made = editions(lake)
-    kills = killed(data, made, step)
-    assert all(count * step > 20 for count in kills.values()), kills
-    assert_as_if_never_killed(data, warehouse, make)
-
-
-def assert_as_if_never_killed(data, warehouse, make):
+    # as if never killed
     other = make()
     first = editions(other.lake)[0]
     for file in first.hours:

@@ -22,13 +22,13 @@ from tests.builds import NO_BAR
 
 
 def events(lake, seed):
-    """Rows of six hours in which pages change, move, go, come back and are shown or hidden.
+    """Rows of four hours in which pages change, move, go, come back and are shown or hidden.
 
     By hour, project and namespace.
     """
     chance = random.Random(seed)
-    hours = {(hour, "enwiki", namespace): [] for hour in range(6) for namespace in (0, 14)}
-    for minute in range(360):
+    hours = {(hour, "enwiki", namespace): [] for hour in range(4) for namespace in (0, 14)}
+    for minute in range(240):
         page = chance.randint(1, 12)
         title = f"T{chance.choice([page, page, page, chance.randint(1, 12)])}"
         kind = chance.choice(["update", "update", "update", "delete", "visibility-change"])
@@ -75,20 +75,26 @@ def settled(mirror):
         return rows(connection, "FROM article_changes"), rows(connection, "FROM articles")
 
 
-def begun(make, seed):
-    """A mirror of three hours that has kept a stream from the third on, all its hours, and what is found without it."""
+def first_hours(made, seed):
+    """Loads the first two hours; returns all of them."""
+    hours = events(made.lake, seed)
+    load(made, {key: rows for key, rows in hours.items() if key[0] < 2})
+    return hours
+
+
+def begun(make, again, seed=4):
+    """A mirror of two hours that has kept a stream from the second on, all its hours, and what is found without it."""
     mirror = make()
-    hours = events(mirror.lake, seed)
-    load(mirror, {key: rows for key, rows in hours.items() if key[0] < 3})
+    hours = again(mirror, first_hours, seed)
     mirror.warehouse.publish()
     before = settled(mirror)
-    stream(mirror.lake, {key: rows for key, rows in hours.items() if key[0] >= 2}, 1)
+    stream(mirror.lake, {key: rows for key, rows in hours.items() if key[0] >= 1}, 1)
     return mirror, hours, before
 
 
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 6))])
-def test_live_rows_are_those_that_the_files_of_their_hours_bring(make, seed):
-    mirror, hours, before = begun(make, seed)
+def test_live_rows_are_those_that_the_files_of_their_hours_bring(make, again, seed):
+    mirror, hours, before = begun(make, again, seed)
     wanted = make()
     load(wanted, hours)
     wanted.warehouse.publish()
@@ -98,7 +104,7 @@ def test_live_rows_are_those_that_the_files_of_their_hours_bring(make, seed):
     # settled hours alone are in the other views
     assert settled(mirror) == before
     # a file takes the place of its own rows, in any order, while those of the others stay
-    for loaded in ((3, 5), range(6)):
+    for loaded in ((3,), range(4)):
         load(mirror, {key: rows for key, rows in hours.items() if key[0] in loaded})
         mirror.warehouse.publish()
         assert live(mirror) == whole
@@ -187,8 +193,8 @@ def test_an_open_reader_sees_what_has_come_since(make):
     assert not mirror.warehouse.publish().changed
 
 
-def test_a_merged_file_counts_instead_of_those_in_it_once_every_query_finds_it(make):
-    mirror, *_ = begun(make, 4)
+def test_a_merged_file_counts_instead_of_those_in_it_once_every_query_finds_it(make, again):
+    mirror, *_ = begun(make, again)
     whole = live(mirror)
     files = files_of(mirror.data / "lake" / LIVE_CHANGES)
     merged = files[0].path.with_name(name_of(files[0].first, files[-1].last))
@@ -225,26 +231,26 @@ def test_events_that_a_slow_clock_laid_into_the_hour_before_are_seen(make):
     ).rows == [(True,)]
 
 
-def test_files_of_before_a_column_was_declared(make):
-    mirror, *_ = begun(make, 9)
+def test_files_of_before_a_column_was_declared(make, again):
+    mirror, *_ = begun(make, again)
     [path] = mirror.data.glob(f"lake/{LIVE_CHANGES}/*/*/*-000000000120.parquet")
     older = pq.read_table(path, partitioning=None)
     pq.write_table(older.drop_columns(["abstract"]), path)
     mirror.warehouse.publish({"a": "fact"})
     count = "SELECT count(*) FILTER (abstract IS NULL), count(*) FROM live_changes"
     [(without, rows)] = mirror.warehouse.sql(count).rows
-    assert 0 < without == sum(hour.hour >= 3 for hour in older["batch_hour"].to_pylist()) < rows
+    assert 0 < without == sum(hour.hour >= 2 for hour in older["batch_hour"].to_pylist()) < rows
 
 
-def test_a_damaged_file_of_the_stream_hinders_no_publication(make, caplog):
+def test_a_damaged_file_of_the_stream_hinders_no_publication(make, again, caplog):
     """The views find the stream's files by a pattern, so each one that cannot be read would fail them."""
-    mirror, hours, _ = begun(make, 12)
+    mirror, hours, _ = begun(make, again)
     files = sorted((mirror.data / "lake" / LIVE_CHANGES).rglob("*.parquet"))
     lost = [one for one in files if one.name.endswith("120.parquet")]
     lost[0].write_bytes(lost[0].read_bytes()[:-50])
     os.mkfifo(waits := path_of(mirror.data / "lake" / LIVE_CHANGES, mirror.lake.hour(6), 9001, 9001))
     (mirror.data / "lake" / LIVE_CHANGES / "_empty.parquet").write_bytes(b"")
-    load(mirror, {key: rows for key, rows in hours.items() if key[0] == 3})
+    load(mirror, {key: rows for key, rows in hours.items() if key[0] == 2})
     assert mirror.warehouse.publish().changed
     names = {path.name for path in lost[0].parent.iterdir()}
     assert {f"{lost[0].name}.damaged", f"{waits.name}.damaged"} < names
@@ -256,8 +262,8 @@ def test_a_damaged_file_of_the_stream_hinders_no_publication(make, caplog):
     assert mirror.warehouse.sql("SELECT count(*) > 0 FROM articles_live").rows == [(True,)]
 
 
-def test_a_folder_that_was_moved(make, tmp_path):
-    mirror, *_ = begun(make, 8)
+def test_a_folder_that_was_moved(make, again, tmp_path):
+    mirror, *_ = begun(make, again)
     wanted = live(mirror)
     moved = mirror.data.rename(tmp_path / "moved")
     mirror.warehouse = Warehouse(moved, clock=mirror.warehouse._clock)
@@ -274,10 +280,10 @@ def age(seconds, *paths):
         os.utime(path, (time.time() - seconds,) * 2)
 
 
-def test_another_duckdb_reads_live_rows(make):
+def test_another_duckdb_reads_live_rows(make, again):
     if not (folder := os.environ.get("TEST_OTHER_DUCKDB")):
         pytest.skip("TEST_OTHER_DUCKDB names no folder with another DuckDB, as it does in `make test`")
-    mirror, *_ = begun(make, 7)
+    mirror, *_ = begun(make, again)
     [path] = mirror.data.glob(f"lake/{LIVE_CHANGES}/*/*/*-000000000120.parquet")
     step = Step(120, path, mirror.lake.hour(0), offsets={3: 5}, published_at={3: mirror.lake.hour(6)})
     newest = path_of(mirror.data / "lake" / LIVE_CHANGES, mirror.lake.hour(6), 9001, 9001)

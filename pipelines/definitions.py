@@ -19,7 +19,7 @@ from typing import Any
 import dagster as dg
 
 from assets import coverage_checks, current, hourly, layers, lists, lookups, published, snapshots, streams
-from pipelines.automation.jobs import build_jobs, build_schedules, stream
+from pipelines.automation.jobs import build_jobs, build_schedules
 from pipelines.automation.sensors import build_sensors
 from pipelines.embedding import Prefix
 from pipelines.process.processes import executor
@@ -149,7 +149,7 @@ def build_defs(
                 coverage_checks.nothing_needs_attention(functools.partial(page.sentences, settings)),
             )
         ),
-        jobs=[*build_jobs(mirrored, offered, named), stream(named)],
+        jobs=build_jobs(mirrored, offered, named),
         schedules=build_schedules(named),
         sensors=build_sensors(settings, offered, named),
         resources={named.name(key): one for key, one in resources.items()},

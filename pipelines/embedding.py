@@ -12,7 +12,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import dagster as dg
 
@@ -138,10 +138,6 @@ class Prefix:
         if declared.return_annotation is not inspect.Signature.empty:
             adapted.__annotations__["return"] = declared.return_annotation
         return adapted  # type: ignore[no-any-return]
-
-
-#: The empty prefix, for a standalone project.
-ALONE: Final = Prefix()
 
 
 def deferred(

@@ -279,8 +279,6 @@ def copy_bytes(source: Path, target: Path, advance: Callable[[float], None]) -> 
 def link(existing: Path, target: Path) -> bool:
     """Create a hard link. Return False if the file system does not support hard links."""
     try:
-        if os.path.lexists(target) and os.path.samestat(target.lstat(), existing.lstat()):
-            return True
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)
         os.link(existing, target)

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -23,14 +24,17 @@ import dagster as dg
 
 from assets.layers import HOUR, RunTag, hour_of, keys, recent_hours
 from pipelines.embedding import prefix_of
+from pipelines.process.processes import UNDER_WAY
 from resources import connection
-from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+from resources.adapters import EnterpriseResource, WarehouseResource
 from resources.datasets import ARTICLE_CHANGES, RETENTION, Dataset
 from resources.enterprise import EnterpriseClient, read_listing
 from resources.enterprise.data_api import UNCOUNTED
 from resources.enterprise.errors import NotPublishedYet, RetentionPassed
+from resources.errors import MirrorError
 from resources.formatting import counted, moment_text
 from resources.lake import Layout
+from resources.settings import Settings
 from resources.tables import RECHECKS, HourState
 from resources.warehouse import CoverageRow
 
@@ -53,14 +57,6 @@ LOADED_AT = datetime.now(UTC)
 _ARTICLES: Final = keys(ARTICLE_CHANGES)
 #: Coverage states that another run over the hour would not change.
 DONE: Final = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT, HourState.PAST_RETENTION})
-#: States of a requested run that has not ended.
-UNDER_WAY: Final = [
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.QUEUED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
 
 
 class Span(NamedTuple):
@@ -69,6 +65,9 @@ class Span(NamedTuple):
     first: datetime
     last: datetime
 
+    def covers(self, hour: datetime) -> bool:
+        return self.first <= hour <= self.last
+
 
 def missing_hours(
     now: datetime,
@@ -76,27 +75,26 @@ def missing_hours(
     layout: Layout,
     scope: Collection[tuple[str, int]],
     dataset: Dataset = ARTICLE_CHANGES,
+    beginnings: Mapping[tuple[str, int], datetime] | None = None,
 ) -> list[datetime]:
-    """Return recent hours in which a mirrored project's data is missing, and hours to fetch again, oldest first."""
+    """Return recent hours in which a mirrored project's data is missing, and hours to fetch again, oldest first.
+
+    `beginnings` contains each project's first hour to consider. By default, all recent hours are considered.
+    """
     done: dict[datetime, set[tuple[str, int]]] = {}
     for row in rows:
         if row.state in DONE:
             done.setdefault(row.batch_hour, set()).add((row.project_id, row.namespace_id))
-    return [
-        hour
-        for hour in recent_hours(now)
-        if (
-            not done.get(hour, set()).issuperset(scope) or due_again(layout.batch_list(dataset, hour), hour, now, scope)
-        )
-    ]
+    found = []
+    for hour in recent_hours(now):
+        places = {place for place in scope if beginnings is None or beginnings.get(place, now) <= hour}
+        if places - done.get(hour, set()) or _is_due(layout.batch_list(dataset, hour), hour, now, places):
+            found.append(hour)
+    return found
 
 
 def missing_now(
-    now: datetime,
-    enterprise: EnterpriseResource,
-    lake: LakeResource,
-    warehouse: WarehouseResource,
-    dataset: Dataset,
+    now: datetime, enterprise: EnterpriseResource, warehouse: WarehouseResource, dataset: Dataset
 ) -> list[datetime]:
     """Return the `missing_hours` for a dataset's mirrored scope without waiting for processes that are writing.
 
@@ -105,33 +103,36 @@ def missing_now(
     """
     store = warehouse.glance
     rows = store.coverage(since=now - RETENTION, published=False, dataset=dataset) if store.build_path.exists() else []
-    return missing_hours(now, rows, lake.layout, enterprise.scope_of(dataset), dataset)
+    return missing_hours(now, rows, Layout(store.data), enterprise.scope_of(dataset), dataset)
 
 
-def due_again(listing: Path, hour: datetime, now: datetime, scope: Collection[tuple[str, int]]) -> bool:
-    """Return True if an hour's listing omitted a mirrored project and is due to be fetched again."""
+def _is_due(listing: Path, hour: datetime, now: datetime, places: set[tuple[str, int]]) -> bool:
+    """Return True if an hour's listing is damaged, or omitted one of the places and is due to be fetched again."""
     try:
         named = {(record.project_id, record.namespace_id) for record in read_listing(listing)}
+        looked_at = datetime.fromtimestamp(listing.stat().st_mtime, UTC)
     except FileNotFoundError:
         return False
-    if named.issuperset(scope):
-        return False
-    looked_at = datetime.fromtimestamp(listing.stat().st_mtime, UTC)
-    return any(looked_at < hour + recheck <= now for recheck in RECHECKS)
+    except MirrorError:
+        return bool(places)  # a run over the hour replaces the listing
+    return bool(places - named) and any(looked_at < hour + recheck <= now for recheck in RECHECKS)
 
 
-class Open(NamedTuple):
+@dataclass
+class Open:
     """Missing hours, grouped by whether they can be requested.
 
     Attributes:
         wanted: Hours that can be requested.
         busy: Hours with a run in progress, or all hours while a backfill is being launched.
         waiting: Hours that failed recently, with the time of the next request.
+        have_failed: True if a recently failed run included one of the wanted hours.
     """
 
-    wanted: list[datetime]
-    busy: list[datetime]
-    waiting: dict[datetime, datetime]
+    wanted: list[datetime] = field(default_factory=list)
+    busy: list[datetime] = field(default_factory=list)
+    waiting: dict[datetime, datetime] = field(default_factory=dict)
+    have_failed: bool = False
 
     @property
     def sentence(self) -> str:
@@ -149,50 +150,33 @@ def without_busy(
     hours: Iterable[datetime], instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey] = _ARTICLES
 ) -> Open:
     """Group missing hours into hours to request, hours in progress and recently failed hours."""
-    spans_ = [span for run in instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY)) if (span := _span_of(run, layers))]
-    is_launching = _is_launching(instance, now, layers)
-    first_failures = _requested_failures(instance, now, layers)
-    found = Open([], [], {})
-    for hour in hours:
-        ends = [end for span, end in first_failures if span.first <= hour <= span.last]
-        until = max(ends) + WAITS[min(len(ends), len(WAITS)) - 1] if ends else now
-        if is_launching or any(span.first <= hour <= span.last for span in spans_):
-            found.busy.append(hour)
-        elif now < until:
-            found.waiting[hour] = until
-        else:
-            found.wanted.append(hour)
-    return found
-
-
-def _is_launching(instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey]) -> bool:
-    """Return True if a backfill of these assets was just launched and might not have runs yet."""
-    return any(
+    runs = instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY))
+    running = [span for run in runs if (span := _span_of(run, layers))]
+    # a backfill of these assets that was just launched might not have runs yet
+    is_launching = any(
         backfill.status.value == "REQUESTED"
         and now - datetime.fromtimestamp(backfill.backfill_timestamp, UTC) < LAUNCHING
         and not set(layers).isdisjoint(backfill.asset_selection or ())
         for backfill in instance.get_backfills(limit=10)
     )
-
-
-def have_failed(
-    hours: Iterable[datetime], instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey] = _ARTICLES
-) -> bool:
-    """Return True if a recently failed run of these assets included one of the hours."""
-    failed = [span for _, span, _ in _failed_runs(instance, now, layers)]
-    return any(span.first <= hour <= span.last for hour in hours for span in failed)
-
-
-def _requested_failures(
-    instance: dg.DagsterInstance, now: datetime, layers: Collection[dg.AssetKey]
-) -> list[tuple[Span, datetime]]:
-    """Return the hours and the first failure time for each failed run that a sensor or schedule requested."""
-    first: dict[str, tuple[Span, datetime]] = {}
-    for run, span, end in _failed_runs(instance, now, layers):
+    failed = sorted(_failed_runs(instance, now, layers), key=lambda one: one[2])
+    # hours and end of each failed run that a sensor or schedule requested, without its retries
+    requested: dict[str, tuple[Span, datetime]] = {}
+    for run, span, end in failed:
         if run.tags.keys() & {RunTag.SENSOR, RunTag.SCHEDULE}:
-            root = run.tags.get(RunTag.ROOT_RUN, run.run_id)
-            first[root] = min(first.get(root, (span, end)), (span, end), key=lambda one: one[1])
-    return list(first.values())
+            requested.setdefault(run.tags.get(RunTag.ROOT_RUN, run.run_id), (span, end))
+    found = Open()
+    for hour in hours:
+        ends = [end for span, end in requested.values() if span.covers(hour)]
+        until = max(ends) + WAITS[min(len(ends), len(WAITS)) - 1] if ends else now
+        if is_launching or any(span.covers(hour) for span in running):
+            found.busy.append(hour)
+        elif now < until:
+            found.waiting[hour] = until
+        else:
+            found.wanted.append(hour)
+            found.have_failed |= any(span.covers(hour) for _, span, _ in failed)
+    return found
 
 
 def _failed_runs(
@@ -262,12 +246,7 @@ def spans(hours: Iterable[datetime]) -> list[Span]:
 
 
 def hindrance(
-    hours: Sequence[datetime],
-    client: EnterpriseClient,
-    layout: Layout,
-    scope: Collection[tuple[str, int]],
-    now: datetime,
-    dataset: Dataset,
+    hours: Sequence[datetime], client: EnterpriseClient, settings: Settings, now: datetime, dataset: Dataset
 ) -> str | None:
     """Return the reason why a run over these hours would fail again, or None if the run can succeed.
 
@@ -279,8 +258,9 @@ def hindrance(
     certain = [hour for hour in hours if now - hour > LATE] or hours
     with suppress(NotPublishedYet, RetentionPassed):
         named = {(one.project_id, one.namespace_id) for one in client.hours.listing(certain[-1], dataset).records}
-        absent = [place for place in scope if place not in named]
-        connection.check_names(client, layout, [project for project, _ in absent], [number for _, number in absent])
+        absent = [place for place in settings.scope_of(dataset) if place not in named]
+        projects, namespaces = [project for project, _ in absent], [number for _, number in absent]
+        connection.check_names(client, Layout(settings.data), projects, namespaces)
     quota = client.account.quotas().get(UNCOUNTED)
     if quota is None or not quota.exhausted:
         return None

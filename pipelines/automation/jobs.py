@@ -13,49 +13,86 @@ from assets import current, layers, published, streams
 from assets.layers import RunTag, key_of
 from assets.published import WHEN_DUE
 from pipelines.automation import discovery
-from pipelines.embedding import ALONE, Prefix, deferred
+from pipelines.embedding import Prefix, deferred
 from pipelines.process.processes import executor
-from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
+from resources.adapters import EnterpriseResource, WarehouseResource
 from resources.datasets import Dataset, Family, datasets, last_complete_hour
 from resources.errors import MirrorError
 from resources.formatting import hour_text
 
 REFERENCE, HOURS, HOUR_TO_PUBLISHED, LOOKUPS, PUBLISH = "reference", "hours", "hour_to_published", "lookups", "publish"
 COMPACT, STREAM, REPORT = "compact", "stream", "report"
-#: Schedules in addition to `each_hour`: name, job, cron line (UTC) and description.
-_SCHEDULES = (
-    (
-        *("reference_each_day", REFERENCE, "40 3 * * *"),
+#: Schedules in addition to `each_hour`: job, cron line (UTC) and description by name.
+_SCHEDULES = {
+    "reference_each_day": (
+        *(REFERENCE, "40 3 * * *"),
         "Fetches the reference lists once a day. The service asks clients to cache these lists.",
     ),
-    (
-        *("lookups_each_hour", LOOKUPS, "50 * * * *"),
+    "lookups_each_hour": (
+        *(LOOKUPS, "50 * * * *"),
         "Looks up watched and uncertain pages, up to WME_LOOKUPS_PER_DAY a day. Each lookup costs one unit of quota.",
     ),
-    (
-        # runs soon after each_hour, because an hour's uncompacted files are slow to read
-        *("compact_each_hour", COMPACT, "35 * * * *"),
+    # runs soon after each_hour, because an hour's uncompacted files are slow to read
+    "compact_each_hour": (
+        *(COMPACT, "35 * * * *"),
         "Compacts lake files of ended hours and longer periods. Readers use the result after the next publication.",
     ),
-    (
-        # runs after each_hour has published its hour
-        *("report_each_hour", REPORT, "45 * * * *"),
+    # runs after each_hour has published its hour
+    "report_each_hour": (
+        *(REPORT, "45 * * * *"),
         "Writes the report about the published data to report.html in the data folder.",
     ),
-)
+}
 
 
-def of_snapshots(dataset: Dataset) -> str:
-    """Return the name of a snapshot dataset's job.
+def build_jobs(mirrored: Collection[Dataset], offered: Collection[Dataset], prefix: Prefix) -> list[Any]:
+    """Build the jobs for hours of the `mirrored` datasets, for snapshots of the `offered` datasets, and all others.
 
-    Each dataset has a separate job, because its partitions are separate.
+    Each snapshot dataset has a separate job, named after its archive, because its partitions are separate.
     """
-    return dataset.archive
+    state = [*current.KEYS, published.KEY]
+    hours = _all_of(one for one in datasets(Family.HOURLY) if one in mirrored)
+
+    def job(name: str, keys: Iterable[dg.AssetKey], description: str) -> Any:
+        return dg.define_asset_job(
+            prefix.name(name),
+            selection=dg.AssetSelection.assets(*map(prefix.key, keys)),
+            executor_def=executor,  # set explicitly, because an embedding project might have another default
+            description=description,
+        )
+
+    return [
+        job(REFERENCE, _all_of(datasets(Family.LIST)), "Fetches the reference lists and loads them into DuckDB."),
+        *(
+            job(one.archive, layers.keys(one), "Fetches the newest version of one snapshot and loads it into DuckDB.")
+            for one in datasets(Family.SNAPSHOT)
+            if one in offered
+        ),
+        job(
+            HOURS,
+            hours,
+            "Fetches hourly files for one or more hours and loads them into DuckDB. The job `publish` then publishes "
+            "the hours.",
+        ),
+        job(
+            HOUR_TO_PUBLISHED,
+            [*hours, *state],
+            "Fetches, loads and publishes one hour. This job combines `hours` and `publish`.",
+        ),
+        job(
+            LOOKUPS,
+            _all_of(datasets(Family.LOOKUP)),
+            "Looks up watched pages, and pages that a missing hour or a rejected record made uncertain, up to "
+            "WME_LOOKUPS_PER_DAY a day.",
+        ),
+        job(PUBLISH, state, "Applies pending snapshots and hours to the current articles, then publishes."),
+        job(REPORT, [published.REPORT_KEY], "Writes the report about the mirror."),
+        job(COMPACT, [published.COMPACTED_KEY], "Merges small lake files into a few sorted files."),
+        _stream(prefix),
+    ]
 
 
-def stream(prefix: Prefix = ALONE) -> dg.JobDefinition:
-    """Build the stream job, which has no assets and is therefore not part of `build_jobs`."""
-
+def _stream(prefix: Prefix) -> dg.JobDefinition:
     @dg.job(
         name=prefix.name(STREAM),
         executor_def=executor,
@@ -67,75 +104,6 @@ def stream(prefix: Prefix = ALONE) -> dg.JobDefinition:
         prefix.op(streams.read_stream)()
 
     return read
-
-
-def build_jobs(
-    mirrored: Collection[Dataset] | None = None,
-    offered: Collection[Dataset] | None = None,
-    prefix: Prefix = ALONE,
-) -> list[Any]:
-    """Build the asset jobs for hours of the `mirrored` datasets and for snapshots of the `offered` datasets."""
-    mirrored, offered = (datasets() if some is None else some for some in (mirrored, offered))
-    state = [*current.KEYS, published.KEY]
-    hours = _all_of(one for one in datasets(Family.HOURLY) if one in mirrored)
-
-    def job(name: str, selection: Iterable[dg.AssetKey], **options: Any) -> Any:
-        # set explicitly, because an embedding project might have other defaults
-        return dg.define_asset_job(
-            prefix.name(name),
-            selection=dg.AssetSelection.assets(*map(prefix.key, selection)),
-            executor_def=executor,
-            **options,
-        )
-
-    return [
-        job(
-            REFERENCE,
-            selection=_all_of(datasets(Family.LIST)),
-            description="Fetches the reference lists and loads them into DuckDB.",
-        ),
-        *(
-            job(
-                of_snapshots(dataset),
-                selection=layers.keys(dataset),
-                description="Fetches the newest version of one snapshot and loads it into DuckDB.",
-            )
-            for dataset in datasets(Family.SNAPSHOT)
-            if dataset in offered
-        ),
-        job(
-            HOURS,
-            selection=hours,
-            description="Fetches hourly files for one or more hours and loads them into DuckDB. The job `publish` then "
-            "publishes the hours.",
-        ),
-        job(
-            HOUR_TO_PUBLISHED,
-            selection=[*hours, *state],
-            description="Fetches, loads and publishes one hour. This job combines `hours` and `publish`.",
-        ),
-        job(
-            LOOKUPS,
-            selection=_all_of(datasets(Family.LOOKUP)),
-            description="Looks up watched pages, and pages that a missing hour or a rejected record made uncertain, up "
-            "to WME_LOOKUPS_PER_DAY a day.",
-        ),
-        job(
-            PUBLISH,
-            selection=state,
-            description="Applies pending snapshots and hours to the current articles, then publishes.",
-        ),
-        job(
-            REPORT,
-            selection=[published.REPORT_KEY],
-            description="Writes the report about the mirror.",
-        ),
-        job(
-            COMPACT,
-            selection=[published.COMPACTED_KEY],
-            description="Merges small lake files into a few sorted files.",
-        ),
-    ]
 
 
 def _all_of(some: Iterable[Dataset]) -> list[dg.AssetKey]:
@@ -155,11 +123,7 @@ def _all_of(some: Iterable[Dataset]) -> list[dg.AssetKey]:
     )
 )
 def each_hour(
-    context: dg.ScheduleEvaluationContext,
-    enterprise: EnterpriseResource,
-    lake: LakeResource,
-    warehouse: WarehouseResource,
-    prefix: Prefix,
+    context: dg.ScheduleEvaluationContext, enterprise: EnterpriseResource, warehouse: WarehouseResource, prefix: Prefix
 ) -> dg.RunRequest | dg.SkipReason:
     """Request the last complete hour if it is not loaded. Otherwise, request a publication if data is pending."""
     moment, store = context.scheduled_execution_time, warehouse.glance
@@ -167,7 +131,7 @@ def each_hour(
     key, state = key_of(hour), [prefix.key(one) for one in (*current.KEYS, published.KEY)]
     mirrored = [one for one in datasets(Family.HOURLY) if enterprise.scope_of(one)]
     try:
-        missing = [one for one in mirrored if hour in discovery.missing_now(moment, enterprise, lake, warehouse, one)]
+        missing = [one for one in mirrored if hour in discovery.missing_now(moment, enterprise, warehouse, one)]
         is_pending = bool(store.pending_hours() or store.pending_snapshots() or store.unpublished_revision())
     except MirrorError:
         missing = mirrored  # the run waits for the process that writes the warehouse
@@ -183,7 +147,7 @@ def each_hour(
     return dg.SkipReason(f"{hour_text(hour)} UTC is already loaded, and nothing is pending.")
 
 
-def build_schedules(prefix: Prefix = ALONE) -> list[dg.ScheduleDefinition]:
+def build_schedules(prefix: Prefix) -> list[dg.ScheduleDefinition]:
     others = [
         dg.ScheduleDefinition(
             name=prefix.name(name),
@@ -192,6 +156,6 @@ def build_schedules(prefix: Prefix = ALONE) -> list[dg.ScheduleDefinition]:
             execution_timezone="UTC",
             description=description,
         )
-        for name, job, cron, description in _SCHEDULES
+        for name, (job, cron, description) in _SCHEDULES.items()
     ]
     return [each_hour(prefix), *others]

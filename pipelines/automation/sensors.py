@@ -13,7 +13,7 @@ from assets.layers import RunTag, key_of, unprefixed
 from assets.published import WHEN_DUE
 from assets.steps import snapshot, stream
 from pipelines.automation import discovery, failure_hook, jobs
-from pipelines.embedding import ALONE, Prefix, deferred
+from pipelines.embedding import Prefix, deferred
 from pipelines.process import processes
 from resources.adapters import EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Dataset, Family, datasets
@@ -23,7 +23,6 @@ from resources.formatting import counted, moment_text
 from resources.settings import Settings
 from resources.warehouse import next_text
 
-_UNDER_WAY = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.QUEUED]
 #: Tags that describe a run's work, not its origin.
 _KEPT_TAGS = frozenset({RunTag.RANGE_START, RunTag.RANGE_END, *WHEN_DUE})
 
@@ -47,11 +46,7 @@ _RUNS = 20
     )
 )
 def discover_hours(
-    context: dg.SensorEvaluationContext,
-    enterprise: EnterpriseResource,
-    lake: LakeResource,
-    warehouse: WarehouseResource,
-    prefix: Prefix,
+    context: dg.SensorEvaluationContext, enterprise: EnterpriseResource, warehouse: WarehouseResource, prefix: Prefix
 ) -> dg.SensorResult | dg.SkipReason:
     """Request one run per span of missing hours. Each evaluation sends only a few requests to the service."""
     if (why := discovery.waiting(context.cursor, datetime.now(UTC))) is not None:
@@ -61,7 +56,7 @@ def discover_hours(
         if not enterprise.scope_of(dataset):
             continue
         try:
-            found = _missing(context, dataset, enterprise, lake, warehouse, prefix)
+            found = _missing(context, dataset, enterprise, warehouse, prefix)
         except MirrorError as error:
             return _refused(context, error)
         if isinstance(found, str):
@@ -82,13 +77,12 @@ def _missing(
     context: dg.SensorEvaluationContext,
     dataset: Dataset,
     enterprise: EnterpriseResource,
-    lake: LakeResource,
     warehouse: WarehouseResource,
     prefix: Prefix,
 ) -> list[dg.RunRequest] | str:
     """Return one run request per span of a dataset's missing hours, or the reason for requesting no runs."""
     now = datetime.now(UTC)
-    missing = discovery.missing_now(now, enterprise, lake, warehouse, dataset)
+    missing = discovery.missing_now(now, enterprise, warehouse, dataset)
     keys = [prefix.key(key) for key in layers.keys(dataset)]
     key = keys[-1]
     partitions = context.repository_def.asset_graph.get(key).partitions_def if context.repository_def else None
@@ -100,10 +94,8 @@ def _missing(
     if not (wanted := open_.wanted):
         return open_.sentence
     with enterprise.client(_ANSWER_SECONDS) as client:
-        if discovery.have_failed(wanted, context.instance, now, keys):
-            hindrance = discovery.hindrance(wanted, client, lake.layout, enterprise.scope_of(dataset), now, dataset)
-            if hindrance is not None:
-                return hindrance
+        if open_.have_failed and (why := discovery.hindrance(wanted, client, enterprise.settings, now, dataset)):
+            return why
         wanted = discovery.published(wanted, client, now, dataset)
     if not wanted:
         return "The service has not published the newest hours yet. The next evaluation checks again."
@@ -128,7 +120,7 @@ def discover_snapshots(dataset: Dataset, prefix: Prefix) -> dg.SensorDefinition:
 
     @dg.sensor(
         name=prefix.name(f"discover_{dataset.archive}"),
-        job_name=prefix.name(jobs.of_snapshots(dataset)),
+        job_name=prefix.name(dataset.archive),
         # frequent, because an evaluation does not wait for a slow service, and listing presumably uses no quota
         minimum_interval_seconds=600,
         description="Compares the service's snapshot versions with the archived versions, and requests a run for each "
@@ -180,7 +172,9 @@ def publish_pending(
     context: dg.SensorEvaluationContext, warehouse: WarehouseResource, prefix: Prefix
 ) -> dg.RunRequest | dg.SkipReason:
     """Request a publication if it is due, data is pending, and no run is loading hours."""
-    active = sum(_brings_hours(run, prefix) for run in context.instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY)))
+    active = sum(
+        _brings_hours(run, prefix) for run in context.instance.get_runs(dg.RunsFilter(statuses=processes.UNDER_WAY))
+    )
     if active:
         return dg.SkipReason(f"Waiting for {counted(active, 'run')}. Pending hours and snapshots are applied later.")
     store = warehouse.glance
@@ -200,13 +194,13 @@ def publish_pending(
     return dg.RunRequest(run_key=f"{digest} {datetime.now(UTC):%Y-%m-%d-%H}", tags=WHEN_DUE)
 
 
-def _brings_hours(run: dg.DagsterRun, prefix: Prefix = ALONE) -> bool:
+def _brings_hours(run: dg.DagsterRun, prefix: Prefix) -> bool:
     """Return True if publications wait for a run. Publications do not wait for snapshots, which can take hours."""
     of_snapshots = datasets(Family.SNAPSHOT)
     if run.asset_selection:  # an empty selection means all assets of the job, as in runs that commands start
         others = {key for dataset in of_snapshots for key in layers.keys(dataset)}
         return not {unprefixed(key) for key in run.asset_selection if prefix.covers(key)} <= others
-    ours = (jobs.REFERENCE, jobs.LOOKUPS, jobs.STREAM, *map(jobs.of_snapshots, of_snapshots))
+    ours = (jobs.REFERENCE, jobs.LOOKUPS, jobs.STREAM, *(dataset.archive for dataset in of_snapshots))
     return prefix.runs(run) and run.job_name not in set(map(prefix.name, ours))
 
 
@@ -224,7 +218,7 @@ def keep_streaming(
 ) -> dg.RunRequest | dg.SkipReason:
     """Request a run, unless a process is already reading the stream or the last run failed recently."""
     job = prefix.name(jobs.STREAM)
-    if context.instance.get_runs(dg.RunsFilter(job_name=job, statuses=discovery.UNDER_WAY), limit=1):
+    if context.instance.get_runs(dg.RunsFilter(job_name=job, statuses=processes.UNDER_WAY), limit=1):
         return dg.SkipReason("A run is reading the stream.")
     if stream.is_kept(enterprise.settings.data / "state"):
         return dg.SkipReason("Another process is reading the stream, for example `wme stream`.")
@@ -301,7 +295,7 @@ def _again(run: dg.DagsterRun, job: dg.JobDefinition) -> dg.RunRequest:
     )
 
 
-def report_failures(settings: Settings, prefix: Prefix = ALONE) -> dg.SensorDefinition:
+def report_failures(settings: Settings, prefix: Prefix) -> dg.SensorDefinition:
     """Build the sensor that reports each failed run to the operator's hook (WME_ON_FAILURE)."""
 
     @dg.run_failure_sensor(
@@ -359,12 +353,10 @@ def carry_to(layer: str, what: str, prefix: Prefix) -> dg.AutomationConditionSen
     )
 
 
-def build_sensors(
-    settings: Settings, offered: Collection[Dataset] | None = None, prefix: Prefix = ALONE
-) -> list[dg.SensorDefinition]:
+def build_sensors(settings: Settings, offered: Collection[Dataset], prefix: Prefix) -> list[dg.SensorDefinition]:
     return [
         discover_hours(prefix),
-        *(discover_snapshots(one, prefix) for one in datasets(Family.SNAPSHOT) if offered is None or one in offered),
+        *(discover_snapshots(one, prefix) for one in datasets(Family.SNAPSHOT) if one in offered),
         carry_to("lake", "Converts new archives", prefix),
         carry_to("warehouse", "Loads new lake files", prefix),
         publish_pending(prefix),

@@ -16,9 +16,9 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections import UserDict
 from pathlib import Path
-from typing import NoReturn
+from typing import Any
 
 import click
 
@@ -35,24 +35,12 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
-class _Commands(MutableMapping[str, click.Command]):
+class _Commands(UserDict[str, Any]):
     """Commands by name, each of which is imported when it is used."""
 
     def __getitem__(self, name: str) -> click.Command:
-        command: click.Command = getattr(importlib.import_module(f"pipelines.cli.{_MODULE_OF[name]}"), name)
+        command: click.Command = getattr(importlib.import_module(f"pipelines.cli.{self.data[name]}"), name)
         return command
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_MODULE_OF)
-
-    def __len__(self) -> int:
-        return len(_MODULE_OF)
-
-    def __setitem__(self, name: str, command: click.Command) -> NoReturn:
-        raise TypeError("Commands are declared in this module.")
-
-    def __delitem__(self, name: str) -> NoReturn:
-        raise TypeError("Commands are declared in this module.")
 
 
 class Group(click.Group):
@@ -134,7 +122,7 @@ def _sentence(error: Exception) -> str | None:
     return None
 
 
-@click.group(cls=_Lazy, commands=_Commands(), context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Lazy, commands=_Commands(_MODULE_OF), context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="enterprise-content-mirror")
 @click.option("-v", "--verbose", is_flag=True, help="Print more log messages.")
 @click.option(

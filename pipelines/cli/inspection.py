@@ -21,6 +21,7 @@ from resources.errors import clause
 from resources.formatting import counted, size_text, value_text
 from resources.settings import Settings, read_data
 from resources.settings import read as read_settings
+from resources.warehouse import Warehouse
 
 
 @click.command()
@@ -128,8 +129,6 @@ def sql(*, query: str | None, form: str, allow_files: bool, limit: int) -> None:
 
     The query can read only the published file and the lake. Network access and writing are disabled.
     """
-    from resources.warehouse import Warehouse
-
     text = query if query is not None else terminal.read()
     if not text.strip():
         raise click.UsageError("No query was specified. Pass a query as an argument or on standard input.")
@@ -206,7 +205,6 @@ def rejects(
     """List rejected records by reason and by location, or convert these records again."""
     from pipelines.operations import rebuild as rejected
     from resources.lake import Layout
-    from resources.warehouse import Warehouse
 
     if dry_run and not retry:
         raise click.UsageError("--dry-run requires --retry.")
@@ -260,7 +258,6 @@ def rejects(
 
 def _retry(settings: Settings, selection: Any, *, dry_run: bool) -> None:
     from pipelines.operations import rebuild as rejected
-    from resources.warehouse import Warehouse
 
     planned = rejected.plan_retry(settings, selection)
     for sentence in planned.sentences():

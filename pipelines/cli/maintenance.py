@@ -16,6 +16,7 @@ from resources.data_folder import facts_of
 from resources.formatting import counted, hour_text, moment_text, size_text
 from resources.settings import read as read_settings
 from resources.settings import read_data
+from resources.warehouse import Warehouse, next_text
 
 
 @click.command(cls=terminal.Writing)
@@ -29,8 +30,6 @@ def publish(*, verify: bool) -> None:
 
     Missing and damaged lake files are restored from the archive, or reported.
     """
-    from resources.warehouse import Warehouse, next_text
-
     settings = read_settings()
     warehouse = Warehouse(settings.data)
     if verify:
@@ -65,8 +64,6 @@ def relocate() -> None:
 
     The command needs only the published file and the lake. The service is not contacted.
     """
-    from resources.warehouse import Warehouse
-
     warehouse = Warehouse(read_data())
     moved = warehouse.relocate()
     if moved is None:
@@ -114,7 +111,6 @@ def clean(*, dry_run: bool) -> None:
     """
     from assets.steps import housekeeping
     from resources.lake import Layout
-    from resources.warehouse import Warehouse
 
     settings = read_settings()
     grace = timedelta(hours=settings.grace_hours)
@@ -200,7 +196,6 @@ def compact(*, dry_run: bool, quiet: bool) -> None:
     from resources.engine import Engine
     from resources.lake import Layout
     from resources.remote import compactor
-    from resources.warehouse import Warehouse
 
     if dry_run and quiet:
         raise click.UsageError("--dry-run cannot be combined with --quiet.")
@@ -313,7 +308,6 @@ def restore(*, source: Path, dry_run: bool) -> None:
     """
     from pipelines.operations import restore as restoring
     from resources.backup import find
-    from resources.warehouse import Warehouse
 
     data, source = read_data(), source.absolute()
     if dry_run:
@@ -356,7 +350,6 @@ def lookups(*, dry_run: bool) -> None:
     """
     from assets.steps import lookup
     from pipelines.operations import run as runs
-    from resources.warehouse import Warehouse
 
     settings = read_settings()
     warehouse, now = Warehouse(settings.data), datetime.now(UTC)

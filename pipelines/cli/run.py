@@ -17,10 +17,14 @@ from pipelines.cli.terminal import HOUR, DatasetName, quiet_option
 from resources import connection, datasets
 from resources.datasets import Dataset, Family
 from resources.enterprise import EnterpriseClient
-from resources.formatting import counted, size_text
+from resources.enterprise.errors import UnreachableError
+from resources.formatting import counted, hour_text, size_text
+from resources.lake import Layout
 from resources.settings import Settings
 from resources.settings import read as read_settings
-from resources.warehouse import Warehouse
+from resources.tables import HourState
+from resources.warehouse import Warehouse, named, next_text
+from resources.warehouse.read import coverage
 from resources.warehouse.records import SummaryRow
 
 if TYPE_CHECKING:
@@ -124,22 +128,16 @@ def run(
 
     from pipelines.operations import pending
     from pipelines.operations import run as runs
-    from resources.adapters import build_resources
-    from resources.enterprise.errors import UnreachableError
-    from resources.lake import Layout
-    from resources.warehouse import Warehouse
 
     terminal.hush(answers=quiet or as_json, progress=quiet)
     settings = read_settings()
-    enterprise = build_resources(settings)["enterprise"]
-    layout, warehouse = Layout(settings.data), Warehouse(settings.data)
     hours: list[datetime] = runs.hours_between(first, last or first) if first is not None else []
     with_lacking = first is None and count is None
     say = partial(terminal.ERR.print, markup=False)
 
     def choose(client: EnterpriseClient) -> dict[Dataset, list[str]]:
         """Check the names, choose the hours, and return the snapshots to load first."""
-        connection.check_names(client, layout, settings.projects, settings.namespaces)
+        connection.check_names(client, Layout(settings.data), settings.projects, settings.namespaces)
         if first is None:
             hours[:] = runs.newest_hours(client, count or 3, datetime.now(UTC))
         if no_snapshots or not (snapshots or settings.sandbox):
@@ -147,14 +145,14 @@ def run(
         say("Listing the service's snapshots")
         # by default, only snapshots of articles, because each dataset downloads complete projects
         chosen = wanted or (() if snapshots else (datasets.SNAPSHOT_ARTICLES,))
-        return pending.snapshots_to_fetch(client, enterprise, warehouse, layout, chosen, newer=snapshots == "newer")
+        return pending.snapshots_to_fetch(client, settings, chosen, newer=snapshots == "newer")
 
     def attempt() -> RunReport:
         try:
             if settings.sandbox and connection.found_sandbox(settings) is None:
                 say("Starting the sandbox. Creating its first archives takes about 30 seconds.")
             say("Looking for the newest hours")
-            with enterprise.client() as client:
+            with connection.client(settings) as client:
                 missing = choose(client)
         except UnreachableError as error:
             return runs.RunReport([str(error)], unreachable=True)
@@ -170,18 +168,18 @@ def run(
             )
 
     if dry_run:
-        with enterprise.client() as client:
+        with connection.client(settings) as client:
             missing = choose(client)
             if with_lacking:
-                lacking = pending.lacking_hours(enterprise, warehouse, layout, hours[-1], datetime.now(UTC))
+                lacking = pending.lacking_hours(settings, hours[-1], datetime.now(UTC))
                 hours = sorted({*hours, *lacking})
-            _show_dry_run(pending.dry_run(hours, missing, client, enterprise, layout))
+            _show_dry_run(pending.dry_run(hours, missing, client, settings))
         if with_lacking and any(missing.values()):
             terminal.say(
                 "Hours since a new snapshot's export are also fetched if the service still retains these hours."
             )
         return
-    report = runs.outlast(attempt, partial(runs.is_reachable, enterprise), wait or 0, say)
+    report = runs.outlast(attempt, partial(runs.is_reachable, settings), wait or 0, say)
     report_lake(settings, report)
     if as_json:
         terminal.show_json(_as_json(settings, report))
@@ -193,8 +191,6 @@ def run(
 
 def report_lake(settings: Settings, report: RunReport) -> None:
     """Print missing and damaged lake files. The run fails if a damaged file was not restored."""
-    from resources.warehouse import Warehouse, named
-
     if not report.repaired:
         return
     terminal.ERR.print(report.repaired, markup=False, soft_wrap=True)
@@ -210,8 +206,6 @@ def report_lake(settings: Settings, report: RunReport) -> None:
 
 
 def _show_dry_run(plan: Any) -> None:
-    from resources.formatting import hour_text
-
     found = [(p, hour_text(p.hour), r, r.approximate_bytes, r in p.missing) for p in plan.plans for r in p.wanted]
     found += [(p, "snapshot", p.snapshot, p.size_bytes, bool(p.missing)) for p in plan.snapshots]
     rows = [
@@ -229,8 +223,6 @@ def _show_dry_run(plan: Any) -> None:
 
 def _as_json(settings: Settings, report: RunReport) -> dict[str, Any]:
     """Return the outcome of a run as JSON values, with files by hour, the publication state, and failures."""
-    from resources.warehouse import Warehouse
-
     warehouse = Warehouse(settings.data)
     has_file = warehouse.publication() is not None
     return {
@@ -257,10 +249,6 @@ def _rows(warehouse: Warehouse, report: RunReport) -> Iterator[tuple[Dataset, Su
 
 
 def _show_run(settings: Settings, report: RunReport) -> None:
-    from resources.tables import HourState
-    from resources.warehouse import Warehouse, next_text
-    from resources.warehouse.read import coverage
-
     warehouse = Warehouse(settings.data)
     rows = [
         (

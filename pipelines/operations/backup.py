@@ -17,6 +17,7 @@ import contextlib
 import os
 import shutil
 import sqlite3
+import stat
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from resources.backup import SUMS, UNFINISHED, Backup, BackupError, Listing, Sou
 from resources.data_folder import copying, origin_of
 from resources.datasets.paths import ARCHIVE
 from resources.engine import Reporter
+from resources.enterprise import Sidecar
 from resources.formatting import counted, listed, size_text
 from resources.lake import Layout
 from resources.warehouse import Warehouse, named_in
@@ -149,9 +151,7 @@ def take(
                 f"{unfinished} is not a folder, but an unfinished backup needs this name. Nothing was changed. Move "
                 "the file to another place, then run the command again."
             )
-        for path in store.irregular(unfinished):
-            path.unlink()
-        there = sum(source.size_bytes for source in walk(unfinished, ""))
+        there = _prune(unfinished, data)
         needed, free = planned.copied_bytes - there + _ROOM_BYTES, shutil.disk_usage(destination).free
         if needed > free:
             raise store.BackupDiskFullError(
@@ -162,7 +162,6 @@ def take(
         sources = _sources(data, broken)
         count, size = _fill(unfinished, newest, known, sources, damaged, task.advance)
         task.finish()
-        _prune(unfinished)
         store.complete(unfinished, service, count, size)
         # one sync for all files
         os.sync()
@@ -263,18 +262,18 @@ def _fill(
     Files whose copies do not match a verified digest are added to `damaged` and are not backed up.
     """
     count = size = 0
-    # this name might belong to a pipe, for example
-    (unfinished / SUMS).unlink(missing_ok=True)
-    with (unfinished / SUMS).open("x") as sums:
+    with (unfinished / SUMS).open("w") as sums:
         for source in sources:
             target, digest = unfinished / source.name, known.digest_of(source.name)
             before = newest.path / source.name if newest is not None and digest is not None else None
             if before is None or not (source.is_same(before) and link(before, target)):
                 try:
                     digest = _copied(source, target, advance)
-                except FileNotFoundError:
-                    continue  # replaced or removed since
-                if _verified(source) not in {None, digest}:
+                except FileNotFoundError:  # replaced or removed since
+                    target.unlink(missing_ok=True)
+                    continue
+                sidecar = Sidecar.read(source.path) if source.name.endswith(f".{ARCHIVE}") else None
+                if sidecar is not None and sidecar.version != digest:
                     damaged.append(source.name)
                     target.unlink()
                     continue
@@ -292,33 +291,21 @@ def _copied(source: Source, target: Path, advance: Callable[[float], None]) -> s
     return store.copy(source, target, advance)
 
 
-def _verified(source: Source) -> str | None:
-    """Return the MD5 of a verified download, which is stored in a note next to the file."""
-    if not source.name.endswith(f".{ARCHIVE}"):
-        return None
-    try:
-        note = files.read_json(source.path.with_name(f"{source.path.name}.json"), files.JSON_OBJECT)
-    except (OSError, files.UnusableFileError):
-        return None
-    return str(note.get("version", "")) or None
+def _prune(unfinished: Path, data: Path) -> int:
+    """Remove a killed backup's files that the data folder no longer contains, and return the size of the others.
 
-
-def _prune(unfinished: Path) -> None:
-    """Remove a killed backup's files that are not in the new backup's list."""
-    with (unfinished / SUMS).open() as lines:
-        wanted = Listing((line.rstrip("\n")[34:], line[:32]) for line in lines)
-        for found in _all_files(unfinished, ""):
-            if found not in {SUMS, store.FACTS} and wanted.digest_of(found) is None:
-                (unfinished / found).unlink()
-
-
-def _all_files(folder: Path, name: str) -> Iterator[str]:
-    """Yield the names of all files, including unfinished files, in the same order as `walk`."""
-    for path in sorted(folder.iterdir(), key=lambda path: path.name, reverse=True):
-        if path.is_dir():
-            yield from _all_files(path, f"{name}{path.name}/")
-        else:
-            yield f"{name}{path.name}"
+    Links are removed as well, because a write to a link would change its target.
+    """
+    size = 0
+    for place, folders, names in os.walk(unfinished):
+        for path in (Path(place, name) for name in (*folders, *names)):
+            seen, name = path.lstat(), path.relative_to(unfinished).as_posix()
+            is_copy = is_known(name) and store.is_finished(path.name) and (data / name).exists()
+            if stat.S_ISREG(seen.st_mode) and is_copy:
+                size += seen.st_size
+            elif not stat.S_ISDIR(seen.st_mode):
+                path.unlink()
+    return size
 
 
 def remove_older(destination: Path, keep: int) -> list[Path]:

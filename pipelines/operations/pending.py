@@ -1,29 +1,26 @@
 """A run's pending work and its cost.
 
-Pending work consists of snapshots to fetch, missing hours, and archives that are not loaded.
-
-No function in this module writes data, so dry runs call the same functions.
+Pending work consists of snapshots to fetch, missing hours, and archives that are not loaded. No
+function in this module writes data, so dry runs call the same functions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
-from assets.layers import HOUR, recent_hours
+from assets.layers import HOUR
 from assets.steps import hour as batches
 from assets.steps import snapshot as snapshot_sets
 from assets.steps.converting import NotArchivedError
-from pipelines.automation.discovery import DONE, due_again
+from pipelines.automation.discovery import missing_hours
 from resources import datasets
-from resources.adapters import EnterpriseResource
-from resources.datasets import Dataset, Family
+from resources.datasets import RETENTION, Dataset, Family
 from resources.enterprise import EnterpriseClient, SnapshotPlan
 from resources.errors import MirrorError
 from resources.lake import Layout
-from resources.tables import HourState
+from resources.settings import Settings
 from resources.warehouse import Warehouse
 
 #: Maximum age of reference lists, which change rarely. The service asks clients to cache these lists.
@@ -31,22 +28,16 @@ REFERENCE_AGE = timedelta(days=1)
 
 
 def snapshots_to_fetch(
-    client: EnterpriseClient,
-    enterprise: EnterpriseResource,
-    warehouse: Warehouse,
-    layout: Layout,
-    wanted: Iterable[Dataset] = (),
-    *,
-    newer: bool = False,
+    client: EnterpriseClient, settings: Settings, wanted: Iterable[Dataset] = (), *, newer: bool = False
 ) -> dict[Dataset, list[str]]:
     """Return the identifiers of mirrored snapshots that are not loaded, by dataset.
 
     By default, all datasets are included. With `newer`, also return snapshots whose current version is not archived.
     """
     found = {}
-    for dataset in tuple(wanted) or filter(enterprise.scope_of, datasets.datasets(Family.SNAPSHOT)):
-        scope = enterprise.scope_of(dataset) or dataset.places
-        order = {place: number for number, place in enumerate(scope)}
+    layout, warehouse = Layout(settings.data), Warehouse(settings.data)
+    for dataset in tuple(wanted) or filter(settings.scope_of, datasets.datasets(Family.SNAPSHOT)):
+        scope = settings.scope_of(dataset) or dataset.places
         loaded = warehouse.snapshot_scopes(dataset) if warehouse.build_path.exists() else frozenset()
         listing = client.snapshots.listing(dataset)
         records = [
@@ -55,49 +46,27 @@ def snapshots_to_fetch(
             if (record.project_id, record.namespace_id) not in loaded
             or (newer and not snapshot_sets.is_archived(record, layout, dataset))
         ]
-        records.sort(key=lambda one: order[one.project_id, one.namespace_id])
+        records.sort(key=lambda one: scope.index((one.project_id, one.namespace_id)))
         odd = snapshot_sets.odd(listing, scope if newer else [one for one in scope if one not in loaded])
         found[dataset] = [one.identifier for one in records] + list(odd)
     return found
 
 
-def lacking_hours(
-    enterprise: EnterpriseResource, warehouse: Warehouse, layout: Layout, newest: datetime, now: datetime
-) -> list[datetime]:
+def lacking_hours(settings: Settings, newest: datetime, now: datetime) -> list[datetime]:
     """Return missing hours up to `newest` that the service still retains and a run can complete, oldest first."""
-    recent = [hour for hour in recent_hours(now) if hour <= newest]
-    lacking: set[datetime] = set()
-    for dataset in datasets.datasets(Family.HOURLY) if recent and warehouse.build_path.exists() else ():
-        scope = enterprise.scope_of(dataset)
-        mirrored = set(scope)
-        begun = {place: hour for place, hour in warehouse.beginnings(dataset).items() if place in mirrored}
-        states = {
-            (row.batch_hour, row.project_id, row.namespace_id): row.state
-            for row in warehouse.coverage(since=recent[0], published=False, dataset=dataset)
-        }
-        for hour in recent:
-            here = [states.get((hour, *place)) for place, first in begun.items() if first <= hour]
-            if any(state not in DONE for state in here) or (
-                HourState.ABSENT in here and _is_due(layout.batch_list(dataset, hour), hour, now, scope)
-            ):
-                lacking.add(hour)
-    return sorted(lacking)
+    layout, warehouse, lacking = Layout(settings.data), Warehouse(settings.data), set()
+    for dataset in datasets.datasets(Family.HOURLY) if warehouse.build_path.exists() else ():
+        rows = warehouse.coverage(since=now - RETENTION, published=False, dataset=dataset)
+        scope, beginnings = settings.scope_of(dataset), warehouse.beginnings(dataset)
+        lacking.update(missing_hours(now, rows, layout, scope, dataset, beginnings))
+    return sorted(hour for hour in lacking if hour <= newest)
 
 
-def _is_due(listing: Path, hour: datetime, now: datetime, scope: Sequence[tuple[str, int]]) -> bool:
-    try:
-        return due_again(listing, hour, now, scope)
-    except MirrorError:
-        return True  # the listing is damaged; a run over the hour replaces it
-
-
-def archived_hours(
-    dataset: Dataset, enterprise: EnterpriseResource, warehouse: Warehouse, layout: Layout
-) -> list[datetime]:
+def archived_hours(dataset: Dataset, settings: Settings) -> list[datetime]:
     """Return a dataset's hours that are fully archived but not fully loaded, oldest first."""
     found = []
-    scope = enterprise.scope_of(dataset)
-    for hour in warehouse.lacking_hours(dataset) if scope and warehouse.build_path.exists() else ():
+    layout, warehouse, scope = Layout(settings.data), Warehouse(settings.data), settings.scope_of(dataset)
+    for hour in warehouse.lacking_hours(dataset) if warehouse.build_path.exists() else ():
         try:
             archived = batches.archived_hour(hour, layout, scope, dataset)
         except MirrorError:
@@ -107,12 +76,11 @@ def archived_hours(
     return found
 
 
-def archived_snapshots(
-    dataset: Dataset, enterprise: EnterpriseResource, warehouse: Warehouse, layout: Layout
-) -> tuple[list[str], list[str]]:
+def archived_snapshots(dataset: Dataset, settings: Settings) -> tuple[list[str], list[str]]:
     """Return snapshots whose archived version is newer than the loaded version, and a message for each failure."""
     newest, failures = [], []
-    for project, namespace in enterprise.scope_of(dataset):
+    layout, warehouse = Layout(settings.data), Warehouse(settings.data)
+    for project, namespace in settings.scope_of(dataset):
         name = f"{project}_namespace_{namespace}"
         if not layout.snapshot_archive(dataset, name).is_dir():
             continue
@@ -124,12 +92,11 @@ def archived_snapshots(
             failures.append(str(error))
     # another process may hold the warehouse, so open it only if there is something to compare
     loaded = warehouse.snapshot_versions(dataset) if newest and warehouse.build_path.exists() else {}
-    found = [
-        one.identifier
-        for one in newest
-        for versions in (loaded.get(one.identifier, {}),)
-        if one.version not in versions and all(one.exported_at > moment for moment in versions.values())
-    ]
+    found = []
+    for one in newest:
+        versions = loaded.get(one.identifier, {})
+        if one.version not in versions and all(one.exported_at > moment for moment in versions.values()):
+            found.append(one.identifier)
     return found, failures
 
 
@@ -186,21 +153,20 @@ class DryRun:
 
 
 def dry_run(
-    hours: Iterable[datetime],
-    snapshots: Mapping[Dataset, Iterable[str]],
-    client: EnterpriseClient,
-    enterprise: EnterpriseResource,
-    layout: Layout,
+    hours: Iterable[datetime], snapshots: Mapping[Dataset, Iterable[str]], client: EnterpriseClient, settings: Settings
 ) -> DryRun:
     """Plan the hours of every mirrored dataset and the given snapshots, without fetching anything."""
-    hourly = [(hour, dataset) for hour in hours for dataset in datasets.datasets(Family.HOURLY)]
-    wanted = [(name, dataset) for dataset, names in snapshots.items() for name in names]
+    layout = Layout(settings.data)
     return DryRun(
         tuple(
-            batches.plan_hour(hour, client, layout, scope, dataset)
-            for hour, dataset in hourly
-            if (scope := enterprise.scope_of(dataset))
+            batches.plan_hour(hour, client, layout, settings.scope_of(dataset), dataset)
+            for hour in hours
+            for dataset in filter(settings.scope_of, datasets.datasets(Family.HOURLY))
         ),
-        tuple(snapshot_sets.plan_snapshot(name, client, layout, 0, dataset) for name, dataset in wanted),
+        tuple(
+            snapshot_sets.plan_snapshot(name, client, layout, 0, dataset)
+            for dataset, names in snapshots.items()
+            for name in names
+        ),
         reference_due(layout, datetime.now(UTC)),
     )

@@ -26,8 +26,7 @@ from pipelines.automation import jobs
 from pipelines.definitions import build_defs, first_hour
 from pipelines.operations import pending
 from pipelines.process import processes
-from resources import datasets
-from resources.adapters import EnterpriseResource, build_resources
+from resources import connection, datasets
 from resources.datasets import ARTICLE_CHANGES, Dataset, Family, last_complete_hour
 from resources.enterprise import EnterpriseClient
 from resources.enterprise.errors import EnterpriseError, NotPublishedYet, UnreachableError
@@ -98,9 +97,9 @@ def newest_hours(
     return [newest - back * HOUR for back in reversed(range(count))]
 
 
-def is_reachable(enterprise: EnterpriseResource) -> bool:
+def is_reachable(settings: Settings) -> bool:
     """Return True if the service responds. Each connection is attempted once."""
-    with enterprise.client(seconds=20.0) as client:
+    with connection.client(settings, seconds=20.0) as client:
         try:
             client.hours.listing(last_complete_hour(datetime.now(UTC)))
         except UnreachableError:
@@ -148,13 +147,12 @@ def run(
             f"{hour_text(hours[0])} UTC is before {hour_text(first)}, the mirror's first hour. Nothing was done. "
             "Choose later hours. If older hours are archived, set WME_FIRST_HOUR."
         )
-    defs, layout = _defs(settings, hours, **overrides), Layout(settings.data)
-    resources = build_resources(settings) | overrides
-    enterprise, store = resources["enterprise"], resources["warehouse"].warehouse
-    due = pending.reference_due(layout, datetime.now(UTC)) if refresh_reference is None else refresh_reference
+    defs = _defs(settings, hours, **overrides)
+    if refresh_reference is None:
+        refresh_reference = pending.reference_due(Layout(settings.data), datetime.now(UTC))
     with _run_here(settings) as here:
         # do not send a refused password again, which can lock the account, and do not wait twice for a lock
-        if due:
+        if refresh_reference:
             say("Reference lists")
             here.execute(defs, jobs.REFERENCE)
         for dataset, identifier in ((one, name) for one, names in (snapshots or {}).items() for name in names):
@@ -164,22 +162,22 @@ def run(
         if "warehouse" in here.report.unavailable:
             return here.report
         try:
-            for dataset in filter(enterprise.scope_of, datasets.datasets(Family.SNAPSHOT)):
-                identifiers, unreadable = pending.archived_snapshots(dataset, enterprise, store, layout)
+            for dataset in filter(settings.scope_of, datasets.datasets(Family.SNAPSHOT)):
+                identifiers, unreadable = pending.archived_snapshots(dataset, settings)
                 here.report.failures += unreadable
                 for identifier in identifiers:
                     say(f"Snapshot {identifier} ({dataset.name}), from the archive")
                     here.load_snapshot(defs, dataset, identifier, selection=layers.keys(dataset)[1:])
             needed = hours and with_lacking and "warehouse" not in here.report.unavailable
-            lacking = pending.lacking_hours(enterprise, store, layout, hours[-1], datetime.now(UTC)) if needed else ()
+            lacking = pending.lacking_hours(settings, hours[-1], datetime.now(UTC)) if needed else ()
             here.report.hours = sorted({*hours, *(hour for hour in lacking if hour >= first)})
             for span in pending.spans(here.report.hours):
                 if not here.report.unavailable:
                     say(_text(span))
                     here.execute(defs, jobs.HOURS, _range(span))
-            for dataset in filter(enterprise.scope_of, datasets.datasets(Family.HOURLY)):
+            for dataset in filter(settings.scope_of, datasets.datasets(Family.HOURLY)):
                 if "warehouse" not in here.report.unavailable:
-                    archived = {*pending.archived_hours(dataset, enterprise, store, layout)} - {*here.report.hours}
+                    archived = {*pending.archived_hours(dataset, settings)} - {*here.report.hours}
                     for span in pending.spans(archived):
                         say(f"{_text(span)} ({dataset.name}), from the archive")
                         here.execute(defs, jobs.HOURS, _range(span), selection=layers.keys(dataset)[1:])
@@ -297,7 +295,7 @@ class _Here:
         self, defs: dg.Definitions, dataset: Dataset, name: str, *, selection: Sequence[dg.AssetKey] | None = None
     ) -> None:
         self.instance.add_dynamic_partitions(dataset.archive, [name])
-        self.execute(defs, jobs.of_snapshots(dataset), selection=selection, partition_key=name)
+        self.execute(defs, dataset.archive, selection=selection, partition_key=name)
 
 
 @contextmanager

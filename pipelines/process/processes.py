@@ -43,8 +43,10 @@ _SENTENCE: Final = (
     "The run's process was killed, or the machine stopped. Committed work is kept. Dagster's daemon retries the run. "
     "If no daemon is running, start the same run again to continue."
 )
-_UNDER_WAY: Final = [
+#: States of a requested run that has not ended.
+UNDER_WAY: Final = [
     dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.STARTING,
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
@@ -63,7 +65,7 @@ def under_way(instance: dg.DagsterInstance) -> Iterator[dict[str, str]]:
         quiet = 0
         # runs continue during this loop, and more records can appear
         while quiet < _QUIET_LOOKS:
-            runs = instance.get_runs(dg.RunsFilter(tags=tags, statuses=_UNDER_WAY))
+            runs = instance.get_runs(dg.RunsFilter(tags=tags, statuses=UNDER_WAY))
             for run in runs:
                 instance.report_run_canceled(
                     run, "Interrupted. Committed work is kept. Start the same run again to continue."
@@ -126,7 +128,7 @@ def end_killed(instance: dg.DagsterInstance, location: str | None = None, beginn
     home = Path(instance.root_directory)
     ended = []
     with FileLock(home / "killed.lock"):  # two processes that see the same run must not both end it
-        for record in instance.get_run_records(dg.RunsFilter(statuses=_UNDER_WAY)):
+        for record in instance.get_run_records(dg.RunsFilter(statuses=UNDER_WAY)):
             run = record.dagster_run
             name = _process_of(run)
             if name is not None:
@@ -172,7 +174,7 @@ def _end(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:
 
 def _sweep(instance: dg.DagsterInstance, home: Path) -> None:
     """Remove the locks of processes that have ended and have no run in progress."""
-    needed = {_process_of(run) for run in instance.get_runs(dg.RunsFilter(statuses=_UNDER_WAY))}
+    needed = {_process_of(run) for run in instance.get_runs(dg.RunsFilter(statuses=UNDER_WAY))}
     for path in _locks(home):
         if path.stem not in needed and not _is_held(home, path.stem):
             path.unlink(missing_ok=True)

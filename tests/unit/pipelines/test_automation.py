@@ -12,6 +12,7 @@ import pipelines
 from pipelines.automation.jobs import build_jobs
 from pipelines.automation.sensors import build_sensors
 from pipelines.definitions import build_defs
+from pipelines.embedding import Prefix
 from resources import datasets
 from resources.settings import Settings
 
@@ -35,7 +36,10 @@ def test_a_declared_dataset_is_in_the_jobs_and_sensors_of_its_family():
     ]
     with datasets.also(*more):
         defs = build_defs(Settings())
-        sensors = {one.name: {target.job_name for target in one.targets} for one in build_sensors(Settings())}
+        sensors = {
+            one.name: {target.job_name for target in one.targets}
+            for one in build_sensors(Settings(), datasets.datasets(), Prefix())
+        }
     changes = {"archive/file_changes", "lake/file_changes", "warehouse/file_changes"}
     assert changes < keys(defs, "hours") < keys(defs, "hour_to_published")
     assert {"lake/licences", "warehouse/licences"} < keys(defs, "reference")
@@ -43,7 +47,7 @@ def test_a_declared_dataset_is_in_the_jobs_and_sensors_of_its_family():
     assert keys(defs, "kept_pages") == {f"{layer}/kept_pages" for layer in layers}
     assert keys(defs, "snapshots") == {"archive/snapshots", "lake/snapshot_articles", "warehouse/snapshot_articles"}
     assert sensors["discover_kept_pages"] == {"kept_pages"}
-    assert not any("kept" in job.name for job in build_jobs())
+    assert not any("kept" in job.name for job in build_jobs(datasets.datasets(), datasets.datasets(), Prefix()))
 
 
 def test_a_backfill_has_a_run_for_each_day():
@@ -53,7 +57,10 @@ def test_a_backfill_has_a_run_for_each_day():
 
 
 def test_a_sensor_is_shown_at_no_job_but_those_that_it_starts():
-    sensors = {one.name: {target.job_name for target in one.targets} for one in build_sensors(Settings())}
+    sensors = {
+        one.name: {target.job_name for target in one.targets}
+        for one in build_sensors(Settings(), datasets.datasets(), Prefix())
+    }
     assert sensors["end_killed_runs"] == set()
     assert max(map(len, sensors.values())) == 1
 

@@ -6,8 +6,9 @@ import dagster as dg
 import pytest
 
 from assets.layers import own, unprefixed
-from pipelines.embedding import ALONE, Prefix, deferred, prefix_of
+from pipelines.embedding import Prefix, deferred, prefix_of
 
+ALONE = Prefix()
 KEY = dg.AssetKey(["warehouse", "articles"])
 
 

@@ -160,7 +160,7 @@ def tick(sensor, instance, cursor):
 def test_each_failed_run_is_reported_once_with_its_sentence(instance, tmp_path):
     with listening() as (url, seen):
         settings = Settings(data=tmp_path, password=SecretStr(PASSWORD), on_failure=SecretStr(url))
-        sensor = report_failures(settings)
+        sensor = report_failures(settings, Prefix())
         assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
         fail(instance, "From before the sensor.")
         _, cursor = tick(sensor, instance, None)
@@ -203,7 +203,7 @@ def test_each_failed_run_is_reported_once_with_its_sentence(instance, tmp_path):
 )
 def test_runs_that_are_no_failure_for_good_are_left_out(instance, tmp_path, tags, why):
     with listening() as (url, seen):
-        sensor = report_failures(Settings(data=tmp_path, on_failure=SecretStr(url)))
+        sensor = report_failures(Settings(data=tmp_path, on_failure=SecretStr(url)), Prefix())
         _, cursor = tick(sensor, instance, None)
         run = fail(instance, "Any.")
         instance.add_run_tags(run, tags)
@@ -225,7 +225,7 @@ def test_failed_runs_of_another_project_are_left_out(instance, tmp_path):
 
 def test_a_hook_that_fails_is_a_failed_tick_and_the_next_run_is_reported(instance, tmp_path):
     target = tmp_path / "reports"
-    sensor = report_failures(Settings(data=tmp_path, on_failure=SecretStr("/nowhere/notify")))
+    sensor = report_failures(Settings(data=tmp_path, on_failure=SecretStr("/nowhere/notify")), Prefix())
     _, cursor = tick(sensor, instance, None)
     run = fail(instance, "Any.")
     told, cursor = tick(sensor, instance, cursor)
@@ -234,7 +234,7 @@ def test_a_hook_that_fails_is_a_failed_tick_and_the_next_run_is_reported(instanc
     assert instance.get_run_by_id(run).status is dg.DagsterRunStatus.FAILURE
     # the operator corrects the setting
     text = 'import sys; open(sys.argv[1], "a").write(sys.stdin.read())'
-    sensor = report_failures(Settings(data=tmp_path, on_failure=SecretStr(program(text, str(target)))))
+    sensor = report_failures(Settings(data=tmp_path, on_failure=SecretStr(program(text, str(target)))), Prefix())
     second = fail(instance, "Another.")
     told, _ = tick(sensor, instance, cursor)
     assert [one.error for one in told.dagster_run_reactions] == [None]
@@ -242,7 +242,7 @@ def test_a_hook_that_fails_is_a_failed_tick_and_the_next_run_is_reported(instanc
 
 
 def test_without_a_setting_the_sensor_is_off_and_says_so(instance, tmp_path):
-    sensor = report_failures(Settings(data=tmp_path))
+    sensor = report_failures(Settings(data=tmp_path), Prefix())
     assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
     _, cursor = tick(sensor, instance, None)
     fail(instance, "Any.")

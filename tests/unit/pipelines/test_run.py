@@ -14,7 +14,7 @@ import pytest
 from pipelines.operations import pending
 from pipelines.operations import run as runs
 from resources import adapters
-from resources.adapters import ConfiguredEnterprise, ConfiguredWarehouse
+from resources.adapters import ConfiguredWarehouse
 from resources.datasets import ARTICLE_CHANGES, SNAPSHOT_ARTICLES, named
 from resources.enterprise import EnterpriseClient
 from resources.enterprise.errors import NotPublishedYet
@@ -119,15 +119,11 @@ def listed(fake, *places, wrong=None):
 
 def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(client, fake, tmp_path):
     warehouse = Warehouse(tmp_path, lock_timeout=5.0, clock=Late())
-    mirrored = ConfiguredEnterprise(
-        Settings(data=tmp_path, projects=("frwiki", "enwiki", "itwiki"), namespaces=(14, 0))
-    )
+    settings = Settings(data=tmp_path, projects=("frwiki", "enwiki", "itwiki"), namespaces=(14, 0))
     served = [("dewiki", 0), ("enwiki", 0), ("enwiki", 14), ("frwiki", 0)]
     listed(fake, *served)
     wanted = ["frwiki_namespace_0", "enwiki_namespace_14", "enwiki_namespace_0"]  # in the order configured
-    assert pending.snapshots_to_fetch(client, mirrored, warehouse, Layout(tmp_path), [SNAPSHOT_ARTICLES]) == {
-        SNAPSHOT_ARTICLES: wanted
-    }
+    assert pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}
     assert not warehouse.build_path.exists()  # nothing is made only to look
 
     lake = Lake(tmp_path)
@@ -135,21 +131,19 @@ def test_snapshots_are_missing_where_a_mirrored_project_has_none_underneath(clie
     warehouse.load_hour(lake.hour(0), [lake.file(0, [lake.change(1, "A", 1)], "frwiki")])
     warehouse.load_snapshot(lake.snapshot([[lake.change(5, "E", 20)]]))
     listed(fake, *served)
-    assert pending.snapshots_to_fetch(client, mirrored, warehouse, Layout(tmp_path), [SNAPSHOT_ARTICLES]) == {
-        SNAPSHOT_ARTICLES: wanted[:2]
-    }
+    assert pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted[:2]}
     listed(fake, *served)
     # versions have no order: one that is not archived is a newer one
-    found = pending.snapshots_to_fetch(client, mirrored, warehouse, Layout(tmp_path), [SNAPSHOT_ARTICLES], newer=True)
+    found = pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES], newer=True)
     assert found == {SNAPSHOT_ARTICLES: wanted}
 
 
 def test_hours_that_the_mirror_lacks_are_those_since_it_began_that_the_service_keeps(tmp_path):
     lake, warehouse = Lake(tmp_path), Warehouse(tmp_path, lock_timeout=5.0, clock=Late())
-    mirrored = ConfiguredEnterprise(Settings(data=tmp_path, projects=("enwiki",)))
+    settings = Settings(data=tmp_path, projects=("enwiki",))
 
     def lacking(newest=5, now=6):
-        found = pending.lacking_hours(mirrored, warehouse, Layout(tmp_path), lake.hour(newest), lake.hour(now))
+        found = pending.lacking_hours(settings, lake.hour(newest), lake.hour(now))
         return [int((hour - lake.hour(0)) / ONE) for hour in found]
 
     assert lacking() == []
@@ -180,17 +174,12 @@ def test_hours_that_the_mirror_lacks_are_those_since_it_began_that_the_service_k
 
 
 def test_a_snapshot_whose_record_is_odd_is_asked_for_by_itself_and_the_others_as_ever(client, fake, tmp_path):
-    warehouse = Warehouse(tmp_path, lock_timeout=5.0, clock=Late())
-    mirrored = ConfiguredEnterprise(Settings(data=tmp_path, projects=("frwiki", "enwiki")))
+    settings = Settings(data=tmp_path, projects=("frwiki", "enwiki"))
     listed(fake, ("dewiki", 0), ("enwiki", 0), ("frwiki", 0), wrong={"date_modified": "9999-12-31T00:00:00Z"})
     wanted = ["enwiki_namespace_0", "frwiki_namespace_0"]  # whose run fails with a sentence about its record
-    assert pending.snapshots_to_fetch(client, mirrored, warehouse, Layout(tmp_path), [SNAPSHOT_ARTICLES]) == {
-        SNAPSHOT_ARTICLES: wanted
-    }
+    assert pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted}
     listed(fake, ("enwiki", 0), ("frwiki", 0), ("dewiki", 0), wrong={"version": "7"})
-    assert pending.snapshots_to_fetch(client, mirrored, warehouse, Layout(tmp_path), [SNAPSHOT_ARTICLES]) == {
-        SNAPSHOT_ARTICLES: wanted[::-1]
-    }
+    assert pending.snapshots_to_fetch(client, settings, [SNAPSHOT_ARTICLES]) == {SNAPSHOT_ARTICLES: wanted[::-1]}
 
 
 # --- jobs -------------------------------------------------------------------------------------------------------------

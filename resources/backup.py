@@ -71,8 +71,7 @@ class Backup(_Facts):
     def sums(self) -> Iterator[tuple[str, str]]:
         """Yield every file's path and MD5, sorted by `order`. No list is built, as there may be millions of files.
 
-        Raises:
-            BackupError: The file list has been changed, or was not written by `wme backup`.
+        Raises BackupError if the file list has been changed, or was not written by `wme backup`.
         """
         path = self.path / SUMS
         try:
@@ -138,11 +137,7 @@ def completed(destination: Path) -> list[Backup]:
 
 
 def find(source: Path) -> Backup:
-    """Return the backup at a path. If the path is a folder with several backups, return the newest.
-
-    Raises:
-        BackupError: No backup was found, or the backup is damaged.
-    """
+    """Return the backup at a path, or the newest backup in a folder. Raises BackupError if no backup is usable."""
     backup = None if source.name == UNFINISHED else _read(source)
     if backup is not None:
         return backup
@@ -208,10 +203,7 @@ def walk(folder: Path, name: str) -> Iterator[Source]:
     """Yield a folder's finished files in descending order of their paths, with the newest hours first.
 
     If files are numbered in the order in which they are written, like the stream's files, no file is found without its
-    predecessors.
-
-    Raises:
-        BackupError: An entry is not a regular file, or has a name that a file list cannot contain.
+    predecessors. Raises BackupError for an entry that a file list cannot contain.
     """
     try:
         with os.scandir(folder) as entries:
@@ -240,11 +232,7 @@ def is_finished(part: str) -> bool:
 
 
 def copy(source: Source, target: Path, advance: Callable[[float], None]) -> str:
-    """Copy a file atomically, and return the copy's MD5.
-
-    Raises:
-        FileNotFoundError: The file was removed.
-    """
+    """Copy a file atomically, and return the copy's MD5. Raises FileNotFoundError if the file was removed."""
     unfinished = target.with_name(f".{target.name}.tmp")
     target.parent.mkdir(parents=True, exist_ok=True)
     # writing through an existing link of this name would overwrite another file

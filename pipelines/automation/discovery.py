@@ -96,11 +96,7 @@ def missing_hours(
 def missing_now(
     now: datetime, enterprise: EnterpriseResource, warehouse: WarehouseResource, dataset: Dataset
 ) -> list[datetime]:
-    """Return the `missing_hours` for a dataset's mirrored scope without waiting for processes that are writing.
-
-    Raises:
-        MirrorError: The warehouse cannot be read at the moment.
-    """
+    """Return the `missing_hours` for a dataset's mirrored scope. Raises MirrorError if the warehouse is in use."""
     store = warehouse.glance
     rows = store.coverage(since=now - RETENTION, published=False, dataset=dataset) if store.build_path.exists() else []
     return missing_hours(now, rows, Layout(store.data), enterprise.scope_of(dataset), dataset)
@@ -201,8 +197,7 @@ def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None
     is_over = not run.asset_selection.isdisjoint(layers) if run.asset_selection else prefix_of(layers).runs(run)
     if not is_over:
         return None
-    one = run.tags.get(RunTag.PARTITION)
-    first, last = run.tags.get(RunTag.RANGE_START, one), run.tags.get(RunTag.RANGE_END, one)
+    first, last = partitions_of(run)
     if first is None or last is None:
         return None
     with suppress(ValueError):  # the partition is a snapshot
@@ -210,14 +205,16 @@ def _span_of(run: dg.DagsterRun, layers: Collection[dg.AssetKey]) -> Span | None
     return None
 
 
+def partitions_of(run: dg.DagsterRun) -> tuple[str | None, str | None]:
+    """Return a run's first and last partition key, or None for each if the run has no partitions."""
+    one = run.tags.get(RunTag.PARTITION)
+    return run.tags.get(RunTag.RANGE_START, one), run.tags.get(RunTag.RANGE_END, one)
+
+
 def published(
     hours: Sequence[datetime], client: EnterpriseClient, now: datetime, dataset: Dataset = ARTICLE_CHANGES
 ) -> list[datetime]:
-    """Return the published hours, oldest first. Sends at most six requests, starting with the newest hour.
-
-    Raises:
-        EnterpriseError: The service did not respond.
-    """
+    """Return the published hours, oldest first. Sends at most six requests, starting with the newest hour."""
     there = [hour for hour in hours if now - hour > LATE + HOUR]
     late = hours[len(there) :]
     end = time.monotonic() + ASKING_SECONDS
@@ -250,10 +247,8 @@ def hindrance(
 ) -> str | None:
     """Return the reason why a run over these hours would fail again, or None if the run can succeed.
 
-    `hours` must be sorted, oldest first. Sends at most five requests.
-
-    Raises:
-        MirrorError: The service refused the account, did not recognise a name, or did not respond.
+    `hours` must be sorted, oldest first. Sends at most five requests. Raises MirrorError if the service refuses the
+    account, does not recognise a name, or does not respond.
     """
     certain = [hour for hour in hours if now - hour > LATE] or hours
     with suppress(NotPublishedYet, RetentionPassed):
@@ -297,10 +292,7 @@ def _refused(cursor: str | None) -> tuple[datetime, int]:
 
 
 def refusal_of(instance: dg.DagsterInstance, run: dg.DagsterRun, ended_at: datetime) -> str | None:
-    """Return a failed run's message if the service refused the account.
-
-    Return None for all other failures, and for refusals before the definitions were loaded.
-    """
+    """Return a failed run's message if the service has refused the account since the definitions were loaded."""
     if ended_at < LOADED_AT:
         return None
     for record in instance.get_records_for_run(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE).records:

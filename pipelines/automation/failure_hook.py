@@ -15,19 +15,19 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from http import HTTPStatus
 from http.client import HTTPException
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import dagster as dg
+
+from pipelines.automation.discovery import partitions_of
 from resources.enterprise.errors import Redactor
 from resources.errors import MirrorError
 from resources.formatting import legible, moment_text
 from resources.settings import PROJECT, Settings
 from resources.settings.types import is_address
-
-if TYPE_CHECKING:
-    import dagster as dg
 
 #: Delivery timeout in seconds. Dagster allows one minute for an evaluation, which can include about five runs.
 SECONDS: Final = 8.0
@@ -41,18 +41,10 @@ class HookError(MirrorError):
     """The hook could not be notified about a failed run."""
 
 
-def document(
-    settings: Settings,
-    run: dg.DagsterRun,
-    message: str,
-    steps: Iterable[tuple[str, str]],
-    hours: tuple[str | None, str | None],
-    failed_at: datetime,
-) -> dict[str, Any]:
+def document(settings: Settings, run: dg.DagsterRun, message: str, steps: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Return the document for the hook, without secrets from the settings.
 
-    `steps` contains the name and message of each failed step. `hours` contains the first and last partition, each of
-    which can be None.
+    `steps` contains the name and message of each failed step.
     """
     redactor = Redactor()
     for secret in (settings.password, settings.on_failure):
@@ -61,7 +53,7 @@ def document(
     def clean(text: str) -> str:
         return legible(redactor.clean(text), _LONGEST)
 
-    first, last = hours
+    first, last = partitions_of(run)
     return {
         "event": "run_failure",
         "data": str(settings.data),
@@ -71,7 +63,7 @@ def document(
         "assets": sorted(key.to_user_string() for key in run.asset_selection or ()),
         "first_partition": first,
         "last_partition": last,
-        "failed_at": f"{moment_text(failed_at)} UTC",
+        "failed_at": f"{moment_text(datetime.now(UTC))} UTC",
         "message": clean(message),
         "steps": [{"step": step, "message": clean(text)} for step, text in list(steps)[:_STEPS]],
     }
@@ -80,9 +72,7 @@ def document(
 def deliver(target: str, content: dict[str, Any], seconds: float = SECONDS) -> None:
     """Send a document to a URL in a POST request, or to a program's standard input.
 
-    Raises:
-        HookError: The delivery failed or timed out. The message omits the target, because a target can contain a
-            secret.
+    Raises HookError if the delivery fails or times out. The message omits the target, which can contain a secret.
     """
     body = json.dumps(content, ensure_ascii=False).encode()
     if is_address(target):

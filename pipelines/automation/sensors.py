@@ -285,10 +285,9 @@ def end_killed_runs(context: dg.SensorEvaluationContext, prefix: Prefix) -> dg.S
 
 
 def _again(run: dg.DagsterRun, job: dg.JobDefinition) -> dg.RunRequest:
-    own = {name: value for name, value in run.tags.items() if name in _KEPT_TAGS}
     return dg.RunRequest(
         run_key=f"again {run.run_id}",
-        tags=own,
+        tags={name: value for name, value in run.tags.items() if name in _KEPT_TAGS},
         partition_key=run.tags.get(RunTag.PARTITION),
         # an empty selection means all assets of the job, as in runs that commands start
         asset_selection=sorted(run.asset_selection or job.asset_layer.executable_asset_keys),
@@ -319,17 +318,9 @@ def report_failures(settings: Settings, prefix: Prefix) -> dg.SensorDefinition:
             return dg.SkipReason(f"Dagster retries {run.run_id}.")
         if run.tags.get(RunTag.FAILURE_REASON) == _STOPPED:
             return dg.SkipReason(f"{run.run_id} was terminated, because the UI or the daemon was stopped.")
-        single = run.tags.get(RunTag.PARTITION)
-        hours = (
-            run.tags.get(RunTag.RANGE_START, single),
-            run.tags.get(RunTag.RANGE_END, single),
-        )
         steps = ((str(event.step_key), _sentence_of(event)) for event in context.get_step_failure_events())
-        message = context.failure_event.message or ""
-        failure_hook.deliver(
-            settings.on_failure.get_secret_value(),
-            failure_hook.document(settings, run, message, steps, hours, datetime.now(UTC)),
-        )
+        content = failure_hook.document(settings, run, context.failure_event.message or "", steps)
+        failure_hook.deliver(settings.on_failure.get_secret_value(), content)
         return None
 
     return look

@@ -65,11 +65,7 @@ class Unargued(click.Command):
 
 
 def secrets(*wanted: Wanted, stdin: bool) -> list[str]:
-    """Collect passwords and codes in the order of their prompts.
-
-    Raises:
-        UsageError: A secret is missing and there is no terminal, or standard input has the wrong number of lines.
-    """
+    """Collect passwords and codes in the order of their prompts, from variables, standard input or the terminal."""
     found = [os.environ.get(one.variable, "") for one in wanted]
     if stdin:
         open_places = [place for place, value in enumerate(found) if not value]
@@ -188,10 +184,7 @@ def _show_tokens(client: EnterpriseClient) -> None:
 
 
 def _with_password(client: EnterpriseClient, *others: Wanted, stdin: bool) -> tuple[str | None, list[str]]:
-    """Return the password and the other secrets, after prompting for missing secrets.
-
-    The password is None if there is no account.
-    """
+    """Return the password, which is None if there is no account, and the other secrets. Prompt for missing secrets."""
     known = client.service.password
     if known is not None or client.service.username is None:
         return known, secrets(*others, stdin=stdin)

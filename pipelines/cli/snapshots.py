@@ -60,7 +60,7 @@ def list_snapshots(*, projects: tuple[str, ...], everything: bool, as_json: bool
             connection.check_names(client, Layout(settings.data), projects, correct="--project")
         elif not everything:
             connection.check_names(client, Layout(settings.data), settings.projects, settings.namespaces)
-        found = snapshots_.listed(client, dataset=dataset)
+        found = sorted(client.snapshots.listing(dataset), key=lambda s: (s.project_id, s.namespace_id, s.identifier))
     scope = settings.scope_of(dataset) or dataset.places
     wanted = () if everything else projects or tuple(dict.fromkeys(project for project, _ in scope))
     if not everything:

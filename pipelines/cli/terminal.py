@@ -54,11 +54,7 @@ def echo(text: str, *, nl: bool = True, err: bool = False) -> None:
 
 
 def read(most: int = -1, *, line_count: int | None = None) -> str:
-    """Read standard input, up to `most` characters. At a terminal, read up to `line_count` lines.
-
-    Raises:
-        UsageError: The input is not UTF-8 text.
-    """
+    """Read standard input, up to `most` characters. At a terminal, read up to `line_count` lines."""
     try:
         if line_count is not None and sys.stdin.isatty():
             text = "".join(sys.stdin.readline(most) for _ in range(line_count))

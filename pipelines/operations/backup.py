@@ -83,11 +83,7 @@ class Taken:
 
 
 def plan(data: files.StrPath, destination: files.StrPath) -> Plan:
-    """Count the files that a backup would copy to a destination, without writing anything.
-
-    Raises:
-        BackupError: There is nothing to back up, or the destination cannot hold a backup.
-    """
+    """Count the files that a backup would copy to a destination. Raises BackupError if the backup cannot start."""
     data, destination = Path(data), Path(destination)
     if not (data / "archive").exists() and not (data / BUILD).exists():
         raise BackupError(f"There is nothing to back up in {data}. If this is not the data folder, set WME_DATA.")

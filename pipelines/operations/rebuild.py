@@ -80,10 +80,7 @@ def rebuild(settings: Settings, only: Only | None = None, **overrides: Any) -> R
 
     Archived projects that are no longer in the settings are loaded as well. `only` limits the rebuild to hours and
     snapshots, with their projects and namespaces. `overrides` contains resources that replace the configured resources.
-
-    Raises:
-        MirrorError: The error would stop all other loads as well. For example, the disk is full, or another process has
-            locked the warehouse.
+    Raises MirrorError if all other loads would fail as well, for example because the disk is full.
     """
     resources = build_resources(settings) | overrides
     enterprise, store = resources["enterprise"], resources["warehouse"].warehouse
@@ -175,9 +172,6 @@ def lines(
 
     Without `raw`, a row contains the record's size as `bytes` but no content. In rows with a `raw_path`, `raw` is only
     a prefix of the record.
-
-    Raises:
-        NotPublishedError: Nothing has been published yet.
     """
     where, parameters = selection.where()
     with warehouse.connect_published() as connection:

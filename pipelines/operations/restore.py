@@ -44,10 +44,7 @@ def restore(source: files.StrPath, data: files.StrPath, reporter: Reporter) -> R
 
     The same call resumes a killed restore. The published file contains no paths from the original data folder. Views,
     macros and triggers in the backup are removed before they can run. Dagster settings that differ from the default
-    settings are renamed.
-
-    Raises:
-        BackupError: There is no backup, the data folder is not empty, or the disk is full.
+    settings are renamed. Raises BackupError if there is no backup, the folder is not empty, or the disk is full.
     """
     data, backup = Path(data), store.find(Path(source))
     warehouse = Warehouse(data)
@@ -71,13 +68,10 @@ def restore(source: files.StrPath, data: files.StrPath, reporter: Reporter) -> R
 
 
 def check(backup: Backup, data: Path) -> None:
-    """Check that a backup can be restored into a data folder, and that all paths in the backup are inside the folder.
+    """Check that a backup can be restored into a data folder, and that all its paths are inside the folder.
 
     The backup's list and ledger contain these paths. The list's digest reveals damage but not manipulation, so the
-    names in the list are untrusted. Nothing is changed.
-
-    Raises:
-        BackupError: The folder is not empty, the list contains an unknown file name, or an existing file is in the way.
+    names in the list are untrusted. Raises BackupError and changes nothing if the backup cannot be restored.
     """
     _check_empty(backup, data)
     for name, _ in backup.sums():

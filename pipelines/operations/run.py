@@ -79,10 +79,8 @@ def newest_hours(
 ) -> list[datetime]:
     """Return the `count` newest hours that the service has published, oldest first.
 
-    A batch listing appears some minutes after its hour, so the newest complete hour can be missing.
-
-    Raises:
-        NotPublishedYet: None of the last six hours has been published. The service seems to be lagging.
+    A batch listing appears some minutes after its hour, so the newest complete hour can be missing. Raises
+    NotPublishedYet if none of the last six hours has been published.
     """
     newest = last_complete_hour(now)
     for back in range(6):

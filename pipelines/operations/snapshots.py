@@ -1,4 +1,4 @@
-"""Snapshot listings, combined plans for several snapshots, and sequential downloads."""
+"""Combined plans for several snapshots, and sequential downloads."""
 
 from __future__ import annotations
 
@@ -29,15 +29,6 @@ from resources.settings import Settings
 _IDENTIFIER = re.compile(r"(\w+)_namespace_(\d+)")
 
 
-def listed(
-    client: EnterpriseClient, scope: Iterable[tuple[str, int]] | None = None, dataset: Dataset = SNAPSHOT_ARTICLES
-) -> list[Snapshot]:
-    """Return the service's snapshots in `scope`, or all snapshots if `scope` is None. Costs no quota."""
-    wanted = None if scope is None else set(scope)
-    found = [s for s in client.snapshots.listing(dataset) if wanted is None or (s.project_id, s.namespace_id) in wanted]
-    return sorted(found, key=lambda s: (s.project_id, s.namespace_id, s.identifier))
-
-
 @dataclass(frozen=True)
 class CombinedPlan:
     """Cost of downloading several snapshots, one after another."""
@@ -66,13 +57,7 @@ class CombinedPlan:
         return min((plan.free_bytes for plan in self.plans), default=0)
 
     def check(self) -> None:
-        """Check that all downloads can finish.
-
-        Raises:
-            QuotaExceeded: The downloads need more units than are left, and exceeding the quota is not allowed.
-            BudgetExceeded: The downloads need more units than the budget allows.
-            DiskFull: The downloads would leave less free disk space than the configured minimum.
-        """
+        """Check that all downloads can finish. Raises the same errors as `check_together`."""
         for plan in self.plans:
             plan.check()
         check_together(self.plans)
@@ -169,31 +154,26 @@ class Report:
 
 
 def download(client: EnterpriseClient, combined: CombinedPlan, *, workers: int = 4, reporter: Reporter) -> Report:
-    """Download planned snapshots into the archive, one after another.
+    """Download planned snapshots into the archive, one after another, each with its files in parallel.
 
-    A snapshot's files are downloaded in parallel.
-
-    No download starts unless all downloads can finish. Archived files are not fetched again, and unfinished downloads
-    are resumed. If the download is interrupted, the data that was already fetched is kept.
-
-    Raises:
-        QuotaExceeded: The downloads need more units than are left. Nothing was fetched.
-        DiskFull: The disk has too little free space. Nothing was fetched.
+    No download starts unless all downloads can finish (see `CombinedPlan.check`). Archived files are not fetched again,
+    and unfinished downloads are resumed. If the download is interrupted, the data that was already fetched is kept.
     """
     combined.check()
     done: list[Fetched] = []
     failures: list[tuple[str, errors.EnterpriseError]] = []
-    for number, first in enumerate(combined.plans):
+    rest = list(combined.plans)
+    while rest:
+        plan = rest.pop(0)
         try:
-            # plan this snapshot again, because earlier downloads might have taken hours
-            now = _planned(client, first.identifier, first.folder, first.options, first.dataset) if number else first
-            done.append(Fetched(now, snapshot_sets.download(now, client, Engine(workers, reporter))))
+            if done or failures:  # plan this snapshot again, because earlier downloads might have taken hours
+                plan = _planned(client, plan.identifier, plan.folder, plan.options, plan.dataset)
+            done.append(Fetched(plan, snapshot_sets.download(plan, client, Engine(workers, reporter))))
         except errors.EnterpriseError as error:
-            failures.append((first.identifier, error))
+            failures.append((plan.identifier, error))
             if error.ends_run:
-                rest = tuple(later.identifier for later in combined.plans[number + 1 :])
-                return Report(tuple(done), tuple(failures), rest)
-    return Report(tuple(done), tuple(failures), ())
+                break
+    return Report(tuple(done), tuple(failures), tuple(plan.identifier for plan in rest))
 
 
 def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:

@@ -72,12 +72,9 @@ class Guard:
         text = headers.get("host", "")
         host = host_of(text)
         if host is None or (host[0] not in LOOPBACK and host not in self._public):
-            return (
-                403,
-                (
-                    f"the host {_quoted(text)} is not a known name of this UI. If this name belongs to this UI, "
-                    "add the name to WME_UI_HOSTS and restart."
-                ),
+            return 403, (
+                f"the host {_quoted(text)} is not a known name of this UI. If this name belongs to this UI, add the "
+                "name to WME_UI_HOSTS and restart."
             )
         origin = headers.get("origin")
         if origin is not None:
@@ -132,19 +129,13 @@ class WithReport:
 
 
 def _unsafe(scope: Scope, headers: Headers) -> tuple[int, str] | None:
-    """Return the status and reason for refusing an unsafe request, or None if the request is allowed.
-
-    A request is unsafe if any website could send it.
-    """
+    """Return the status and reason for refusing a request that any website could send, or None if it is allowed."""
     if scope["method"] not in _READING:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in CONTENT_TYPES:
-            return (
-                415,
-                (
-                    f"{scope['method']} needs the header Content-Type: application/json, not {_quoted(kind)}. No "
-                    "setting changes this restriction."
-                ),
+            return 415, (
+                f"{scope['method']} needs the header Content-Type: application/json, not {_quoted(kind)}. No setting "
+                "changes this restriction."
             )
     # if a browser opens this URL, Dagster returns a page and runs no query
     elif (

@@ -50,8 +50,7 @@ class Report(NamedTuple):
 def write(settings: Settings, output: StrPath | None = None, now: datetime | None = None) -> Report:
     """Write a data folder's report page to `output` atomically. The default is `report.html` in the folder.
 
-    Raises:
-        MirrorError: Nothing has been published yet, so no page was written.
+    Raises MirrorError and writes no page if nothing has been published yet.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
     from markupsafe import Markup  # noqa: PLC0415

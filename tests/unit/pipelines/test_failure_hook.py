@@ -10,7 +10,6 @@ import re
 import sys
 import threading
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import dagster as dg
@@ -252,5 +251,5 @@ def test_without_a_setting_the_sensor_is_off_and_says_so(instance, tmp_path):
 def test_a_document_is_bounded(tmp_path):
     run = dg.DagsterRun("hours")
     steps = [(f"step_{number}", "x" * 100_000) for number in range(1000)]
-    made = failure_hook.document(Settings(data=tmp_path), run, "y" * 100_000, steps, (None, None), datetime.now(UTC))
+    made = failure_hook.document(Settings(data=tmp_path), run, "y" * 100_000, steps)
     assert len(json.dumps(made)) < 30_000

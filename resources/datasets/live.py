@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
-from functools import cache
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -123,21 +122,19 @@ COUNTS = ("row_count", "duplicate_count", "other_count", "reject_count", "reset_
 _FACTS = tuple(one.name for one in fields(Step) if one.name not in {"number", "path"})
 
 
-@cache
-def _adapter() -> TypeAdapter[Step]:
-    return TypeAdapter(Step)
+_STEP = TypeAdapter(Step)
 
 
 def facts_of(step: Step) -> str:
     """Return the JSON metadata for a step's file."""
-    return _adapter().dump_json(step, include=set(_FACTS)).decode()
+    return _STEP.dump_json(step, include=set(_FACTS)).decode()
 
 
 def step_of(number: int, path: Path) -> Step:
     """Read the step from a file's metadata. Raises ValueError if there is no step, or OSError on a read error."""
     try:
         facts = json.loads(read_footer(path).metadata[METADATA_KEY.encode()])
-        return _adapter().validate_python({name: facts[name] for name in _FACTS} | {"number": number, "path": path})
+        return _STEP.validate_python({name: facts[name] for name in _FACTS} | {"number": number, "path": path})
     except (KeyError, TypeError, ValidationError) as error:
         raise ValueError(f"its metadata contains no stream position: {error!r}") from error
 

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
-from resources.sandbox.files import read_state
+from resources.sandbox.files import read_state, write_private
 from resources.sandbox.settings import Settings
 
 _log = logging.getLogger(__name__)
@@ -111,10 +111,8 @@ def is_held(lock: Path) -> bool:
 
 def report(settings: Settings, **facts: Any) -> None:
     """Write the progress of a starting sandbox or the URLs of a ready sandbox to `sandbox.json`."""
-    path = settings.state / _RECORD
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(Record(settings.identity, os.getpid(), **facts)._asdict()))
-    part.replace(path)
+    record = Record(settings.identity, os.getpid(), **facts)
+    write_private(settings.state / _RECORD, json.dumps(record._asdict()).encode())
 
 
 def find(state: str | Path) -> Record | None:

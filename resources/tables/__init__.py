@@ -42,13 +42,7 @@ from resources.tables.ledger import (
 )
 from resources.tables.reference import REFERENCE_TABLES
 from resources.tables.structured import INFOBOX_FIELDS, STRUCTURED_ARTICLES, STRUCTURED_BODIES, STRUCTURED_VIEWS
-from resources.tables.views import (
-    LIVE_VIEWS,
-    MACROS,
-    QUESTIONS,
-    STREAM_RUNS,
-    STREAM_VIEWS,
-)
+from resources.tables.views import LIVE_VIEWS, MACROS, QUESTIONS, STREAM_RUNS, STREAM_VIEWS
 
 __all__ = [
     "ABOUT",

@@ -59,6 +59,11 @@ def _score(name: str, *descriptions: str) -> tuple[Column, ...]:
     )
 
 
+def _flags(path: str, texts: dict[str, str], prefix: str = "") -> tuple[Column, ...]:
+    """Return columns for the booleans below a record's path, with their descriptions in `texts`."""
+    return tuple(Column(f"{prefix}{name}", BOOL, text, f"{path}.{name}") for name, text in texts.items())
+
+
 _COLUMNS = (
     BATCH_HOUR,
     replace(PROJECT_ID, path="is_part_of.identifier"),
@@ -136,24 +141,14 @@ _COLUMNS = (
     ),
     Column("version_comment", TEXT, "Edit summary.", "version.comment"),
     Column("version_tags", pa.list_(TEXT), "Change tags of the revision.", "version.tags"),
-    Column("is_minor_edit", BOOL, "True if the edit is marked as minor; null means no.", "version.is_minor_edit"),
-    Column(
-        "is_flagged_stable",
-        BOOL,
-        "True if reviewers marked the revision as stable; null means no.",
-        "version.is_flagged_stable",
-    ),
-    Column(
-        "has_tag_needs_citation",
-        BOOL,
-        "True if the text is marked as needing a citation (old records).",
-        "version.has_tag_needs_citation",
-    ),
-    Column(
-        "is_breaking_news",
-        BOOL,
-        "True if the service classifies the page as breaking news.",
-        "version.is_breaking_news",
+    *_flags(
+        "version",
+        {
+            "is_minor_edit": "True if the edit is marked as minor; null means no.",
+            "is_flagged_stable": "True if reviewers marked the revision as stable; null means no.",
+            "has_tag_needs_citation": "True if the text is marked as needing a citation (old records).",
+            "is_breaking_news": "True if the service classifies the page as breaking news.",
+        },
     ),
     Column("is_noindex", BOOL, "True if search engines must not index the page.", "version.noindex"),
     *_score(
@@ -185,21 +180,16 @@ _COLUMNS = (
     Column("editor_name", TEXT, "User name, or the IP address of an anonymous editor.", "version.editor.name"),
     Column("editor_edit_count", INT, "The editor's edit count at the time of the change.", "version.editor.edit_count"),
     Column("editor_groups", pa.list_(TEXT), "User groups of the editor.", "version.editor.groups"),
-    Column("editor_is_bot", BOOL, "True if the editor is a bot; null means no.", "version.editor.is_bot"),
-    Column(
-        "editor_is_anonymous", BOOL, "True if the editor has no account; null means no.", "version.editor.is_anonymous"
-    ),
-    Column(
-        "editor_is_admin", BOOL, "True if the editor is an administrator; null means no.", "version.editor.is_admin"
-    ),
-    Column(
-        "editor_is_patroller", BOOL, "True if the editor is a patroller; null means no.", "version.editor.is_patroller"
-    ),
-    Column(
-        "editor_has_advanced_rights",
-        BOOL,
-        "True if the editor has advanced rights; null means no.",
-        "version.editor.has_advanced_rights",
+    *_flags(
+        "version.editor",
+        {
+            "is_bot": "True if the editor is a bot; null means no.",
+            "is_anonymous": "True if the editor has no account; null means no.",
+            "is_admin": "True if the editor is an administrator; null means no.",
+            "is_patroller": "True if the editor is a patroller; null means no.",
+            "has_advanced_rights": "True if the editor has advanced rights; null means no.",
+        },
+        prefix="editor_",
     ),
     Column("editor_started_at", TIMESTAMP, "Time when the editor registered.", "version.editor.date_started"),
     Column("character_count", INT, "Number of characters in the wikitext.", "version.number_of_characters"),
@@ -263,26 +253,15 @@ _COLUMNS = (
         "Licences of the text. Attribution requires the project, title and revision.",
         "license",
     ),
-    Column(
-        "visibility_text", BOOL, "True if the revision's text is visible (visibility-change only).", "visibility.text"
-    ),
-    Column(
-        "visibility_editor",
-        BOOL,
-        "True if the revision's editor is visible (visibility-change only).",
-        "visibility.editor",
-    ),
-    Column(
-        "visibility_user",
-        BOOL,
-        "Same as visibility_editor, with the name from the service's interface description.",
-        "visibility.user",
-    ),
-    Column(
-        "visibility_comment",
-        BOOL,
-        "True if the edit summary is visible (visibility-change only).",
-        "visibility.comment",
+    *_flags(
+        "visibility",
+        {
+            "text": "True if the revision's text is visible (visibility-change only).",
+            "editor": "True if the revision's editor is visible (visibility-change only).",
+            "user": "Same as visibility_editor, with the name from the service's interface description.",
+            "comment": "True if the edit summary is visible (visibility-change only).",
+        },
+        prefix="visibility_",
     ),
     Column("image_url", TEXT, "URL of the lead image.", "image.content_url"),
     Column("image_width", INT, "Width of the lead image in pixels.", "image.width"),

@@ -36,12 +36,7 @@ def _of_article(*names: str) -> tuple[Column, ...]:
 
 _BODIES = tuple(
     Column(
-        f"{name}_json",
-        TEXT,
-        f"{name.title()}, as an object that maps {parts}.",
-        f"entity.{name}",
-        json=True,
-        body=True,
+        f"{name}_json", TEXT, f"{name.title()}, as an object that maps {parts}.", f"entity.{name}", json=True, body=True
     )
     for name, parts in {
         "labels": "each language to a string, exactly as served",

@@ -86,10 +86,7 @@ COMPACTED_FILES = Table(
         _TABLE_NAME,
         Column("compaction_id", TEXT, "Digest of the compacted files, which several rows can share.", required=True),
         Column(
-            "span",
-            TEXT,
-            "Compaction window, for example `day`, or `snapshot` for a snapshot version.",
-            required=True,
+            "span", TEXT, "Compaction window, for example `day`, or `snapshot` for a snapshot version.", required=True
         ),
         Column("first_hour", TIMESTAMP, "First hour of the window, or null for a snapshot."),
         Column("end_hour", TIMESTAMP, "First hour after the window, or null for a snapshot."),

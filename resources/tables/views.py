@@ -28,10 +28,9 @@ _PAGE = (
     Column("name", TEXT, "Title.", required=True),
 )
 _REVISION = (
-    *PROJECT_AND_NAMESPACE,
-    Column("article_id", INT, "Page id.", required=True),
+    *_PAGE[:-1],
     Column("version_id", INT, "Revision id.", required=True),
-    Column("name", TEXT, "Title.", required=True),
+    _PAGE[-1],
     ARTICLE_CHANGES["event_at"],
 )
 DISTINCT_CHANGES = Table(
@@ -238,9 +237,7 @@ MACROS = (
         "in case, the error lists the existing titles.",
     ),
     Macro(
-        "infobox_values",
-        ("wanted",),
-        "All infobox values with the given label, which is matched case-insensitively.",
+        "infobox_values", ("wanted",), "All infobox values with the given label, which is matched case-insensitively."
     ),
     Macro("page_sections", ("project", "title"), "Sections of a page, in order, with their text."),
     Macro("page_links", ("project", "title"), "All links from a page's infoboxes, sections and references."),
@@ -308,9 +305,7 @@ STREAM_STATE = Table(
             required=True,
         ),
         Column(
-            "newest_published_at",
-            TIMESTAMP,
-            "Time when the partition's newest event, from any project, was published.",
+            "newest_published_at", TIMESTAMP, "Time when the partition's newest event, from any project, was published."
         ),
         Column(
             "lag_seconds",
@@ -327,30 +322,20 @@ STREAM_RUNS = Table(
     (
         Column("began_at", TIMESTAMP, "Start time of the run.", required=True),
         Column("kept_at", TIMESTAMP, "Time of the run's newest file.", required=True),
-        Column("connection_count", INT, "Number of parallel connections.", required=True),
-        Column("reconnect_count", INT, "Number of reconnections.", required=True),
-        Column("event_count", INT, "Number of events stored for the mirrored projects.", required=True),
-        Column("other_count", INT, "Number of events for other projects and namespaces.", required=True),
-        Column("duplicate_count", INT, "Number of repeated events that were dropped.", required=True),
-        Column(
-            "reject_count",
-            INT,
-            "Number of lines that are not valid events. These lines are in lake/live_changes_rejects, with the "
-            "reasons.",
-            required=True,
-        ),
-        Column(
-            "reset_count",
-            INT,
-            "Number of times that a partition's offsets decreased, for example because the service renumbered its "
-            "events.",
-            required=True,
-        ),
-        Column(
-            "too_long_count",
-            INT,
-            "Number of events that were skipped because they are longer than WME_MAX_RECORD_MB.",
-            required=True,
+        *(
+            Column(f"{name}_count", INT, f"Number of {counted}.", required=True)
+            for name, counted in {
+                "connection": "parallel connections",
+                "reconnect": "reconnections",
+                "event": "events stored for the mirrored projects",
+                "other": "events for other projects and namespaces",
+                "duplicate": "repeated events that were dropped",
+                "reject": "lines that are not valid events. These lines are in lake/live_changes_rejects, with the "
+                "reasons",
+                "reset": "times that a partition's offsets decreased, for example because the service renumbered its "
+                "events",
+                "too_long": "events that were skipped because they are longer than WME_MAX_RECORD_MB",
+            }.items()
         ),
         Column("events_per_second", DOUBLE, "Number of events stored per second."),
     ),

@@ -18,7 +18,7 @@ import distributed
 from distributed.scheduler import KilledWorker
 
 from resources.engine.dask import worker as dask_worker
-from resources.engine.dask.worker import Answer, Call, Probe
+from resources.engine.dask.worker import Call, Probe
 from resources.engine.mapping import (
     EngineError,
     EngineUnreachableError,
@@ -94,8 +94,8 @@ class Cluster:
         """
         client, probe = self._connected()
         waiting, attempts = deque(calls), dict.fromkeys((call.key for call in calls), 0)
-        under_way: dict[distributed.Future[Answer], Call] = {}
-        finished: queue.SimpleQueue[distributed.Future[Answer]] = queue.SimpleQueue()
+        under_way: dict[distributed.Future[Outcome[None, Any]], Call] = {}
+        finished: queue.SimpleQueue[distributed.Future[Outcome[None, Any]]] = queue.SimpleQueue()
         outcomes: dict[str, Outcome[Call, Any]] = {}
         deserted_since: float | None = None
         looked = -self._limits.look
@@ -288,16 +288,16 @@ class Cluster:
     # --- running calls -----------------------------------------------------------------------------------------------
 
     def _outcome(
-        self, client: distributed.Client, future: distributed.Future[Answer], call: Call
+        self, client: distributed.Client, future: distributed.Future[Outcome[None, Any]], call: Call
     ) -> Outcome[Call, Any] | None:
         """Return a call's outcome, or None if the result was lost and the call must run again."""
         if future.status == "finished":
             try:
-                answer: Answer = future.result(timeout=self._limits.answer)
+                answer: Outcome[None, Any] = future.result(timeout=self._limits.answer)
             except Exception:  # noqa: BLE001  the worker died; the next line raises an error if the scheduler died
                 self._still_there(client)
                 return None
-            return Outcome(call, result=answer.value, error=answer.error)
+            return Outcome(call, result=answer.result, error=answer.error)
         if future.status == "error":
             cause = future.exception(timeout=self._limits.answer)
             if isinstance(cause, KilledWorker):

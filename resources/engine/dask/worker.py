@@ -19,7 +19,7 @@ from typing import Any
 import dask
 import distributed
 
-from resources.engine.mapping import EngineUnreachableError, FolderNotSharedError, TaskError
+from resources.engine.mapping import EngineUnreachableError, FolderNotSharedError, Outcome, TaskError
 
 #: Key of the versions in a worker's startup information for the scheduler.
 VERSIONS = "wme_versions"
@@ -44,12 +44,6 @@ class Probe:
 
     name: str
     secret: str
-
-
-@dataclass(frozen=True)
-class Answer:
-    value: Any = None
-    error: Exception | None = None
 
 
 def own_versions() -> dict[str, str]:
@@ -165,13 +159,13 @@ class Worker:
         asyncio.run_coroutine_threadsafe(unregister(), self._loop).result(timeout=1)
 
 
-def run(function: Callable[..., Any], arguments: tuple[Any, ...], probe: Probe) -> Answer:
+def run(function: Callable[..., Any], arguments: tuple[Any, ...], probe: Probe) -> Outcome[None, Any]:
     """Run a call on a worker. Errors are returned as values, so they arrive intact and Dask does not log them."""
     try:
         _check_probe(probe)
-        return Answer(value=function(*arguments))
+        return Outcome(None, result=function(*arguments))
     except Exception as error:  # noqa: BLE001  the caller decides about each error
-        return Answer(error=portable(error))
+        return Outcome(None, error=portable(error))
 
 
 def portable(error: Exception) -> Exception:

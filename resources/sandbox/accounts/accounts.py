@@ -92,7 +92,7 @@ class Accounts:
             )
         if temporary:
             self._outbox.send(username, email, "invitation", password)
-        return User(username, subject, email, tuple(groups))
+        return User(username, subject, email, tuple(groups), temporary)
 
     def usernames(self) -> list[str]:
         return [row["username"] for row in self._database.rows("SELECT username FROM users ORDER BY username")]
@@ -100,10 +100,6 @@ class Accounts:
     def user(self, username: str) -> User | None:
         row = self._row(username)
         return None if row is None else user_of(row)
-
-    def is_temporary(self, username: str) -> bool:
-        """Return whether the account's next login returns a challenge."""
-        return bool(self._require(username)["temporary"])
 
     def set_groups(self, username: str, groups: Sequence[str]) -> None:
         """Replace the account's groups, such as `group_1` (free), `group_2` (batches) or `group_3` (everything)."""

@@ -42,6 +42,8 @@ class User:
     subject: str
     email: str
     groups: tuple[str, ...]
+    #: True if the next login returns a challenge.
+    is_temporary: bool = False
 
     @property
     def group(self) -> str | None:
@@ -69,7 +71,7 @@ class Challenge:
 
 
 def user_of(row: sqlite3.Row) -> User:
-    return User(row["username"], row["subject"], row["email"], tuple(json.loads(row["groups"])))
+    return User(row["username"], row["subject"], row["email"], tuple(json.loads(row["groups"])), bool(row["temporary"]))
 
 
 def hash_password(password: str, salt: bytes | None = None) -> tuple[bytes, bytes]:

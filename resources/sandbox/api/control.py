@@ -70,10 +70,6 @@ class _Spoiling(_Request):
     exhaust: Annotated[bool, Field(strict=True)] | None = None
 
 
-def listed(accounts: Accounts) -> list[dict[str, Any]]:
-    return [_described(accounts, username) for username in accounts.usernames()]
-
-
 def change(accounts: Accounts, content: Mapping[str, Any]) -> dict[str, Any]:
     """Create or change an account and return the account. The result includes the password if the password was set."""
     asked = _read(_Account, content)
@@ -95,12 +91,6 @@ def change(accounts: Accounts, content: Mapping[str, Any]) -> dict[str, Any]:
     for kind, quota in asked.quotas.items():
         accounts.set_quota(username, kind, limit=quota.limit, used=quota.used)
     return {**_described(accounts, username), **answer}
-
-
-def admit(accounts: Accounts, content: Mapping[str, Any]) -> None:
-    """Accept requests without a token from a range of IP addresses."""
-    asked = _read(_Admission, content)
-    accounts.admissions.admit(str(asked.network), asked.groups or (TOP_GROUP,))
 
 
 def spoil_tokens(accounts: Accounts, content: Mapping[str, Any]) -> dict[str, int]:
@@ -134,7 +124,7 @@ def _described(accounts: Accounts, username: str) -> dict[str, Any]:
     return {
         "username": user.username,
         "groups": list(user.groups),
-        "temporary": accounts.is_temporary(username),
+        "temporary": user.is_temporary,
         "quotas": {kind: {"used": quota.used, "limit": quota.limit} for kind, quota in quotas.items()},
     }
 
@@ -178,7 +168,9 @@ class Control:
                     return answers.no_content()
                 case method, "accounts" if method in ("GET", "POST"):
                     accounts = self.service.accounts
-                    return answers.document(change(accounts, content) if method == "POST" else listed(accounts))
+                    if method == "POST":
+                        return answers.document(change(accounts, content))
+                    return answers.document([_described(accounts, name) for name in accounts.usernames()])
                 case "POST", "tokens":
                     return answers.document(spoil_tokens(self.service.accounts, content))
                 case method, "admissions" if method in ("GET", "POST", "DELETE"):
@@ -247,7 +239,8 @@ class Control:
         if method == "DELETE":
             accounts.admissions.withdraw()
         elif method == "POST":
-            admit(accounts, content)
+            asked = _read(_Admission, content)
+            accounts.admissions.admit(str(asked.network), asked.groups or (TOP_GROUP,))
         return answers.document([{"network": n, "groups": groups} for n, groups in accounts.admissions.all().items()])
 
     def _outbox(self) -> Response:

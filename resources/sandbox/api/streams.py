@@ -19,7 +19,6 @@ from resources.sandbox.api import stream_parameters
 from resources.sandbox.api.answers import Format, negotiate
 from resources.sandbox.api.operations import Call, Operation
 from resources.sandbox.api.stream_parameters import Beginning, selector
-from resources.sandbox.clock import Clock
 from resources.sandbox.settings import TOP_GROUP
 from resources.sandbox.store.topics import Reader, Topic
 from resources.sandbox.world.wire import decode, encode
@@ -46,24 +45,22 @@ class Streaming(StreamingResponse):
     """Response that sends a topic reader's messages.
 
     `per_second` is the maximum number of messages per second of the sandbox's clock, or 0 for no limit. The body ends
-    when `ending` returns true.
+    when the sandbox stops.
     """
 
     def __init__(
         self,
-        accept: str | None,
-        topic: Topic,
+        call: Call,
         make_reader: Callable[[], Reader],
         select: Callable[[dict[str, Any]], dict[str, Any] | None],
-        clock: Clock,
         per_second: float,
-        ending: Callable[[], bool],
     ) -> None:
-        content_type, self._as_events = form(accept)
+        content_type, self._as_events = form(call.accept)
         headers = {"Content-Type": content_type, "Cache-Control": "no-cache", "Connection": "keep-alive"}
         super().__init__(self._messages(), headers=headers)
-        self._topic, self._make_reader, self._select, self._clock = topic, make_reader, select, clock
-        self._per_second, self._ending = per_second, ending
+        self._make_reader, self._select, self._per_second = make_reader, select, per_second
+        service = call.service
+        self._line, self._clock, self._ending = service.world.line, service.clock, service.ending.is_set
 
     async def stream_response(self, send: Send) -> None:
         """Send the status and headers with the first message, and end the body when the sandbox stops."""
@@ -104,7 +101,7 @@ class Streaming(StreamingResponse):
             return None
         found = []
         for event in events:
-            line = self._topic.line(event)
+            line = self._line(event)
             record = decode(line)
             chosen = self._select(record)
             if chosen is None:
@@ -128,13 +125,10 @@ def _stream(record: str) -> Callable[[Call], Awaitable[Response]]:
         common, beginning = await stream_parameters.read(call.request, now)
         topic = service.topics[record]
         return Streaming(
-            call.accept,
-            topic,
+            call,
             lambda: Reader(topic, _positions(topic, beginning, micros(now))),
             selector(record, common),
-            service.clock,
             service.settings.stream_rate * beginning.parts / _PARTS,
-            service.ending.is_set,
         )
 
     return handle

@@ -21,6 +21,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -240,7 +242,8 @@ class BatchStore(ArchiveStore):
 
     def _write(self, folder: Path, identifier: str, stamp: int, lines: Iterable[bytes]) -> None:
         with archive_in(folder, identifier) as archive:
-            for number, member in enumerate(_members(lines, self._member_bytes)):
+            for number, part in enumerate(in_parts(lines, self._member_bytes)):
+                member = b"".join(part)
                 archive.begin(f"{identifier}_{number}.ndjson", 0o766, stamp, len(member))
                 for start in range(0, len(member), PIECE_BYTES):
                     archive.add(member[start : start + PIECE_BYTES])
@@ -253,15 +256,16 @@ class BatchStore(ArchiveStore):
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _members(lines: Iterable[bytes], most: int) -> Iterator[bytes]:
-    """Split the lines into members of at most `most` bytes. A longer line gets a separate member."""
-    held: list[bytes] = []
-    size = 0
-    for line in lines:
-        if held and size + len(line) + 1 > most:
-            yield b"".join(held)
-            held, size = [], 0
-        held += (line, b"\n")
-        size += len(line) + 1
-    if held:
-        yield b"".join(held)
+def in_parts(lines: Iterable[bytes], most: int) -> Iterator[Iterator[bytes]]:
+    """Split the lines into parts of at most `most` bytes. A longer line gets a separate part. Add the line ends."""
+
+    def numbered() -> Iterator[tuple[int, bytes]]:
+        number = size = 0
+        for line in lines:
+            if size and size + len(line) + 1 > most:
+                number, size = number + 1, 0
+            size += len(line) + 1
+            yield number, line + b"\n"
+
+    for _, part in groupby(numbered(), key=itemgetter(0)):
+        yield (line for _, line in part)

@@ -169,7 +169,7 @@ class ObjectIndex:
 
     def _stored(self, file: Piece, key: str, snapshot: str | None) -> StoredFile:
         record, path, api_path = file.record, file.path, download_path(key) or ""
-        modified_at = _parse_moment(record["date_modified"])
+        modified_at = datetime.fromisoformat(record["date_modified"])
         fault = self._faults.listed_damage(api_path)
         if fault is not None:
             path = damaged_archive(path, fault, self._folder)
@@ -278,24 +278,15 @@ def _parse_hour(date: str, hour: str) -> datetime | None:
     return moment if f"{moment:%Y-%m-%d %H}" == f"{date} {hour}" else None
 
 
-def _parse_moment(text: str) -> datetime:
-    """Parse an RFC 3339 time with up to nine fractional digits."""
-    whole, _, fraction = text.removesuffix("Z").partition(".")
-    return datetime.fromisoformat(f"{whole}.{fraction[:6]:0<6}+00:00")
-
-
-def _etag(path: Path) -> str:
-    """Return the MD5 or, for multipart uploads, the MD5 of all part MD5s followed by the number of parts."""
-    status = path.stat()
-    return _etag_of(path, status.st_size, status.st_mtime_ns, _PART_BYTES)
-
-
 @lru_cache(maxsize=1024)
-def _etag_of(path: Path, size: int, changed: int, part_bytes: int) -> str:
-    del size, changed  # these arguments are used only in the cache key
+def _etag(path: Path) -> str:
+    """Return the MD5 or, for multipart uploads, the MD5 of all part MD5s followed by the number of parts.
+
+    The path is enough for the cache, because it contains a digest of the file's content.
+    """
     parts = []
     with path.open("rb") as file:
-        while chunk := file.read(part_bytes):
+        while chunk := file.read(_PART_BYTES):
             parts.append(hashlib.md5(chunk, usedforsecurity=False))
     if len(parts) <= 1:
         return (parts[0] if parts else hashlib.md5(usedforsecurity=False)).hexdigest()

@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO
 
 from isal import isal_zlib
 
-from resources.sandbox.store.archives import GZIP, PIECE_BYTES, Archive, ArchiveStore, archive_in
+from resources.sandbox.store.archives import GZIP, PIECE_BYTES, Archive, ArchiveStore, archive_in, in_parts
 from resources.sandbox.world.wire import Chance
 
 #: Number of simulated workers. Chunk numbers are shuffled within groups of this size.
@@ -118,26 +117,12 @@ class SnapshotStore(ArchiveStore):
 
 
 def _buffers(lines: Iterable[bytes], folder: Path, most: int) -> Iterator[Path]:
-    """Split the lines into files of at most `most` bytes. A longer line gets a separate file."""
-    size = number = 0
-    file: BinaryIO | None = None
-    try:
-        for line in lines:
-            if file is not None and size + len(line) + 1 > most:
-                file.close()
-                yield folder / f"buffer_{number}"
-                file, size, number = None, 0, number + 1
-            if file is None:
-                file = (folder / f"buffer_{number}").open("wb")
-            file.write(line)
-            file.write(b"\n")
-            size += len(line) + 1
-        if file is not None:
-            file.close()
-            yield folder / f"buffer_{number}"
-    finally:
-        if file is not None:
-            file.close()
+    """Write the lines to files of at most `most` bytes, and yield each file when it is complete."""
+    for number, part in enumerate(in_parts(lines, most)):
+        path = folder / f"buffer_{number}"
+        with path.open("wb") as file:
+            file.writelines(part)
+        yield path
 
 
 def _as_finished(count: int, chance: Chance) -> list[int]:

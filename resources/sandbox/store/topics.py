@@ -9,8 +9,8 @@ as in compacted topics.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 
 from resources.sandbox.store.archives import PARTITIONS, partition, side_by_side
 from resources.sandbox.world.pages import Event
@@ -35,18 +35,13 @@ class Topic:
     def __init__(self, world: World, projects: Sequence[str]) -> None:
         self._world = world
         self._projects = tuple(projects)
-        self._hours: OrderedDict[int, list[Event]] = OrderedDict()
+        self._hour = lru_cache(maxsize=_HOURS)(self._make)
         self._lock = threading.Lock()
 
     def hour(self, hour: int) -> list[Event]:
         """Return an hour's messages in publication order, with partition and offset. Hours are counted from 1970."""
         with self._lock:
-            if hour not in self._hours:
-                self._hours[hour] = self._make(hour)
-                while len(self._hours) > _HOURS:
-                    self._hours.popitem(last=False)
-            self._hours.move_to_end(hour)
-            return self._hours[hour]
+            return self._hour(hour)
 
     def _make(self, hour: int) -> list[Event]:
         start, end = moment_of(hour * HOUR), moment_of((hour + 1) * HOUR)
@@ -71,9 +66,6 @@ class Topic:
                 break
             found[event.partition or 0] += 1
         return found
-
-    def line(self, event: Event) -> bytes:
-        return self._world.line(event)
 
 
 class Reader:

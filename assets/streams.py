@@ -19,6 +19,7 @@ from assets.describe import OWNERS, RunConfig, as_failure, lake_metadata
 from assets.steps import stream
 from resources.adapters import STREAM_POOL, EnterpriseResource, LakeResource, WarehouseResource
 from resources.datasets import Family, datasets
+from resources.datasets.live import Step
 from resources.enterprise import StreamOptions
 from resources.formatting import counted
 from resources.lake.live import LiveLake
@@ -57,8 +58,8 @@ class _Counters:
         self.began, self.counts = time.monotonic(), Counter(dict.fromkeys(_COUNTS, 0))
         self.lag_seconds: float | None = None
 
-    def add(self, kept: stream.Kept) -> None:
-        step, self.lag_seconds = kept.step, kept.lag_seconds
+    def add(self, step: Step, lag_seconds: float | None) -> None:
+        self.lag_seconds = lag_seconds
         self.counts.update(
             events=step.row_count,
             events_of_other_projects=step.other_count,
@@ -107,10 +108,10 @@ def read_stream(
     live = LiveLake(lake.layout, _FOLDER, _STREAMED.table, lake.bodies_of(_STREAMED), enterprise.scope)
     whole, lately = _Counters(), _Counters()
 
-    def say(kept: stream.Kept) -> None:
+    def say(step: Step, lag_seconds: float | None) -> None:
         nonlocal lately
-        whole.add(kept)
-        lately.add(kept)
+        whole.add(step, lag_seconds)
+        lately.add(step, lag_seconds)
         if time.monotonic() - lately.began >= OBSERVED_SECONDS:
             context.log_event(dg.AssetObservation(asset_key=key, metadata=lately.metadata()))
             lately = _Counters()

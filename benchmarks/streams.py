@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import requests
 
-from assets.steps.stream import STEP_SECONDS, Kept, keep
+from assets.steps.stream import STEP_SECONDS, keep
 from benchmarks.harness import Work, in_turn, least, measure
 from benchmarks.report import Report
 from benchmarks.stream_source import render, serving
-from resources.datasets.live import LIVE_CHANGES
+from resources.datasets.live import LIVE_CHANGES, Step
 from resources.enterprise import EnterpriseClient, Service
 from resources.lake import Layout
 from resources.lake.live import LiveLake
@@ -93,10 +93,10 @@ def read_ours(url: str, events: int, folder: Path) -> dict[str, float]:
     """Read and store events as `wme stream` does with default settings."""
     lake, memory, count = LiveLake(Layout(folder), LIVE_CHANGES, ARTICLE_CHANGES), _Memory(events), 0
 
-    def say(kept: Kept) -> None:
+    def say(step: Step, _lag_seconds: float | None) -> None:
         nonlocal count
-        count += kept.step.row_count
-        memory.add(kept.step.row_count)
+        count += step.row_count
+        memory.add(step.row_count)
 
     with _client(url, folder) as client:
         keep(

@@ -88,28 +88,25 @@ class PartialHourError(MirrorError):
 
 @dataclass(frozen=True)
 class ArchivedHour:
-    """An hour whose wanted archives are stored and verified (see `Plan`).
+    """An hour whose wanted archives are stored and verified.
 
     `damaged` contains the error for each pair whose archive could not be fetched or converted. `seconds` are download
     times by identifier. `listed_at` is the time at which the listing was requested, or None for the current time.
     """
 
-    dataset: Dataset
-    hour: datetime
+    plan: Plan
     archives: tuple[Archive, ...]
-    absent: tuple[Place, ...]
     fetched: tuple[Download, ...] = ()
     request_count: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
-    odd: Mapping[Place, str] = field(default_factory=dict)
-    remark: str | None = None
     damaged: Mapping[Place, Exception] = field(default_factory=dict)
     listed_at: datetime | None = None
 
     @property
     def partial(self) -> PartialHourError | None:
         """Error for projects that could not be processed, or None if all projects succeeded."""
-        return PartialHourError.of(self.odd, self.damaged) if self.odd or self.damaged else None
+        odd = self.plan.odd
+        return PartialHourError.of(odd, self.damaged) if odd or self.damaged else None
 
     def check(self) -> None:
         if (error := self.partial) is not None:
@@ -139,21 +136,18 @@ def check_alone(errors: Iterable[Exception], total: int) -> None:
 
 def plan_hour(hour: datetime, client: EnterpriseClient, layout: Layout, scope: Scope, dataset: Dataset) -> Plan:
     """Compare an hour's batch listing with the archive. Sends one request that uses no quota (see `Hours.listing`)."""
-    listing = client.hours.listing(hour, dataset)
-    wanted, absent, odd = _within(listing, scope)
-    missing = tuple(
-        one for one in wanted if not layout.batch_archive(dataset, hour, one.identifier, one.version).exists()
-    )
-    return Plan(dataset, hour, listing, wanted, absent, missing, odd)
+    return _plan(client.hours.listing(hour, dataset), hour, layout, scope, dataset)
 
 
-def _within(listing: Listing[Batch], scope: Scope) -> tuple[tuple[Batch, ...], tuple[Place, ...], dict[Place, str]]:
-    """Return the records in the mirrored scope, the pairs without a record, and the pairs with an unusable record."""
+def _plan(listing: Listing[Batch], hour: datetime, layout: Layout, scope: Scope, dataset: Dataset) -> Plan:
     odd = listing.left_out(scope)
     sure = {place for place in scope if place not in odd}
     wanted = tuple(record for record in listing.records if (record.project_id, record.namespace_id) in sure)
-    named = {(record.project_id, record.namespace_id) for record in wanted}
-    return wanted, tuple(place for place in scope if place in sure - named), odd
+    absent = sure - {(record.project_id, record.namespace_id) for record in wanted}
+    missing = tuple(
+        one for one in wanted if not layout.batch_archive(dataset, hour, one.identifier, one.version).exists()
+    )
+    return Plan(dataset, hour, listing, wanted, tuple(place for place in scope if place in absent), missing, odd)
 
 
 def check_disk(plans: Collection[Plan], folder: Path, min_free_gb: float) -> None:
@@ -199,26 +193,22 @@ def fetch_hour(plan: Plan, client: EnterpriseClient, layout: Layout, engine: Eng
         listing = client.hours.listing(hour, dataset)
     client.lists.land(listing, layout.batch_list(dataset, hour))
     return ArchivedHour(
-        dataset=dataset,
-        hour=hour,
-        archives=tuple(_archive(dataset, hour, record, landed.path, landed.version) for record, landed in pairs),
-        absent=plan.absent,
+        plan,
+        tuple(_archive(plan, record, landed.path, landed.version) for record, landed in pairs),
         fetched=tuple(landed for landed in downloads if landed.fetched),
         request_count=1 + sum(landed.request_count for landed in downloads),
         seconds=seconds,
-        odd=plan.odd,
-        remark=plan.listing.remark,
         damaged=failed,
     )
 
 
-def _archive(dataset: Dataset, hour: datetime, record: Batch, path: Path, version: str) -> Archive:
+def _archive(plan: Plan, record: Batch, path: Path, version: str) -> Archive:
     return Archive(
-        dataset=dataset,
+        dataset=plan.dataset,
         path=path,
         identifier=record.identifier,
         version=version,
-        batch_hour=hour,
+        batch_hour=plan.hour,
         project_id=record.project_id,
         namespace_id=record.namespace_id,
     )
@@ -240,23 +230,22 @@ def archived_hour(
             f"The hour {hour_text(hour)} UTC is not archived. Nothing was converted. Materialize "
             f"archive/{dataset.archive} for this hour first. The service retains each hour for two days."
         ) from error
-    wanted, absent, odd = _within(listing, scope)
-    archives: list[Archive] = []
-    gone: dict[Place, Exception] = {}
-    for record in wanted:
-        path = layout.batch_archive(dataset, hour, record.identifier, record.version)
-        if not path.exists():
-            gone[record.project_id, record.namespace_id] = NotArchivedError(
-                f"The {record.identifier} file for {hour_text(hour)} UTC is not archived. The project was not "
-                f"mirrored at that time, or the file was removed. Materialize archive/{dataset.archive} for this hour "
-                "to fetch the file."
-            )
-            continue
-        archives.append(_archive(dataset, hour, record, path, record.version))
-    check_alone(gone.values(), len(wanted) if partial else len(gone))
-    return ArchivedHour(
-        dataset, hour, tuple(archives), absent, odd=odd, remark=listing.remark, damaged=gone, listed_at=listed_at
+    plan = _plan(listing, hour, layout, scope, dataset)
+    gone = {
+        (record.project_id, record.namespace_id): NotArchivedError(
+            f"The {record.identifier} file for {hour_text(hour)} UTC is not archived. The project was not mirrored at "
+            f"that time, or the file was removed. Materialize archive/{dataset.archive} for this hour to fetch the "
+            "file."
+        )
+        for record in plan.missing
+    }
+    check_alone(gone.values(), len(plan.wanted) if partial else len(gone))
+    there = [one for one in plan.wanted if (one.project_id, one.namespace_id) not in gone]
+    archives = tuple(
+        _archive(plan, one, layout.batch_archive(dataset, hour, one.identifier, one.version), one.version)
+        for one in there
     )
+    return ArchivedHour(plan, archives, damaged=gone, listed_at=listed_at)
 
 
 def load_hour(
@@ -264,16 +253,11 @@ def load_hour(
 ) -> HourLoad:
     """Load an hour's rows, ledger and coverage in one transaction. `reload` also replaces loaded files."""
     reason = "Not in the batch listing: no changes, or its export failed."
-    statuses = [
-        HourStatus(archived.hour, project, ns, HourState.ABSENT, reason, archived.listed_at)
-        for project, ns in archived.absent
-    ]
+    plan = archived.plan
+    statuses = [HourStatus(plan.hour, *place, HourState.ABSENT, reason, archived.listed_at) for place in plan.absent]
     if (partial := archived.partial) is not None:
-        statuses += [
-            HourStatus(archived.hour, project, ns, HourState.MISSING, why)
-            for (project, ns), why in partial.reasons.items()
-        ]
-    return warehouse.load_hour(archived.hour, conversions, statuses, dataset=archived.dataset, reload=reload)
+        statuses += [HourStatus(plan.hour, *place, HourState.MISSING, why) for place, why in partial.reasons.items()]
+    return warehouse.load_hour(plan.hour, conversions, statuses, dataset=plan.dataset, reload=reload)
 
 
 def state_of(error: Exception) -> HourState:

@@ -254,10 +254,10 @@ def _archive_layer(key: dg.AssetKey, archived: ArchivedHour) -> Layer:
     }
     if archived.archives:
         metadata["dagster/uri"] = str(archived.archives[0].path.parent)
-    if archived.absent:
-        metadata["absent"] = ", ".join(f"{project} namespace {namespace}" for project, namespace in archived.absent)
-    if archived.remark:
-        metadata["odd_records"] = archived.remark
+    if absent := archived.plan.absent:
+        metadata["absent"] = ", ".join(f"{project} namespace {namespace}" for project, namespace in absent)
+    if remark := archived.plan.listing.remark:
+        metadata["odd_records"] = remark
     version = _digest(f"{a.identifier} {a.version}" for a in archived.archives)
     return Layer(key, sized(metadata), version, is_new=bool(archived.fetched))
 

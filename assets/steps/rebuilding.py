@@ -269,30 +269,25 @@ class Repair:
             assert first.batch_hour is not None
             places = sorted({(part.project_id, part.namespace_id) for part in parts})
             hour = batches.archived_hour(first.batch_hour, self.layout, places, dataset)
-            if hour.absent:
+            if absent := hour.plan.absent:
                 raise NotArchivedError(
                     "The hour's archived listing does not contain "
-                    f"{', '.join(f'{name} {number}' for name, number in hour.absent)}, so there is nothing to convert. "
+                    f"{', '.join(f'{name} {number}' for name, number in absent)}, so there is nothing to convert. "
                     "Nothing was changed. Restore the file from a backup."
                 )
             made = self._converted(hour_text(first.batch_hour), hour.archives, dataset, damaged)
             batches.load_hour(hour, made, self.store, reload=True)
         else:
-            self._load_lookups(
-                dataset, {(part.project_id, part.namespace_id, part.source_at) for part in parts}, damaged
-            )
-
-    def _load_lookups(self, dataset: Dataset, wanted: set[tuple[str, int, datetime]], damaged: Sequence[Path]) -> None:
-        archives = [
-            one for one in journal.archives(self.layout) if (one.project_id, one.namespace_id, one.source_at) in wanted
-        ]
-        if len(archives) < len(wanted):
-            raise NotArchivedError(
-                "The archived lookup responses are missing, so there is nothing to convert. Nothing was changed. "
-                "Restore the file from a backup."
-            )
-        made = self._converted("the lookups", archives, dataset, damaged)
-        self.store.load_lookups(made, reload=True)
+            wanted = {(part.project_id, part.namespace_id, part.source_at) for part in parts}
+            known = journal.archives(self.layout)
+            archives = [one for one in known if (one.project_id, one.namespace_id, one.source_at) in wanted]
+            if len(archives) < len(wanted):
+                raise NotArchivedError(
+                    "The archived lookup responses are missing, so there is nothing to convert. Nothing was changed. "
+                    "Restore the file from a backup."
+                )
+            made = self._converted("the lookups", archives, dataset, damaged)
+            self.store.load_lookups(made, reload=True)
 
     def _converted(
         self, name: str, archives: Sequence[Archive], dataset: Dataset, damaged: Sequence[Path]

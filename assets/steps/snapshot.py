@@ -77,14 +77,8 @@ def is_archived(record: SnapshotRecord, layout: Layout, dataset: Dataset) -> boo
 
 def fetch_options(min_free_gb: float, options: SnapshotOptions | None = None) -> FetchOptions:
     """Return planner options that reserve disk space for all files derived from the archives."""
-    options = options or SnapshotOptions()
-    return FetchOptions(
-        form=options.form,
-        beyond_quota=options.beyond_quota,
-        most_units=options.most_units,
-        keep_free_bytes=int(min_free_gb * 1e9),
-        disk_factor=DISK_FACTOR,
-    )
+    chosen = (options or SnapshotOptions()).model_dump()
+    return FetchOptions(**chosen, keep_free_bytes=int(min_free_gb * 1e9), disk_factor=DISK_FACTOR)
 
 
 def plan_snapshot(

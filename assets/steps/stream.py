@@ -84,14 +84,6 @@ class Gap:
         )
 
 
-@dataclass(frozen=True)
-class Kept:
-    """Result of one step. `lag_seconds` is the age of its newest event, or None if the step has no events."""
-
-    step: Step
-    lag_seconds: float | None
-
-
 def keep(
     client: EnterpriseClient,
     lake: LiveLake,
@@ -100,7 +92,7 @@ def keep(
     since: datetime | None,
     clock: Callable[[], datetime],
     ended: Callable[[], bool],
-    say: Callable[[Kept], None],
+    say: Callable[[Step, float | None], None],
     warn: Callable[[str], None],
     options: StreamOptions | None = None,
     step_seconds: float = STEP_SECONDS,
@@ -109,8 +101,8 @@ def keep(
     """Read a stream and store its events until `ended()` returns True. Buffered events are stored on exit.
 
     The first run begins at `since`, or at the current time if `since` is None. Later runs resume at the last offset.
-    `state` is the folder of the lock file. `say` receives the result of each step, and `warn` receives messages about
-    possible gaps, for which `loaded` returns the hours whose files are loaded.
+    `state` is the folder of the lock file. `say` receives each step and its lag in seconds (see `lag_of`), and `warn`
+    receives messages about possible gaps, for which `loaded` returns the hours whose files are loaded.
 
     Raises:
         StreamBusyError: Another process is consuming the stream.
@@ -148,7 +140,7 @@ def keep(
                         back = [one for one, at in before.offsets.items() if step.offsets.get(one, at) < at]
                         if back:
                             stream.read_again({one: moments.get(one, before.since) for one in back})
-                        say(Kept(step, _lag(step, clock())))
+                        say(step, lag_of(step, clock()))
                         said = now
                         tidy.run()
                 if is_last:
@@ -223,8 +215,8 @@ def loaded_hours(warehouse: Warehouse, scope: Collection[tuple[str, int]], hours
     return {hour for hour in hours if all((hour, *one) in covered for one in scope)}
 
 
-def _lag(step: Step, now: datetime) -> float | None:
-    """Return the lag in seconds, or None if the step has no events. Events in the future have no lag."""
+def lag_of(step: Step, now: datetime) -> float | None:
+    """Return the age of the newest event in seconds, or None if the step has no events. Future events have no lag."""
     newest = max(step.published_at.values(), default=None)
     return None if newest is None else max(0.0, (now - newest) / timedelta(seconds=1))
 
@@ -242,9 +234,8 @@ def _alone(path: Path, wait_seconds: float = 0.0) -> Iterator[None]:
         ) from None
 
 
-def format_kept(kept: Kept) -> str:
-    step = kept.step
-    lag = "" if kept.lag_seconds is None else f", {kept.lag_seconds:.1f} s behind"
+def format_step(step: Step, lag_seconds: float | None) -> str:
+    lag = "" if lag_seconds is None else f", {lag_seconds:.1f} s behind"
     others = f", {step.other_count:,} from other projects" if step.other_count else ""
     again = f", {step.duplicate_count:,} duplicates" if step.duplicate_count else ""
     rejects = f", {counted(step.reject_count, 'record')} rejected" if step.reject_count else ""

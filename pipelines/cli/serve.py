@@ -175,9 +175,9 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
     The command resumes at the last stored offset and runs until Ctrl-C or SIGTERM. Buffered events are stored on exit.
     The service retains events for 48 hours.
     """
-    from assets.steps.stream import Kept, format_kept, keep, loaded_hours
+    from assets.steps.stream import format_step, keep, loaded_hours
     from resources.adapters import build_resources
-    from resources.datasets.live import LIVE_CHANGES
+    from resources.datasets.live import LIVE_CHANGES, Step
     from resources.enterprise import StreamOptions
     from resources.lake import Layout
     from resources.lake.live import LiveLake
@@ -193,10 +193,10 @@ def stream(*, hours: float | None, seconds: float | None, every: float, connecti
     until = None if seconds is None else time.monotonic() + seconds
     count = 0
 
-    def say(kept: Kept) -> None:
+    def say(step: Step, lag_seconds: float | None) -> None:
         nonlocal count
-        count += kept.step.row_count
-        terminal.say(f"{datetime.now(UTC):%H:%M:%S} {format_kept(kept)}")
+        count += step.row_count
+        terminal.say(f"{datetime.now(UTC):%H:%M:%S} {format_step(step, lag_seconds)}")
 
     def end() -> None:
         ended.set()

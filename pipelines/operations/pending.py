@@ -71,7 +71,7 @@ def archived_hours(dataset: Dataset, settings: Settings) -> list[datetime]:
             archived = batches.archived_hour(hour, layout, scope, dataset)
         except MirrorError:
             continue  # a file is missing or damaged: a run over the hour fetches it, or reports the failure
-        if not archived.odd:
+        if not archived.plan.odd:
             found.append(hour)
     return found
 

@@ -138,25 +138,12 @@ class DataApi:
         pinned: bool = False,
     ) -> Source:
         """Return a record's archive as a `Source`. `again` reads the record again, and counts the requests."""
-        address, name = endpoints.download(path), name or record.identifier
-        doing = f"get the address of {name}"
+        address, doing = endpoints.download(path), f"get the address of {name or record.identifier}"
 
         def resolve() -> tuple[str, int]:
             return self.ask(address, doing, lambda answer: self._location(answer, address, doing), quota=quota)
 
-        def read_again() -> tuple[Source, int]:
-            fresh, count = again()
-            return self.source(path, fresh, quota, again, name=name, pinned=pinned), count
-
-        return Source(
-            identifier=record.identifier,
-            version=record.version,
-            size_hint=record.stated_bytes,
-            url_path=address,
-            resolve=resolve,
-            read_again=read_again,
-            pinned=pinned,
-        )
+        return Source(record, address, resolve, again, pinned)
 
     def ask(
         self,

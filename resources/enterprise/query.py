@@ -97,7 +97,10 @@ class Query:
 
     def check(self, kind: Kind) -> None:
         """Raise InvalidRequest for parameters that this kind of endpoint does not support."""
-        self._check_limit(kind)
+        if self.limit is not None and not kind.has_limit:
+            _refuse(f"{kind.value} does not support `limit` and would ignore it", "Remove the limit")
+        if self.limit is not None and not 1 <= self.limit <= _HIGHEST_LIMIT:
+            _refuse(f"`limit` is {self.limit}", f"Use a number from 1 to {_HIGHEST_LIMIT}; the default is 3")
         if self.filters and not kind.has_filters:
             _refuse(f"{kind.value} does not support `filters` and would ignore them", "Remove the filters")
         if kind is Kind.STREAM:
@@ -132,14 +135,6 @@ class Query:
         found = [("fields", name) for name in body.get("fields", ())]
         found += [("filters", json.dumps(one, ensure_ascii=False)) for one in body.get("filters", ())]
         return found + ([("limit", str(self.limit))] if self.limit is not None else [])
-
-    def _check_limit(self, kind: Kind) -> None:
-        if self.limit is None:
-            return
-        if not kind.has_limit:
-            _refuse(f"{kind.value} does not support `limit` and would ignore it", "Remove the limit")
-        if not 1 <= self.limit <= _HIGHEST_LIMIT:
-            _refuse(f"`limit` is {self.limit}", f"Use a number from 1 to {_HIGHEST_LIMIT}; the default is 3")
 
 
 def _fields(given: Any) -> tuple[str, ...]:

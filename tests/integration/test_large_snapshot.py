@@ -34,7 +34,7 @@ service = Service(url, url, url, user, password)
 patient = RetryPolicy(read_timeout=1500)
 with EnterpriseClient(service, Path(data) / "state", clock=lambda: moment, retry=patient) as client:
     folder = layout.snapshot_archive(SNAPSHOT_ARTICLES, "enwiki_namespace_0")
-    plan = client.snapshots.plan("enwiki_namespace_0", folder, FetchOptions(form="chunks"))
+    plan = client.snapshots.plan("enwiki_namespace_0", folder, FetchOptions(chunks=True))
     archived = snapshot_sets.fetch_snapshot(plan, client, layout, engine)
 with Converter(memory_bytes=512 << 20) as converter:
     made = convert_archives(

@@ -85,12 +85,12 @@ def play(folder, seed):
             since=NOW,
             clock=lambda: NOW,
             ended=lambda: streaming.answers >= until,
-            say=steps.append,
+            say=lambda step, _: steps.append(step),
             warn=pytest.fail,
             options=StreamOptions(connections=2),
             step_seconds=0.01,
         )
-        return [one.step for one in steps]
+        return steps
 
     with FakeService(lambda: NOW) as fake:
         fake.hostile = streaming
@@ -154,8 +154,8 @@ def test_what_was_numbered_anew_while_nobody_listened_is_read_by_moments(tmp_pat
             tmp_path / "state",
             since=NOW,
             clock=lambda: NOW + timedelta(hours=1),
-            ended=lambda: sum(one.step.row_count for one in kept) >= count,
-            say=kept.append,
+            ended=lambda: sum(one.row_count for one in kept) >= count,
+            say=lambda step, _: kept.append(step),
             warn=pytest.fail,
             options=StreamOptions(connections=1),
             step_seconds=0.01,
@@ -170,5 +170,5 @@ def test_what_was_numbered_anew_while_nobody_listened_is_read_by_moments(tmp_pat
             listen(10)
             log = entries(0, 20, "new", 2)
             steps = listen(20)
-    assert sum(one.step.reset_count for one in steps) >= 1
+    assert sum(one.reset_count for one in steps) >= 1
     assert "The offsets of stream partition 3 went back from 5,010 to 19." in caplog.text

@@ -33,8 +33,8 @@ from tests.integration.clients import PASSWORD, QUICK, new_account
 ROOT = Path(__file__).resolve().parents[2]
 NOW = datetime(2026, 1, 15, 8, 30, tzinfo=UTC)
 NAME = "enwiki_namespace_0"
-CHUNKS = FetchOptions(form="chunks")
-WHOLE = FetchOptions(form="whole")
+CHUNKS = FetchOptions(chunks=True)
+WHOLE = FetchOptions(whole=True)
 
 
 @pytest.fixture(scope="module")
@@ -262,7 +262,7 @@ from resources.enterprise import EnterpriseClient, Service, FetchOptions
 url, username, password, state, folder, now, form, workers = sys.argv[1:]
 moment = datetime.datetime.fromisoformat(now)
 client = EnterpriseClient(Service(url, url, url, username, password), pathlib.Path(state), clock=lambda: moment)
-plan = client.snapshots.plan("enwiki_namespace_0", pathlib.Path(folder), FetchOptions(form=form))
+plan = client.snapshots.plan("enwiki_namespace_0", pathlib.Path(folder), FetchOptions(**{form: True}))
 client.snapshots.download(plan, workers=int(workers))
 """
 
@@ -292,7 +292,7 @@ def test_a_process_that_is_ended_costs_one_unit_for_each_file_in_flight(
     make_client, sandbox, account, tmp_path, folder, form, workers, after, blow
 ):
     client = make_client()
-    plan = client.snapshots.plan(NAME, folder, FetchOptions(form=form))
+    plan = client.snapshots.plan(NAME, folder, FetchOptions(**{form: True}))
     product = 1 if form == "chunks" else 0
     size = plan.files[after].size_bytes
     slow = [p.identifier for p in plan.files[after:]]

@@ -16,9 +16,7 @@ NAMES = [f"{project}_namespace_0" for project in PROJECTS]
 @pytest.fixture
 def together(client, tmp_path):
     """Plans for two snapshots."""
-    return snapshots.plan(
-        client, Settings(data=tmp_path / "data", projects=PROJECTS), NAMES, FetchOptions(form="whole")
-    )
+    return snapshots.plan(client, Settings(data=tmp_path / "data", projects=PROJECTS), NAMES, FetchOptions(whole=True))
 
 
 @pytest.fixture

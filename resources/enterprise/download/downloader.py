@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import NoReturn
@@ -22,6 +22,7 @@ from resources.enterprise.download.archived import Part, Sidecar, is_landed
 from resources.enterprise.download.object_reader import ChangedError, OversizeError, Progress, Ranges, Source
 from resources.enterprise.download.transfer import SequentialTransfer, Transfer
 from resources.enterprise.http.transport import Transport
+from resources.enterprise.models import ArchiveRecord
 
 _log = logging.getLogger(__name__)
 
@@ -135,12 +136,12 @@ class Downloader:
             if (present := self._present(task)) is not None:
                 part.remove()  # another process completed the file, or was killed during its cleanup
                 return present
-            if part.version != source.version:
+            if part.version != source.record.version:
                 part.clear()
             if task.resumed is None:
                 task.resumed = part.done
             digest = self._fill(task, part, gain)
-            if digest == source.version:
+            if digest == source.record.version:
                 return self._land(task, part)
             task.resumed = 0
             try:
@@ -149,10 +150,10 @@ class Downloader:
                 part.remove()  # its bytes are known to be wrong
                 raise
             task.requests += count
-            if fresh.version != source.version:
-                _log.info("The service replaced %s during its download.", source.identifier)
-                task.source = fresh
-                task.target = target.with_name(target.name.replace(short(source.version), short(fresh.version)))
+            if fresh.version != source.record.version:
+                _log.info("The service replaced %s during its download.", source.record.identifier)
+                task.source = replace(source, record=fresh)
+                task.target = target.with_name(target.name.replace(short(source.record.version), short(fresh.version)))
                 if digest == fresh.version:
                     return self._land(task, part)
                 if source.pinned:
@@ -161,7 +162,7 @@ class Downloader:
             part.remove()
         task.wrong += 1
         if task.wrong > _WRONG_ALLOWED:
-            self._give_up(source, task.largest)
+            self._give_up(source.record, task.largest)
         return None
 
     def _fill(self, task: _Task, part: Part, gain: _Gain) -> str | None:
@@ -183,8 +184,8 @@ class Downloader:
     def _present(self, task: _Task) -> Download | None:
         """Return the complete file, or None if its bytes are missing or different."""
         source, target = task.source, task.target
-        if not is_landed(target, source.version):
-            if not target.is_file() or files.md5_of(target) != source.version:
+        if not is_landed(target, source.record.version):
+            if not target.is_file() or files.md5_of(target) != source.record.version:
                 return None
             self._write_sidecar(task, target.stat().st_size)
         return self._result(task, target.stat().st_size, fetched=False)
@@ -193,32 +194,34 @@ class Downloader:
         size = part.length()
         self._write_sidecar(task, size)
         part.land(task.target)
-        _log.info("Fetched %s (%d bytes, %d requests to the service).", task.source.identifier, size, task.requests)
+        _log.info(
+            "Fetched %s (%d bytes, %d requests to the service).", task.source.record.identifier, size, task.requests
+        )
         return self._result(task, size, fetched=True)
 
     @staticmethod
     def _result(task: _Task, size: int, *, fetched: bool) -> Download:
-        source, resumed = task.source, task.resumed if fetched else 0
+        record, resumed = task.source.record, task.resumed if fetched else 0
         return Download(
-            task.target, source.identifier, source.version, size, task.requests, resumed or 0, fetched, task.units
+            task.target, record.identifier, record.version, size, task.requests, resumed or 0, fetched, task.units
         )
 
     def _write_sidecar(self, task: _Task, size: int) -> None:
-        source = task.source
-        Sidecar(source.identifier, source.version, size, source.url_path, self._clock()).write(task.target)
+        record, url_path = task.source.record, task.source.url_path
+        Sidecar(record.identifier, record.version, size, url_path, self._clock()).write(task.target)
 
     @staticmethod
-    def _give_up(source: Source, largest: int | None) -> NoReturn:
+    def _give_up(record: ArchiveRecord, largest: int | None) -> NoReturn:
         if largest is not None:
-            stated = "no size" if source.size_hint is None else f"about {source.size_hint:,} bytes"
+            stated = "no size" if record.stated_bytes is None else f"about {record.stated_bytes:,} bytes"
             raise errors.IntegrityError(
-                f"The service's record of {source.identifier} states {stated}, but two downloads exceeded the limit "
+                f"The service's record of {record.identifier} states {stated}, but two downloads exceeded the limit "
                 f"of {largest:,} bytes for such a file. No file was written, and existing files are unchanged. Try "
                 "again later. If the error persists, the record or the archive is wrong: report the error to the "
                 "vendor."
             )
         raise errors.IntegrityError(
-            f"Two downloads of {source.identifier} did not match the MD5 in the service's record ({source.version}). "
+            f"Two downloads of {record.identifier} did not match the MD5 in the service's record ({record.version}). "
             "No file was written, and existing files are unchanged. Try again later. If the error persists, the "
             "service's archive is damaged: report the error to the vendor."
         )

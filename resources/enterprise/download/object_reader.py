@@ -25,6 +25,7 @@ from resources.enterprise.http.answers import BrokenAnswer, NoConnection, etag_i
 from resources.enterprise.http.bounds import Deadline, TooSlowError
 from resources.enterprise.http.transport import Transport
 from resources.enterprise.http.workarounds import stems_from
+from resources.enterprise.models import ArchiveRecord
 
 #: Callback that receives the number of bytes since its last call. Bytes that are fetched again are counted only once.
 Progress = Callable[[int], None]
@@ -32,19 +33,16 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Source:
-    """The archive to download.
+    """The archive to download, as described by its record.
 
-    `version` is the archive's MD5. `size_hint` is the approximate size in bytes, or None if unknown. `resolve` returns
-    a signed URL, and `read_again` returns the record's current source. Both functions also return the number of
-    requests sent. If `pinned` is True, newer versions are not requested.
+    `resolve` returns a signed URL, and `read_again` returns the current record. Both functions also return the number
+    of requests sent. If `pinned` is True, newer versions are not requested.
     """
 
-    identifier: str
-    version: str
-    size_hint: int | None
+    record: ArchiveRecord
     url_path: str
     resolve: Callable[[], tuple[str, int]]
-    read_again: Callable[[], tuple[Source, int]]
+    read_again: Callable[[], tuple[ArchiveRecord, int]]
     pinned: bool = False
 
 
@@ -115,17 +113,18 @@ class ObjectReader:
 
     def __init__(self, source: Source, known: ObjectState, transport: Transport, ranges: Ranges) -> None:
         self._source = source
+        self._record = source.record
         self._known = known
         self._transport = transport
         self._retry = transport.retry
         self._limits = transport.limits
-        self._largest = transport.limits.largest(source.size_hint)
+        self._largest = transport.limits.largest(source.record.stated_bytes)
         self._ranges = ranges
         self._lock = threading.Lock()
         self._address: str | None = None
         self._asked = self._refusals = 0
         self.request_count = 0
-        self._doing = f"fetch {source.identifier}"
+        self._doing = f"fetch {source.record.identifier}"
         self._stop = threading.Event()
         self._open: set[Deadline] = set()
 
@@ -135,7 +134,7 @@ class ObjectReader:
             if self._address is None:
                 if self._asked >= self._ranges.addresses:
                     raise errors.ServiceUnavailable(
-                        f"{self._source.identifier} required more than {self._ranges.addresses} signed URLs, and each "
+                        f"{self._record.identifier} required more than {self._ranges.addresses} signed URLs, and each "
                         f"may cost quota. {self.kept} The connection is unstable: try again later."
                     )
                 self._asked += 1
@@ -152,7 +151,7 @@ class ObjectReader:
             self._refusals += 1
             if self._refusals > 1:
                 raise errors.ServiceUnavailable(
-                    f"The object store rejected two new signed URLs for {self._source.identifier} ({status}). "
+                    f"The object store rejected two new signed URLs for {self._record.identifier} ({status}). "
                     f"{self.kept} The archive may have been removed, or a proxy may have modified the request. Try "
                     "again later.",
                     status=status,
@@ -182,7 +181,7 @@ class ObjectReader:
                 opened = None
                 failures = 1 if segment.done - before >= WORTH else failures + 1
                 self._pause(failures, error)
-                name, position = self._source.identifier, segment.position
+                name, position = self._record.identifier, segment.position
                 _log.info("The download of %s broke off at byte %d and is being resumed.", name, position)
             else:
                 return
@@ -245,7 +244,7 @@ class ObjectReader:
                 self._refused(address, status)
             elif status == 404:
                 raise errors.NotFound(
-                    f"The archive of {self._source.identifier} is not in the object store (404). No file was written. "
+                    f"The archive of {self._record.identifier} is not in the object store (404). No file was written. "
                     "The service may have removed or replaced the archive: read its record again.",
                     status=404,
                 )

@@ -70,7 +70,7 @@ class Transfer(ObjectReader):
 
     def _start(self, *, whole: bool) -> None:
         """Open the object, and divide it into segments according to the size in the response."""
-        hint = self._source.size_hint or 0
+        hint = self._record.stated_bytes or 0
         first: Segment | None = None
         size: int | None
         if not whole and hint >= self._ranges.parallel_bytes:
@@ -87,7 +87,7 @@ class Transfer(ObjectReader):
         try:
             self._fits(size or 0)
             self._need_room(size or 0)
-            self._part.begin(self._source.version, etag_in(response.headers), size, segments)
+            self._part.begin(self._record.version, etag_in(response.headers), size, segments)
         except BaseException:
             response.close()
             raise
@@ -98,7 +98,7 @@ class Transfer(ObjectReader):
         self._need_room(0 if part.size is None else part.size - part.done)
         large = (part.size or 0) >= self._ranges.parallel_bytes
         segments = divide(part.segments, self._ranges.connections if large else 1, self._ranges.smallest_bytes)
-        part.begin(self._source.version, part.etag, part.size, segments)
+        part.begin(self._record.version, part.etag, part.size, segments)
         self._fetch({})
 
     def _fetch(self, opened: dict[int, Opened]) -> None:
@@ -166,7 +166,7 @@ class SequentialTransfer(ObjectReader):
             for piece in self._all():
                 digest.update(piece)
                 yield piece
-            problem = None if digest.hexdigest() == self._source.version else "the MD5 is different"
+            problem = None if digest.hexdigest() == self._record.version else "the MD5 is different"
         except RangeIgnoredError:
             raise errors.ServiceUnavailable(
                 f"Could not {self._doing}: the connection was lost after {self._passed.done:,} bytes, and the object "
@@ -178,7 +178,7 @@ class SequentialTransfer(ObjectReader):
             problem = "the archive was replaced during the download"
         if problem is not None:
             raise errors.IntegrityError(
-                f"{self._source.identifier} does not match the service's record (version {self._source.version}): "
+                f"{self._record.identifier} does not match the service's record (version {self._record.version}): "
                 f"{problem}. {self.kept} {self.advice} If the error persists, the service's archive is damaged: "
                 "report the error to the vendor."
             )

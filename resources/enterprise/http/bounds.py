@@ -145,27 +145,23 @@ class Deadline:
                 self._end()
 
 
-_deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
+#: Deadline of the current block.
+current_deadline: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 
 
 @contextlib.contextmanager
 def until(deadline: Deadline) -> Iterator[None]:
     """Apply the deadline to every response that begins in this block, until the response is complete."""
-    token = _deadline.set(deadline)
+    token = current_deadline.set(deadline)
     try:
         yield
     finally:
-        _deadline.reset(token)
-
-
-def current_deadline() -> Deadline | None:
-    """Return the current block's deadline, or None outside a block."""
-    return _deadline.get()
+        current_deadline.reset(token)
 
 
 def restart() -> None:
     """Restart the current response's time limit, for example after waiting for another response or for a lock."""
-    if (deadline := _deadline.get()) is not None:
+    if (deadline := current_deadline.get()) is not None:
         deadline.restart()
 
 

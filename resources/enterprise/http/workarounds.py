@@ -119,7 +119,7 @@ class _Response(http.client.HTTPResponse):
 
     def __init__(self, sock: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
-        if (deadline := current_deadline()) is not None:
+        if (deadline := current_deadline.get()) is not None:
             deadline.attach(functools.partial(shut_down, sock))
             raw: Any = self.fp.detach()  # the buffer is still empty
             self.fp = io.BufferedReader(_Timed(raw, sock, deadline))
@@ -130,7 +130,7 @@ class _Connection(HTTPConnection):
 
     def connect(self) -> None:
         super().connect()
-        deadline = current_deadline()
+        deadline = current_deadline.get()
         # with a proxy, the peer is the proxy, which chooses its own connections
         if self.proxy is not None or deadline is None or deadline.meet is None:
             return

@@ -51,17 +51,12 @@ class SnapshotOptions(BaseModel):
         return "whole" if self.whole else "chunks" if self.chunks else None
 
 
-@dataclass(frozen=True)
-class FetchOptions:
-    """Options for a plan (see `SnapshotOptions`).
+class FetchOptions(SnapshotOptions):
+    """Options for a plan, including the disk space to leave free.
 
-    `form` is None to choose automatically. `disk_factor` is the total disk space needed per archive byte, including the
-    archive itself, and `keep_free_bytes` is the disk space to leave free.
+    `disk_factor` is the total disk space needed per archive byte, including the archive itself.
     """
 
-    form: Form | None = None
-    beyond_quota: bool = False
-    most_units: int | None = None
     keep_free_bytes: int = 0
     disk_factor: float = 1.0
 

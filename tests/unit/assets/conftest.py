@@ -111,7 +111,7 @@ class Bench:
 
     def convert(self, archived: batches.ArchivedHour, bodies: tuple[str, ...] = ("html", "wikitext")) -> Any:
         return convert_archives(
-            hour_text(archived.hour),
+            hour_text(archived.plan.hour),
             archived.archives,
             self.layout,
             bodies=bodies,

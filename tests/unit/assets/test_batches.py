@@ -105,7 +105,7 @@ def test_an_hour_of_the_archive_holds_the_mirrored_projects_and_says_which_it_la
     bench.fetch(EN, FR)
     found = batches.archived_hour(HOUR, bench.layout, [IT, EN], ARTICLE_CHANGES)
     assert [one.project_id for one in found.archives] == ["enwiki"]
-    assert found.absent == (IT,)
+    assert found.plan.absent == (IT,)
     assert (found.fetched, found.request_count) == ((), 0)
 
     found.archives[0].path.unlink()

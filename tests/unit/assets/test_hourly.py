@@ -122,7 +122,7 @@ def test_an_odd_record_of_the_list_fails_its_own_project_alone(bench, materializ
     # without the service it is the same
     assert batches.archived_hour(
         HOUR, bench.layout, [("frwiki", 0), ("itwiki", 0)], datasets.ARTICLE_CHANGES
-    ).odd.keys() == {("frwiki", 0)}
+    ).plan.odd.keys() == {("frwiki", 0)}
     # a mirror without that project is not concerned, and says what it saw
     assert materialize([HOUR], "enwiki", "itwiki").failure is None
     odd["value"] = 0.001

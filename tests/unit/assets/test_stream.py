@@ -1,4 +1,4 @@
-"""A stream is kept step by step, by one process, and what may be missing is format_kept."""
+"""A stream is kept step by step, by one process, and what may be missing is said."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from assets.steps.stream import Gap, Kept, StreamBusyError, format_kept, keep, loaded_hours, missed
+from assets.steps.stream import Gap, StreamBusyError, format_step, keep, loaded_hours, missed
 from resources.datasets.live import Step
 from resources.enterprise import EnterpriseClient, Service, StreamOptions
 from resources.lake import Layout
@@ -28,12 +28,17 @@ def test_what_has_come_is_kept_before_the_end_and_one_process_keeps_it(tmp_path)
         since = NOW - timedelta(hours=2)
         wanted = list(sandbox.world.events("enwiki", since, NOW))
         lake = LiveLake(Layout(tmp_path), "live_changes", ARTICLE_CHANGES)
-        steps: list[Kept] = []
+        steps: list[Step] = []
+        lags: list[float | None] = []
 
         def count() -> int:
-            return sum(one.step.row_count for one in steps)
+            return sum(one.row_count for one in steps)
 
         with EnterpriseClient(service, tmp_path / "state") as client:
+
+            def say(step: Step, lag_seconds: float | None) -> None:
+                steps.append(step)
+                lags.append(lag_seconds)
 
             def run(warnings: list[str]) -> None:
                 keep(
@@ -43,16 +48,16 @@ def test_what_has_come_is_kept_before_the_end_and_one_process_keeps_it(tmp_path)
                     since=since,
                     clock=lambda: NOW,
                     ended=lambda: count() >= len(wanted),
-                    say=steps.append,
+                    say=say,
                     warn=warnings.append,
                     options=StreamOptions(connections=2),
                     step_seconds=0.05,
                 )
 
-            def run_beside(one: Kept) -> None:
+            def run_beside(step: Step, lag_seconds: float | None) -> None:
                 with pytest.raises(StreamBusyError, match="Another process is already reading this stream"):
                     run([])
-                steps.append(one)
+                say(step, lag_seconds)
 
             warnings: list[str] = []
             keep(
@@ -72,7 +77,7 @@ def test_what_has_come_is_kept_before_the_end_and_one_process_keeps_it(tmp_path)
     last = lake.last()
     assert last is not None
     assert last.since == since
-    assert all(one.lag_seconds is not None for one in steps)
+    assert None not in lags
 
 
 def test_what_the_service_no_longer_has_is_a_gap():
@@ -113,5 +118,5 @@ def test_an_hour_counts_as_loaded_when_nothing_of_what_is_mirrored_is_open(tmp_p
 
 def test_a_step_is_a_line():
     step = Step(3, Path("3.parquet"), NOW, 1_000, duplicate_count=2, other_count=30)
-    assert format_kept(Kept(step, 1.25)) == "1,000 events stored, 30 from other projects, 2 duplicates, 1.2 s behind."
-    assert format_kept(Kept(Step(3, Path("3.parquet"), NOW, 1), None)) == "1 event stored."
+    assert format_step(step, 1.25) == "1,000 events stored, 30 from other projects, 2 duplicates, 1.2 s behind."
+    assert format_step(Step(3, Path("3.parquet"), NOW, 1), None) == "1 event stored."

@@ -65,7 +65,7 @@ def test_a_snapshot_without_chunks_is_one_file(client, fake, tmp_path):
     found = read_set(plan.manifest)
     assert (found.snapshot.identifier, [file.name for file in found.files]) == (NAME, [plan.files[0].target.name])
     with pytest.raises(errors.InvalidRequest, match="no chunks of this snapshot"):
-        client.snapshots.plan(NAME, tmp_path, FetchOptions(form="chunks"), dataset=DUMPS)
+        client.snapshots.plan(NAME, tmp_path, FetchOptions(chunks=True), dataset=DUMPS)
     assert not fake.api.seen("/v2/snapshots*")
     assert not fake.api.seen("*/chunks*")
 
@@ -75,7 +75,7 @@ def test_a_snapshot_whose_files_are_free_costs_nothing(client, fake, tmp_path):
     fake.add_snapshot(NAME, b"first", b"second")
     free = replace(DUMPS, quota=None, chunk_quota=None, is_chunked=True)
     for form in ("whole", "chunks"):
-        plan = client.snapshots.plan(NAME, tmp_path, FetchOptions(form=form), dataset=free)
+        plan = client.snapshots.plan(NAME, tmp_path, FetchOptions(**{form: True}), dataset=free)
         assert (plan.unit_count, plan.fits_quota, plan.product) == (0, True, None)
         assert "The download costs no quota and fetches 11 B" in plan.sentence
         plan.check()
@@ -102,7 +102,7 @@ def test_an_archived_list_is_read_as_it_was_landed(client, fake, hour, tmp_path)
 
 def test_a_set_is_read_as_it_was_confirmed(client, fake, tmp_path):
     fake.add_snapshot(NAME, b"first", b"second")
-    plan = client.snapshots.plan(NAME, tmp_path, FetchOptions(form="chunks"))
+    plan = client.snapshots.plan(NAME, tmp_path, FetchOptions(chunks=True))
     client.snapshots.download(plan)
     found = read_set(plan.manifest)
     assert found.snapshot == plan.snapshot

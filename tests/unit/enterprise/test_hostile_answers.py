@@ -65,7 +65,7 @@ NEW_PASSWORD = "AnotherPhrase-Kept-Secret-2!"
 
 
 def plan(client, folder):
-    return client.snapshots.plan("frwiki_namespace_0", folder / "snapshots", FetchOptions(form="chunks"))
+    return client.snapshots.plan("frwiki_namespace_0", folder / "snapshots", FetchOptions(chunks=True))
 
 
 #: Every public operation of the client.

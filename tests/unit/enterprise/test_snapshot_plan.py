@@ -46,6 +46,7 @@ class Offer:
         left=None,
         cores=2,
         listed=None,
+        form=None,
         **options,
     ):
         quotas = {}
@@ -60,7 +61,7 @@ class Offer:
             quotas=quotas,
             disk=Disk(free, {archive_name(r): r.approximate_bytes for r in landed}, left or {}),
             cores=cores,
-            options=FetchOptions(**options),
+            options=FetchOptions(**options | ({} if form is None else {form: True})),
         )
 
 

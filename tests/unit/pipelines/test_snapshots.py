@@ -24,7 +24,7 @@ def planned(project="enwiki", *, left=None, free=100 * GB, size=GB, form="whole"
     chunks = [record(models.Chunk, f"{name}_chunk_{n}", size // 2) for n in range(2)]
     whole = record(models.Snapshot, name, size, chunks=[chunk.identifier for chunk in chunks])
     quota = {} if left is None else {kind: models.Quota(0, left) for kind in ("snapshot", "chunk")}
-    options = FetchOptions(form=form, disk_factor=2.0)
+    options = FetchOptions(**{form: True}, disk_factor=2.0)
     return plan_snapshot(whole, chunks, Path("/x") / name, quotas=quota, disk=Disk(free), cores=2, options=options)
 
 

@@ -32,9 +32,10 @@ def health_of(enterprise: EnterpriseResource, warehouse: WarehouseResource, now:
     return health(warehouse.warehouse, scopes, now, published=False)
 
 
-def _warning(description: str | None, *, is_wrong: bool, **metadata: Any) -> dg.AssetCheckResult:
+def _warning(description: str | None, **metadata: Any) -> dg.AssetCheckResult:
+    """Return a check result that warns if there is a description."""
     return dg.AssetCheckResult(
-        passed=not is_wrong, severity=dg.AssetCheckSeverity.WARN, description=description or None, metadata=metadata
+        passed=not description, severity=dg.AssetCheckSeverity.WARN, description=description or None, metadata=metadata
     )
 
 
@@ -52,7 +53,6 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
     counts = Counter(OUTSIDE if cell.state == OUTSIDE else None for place in found.places for cell in place.cells)
     return _warning(
         " ".join([*map(markdown_text, found.uncovered[:NAMED]), *more, *filter(None, [remedy(found.gaps)])]),
-        is_wrong=bool(found.uncovered),
         missing=sum(gap.hour_count for gap in found.gaps),
         lagging=len(found.lagging),
         looked_at=counts[None],
@@ -71,7 +71,6 @@ def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResourc
     found = health_of(enterprise, warehouse, datetime.now(UTC))
     return _warning(
         " ".join(map(markdown_text, found.without_snapshot)),
-        is_wrong=bool(found.without_snapshot),
         missing=sum(place.has_snapshot is False for place in found.places),
     )
 
@@ -100,7 +99,7 @@ def no_failed_hours(
             names = listed([hour_text(hour) for hour in failed], NAMED)
             wrong.append(f"{dataset.name}: {counted(len(failed), 'hour')} failed: {names}")
     what_to_do = "Read the message in the asset's partitions, remove the cause, and materialize the hour again."
-    return _warning(format_findings(wrong, what_to_do), is_wrong=bool(wrong), failed=count)
+    return _warning(format_findings(wrong, what_to_do), failed=count)
 
 
 def failed_hours(
@@ -129,7 +128,7 @@ def lake_files_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
     """List the lake files that the last publication could not repair."""
     wrong = [str(file) for file in warehouse.warehouse.faulty_lake_files()]
     what_to_do = "The publication's log explains why these files could not be restored from the archive."
-    return _warning(format_findings(wrong, what_to_do), is_wrong=bool(wrong), wrong=len(wrong))
+    return _warning(format_findings(wrong, what_to_do), wrong=len(wrong))
 
 
 @dg.asset_check(
@@ -148,15 +147,16 @@ def articles_as_looked_up(
 ) -> dg.AssetCheckResult:
     """Look up a sample and list the pages that differ. The check passes if the service is unavailable."""
     try:
-        found = lookups.reconcile(enterprise, lake, warehouse.warehouse, engine, context.log.info)
+        compared, missing, different = lookups.reconcile(
+            enterprise, lake, warehouse.warehouse, engine, context.log.info
+        )
     except MirrorError as error:
         return dg.AssetCheckResult(passed=True, description=f"Nothing was compared: {markdown_text(sentence(error))}")
     return _warning(
-        format_findings(found.different, "A newer snapshot repairs all pages of a project."),
-        is_wrong=bool(found.different),
-        compared=found.compared_count,
-        not_found=found.missing_count,
-        different=len(found.different),
+        format_findings(different, "A newer snapshot repairs all pages of a project."),
+        compared=compared,
+        not_found=missing,
+        different=len(different),
     )
 
 
@@ -172,7 +172,7 @@ def nothing_needs_attention(sentences: Callable[[], Sequence[str]]) -> dg.AssetC
     def check() -> dg.AssetCheckResult:
         found = list(sentences())
         what_to_do = "Run `wme status` for the complete state."
-        return _warning(format_findings(found, what_to_do), is_wrong=bool(found), attention_count=len(found))
+        return _warning(format_findings(found, what_to_do), attention_count=len(found))
 
     return check
 

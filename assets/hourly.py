@@ -1,9 +1,7 @@
 """Hourly assets for a dataset's archive, lake and warehouse, which process one hour at a time.
 
-A single multi-asset covers the three layers, for two reasons. A separate run or step for each layer would add seconds.
-If the assets were separate, one bad hour would fail all hours of a range run, and nothing would be loaded. Each hour
-logs a separate materialization for each committed layer. Dagster shows failed hours in red, and the run continues with
-the other hours. The module `hour` contains the steps.
+A single multi-asset covers the three layers. If the assets were separate, one bad hour would fail all hours of a range
+run, and each layer's run or step would add seconds. Each hour logs a separate materialization for each committed layer.
 """
 
 from collections.abc import Iterator

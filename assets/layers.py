@@ -4,13 +4,9 @@ Hourly datasets are partitioned by hour, and snapshots are partitioned by identi
 settings, not partitions. Partitions by hour and project would exceed Dagster's limit of 100,000 partitions within a
 year. Dagster's range backfills over two dimensions are also unreliable.
 
-Dagster's daemon evaluates automation conditions and freshness. The pipeline's own runs process an hour through all
-layers and trigger no automation. `FOLLOW_UPSTREAM` applies to assets that a user materialized manually. For example,
-after a user fetches the archives for some hours, the lake and the tables follow. Only the automation sensors, which are
-off by default, evaluate this condition. The sensor `publish_pending` updates the current states and the published file.
-
-Freshness applies to assets, not to hours. Materializing an old hour therefore makes its assets fresh. The check
-`last_48_hours_covered` reports each missing hour. Freshness only shows that the pipeline is not running at all.
+The pipeline's own runs process an hour through all layers and trigger no automation. `FOLLOW_UPSTREAM` applies to
+assets that a user materialized manually. Only the automation sensors, which are off by default, evaluate this
+condition. Freshness applies to assets, not to hours: it only shows that the pipeline is not running at all.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ of the step.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -29,8 +29,7 @@ ANSWER_SECONDS = 60.0
 FREE_GROUP, PAID_SAMPLE = "group_1", 10
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+_now = partial(datetime.now, UTC)
 
 
 class LookupsConfig(RunConfig):
@@ -65,7 +64,7 @@ def lookups(
         budget = lookup.Budget(layout.root, enterprise.settings.lookups_per_day, _now)
         most = budget.left if config.most_lookups is None else min(budget.left, config.most_lookups)
         wanted = lookup.plan(watched, enterprise.scope, store, most, _now())
-        looked = lookup.Looked(0, 0, (), budget.left)
+        looked = lookup.Looked(0, 0, ())
         if wanted:
             with enterprise.client(ANSWER_SECONDS) as client:
                 left = lookup.units_left(client)
@@ -76,7 +75,7 @@ def lookups(
         "found": looked.found_count,
         "not_found": looked.missing_count,
         "failed": len(looked.failures),
-        "budget_left": looked.left_count,
+        "budget_left": budget.left,
         "rows": rows,
     }
     context.log.info("%s", metadata)
@@ -92,26 +91,17 @@ def lookups(
         )
 
 
-@dataclass(frozen=True)
-class Reconciled:
-    """Result of comparing a sample of pages with the service: compared pages, missing titles, and differences."""
-
-    compared_count: int = 0
-    missing_count: int = 0
-    different: tuple[str, ...] = ()
-
-
 def reconcile(
     enterprise: EnterpriseResource,
     lake: LakeResource,
     store: Warehouse,
     engine: EngineResource,
     say: Callable[[str], None],
-) -> Reconciled:
+) -> tuple[int, int, list[str]]:
     """Look up random pages from `articles` and compare them with the service, at most once in 24 hours.
 
     Missing pages are not reported, because they might have been deleted or moved. Pages that changed after the last
-    loaded hour are not compared.
+    loaded hour are not compared. Return the numbers of compared and missing pages, and a sentence for each difference.
     """
     usual = enterprise.settings.check_pages
     if (
@@ -119,10 +109,10 @@ def reconcile(
         or (usual is None and (enterprise.settings.sandbox or enterprise.settings.anonymous))
         or not store.build_path.exists()
     ):
-        return Reconciled()
+        return 0, 0, []
     since = _now()
     if (last := store.last_lookup_at(Purpose.CHECK)) is not None and since - last < timedelta(days=1):
-        return Reconciled()
+        return 0, 0, []
     layout, workers = lake.layout, engine.engine(say)
     with lookup.alone(layout), enterprise.client(ANSWER_SECONDS) as client:
         budget, left = lookup.Budget(layout.root, enterprise.settings.lookups_per_day, _now), lookup.units_left(client)
@@ -140,10 +130,10 @@ def reconcile(
     answers = {(one.project_id, one.asked_name): one for one in store.lookups_since(since, Purpose.CHECK)}
     known = [(page, answers[page.project_id, page.name]) for page in pages if (page.project_id, page.name) in answers]
     comparable = [(page, one) for page, one in known if one.event_at is not None and one.event_at < page.known_until]
-    different = tuple(
+    different = [
         f"{page.project_id} {page.name}: page {page.article_id} revision {page.version_id} here, page {one.article_id} "
         f"revision {one.version_id} at the service"
         for page, one in comparable
         if (page.article_id, page.version_id) != (one.article_id, one.version_id)
-    )
-    return Reconciled(len(comparable), sum(not one.is_found for _, one in known), different)
+    ]
+    return len(comparable), sum(not one.is_found for _, one in known), different

@@ -1,9 +1,4 @@
-"""Processing steps for an hour of a dataset, from the service to DuckDB.
-
-    plan     compares the hour's batch listing with the archive
-    fetch    downloads and verifies missing archives, then stores the unmodified listing
-    convert  converts the archives to Parquet, with rejects in a separate file
-    load     replaces the hour's rows in DuckDB in one transaction
+"""Processing steps for an hour of a dataset, from the service to DuckDB: plan, fetch, convert and load.
 
 Source: the service's endpoints for hourly files, which are /v2/batches/{date}/{hour} and below for articles.
 """

@@ -5,8 +5,7 @@ been loaded for the same scope. A scope is a project and namespace in a snapshot
 replaced if it belongs neither to the loaded data nor to the service's current listing. All other files are retained.
 
 A replaced file is removed after a grace period, because readers might still be using an older published file. A journal
-records when each file was first found to be replaced. If the journal is lost, the grace period restarts. If the process
-is killed, the next call removes the remaining files.
+records when each file was first found to be replaced. If the journal is lost, the grace period restarts.
 """
 
 from __future__ import annotations

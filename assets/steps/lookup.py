@@ -1,10 +1,5 @@
 """Page lookups for the watch list, and for pages that a missing hour or a rejected record made uncertain.
 
-    plan     selects pages within the day's budget and the remaining quota
-    ask      requests pages at one unit each, and writes each response to disk before the next request
-    convert  converts the responses to Parquet
-    load     loads the responses into `lookups`, which `articles` reads
-
 Source: the service's lookup endpoint, /v2/articles/{name}.
 """
 
@@ -58,12 +53,11 @@ class WatchlistError(MirrorError):
 
 @dataclass(frozen=True)
 class Looked:
-    """Result of a run's lookups: numbers of pages found and missing, failures, and the day's remaining lookups."""
+    """Result of a run's lookups: numbers of pages found and missing, and failures."""
 
     found_count: int
     missing_count: int
     failures: tuple[str, ...]
-    left_count: int
 
 
 class _Spent(BaseModel):
@@ -216,7 +210,7 @@ def ask(
     for outcome in outcomes:
         if not isinstance(outcome.error, EnterpriseError | None):
             raise outcome.error
-    return Looked(counts[True], counts[False], tuple(failures), budget.left)
+    return Looked(counts[True], counts[False], tuple(failures))
 
 
 def _only(raw: bytes) -> bytes:

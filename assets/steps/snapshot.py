@@ -1,9 +1,4 @@
-"""Processing steps for a snapshot, from the service to DuckDB.
-
-    plan     chooses one file or chunks, and finds the cost and the files already archived
-    fetch    downloads and verifies missing archives, then verifies the complete set
-    convert  converts the archives to Parquet, with rejects in a separate file
-    load     loads the complete version into DuckDB in one transaction
+"""Processing steps for a snapshot, from the service to DuckDB: plan, fetch, convert and load.
 
 Source: the service's snapshot endpoints, which are /v2/snapshots and below for articles.
 """

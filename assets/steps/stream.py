@@ -1,10 +1,7 @@
 """Store a realtime stream in the lake. Every event in the mirrored scope is stored exactly once.
 
-    begin    reads the resume offsets from the newest file
-    take     receives blocks of events from all connections
-    keep     writes one file with events and offsets for each step, and merges small files
-
-The published file's views `live_changes` and `articles_live` read each file as soon as it is written.
+Each step writes one file with events and offsets, and the next run resumes at the newest file's offsets. The published
+file's views `live_changes` and `articles_live` read each file as soon as it is written.
 
 Source: the service's realtime streams, /v2/articles on the stream host.
 """

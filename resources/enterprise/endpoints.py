@@ -57,8 +57,15 @@ class Service:
 
     def __post_init__(self) -> None:
         for name in ("auth_url", "base_url", "realtime_url"):
-            object.__setattr__(self, name, _root(name, getattr(self, name)))
-            if not self.allow_http and is_open(getattr(self, name)):
+            url = getattr(self, name).strip().rstrip("/")
+            if not is_web_address(url) or any(mark in url for mark in "?#@"):
+                # do not repeat the URL, which may contain a password
+                raise InvalidRequest(
+                    f"The setting {name} is not an address of the form https://host[:port][/path]. Nothing was sent. "
+                    f"Correct WME_{name.upper()}, or unset it to use the real service."
+                )
+            object.__setattr__(self, name, url)
+            if not self.allow_http and is_open(url):
                 raise InvalidRequest(
                     f"The setting {name} is an http:// address of another machine, so passwords and tokens would be "
                     f"sent unencrypted. Nothing was sent. Use https:// in WME_{name.upper()}, or set WME_ALLOW_HTTP=1 "
@@ -107,17 +114,6 @@ def is_open(url: str) -> bool:
         return not ip_address(host).is_loopback
     except ValueError:
         return True
-
-
-def _root(name: str, url: str) -> str:
-    url = url.strip().rstrip("/")
-    if not is_web_address(url) or any(mark in url for mark in "?#@"):
-        # do not repeat the URL, which may contain a password
-        raise InvalidRequest(
-            f"The setting {name} is not an address of the form https://host[:port][/path]. Nothing was sent. "
-            f"Correct WME_{name.upper()}, or unset it to use the real service."
-        )
-    return url
 
 
 LOGIN = "/v1/login"
@@ -195,7 +191,6 @@ def endpoints_of(dataset: Dataset) -> tuple[Endpoint, ...]:
 
 
 def of_file(path: str) -> Endpoint | None:
-    """Return the endpoint for the file record at this path, or None if no endpoint matches."""
     return next((one for one in registered() if one.has_file and one.matches(path)), None)
 
 
@@ -210,11 +205,7 @@ def records(dataset: Dataset) -> str:
 
 
 def hourly(dataset: Dataset, hour: datetime) -> str:
-    """Return the path of a batch listing. Dates and hours are in UTC; months, days and hours have two digits.
-
-    Raises:
-        InvalidRequest: The time has no time zone, or is not the start of an hour.
-    """
+    """Return the path of a batch listing. Raises InvalidRequest if the time is not the start of an hour in UTC."""
     return f"{records(dataset)}/{_written(hour)}"
 
 

@@ -201,14 +201,12 @@ class Snapshots:
             return None
 
         def attempt(files: Sequence[PlannedFile]) -> list[tuple[PlannedFile, Exception]]:
-            pool = ThreadPoolExecutor(max(1, workers), thread_name_prefix="snapshot")
-            try:
-                outcomes = list(pool.map(fetch, files))
-            except BaseException:  # downloads in progress stop at their next byte, and their bytes are retained
-                interrupted.set()
-                raise
-            finally:
-                pool.shutdown(cancel_futures=True)
+            with ThreadPoolExecutor(max(1, workers), thread_name_prefix="snapshot") as pool:
+                try:
+                    outcomes = list(pool.map(fetch, files))
+                except BaseException:  # downloads in progress stop at their next byte, and their bytes are retained
+                    interrupted.set()
+                    raise
             return [(file, error) for file, error in zip(files, outcomes, strict=True) if error is not None]
 
         failed = attempt(plan.files)

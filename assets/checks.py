@@ -2,8 +2,7 @@
 
 A check result lists the first findings, counts the remaining findings and states the action to take. A run checks the
 hours or the snapshot that the run processed. Checks that run without a materialization examine all archived snapshots
-and the last two days of hours. Checking a snapshot takes 1.5 s of CPU time per GB of archive. Checking the snapshot's
-rows takes less time than loading them.
+and the last two days of hours. Checking a snapshot takes 1.5 s of CPU time per GB of archive.
 """
 
 from __future__ import annotations
@@ -98,7 +97,6 @@ class Check(Generic[_Made]):
 def results(
     checks: Iterable[Check[_Made]], made: _Made, selected: Collection[dg.AssetCheckKey]
 ) -> Iterator[dg.AssetCheckResult]:
-    """Run the selected checks on the given data."""
     wanted = {(layers.unprefixed(key.asset_key), key.name): key.asset_key for key in selected}
     for check in checks:
         if (asset_key := wanted.get((check.asset, check.name))) is not None:
@@ -200,7 +198,6 @@ def of_files(dataset: Dataset) -> list[Check[Made]]:
 
 
 def of_run(run: HourlyRun, selected: Collection[dg.AssetCheckKey]) -> Iterator[dg.AssetCheckResult]:
-    """Run the selected checks on a run's hours."""
     warehouse = run.warehouse.warehouse
     made = Made(
         {hour_text(hour): archived.archives for hour, archived in run.archived.items()},

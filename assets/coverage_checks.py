@@ -47,7 +47,6 @@ def _warning(description: str | None, **metadata: Any) -> dg.AssetCheckResult:
     "two days. After two days, a missing hour is lost.",
 )
 def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
-    """List the missing hours of the last two days."""
     found = health_of(enterprise, warehouse, datetime.now(UTC))
     more = [f"And {len(found.uncovered) - NAMED:,} more."] if len(found.uncovered) > NAMED else []
     counts = Counter(OUTSIDE if cell.state == OUTSIDE else None for place in found.places for cell in place.cells)
@@ -67,7 +66,6 @@ def last_48_hours_covered(enterprise: EnterpriseResource, warehouse: WarehouseRe
     "only changed pages, and no past state is exact.",
 )
 def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResource) -> dg.AssetCheckResult:
-    """List the projects and namespaces without a loaded snapshot."""
     found = health_of(enterprise, warehouse, datetime.now(UTC))
     return _warning(
         " ".join(map(markdown_text, found.without_snapshot)),
@@ -86,7 +84,6 @@ def snapshots_loaded(enterprise: EnterpriseResource, warehouse: WarehouseResourc
 def no_failed_hours(
     context: dg.AssetCheckExecutionContext, enterprise: EnterpriseResource, warehouse: WarehouseResource
 ) -> dg.AssetCheckResult:
-    """List the hours whose last attempt failed."""
     now, key = datetime.now(UTC), next(iter(context.selected_asset_check_keys)).asset_key
     found, job = health_of(enterprise, warehouse, now), context.op_execution_context.job_def
     wrong, count = [], 0
@@ -125,7 +122,6 @@ def _mirrored(enterprise: EnterpriseResource) -> list[Dataset]:
     "read data pages.",
 )
 def lake_files_whole(warehouse: WarehouseResource) -> dg.AssetCheckResult:
-    """List the lake files that the last publication could not repair."""
     wrong = [str(file) for file in warehouse.warehouse.faulty_lake_files()]
     what_to_do = "The publication's log explains why these files could not be restored from the archive."
     return _warning(format_findings(wrong, what_to_do), wrong=len(wrong))
@@ -145,12 +141,11 @@ def articles_as_looked_up(
     warehouse: WarehouseResource,
     engine: EngineResource,
 ) -> dg.AssetCheckResult:
-    """Look up a sample and list the pages that differ. The check passes if the service is unavailable."""
     try:
         compared, missing, different = lookups.reconcile(
             enterprise, lake, warehouse.warehouse, engine, context.log.info
         )
-    except MirrorError as error:
+    except MirrorError as error:  # an unavailable service is no fault of the pages
         return dg.AssetCheckResult(passed=True, description=f"Nothing was compared: {markdown_text(sentence(error))}")
     return _warning(
         format_findings(different, "A newer snapshot repairs all pages of a project."),

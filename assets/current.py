@@ -2,9 +2,8 @@
 
 Each table in `STATES` is an asset. SQL in `resources.warehouse.state` derives the rows.
 
-The cost of the checks is bounded. After each run, the checks compare a subset of the keys. The subset changes every
-hour. Deletions and changes are compared for the newest `CHECKED_HOURS` hours that the run applied. Checks that run
-without a materialization compare all keys.
+After each run, the checks compare a subset of the keys, which changes every hour, and the deletions and changes of the
+newest `CHECKED_HOURS` hours. Checks that run without a materialization compare all keys.
 """
 
 import time
@@ -73,13 +72,7 @@ def _of_entities(applied: Applied) -> dict[str, Any]:
 
 
 STATES = (
-    State(
-        ARTICLES,
-        lambda warehouse: warehouse.apply_changes(),
-        _of_articles,
-        "page",
-        also=(datasets.LOOKUPS,),
-    ),
+    State(ARTICLES, lambda warehouse: warehouse.apply_changes(), _of_articles, "page", also=(datasets.LOOKUPS,)),
     State(ENTITIES, lambda warehouse: warehouse.apply_entity_changes(), _of_entities, "entity"),
 )
 KEYS = tuple(state.key for state in STATES)

@@ -196,12 +196,10 @@ class RunConfig(BaseModel):
 
     @classmethod
     def read(cls, context: dg.AssetExecutionContext | dg.OpExecutionContext) -> Self:
-        """Return the configuration of a run. Raises dg.Failure if a value is invalid."""
         of_step = context.op_execution_context if isinstance(context, dg.AssetExecutionContext) else context
         return cls(**of_step.op_config)
 
     def __init__(self, **values: Any) -> None:
-        """Validate the values. Raises dg.Failure if a value is invalid."""
         try:
             super().__init__(**values)
         except ValidationError as error:

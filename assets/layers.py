@@ -97,7 +97,6 @@ def warehouse_key(dataset: Dataset) -> dg.AssetKey:
 
 
 def keys(dataset: Dataset) -> tuple[dg.AssetKey, dg.AssetKey, dg.AssetKey]:
-    """Return the keys of all three layers, archive first."""
     return archive_key(dataset), lake_key(dataset), warehouse_key(dataset)
 
 

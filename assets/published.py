@@ -49,10 +49,7 @@ def published_warehouse() -> dg.AssetsDefinition:
     @dg.asset(
         key=KEY,
         # tables that feed a current state are indirect dependencies
-        deps=[
-            *current.KEYS,
-            *(layers.warehouse_key(one) for one in datasets.datasets() if one.state is None),
-        ],
+        deps=[*current.KEYS, *(layers.warehouse_key(one) for one in datasets.datasets() if one.state is None)],
         group_name="published",
         kinds={"duckdb"},
         owners=list(OWNERS),
@@ -134,11 +131,7 @@ def _note_failed(context: dg.AssetExecutionContext, enterprise: EnterpriseResour
 
 
 def _kept(context: dg.AssetExecutionContext, lake: LakeResource, store: Warehouse) -> dict[str, Any]:
-    """Maintain the mirror once a day after a publication, and return metadata about the work.
-
-    DuckDB merges small row groups, and replaced files are removed after the grace period. Failures are logged and do
-    not fail the run.
-    """
+    """Maintain the mirror once a day after a publication. Failures are logged and do not fail the run."""
     metadata: dict[str, Any] = {}
     try:
         if store.merge_row_groups():

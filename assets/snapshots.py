@@ -1,8 +1,7 @@
 """Assets for snapshots, each of which contains a complete project at one point in time.
 
-One step fetches and converts files, which can take hours. Another step loads the rows and locks the warehouse. The
-sensor `discover_snapshots` adds the partitions, which are the service's identifiers. A new version requires another run
-for the same partition. The module `snapshot` contains the parts of the steps.
+One step fetches and converts files, which can take hours. Another step loads the rows and locks the warehouse. A new
+version requires another run for the same partition.
 """
 
 import re
@@ -29,17 +28,11 @@ _IDENTIFIER = re.compile(r".+_namespace_\d+")
 
 
 class SnapshotConfig(RunConfig, SnapshotOptions):
-    """Options for fetching the snapshot.
-
-    By default, the snapshot's form depends on the quota, the disk and the machine.
-    """
+    """Options for fetching the snapshot. By default, its form depends on the quota, the disk and the machine."""
 
 
 def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
-    """Return a snapshot dataset's assets.
-
-    One step creates the archive and the lake files, and another step loads the warehouse.
-    """
+    """Return two steps: one creates the archive and the lake files, and the other loads the warehouse."""
     archive, in_lake, in_warehouse = layers.keys(dataset)
     made_of = layers.specs(dataset)
     partitions = snapshots_of(dataset)
@@ -161,7 +154,6 @@ def snapshot_assets(dataset: Dataset) -> list[dg.AssetsDefinition]:
 
 
 def _identifier(context: dg.AssetExecutionContext) -> str:
-    """Return the run's partition, which is the service's identifier for the snapshot."""
     if not context.has_partition_key:
         raise dg.Failure(
             "The run has no partition. Nothing was done. Launch the run with a partition, from the asset or from the "
@@ -175,10 +167,7 @@ def _identifier(context: dg.AssetExecutionContext) -> str:
 
 
 def _archived(
-    context: dg.AssetExecutionContext,
-    dataset: Dataset,
-    lake: LakeResource,
-    identifier: str,
+    context: dg.AssetExecutionContext, dataset: Dataset, lake: LakeResource, identifier: str
 ) -> snapshot.ArchivedSnapshot:
     try:
         return snapshot.archived_snapshot(identifier, lake.layout, dataset)

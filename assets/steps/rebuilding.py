@@ -220,8 +220,6 @@ class Repaired:
 
 @dataclass(frozen=True)
 class Repair:
-    """Repair of lake files from the archive."""
-
     layout: Layout
     store: Warehouse
     converter: Converter | RemoteConverter

@@ -9,12 +9,7 @@ from resources.enterprise.account.token_store import TokenStatus
 from resources.enterprise.archives import ServiceFiles, read_archive
 from resources.enterprise.client import EnterpriseClient, Hours
 from resources.enterprise.data_api import Lists
-from resources.enterprise.download.archived import (
-    Sidecar,
-    is_landed,
-    read_listing,
-    read_set,
-)
+from resources.enterprise.download.archived import Sidecar, is_landed, read_listing, read_set
 from resources.enterprise.download.downloader import Download
 from resources.enterprise.download.object_reader import Ranges
 from resources.enterprise.endpoints import Service

@@ -18,6 +18,7 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn, cast
@@ -131,8 +132,6 @@ class _Content(io.RawIOBase):
 
 
 class _Reader:
-    """Reader for one archive."""
-
     def __init__(self, name: str, model: Any, longest: int) -> None:
         self._name = name
         self._model = model
@@ -288,14 +287,11 @@ class ServiceFiles:
             return read_pieces(archive, self._downloader.pieces(self._source(archive)[1]), model)
         return read_archive(archive, model)
 
-    def _record(self, path: str) -> tuple[models.ArchiveRecord, int]:
-        return self._api.record(path, _RECORD, f"read the record {path}")
-
     def _source(self, path: str) -> tuple[models.ArchiveRecord, Source]:
-        """Return the record at this path, and the archive's `Source`."""
         quota = _checked(path).file_quota
-        record, _ = self._record(path)
-        return record, self._api.source(path, record, quota, lambda: self._record(path), name=path, pinned=True)
+        read = partial(self._api.record, path, _RECORD, f"read the record {path}")
+        record, _ = read()
+        return record, self._api.source(path, record, quota, read, name=path, pinned=True)
 
 
 def _checked(path: str) -> Endpoint:

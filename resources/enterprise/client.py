@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, TypeAdapter
@@ -21,7 +21,7 @@ from resources.enterprise.account.token_store import TokenStore
 from resources.enterprise.archives import ServiceFiles
 from resources.enterprise.data_api import DataApi, Lists
 from resources.enterprise.download.downloader import Download, Downloader
-from resources.enterprise.download.object_reader import Progress, Ranges, Source
+from resources.enterprise.download.object_reader import Progress, Ranges
 from resources.enterprise.endpoints import Service
 from resources.enterprise.errors import Redactor
 from resources.enterprise.http.answers import ServiceClock
@@ -82,9 +82,7 @@ class EnterpriseClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -269,14 +267,17 @@ class Hours:
             DiskFull: The disk is full. Downloaded bytes are retained.
             RetentionPassed: The hour is more than two days old.
         """
+        path = endpoints.record(endpoints.hourly(dataset, hour), record.identifier)
+        again = partial(self._record, dataset, hour, record.identifier)
+        name = f"{record.identifier} of {spoken(hour)}"
         try:
-            return self._downloader.fetch(self._source(dataset, hour, record), Path(target), progress)
+            source = self._api.source(path, record, dataset.quota, again, name=name)
+            return self._downloader.fetch(source, Path(target), progress)
         except errors.NotFound as error:
             failure = passed(hour, self._clock) or error
         raise failure
 
     def _record(self, dataset: Dataset, hour: datetime, identifier: str) -> tuple[models.Batch, int]:
-        """Return the record, and the number of requests sent."""
         path = endpoints.record(endpoints.hourly(dataset, hour), identifier)
         try:
             return self._api.record(path, _BATCH, f"read the record of {identifier} of {spoken(hour)}")
@@ -285,18 +286,8 @@ class Hours:
         self.listing(hour, dataset)  # raises another error if the entire hour is missing
         raise missing
 
-    def _source(self, dataset: Dataset, hour: datetime, record: models.Batch) -> Source:
-        return self._api.source(
-            endpoints.record(endpoints.hourly(dataset, hour), record.identifier),
-            record,
-            dataset.quota,
-            lambda: self._record(dataset, hour, record.identifier),
-            name=f"{record.identifier} of {spoken(hour)}",
-        )
-
 
 def spoken(hour: datetime) -> str:
-    """Describe an hour for messages."""
     return f"the hour {hour.astimezone(UTC) if hour.tzinfo else hour:%Y-%m-%d %H}:00 UTC"
 
 

@@ -124,7 +124,6 @@ class DataApi:
         return listing
 
     def record(self, path: str, form: TypeAdapter[_T], doing: str, query: Query | None = None) -> tuple[_T, int]:
-        """Return one record, and the number of requests sent."""
         return self.ask(path, doing, lambda answer: self._transport.parse(answer, form, doing), query=query)
 
     def source(
@@ -193,7 +192,6 @@ class DataApi:
     def _written(
         self, path: str, query: Query | None, kind: Kind, plain: str
     ) -> tuple[str, str, dict[str, Any] | None]:
-        """Return a request's method, URL and body."""
         url = self._service.base_url + path
         if query is None or query.is_empty:
             return plain, url, None

@@ -1,9 +1,7 @@
 """The service's hosts and endpoints: paths, supported queries, and quotas.
 
 `registered()` returns an `Endpoint` for each endpoint that responds with records, derived from the dataset
-declarations. Commands use these endpoints to list, show and look up records generically. `kind` defines the options,
-`at()` builds the path, and `client.lists` or `client.lookups` sends the request. Other functions build individual
-paths.
+declarations. Commands use these endpoints generically. Other functions build individual paths.
 
 Source: the service's reference for metadata (`/v2/codes` ...), realtime batches (`/v2/batches/{date}/{hour}`),
 snapshots (`/v2/snapshots`) and on-demand lookups.

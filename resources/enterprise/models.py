@@ -227,7 +227,6 @@ def record_model(dataset: Dataset) -> Any:
 
 
 def _model(name: str, tree: dict[str, Any]) -> Any:
-    """Build a model whose fields are types or nested models."""
     fields: dict[str, Any] = {
         field: ((_model(f"{name}_{field}", kind) if isinstance(kind, dict) else kind) | None, None)
         for field, kind in tree.items()

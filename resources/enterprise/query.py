@@ -1,9 +1,8 @@
 """Query parameters (`fields`, `filters` and `limit`), validated before a request is sent.
 
-The service silently accepts most invalid parameters and returns all records or none. For example, the service treats a
-comma-separated list as a single name, ignores malformed filters, and compares numbers with `>`. This module refuses
-such requests, and its messages show the correct spelling. A stream's field names are not checked, because the service
-refuses invalid names at no cost.
+The service silently accepts most invalid parameters and returns all records or none. This module refuses such requests,
+and its messages show the correct spelling. A stream's field names are not checked, because the service refuses invalid
+names at no cost.
 
 Source: the service's filtering reference. If the public source code from August 2025 differs, the stricter rule
 applies.

@@ -152,13 +152,7 @@ _PIECE_BYTES: Final = 1 << 18
 
 
 def listen(
-    transport: Transport,
-    url: str,
-    body: Mapping[str, Any],
-    *,
-    doing: str,
-    auth: Auth,
-    deadline: Deadline,
+    transport: Transport, url: str, body: Mapping[str, Any], *, doing: str, auth: Auth, deadline: Deadline
 ) -> Iterator[bytes]:
     """Open a stream and yield its bytes. The status and the headers arrive only with the first event."""
     response = transport.open(url, {"Accept": NDJSON}, doing=doing, deadline=deadline, body=body, auth=auth)
@@ -255,7 +249,6 @@ class Connection(threading.Thread):
             self._pause(wait)
 
     def stop(self) -> None:
-        """End the connection. Received data remains in the inbox."""
         self._ended.set()
         self._cut()
 

@@ -195,8 +195,7 @@ class AuthService:
     ) -> None:
         """Raise the error for an unsuccessful response.
 
-        `refused` is the advice for a 401 response to this operation. The same advice applies to a 422 that mentions a
-        password, because the service may reject a password's length during validation.
+        `refused` is the advice for a 401, and for a 422 about a password, whose length the service may validate first.
         """
         if answer.status in {200, 204}:
             return

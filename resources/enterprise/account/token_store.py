@@ -193,7 +193,6 @@ class TokenStore:
         self._store(self._fields() | {"challenge": session})
 
     def clear(self) -> None:
-        """Delete the tokens. The caller must hold the lock."""
         with self._writing():
             self._path.unlink(missing_ok=True)
 

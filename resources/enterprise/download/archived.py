@@ -58,7 +58,6 @@ _SIDECAR: Final = TypeAdapter(Sidecar)
 
 
 def land_listing(listing: Listing[Any], target: Path) -> Sidecar:
-    """Write a list's original bytes and a sidecar. An existing list is replaced atomically."""
     sidecar = Sidecar(
         identifier=listing.url_path.removeprefix("/v2/"),
         version=files.md5(listing.raw),
@@ -225,7 +224,6 @@ class Part(ObjectState):
 
     @staticmethod
     def is_left(target: Path) -> bool:
-        """Return whether a partial download of a file exists."""
         return _part(target).exists() or _part_json(target).exists()
 
     @staticmethod

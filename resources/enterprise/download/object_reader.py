@@ -158,7 +158,6 @@ class ObjectReader:
                 )
 
     def _first_answer(self, first: Segment | None) -> Opened:
-        """Send the first request for the object, either for a range or for the complete object."""
         failures = 0
         while True:
             try:
@@ -187,7 +186,6 @@ class ObjectReader:
                 return
 
     def _body(self, opened: Opened, segment: Segment) -> Generator[bytes, None, None]:
-        """Yield one response's bytes until the response ends or breaks off."""
         timely = segment.done
         self._open.add(opened.deadline)
         try:
@@ -304,7 +302,6 @@ class ObjectReader:
         self._stop.wait(self._retry.wait(failures))
 
     def _left(self) -> str:
-        """Return a sentence about the bytes retained after the last attempt."""
         return f"{self._known.done} downloaded bytes are kept. {self.advice}"
 
     def _broke_off(self, last: BrokenAnswer | None = None) -> NoReturn:

@@ -37,15 +37,8 @@ _LOOK_BYTES = 16 << 20
 
 
 class Transfer(ObjectReader):
-    """Transfers all bytes of one partial file."""
-
     def __init__(
-        self,
-        source: Source,
-        part: Part,
-        transport: Transport,
-        ranges: Ranges,
-        report: Callable[[int], None],
+        self, source: Source, part: Part, transport: Transport, ranges: Ranges, report: Callable[[int], None]
     ) -> None:
         super().__init__(source, part, transport, ranges)
         self._part = part

@@ -85,7 +85,6 @@ def plan_snapshot(
 
 
 def _better(whole: SnapshotPlan, split: SnapshotPlan, cores: int) -> tuple[SnapshotPlan, str]:
-    """Return the preferred form, and the reason."""
     if not split.missing or not whole.missing:
         way = whole if split.missing else split
         return way, f"the complete snapshot already exists {_in_form(way)}"
@@ -130,7 +129,6 @@ def _there_bytes(way: SnapshotPlan) -> int:
 
 
 def _price(way: SnapshotPlan) -> str:
-    """Describe the required units and the remaining units."""
     if way.product is None:
         return "no quota"
     if way.units_left is None:

@@ -89,7 +89,6 @@ class PlannedFile:
 
     @property
     def version(self) -> str:
-        """MD5 of the file."""
         return self.record.version
 
     @property
@@ -186,7 +185,6 @@ class SnapshotPlan:
         )
 
     def check(self) -> None:
-        """Check that the plan can be completed. Raises the same errors as `check_together`."""
         check_together((self,))
 
 
@@ -246,7 +244,6 @@ def _named(plans: Sequence[SnapshotPlan]) -> str:
 
 
 def write_set(plan: SnapshotPlan) -> None:
-    """Write the manifest of a plan. All its files must be complete."""
     content = {
         "snapshot": plan.snapshot.model_dump(mode="json", exclude_none=True),
         "form": plan.form,

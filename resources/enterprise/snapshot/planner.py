@@ -1,9 +1,8 @@
 """Download of a snapshot's files as one consistent set, even though the service replaces files under the same names.
 
-Each export reuses the identifiers of a snapshot and its chunks, and rewrites the chunks one after another. The files
-are consistent only if no version changes during the download. A plan therefore pins the versions. The versions are read
-again before each download and, for chunks, after the last download. A single file is always consistent: after its bytes
-match the pinned version, later changes at the service do not affect it.
+Each export reuses the identifiers of a snapshot and its chunks, and rewrites the chunks one after another. A plan
+therefore pins the versions. The versions are read again before each download and, for chunks, after the last download.
+A single file whose bytes match the pinned version is always consistent.
 
 Source: the service's reference for snapshots (`/v2/snapshots`), their chunks and downloads.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import dagster as dg
@@ -84,12 +85,8 @@ def test_every_archive_of_every_hour_is_verified(bench):
     copied.mkdir()
     damaged = copied / victim.path.name
     damaged.write_bytes(victim.path.read_bytes()[:-1] + b"x")
-    run.archived[NEXT] = type(run.archived[HOUR])(
-        datasets.ARTICLE_CHANGES,
-        NEXT,
-        (type(victim)(damaged, victim.identifier, victim.version, NEXT, "frwiki", 0),),
-        (),
-    )
+    archives = (type(victim)(damaged, victim.identifier, victim.version, NEXT, "frwiki", 0),)
+    run.archived[NEXT] = replace(run.archived[HOUR], archives=archives)
     told = answers(run, "archives_verified")["archives_verified"]
     assert not told.passed
     assert told.severity is dg.AssetCheckSeverity.ERROR

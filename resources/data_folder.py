@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -26,7 +24,6 @@ from resources.errors import MirrorError
 ROOM_BYTES = 8_000_000
 #: Path of the report on the Dagster UI's web server.
 REPORT_PATH = "/report"
-_POLL_SECONDS = 0.05
 _REFUSED = frozenset({errno.EACCES, errno.EPERM})
 _MAKE_ROOM = "Free up disk space, or set WME_DATA to a folder on another disk."
 
@@ -149,8 +146,11 @@ def claim(data: Path, service: str, *, writes: bool = True) -> None:
 @contextlib.contextmanager
 def removing(data: Path) -> Iterator[bool]:
     """Yield True if files may be removed from the archive and the lake. If so, no backup starts within the context."""
-    with _flock(data) as descriptor:
-        yield _taken(descriptor, fcntl.LOCK_SH)
+    descriptor = os.open(_backup_lock(data), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        yield files.take(descriptor, shared=True)
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -160,35 +160,21 @@ def copying(data: Path, wait_seconds: float = 60.0) -> Iterator[None]:
     Raises:
         BackupUnderWayError: Another process has been backing up or removing files for `wait_seconds`.
     """
-    deadline = time.monotonic() + wait_seconds
-    with _flock(data) as descriptor:
-        while not _taken(descriptor, fcntl.LOCK_EX):
-            if time.monotonic() > deadline:
-                raise BackupUnderWayError(
-                    f"Another process is backing up {data} or removing files from it. Nothing was changed. Wait until "
-                    "the other process has finished, then try again."
-                )
-            time.sleep(_POLL_SECONDS)
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(files.held(_backup_lock(data), wait_seconds=wait_seconds))
+        except files.BusyError:
+            raise BackupUnderWayError(
+                f"Another process is backing up {data} or removing files from it. Nothing was changed. Wait until "
+                "the other process has finished, then try again."
+            ) from None
         yield
 
 
-@contextlib.contextmanager
-def _flock(data: Path) -> Iterator[int]:
+def _backup_lock(data: Path) -> Path:
     lock = data / "state" / "backup.lock"
     lock.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
-def _taken(descriptor: int, how: int) -> bool:
-    try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    return lock
 
 
 def _note(data: Path) -> Path:

@@ -322,10 +322,10 @@ def set_aside(path: Path) -> Path:
     raise AssertionError
 
 
-def take(descriptor: int) -> bool:
-    """Lock an open file exclusively for this descriptor. Return False if another descriptor holds the lock."""
+def take(descriptor: int, *, shared: bool = False) -> bool:
+    """Lock an open file for this descriptor. Return False if another descriptor holds a conflicting lock."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

@@ -190,8 +190,6 @@ def versions(record_bytes_max: int = RECORD_BYTES_MAX) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """A worker process's data folder, and the converter that all tasks share."""
-
     layout: Layout
     converter: Converter
 

@@ -89,8 +89,6 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Outcome(Generic[Item, Result]):
-    """Outcome of one item: a result or an error."""
-
     item: Item
     result: Result | None = None
     error: Exception | None = None

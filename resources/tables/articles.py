@@ -25,6 +25,7 @@ from resources.tables.declaration import (
     TIMESTAMP,
     Column,
     Table,
+    required,
 )
 
 
@@ -68,31 +69,22 @@ _COLUMNS = (
     BATCH_HOUR,
     replace(PROJECT_ID, path="is_part_of.identifier"),
     replace(NAMESPACE_ID, path="namespace.identifier"),
-    Column("article_id", INT, "Page ID, unique within its project.", "identifier", required=True, lookup=True),
-    Column("version_id", INT, "Revision ID, which increases within its project.", "version.identifier", required=True),
-    Column(
-        "name",
-        TEXT,
-        "Title. In comparisons, underscores and spaces are equivalent.",
-        "name",
-        required=True,
-        lookup=True,
-    ),
-    Column(
+    required("article_id", INT, "Page ID, unique within its project.", "identifier", lookup=True),
+    required("version_id", INT, "Revision ID, which increases within its project.", "version.identifier"),
+    required("name", TEXT, "Title. In comparisons, underscores and spaces are equivalent.", "name", lookup=True),
+    required(
         "change_type",
         TEXT,
         "Event type: update, delete or visibility-change. A record without an event is an update.",
         "event.type",
-        required=True,
         default=ChangeType.UPDATE,
         values=tuple(ChangeType),
     ),
-    Column(
+    required(
         "event_at",
         TIMESTAMP,
         "Time of the change, which orders a page's states. The value is the first of event_published_at, "
         "event_created_at and modified_at that is not null.",
-        required=True,
         first_of=("event_published_at", "event_created_at", "modified_at"),
     ),
     Column(
@@ -320,22 +312,14 @@ LOOKUPS = Table(
     "or a rejected record (repair), and samples (check). Repair and check responses also affect `articles`.",
     (
         SOURCE_AT,
-        Column("asked_name", TEXT, "Requested title.", "lookup.name", required=True),
-        Column("looked_up_at", TIMESTAMP, "Time of the request.", "lookup.at", required=True),
-        Column(
-            "purpose",
-            TEXT,
-            "Purpose: " + ", ".join(Purpose) + ".",
-            "lookup.purpose",
-            required=True,
-            values=tuple(Purpose),
-        ),
-        Column(
+        required("asked_name", TEXT, "Requested title.", "lookup.name"),
+        required("looked_up_at", TIMESTAMP, "Time of the request.", "lookup.at"),
+        required("purpose", TEXT, "Purpose: " + ", ".join(Purpose) + ".", "lookup.purpose", values=tuple(Purpose)),
+        required(
             "is_found",
             BOOL,
             "True if a page with exactly the requested title exists. If false, all record columns are null.",
             "lookup.is_found",
-            required=True,
         ),
         *_COLUMNS[1:3],
         *(
@@ -371,9 +355,9 @@ REDIRECTS = Table(
     "Redirect titles and their target articles, from the current articles.",
     (
         PROJECT_ID,
-        Column("redirect_name", TEXT, "Title that redirects.", required=True),
+        required("redirect_name", TEXT, "Title that redirects."),
         Column("redirect_url", TEXT, "URL of the redirect."),
-        Column("article_id", INT, "Page ID of the target article.", required=True),
-        Column("name", TEXT, "Title of the target article.", required=True),
+        required("article_id", INT, "Page ID of the target article."),
+        required("name", TEXT, "Title of the target article."),
     ),
 )

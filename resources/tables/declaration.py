@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, partial
 
 import pyarrow as pa
 
@@ -54,6 +54,10 @@ class Column:
     def field(self) -> pa.Field:
         """Arrow field for the column, with its description in the metadata."""
         return pa.field(self.name, self.type, nullable=not self.required, metadata={"description": self.description})
+
+
+#: Declares a column whose value is never null.
+required = partial(Column, required=True)
 
 
 @dataclass(frozen=True, eq=False)  # compares and hashes by identity, because each table is declared only once
@@ -133,36 +137,25 @@ def version_of(*tables: Table) -> int | str:
     return 1 if _FIRST.issuperset(found) else ".".join(found)
 
 
-BATCH_HOUR = Column(
-    "batch_hour",
-    TIMESTAMP,
-    "Start (UTC) of the hour that this row's file covers. Count events by event_at.",
-    required=True,
+BATCH_HOUR = required(
+    "batch_hour", TIMESTAMP, "Start (UTC) of the hour that this row's file covers. Count events by event_at."
 )
-SOURCE_AT = Column(
+SOURCE_AT = required(
     "source_at",
     TIMESTAMP,
     "Identifier of the file that contained this row: the batch_hour of an hourly batch, the source_at of a snapshot "
     "version in `snapshots`, or the start time of a lookup run. The last two are never a full hour. Count events by "
     "event_at.",
-    required=True,
 )
 BATCH_HOUR_OR_NULL = Column(
     "batch_hour", TIMESTAMP, "Start (UTC) of the hour that this row's file covers, or null for a snapshot."
 )
-PROJECT_ID = Column("project_id", TEXT, "Project (the wiki's database name), for example enwiki.", required=True)
-NAMESPACE_ID = Column(
-    "namespace_id", INT, "Namespace, for example 0 (article), 6 (file), 10 (template) or 14 (category).", required=True
+PROJECT_ID = required("project_id", TEXT, "Project (the wiki's database name), for example enwiki.")
+NAMESPACE_ID = required(
+    "namespace_id", INT, "Namespace, for example 0 (article), 6 (file), 10 (template) or 14 (category)."
 )
 PROJECT_AND_NAMESPACE = (PROJECT_ID, NAMESPACE_ID)
 SNAPSHOT_VERSION = (
-    Column(
-        "snapshot_id", TEXT, "The service's identifier of the snapshot, for example enwiki_namespace_0.", required=True
-    ),
-    Column(
-        "snapshot_version",
-        TEXT,
-        "Version (MD5) of the complete snapshot. Compare versions with <>, not with <.",
-        required=True,
-    ),
+    required("snapshot_id", TEXT, "The service's identifier of the snapshot, for example enwiki_namespace_0."),
+    required("snapshot_version", TEXT, "Version (MD5) of the complete snapshot. Compare versions with <>, not with <."),
 )

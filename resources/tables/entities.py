@@ -24,9 +24,10 @@ from resources.tables.declaration import (
     Column,
     Macro,
     Table,
+    required,
 )
 
-_ENTITY_ID = Column("entity_id", TEXT, "Identifier of the item (Q42) or property (P31).", required=True)
+_ENTITY_ID = required("entity_id", TEXT, "Identifier of the item (Q42) or property (P31).")
 
 
 def _of_article(*names: str) -> tuple[Column, ...]:
@@ -94,17 +95,17 @@ ENTITY_BODIES = Table(
     (*(ENTITY_CHANGES[name] for name in ("project_id", "namespace_id", "entity_id", "event_at")), SOURCE_AT, *_BODIES),
     key=("project_id", "entity_id", "event_at", "source_at"),
 )
-_LANGUAGE_ID = Column("language_id", TEXT, "Language code, for example en or zh-hant.", required=True)
+_LANGUAGE_ID = required("language_id", TEXT, "Language code, for example en or zh-hant.")
 ENTITY_LABELS = Table(
     "entity_labels",
     "Labels of the current entities.",
-    (_ENTITY_ID, _LANGUAGE_ID, Column("label", TEXT, "Label in this language.", required=True)),
+    (_ENTITY_ID, _LANGUAGE_ID, required("label", TEXT, "Label in this language.")),
     key=("entity_id", "language_id"),
 )
 ENTITY_DESCRIPTIONS = Table(
     "entity_descriptions",
     "Descriptions of the current entities.",
-    (_ENTITY_ID, _LANGUAGE_ID, Column("description", TEXT, "Description in this language.", required=True)),
+    (_ENTITY_ID, _LANGUAGE_ID, required("description", TEXT, "Description in this language.")),
     key=("entity_id", "language_id"),
 )
 ENTITY_ALIASES = Table(
@@ -113,8 +114,8 @@ ENTITY_ALIASES = Table(
     (
         _ENTITY_ID,
         _LANGUAGE_ID,
-        Column("position", INT, "Position among the aliases in this language, starting at 1.", required=True),
-        Column("alias", TEXT, "Alias in this language.", required=True),
+        required("position", INT, "Position among the aliases in this language, starting at 1."),
+        required("alias", TEXT, "Alias in this language."),
     ),
     key=("entity_id", "language_id", "position"),
 )
@@ -123,7 +124,7 @@ ENTITY_SITELINKS = Table(
     "Sitelinks of the current items, which are the items' pages in other projects.",
     (
         _ENTITY_ID,
-        Column("project_id", TEXT, "Project (the wiki's database name), for example enwiki.", required=True),
+        required("project_id", TEXT, "Project (the wiki's database name), for example enwiki."),
         Column("title", TEXT, "Title of the page."),
         Column("badges", pa.list_(TEXT), "Items that represent badges of the page, for example featured article."),
         Column("url", TEXT, "URL of the page."),
@@ -136,8 +137,8 @@ ENTITY_STATEMENTS = Table(
     "statement_json.",
     (
         _ENTITY_ID,
-        Column("property_id", TEXT, "Property of the statement, for example P569.", required=True),
-        Column("position", INT, "Position among the statements with this property, starting at 1.", required=True),
+        required("property_id", TEXT, "Property of the statement, for example P569."),
+        required("position", INT, "Position among the statements with this property, starting at 1."),
         Column("statement_id", TEXT, "Identifier of the statement."),
         Column(
             "rank",
@@ -178,7 +179,7 @@ ENTITY_STATEMENTS = Table(
             TEXT,
             "References, as a JSON list. Each reference has parts, each with a property and a value.",
         ),
-        Column("statement_json", TEXT, "Complete statement, as served.", required=True),
+        required("statement_json", TEXT, "Complete statement, as served."),
     ),
     key=("entity_id", "property_id", "position"),
 )

@@ -19,6 +19,7 @@ from resources.tables.declaration import (
     TIMESTAMP,
     Column,
     Table,
+    required,
 )
 
 
@@ -40,7 +41,7 @@ COVERED = frozenset({HourState.LOADED, HourState.EMPTY, HourState.ABSENT})
 RECHECKS = (timedelta(hours=3), timedelta(hours=47))
 #: Message for a project and namespace without a base snapshot.
 NO_SNAPSHOT = "no snapshot: only changed pages are known. `wme run --snapshots` fetches it, if the service has one"
-_TABLE_NAME = Column("table_name", TEXT, "Table of the dataset that this row describes.", required=True)
+_TABLE_NAME = required("table_name", TEXT, "Table of the dataset that this row describes.")
 _FILE = (BATCH_HOUR_OR_NULL, *PROJECT_AND_NAMESPACE)
 LOADS = Table(
     "loads",
@@ -49,22 +50,20 @@ LOADS = Table(
         _TABLE_NAME,
         SOURCE_AT,
         *_FILE,
-        Column("identifier", TEXT, "The service's identifier for the archive.", required=True),
-        Column("version", TEXT, "MD5 of the archive, which the service uses as the version.", required=True),
-        Column("digest", TEXT, "Digest of the archive version, schema version and converter version.", required=True),
-        Column("lake_path", TEXT, "Parquet file, relative to the lake's folder.", required=True),
-        Column("row_count", INT, "Number of rows in the Parquet file, including duplicates.", required=True),
-        Column(
-            "duplicate_count", INT, "Number of rows that were not loaded because they repeat an event.", required=True
-        ),
-        Column("reject_count", INT, "Number of archive records that could not be converted.", required=True),
-        Column("update_count", INT, "Number of updates.", required=True),
-        Column("delete_count", INT, "Number of deletes.", required=True),
-        Column("visibility_change_count", INT, "Number of visibility changes.", required=True),
-        Column("archive_bytes", INT, "Size of the archive in bytes.", required=True),
-        Column("ndjson_bytes", INT, "Size of the NDJSON in the archive, in bytes.", required=True),
-        Column("lake_bytes", INT, "Size of the Parquet file in bytes.", required=True),
-        Column("loaded_at", TIMESTAMP, "Time when the load was committed.", required=True),
+        required("identifier", TEXT, "The service's identifier for the archive."),
+        required("version", TEXT, "MD5 of the archive, which the service uses as the version."),
+        required("digest", TEXT, "Digest of the archive version, schema version and converter version."),
+        required("lake_path", TEXT, "Parquet file, relative to the lake's folder."),
+        required("row_count", INT, "Number of rows in the Parquet file, including duplicates."),
+        required("duplicate_count", INT, "Number of rows that were not loaded because they repeat an event."),
+        required("reject_count", INT, "Number of archive records that could not be converted."),
+        required("update_count", INT, "Number of updates."),
+        required("delete_count", INT, "Number of deletes."),
+        required("visibility_change_count", INT, "Number of visibility changes."),
+        required("archive_bytes", INT, "Size of the archive in bytes."),
+        required("ndjson_bytes", INT, "Size of the NDJSON in the archive, in bytes."),
+        required("lake_bytes", INT, "Size of the Parquet file in bytes."),
+        required("loaded_at", TIMESTAMP, "Time when the load was committed."),
         Column(
             "applied_at",
             TIMESTAMP,
@@ -84,18 +83,16 @@ COMPACTED_FILES = Table(
     "`loads` lists the original files.",
     (
         _TABLE_NAME,
-        Column("compaction_id", TEXT, "Digest of the compacted files, which several rows can share.", required=True),
-        Column(
-            "span", TEXT, "Compaction window, for example `day`, or `snapshot` for a snapshot version.", required=True
-        ),
+        required("compaction_id", TEXT, "Digest of the compacted files, which several rows can share."),
+        required("span", TEXT, "Compaction window, for example `day`, or `snapshot` for a snapshot version."),
         Column("first_hour", TIMESTAMP, "First hour of the window, or null for a snapshot."),
         Column("end_hour", TIMESTAMP, "First hour after the window, or null for a snapshot."),
-        Column("lake_path", TEXT, "Parquet file, relative to the lake's folder.", required=True),
-        Column("first_project_id", TEXT, "Project of the file's first row.", required=True),
-        Column("last_project_id", TEXT, "Project of the file's last row.", required=True),
-        Column("row_count", INT, "Number of rows in the Parquet file.", required=True),
-        Column("lake_bytes", INT, "Size of the Parquet file in bytes.", required=True),
-        Column("compacted_at", TIMESTAMP, "Time when the compaction was committed.", required=True),
+        required("lake_path", TEXT, "Parquet file, relative to the lake's folder."),
+        required("first_project_id", TEXT, "Project of the file's first row."),
+        required("last_project_id", TEXT, "Project of the file's last row."),
+        required("row_count", INT, "Number of rows in the Parquet file."),
+        required("lake_bytes", INT, "Size of the Parquet file in bytes."),
+        required("compacted_at", TIMESTAMP, "Time when the compaction was committed."),
     ),
     key=("lake_path",),
 )
@@ -114,19 +111,18 @@ SNAPSHOTS = Table(
             "newest_event_at minus ten minutes. The snapshot contains all older changes, so their updates are ignored. "
             "Null if the dataset has no event_at.",
         ),
-        Column(
+        required(
             "source_at",
             TIMESTAMP,
             "The source_at of this version's rows. This value is unique, within a second of boundary_at (or of "
             "exported_at if boundary_at is null), and never a full hour.",
-            required=True,
         ),
         Column("newest_event_at", TIMESTAMP, "Latest event_at in the rows, or null if the dataset has no event_at."),
         Column("exported_at", TIMESTAMP, "Time when the service exported the snapshot (its date_modified)."),
-        Column("file_count", INT, "Number of files in the snapshot.", required=True),
-        Column("row_count", INT, "Number of rows in the files, including duplicates.", required=True),
-        Column("duplicate_count", INT, "Number of filtered-out rows that repeat a page and revision.", required=True),
-        Column("loaded_at", TIMESTAMP, "Time when the load was committed.", required=True),
+        required("file_count", INT, "Number of files in the snapshot."),
+        required("row_count", INT, "Number of rows in the files, including duplicates."),
+        required("duplicate_count", INT, "Number of filtered-out rows that repeat a page and revision."),
+        required("loaded_at", TIMESTAMP, "Time when the load was committed."),
         Column("applied_at", TIMESTAMP, "Time when the version was applied to `articles`, or null while pending."),
     ),
     key=("table_name", "snapshot_id", "snapshot_version"),
@@ -137,12 +133,12 @@ REJECTED_LINES = Table(
     "Unmodified records that could not be converted, with the reason. No record is dropped.",
     (
         *_FILE,
-        Column("archive", TEXT, "Archive file, relative to the archive folder.", required=True),
-        Column("member", TEXT, "Tar member that contains the line.", required=True),
-        Column("line_number", INT, "Line number in the member, starting at 1.", required=True, rising=True),
-        Column("byte_offset", INT, "Byte offset of the line in the member, starting at 0.", required=True, rising=True),
-        Column("reason", TEXT, "Reason why the record could not be converted.", required=True),
-        Column("raw", pa.binary(), "Raw line, or its first 4,096 bytes if the line is over 1 MiB.", required=True),
+        required("archive", TEXT, "Archive file, relative to the archive folder."),
+        required("member", TEXT, "Tar member that contains the line."),
+        required("line_number", INT, "Line number in the member, starting at 1.", rising=True),
+        required("byte_offset", INT, "Byte offset of the line in the member, starting at 0.", rising=True),
+        required("reason", TEXT, "Reason why the record could not be converted."),
+        required("raw", pa.binary(), "Raw line, or its first 4,096 bytes if the line is over 1 MiB."),
         Column("raw_bytes", INT, "Size of the line in bytes."),
         Column(
             "raw_path",
@@ -164,11 +160,11 @@ HOURS = Table(
         _TABLE_NAME,
         BATCH_HOUR,
         *PROJECT_AND_NAMESPACE,
-        Column("state", TEXT, "One of " + ", ".join(HourState) + ".", required=True),
+        required("state", TEXT, "One of " + ", ".join(HourState) + "."),
         Column("row_count", INT, "Number of loaded rows."),
         Column("reject_count", INT, "Number of rejected records."),
         Column("load_count", INT, "Number of loads with different content, greater than 1 after a reload."),
-        Column("checked_at", TIMESTAMP, "Time of the last check.", required=True),
+        required("checked_at", TIMESTAMP, "Time of the last check."),
         Column("reason", TEXT, "Sentence that explains why the hour is not loaded."),
     ),
     key=("table_name", "batch_hour", "project_id", "namespace_id"),
@@ -229,9 +225,6 @@ PROJECT_STATE = Table(
 ABOUT = Table(
     "about",
     "Facts about this file: service, licence, attribution, versions and publication time.",
-    (
-        Column("name", TEXT, "Name of the fact.", required=True),
-        Column("value", TEXT, "Value of the fact.", required=True),
-    ),
+    (required("name", TEXT, "Name of the fact."), required("value", TEXT, "Value of the fact.")),
     key=("name",),
 )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from resources.tables.declaration import NAMESPACE_ID, PROJECT_ID, TEXT, Column, Table
+from resources.tables.declaration import NAMESPACE_ID, PROJECT_ID, TEXT, Column, Table, required
 
 _EXTRA = Column("extra", TEXT, "JSON object with all fields that have no separate column.")
 CODES = Table(
     "codes",
     "Project types offered by the service.",
     (
-        Column("code", TEXT, "Project type, for example wiki.", "identifier", required=True),
+        required("code", TEXT, "Project type, for example wiki.", "identifier"),
         Column("name", TEXT, "Name of the project type, for example Wikipedia.", "name"),
         Column("description", TEXT, "Description of the project type.", "description"),
         _EXTRA,
@@ -22,7 +22,7 @@ LANGUAGES = Table(
     "languages",
     "Languages of the projects.",
     (
-        Column("language_id", TEXT, "MediaWiki language code.", "identifier", required=True),
+        required("language_id", TEXT, "MediaWiki language code.", "identifier"),
         Column("name", TEXT, "English name.", "name"),
         Column("alternate_name", TEXT, "Native name of the language.", "alternate_name"),
         Column("direction", TEXT, "Writing direction, ltr or rtl.", "direction"),

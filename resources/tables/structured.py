@@ -12,7 +12,16 @@ from dataclasses import replace
 import pyarrow as pa
 
 from resources.tables.articles import SNAPSHOT_ARTICLES
-from resources.tables.declaration import DOUBLE, INT, PROJECT_AND_NAMESPACE, SNAPSHOT_VERSION, TEXT, Column, Table
+from resources.tables.declaration import (
+    DOUBLE,
+    INT,
+    PROJECT_AND_NAMESPACE,
+    SNAPSHOT_VERSION,
+    TEXT,
+    Column,
+    Table,
+    required,
+)
 
 _AS_SERVED = "JSON text, exactly as served"
 _BODIES = tuple(
@@ -56,35 +65,29 @@ STRUCTURED_ARTICLES = Table(
 )
 _PAGE = (
     *PROJECT_AND_NAMESPACE,
-    Column("article_id", INT, "Page ID, unique within its project.", required=True),
-    Column("name", TEXT, "Title of the page.", required=True),
+    required("article_id", INT, "Page ID, unique within its project."),
+    required("name", TEXT, "Title of the page."),
 )
 STRUCTURED_BODIES = Table(
     "structured_bodies",
     "Large values of `structured_articles`, which stay in the lake. They are JSON text, exactly as served, and the "
     "text of pages that arrived as article records. Join on project_id and article_id.",
-    (
-        *_PAGE,
-        Column("version_id", INT, "Revision ID.", required=True),
-        *_BODIES,
-        *(column for column in _OF_ARTICLE if column.body),
-    ),
+    (*_PAGE, required("version_id", INT, "Revision ID."), *_BODIES, *(column for column in _OF_ARTICLE if column.body)),
     key=("project_id", "article_id"),
 )
-_POSITION = Column(
+_POSITION = required(
     "position",
     pa.list_(INT),
     "Position in the page. For example, [3, 1] is the first part of the third part. Positions sort in page order.",
-    required=True,
 )
 
 
 def _path(of: str) -> Column:
-    return Column("path", TEXT, f"JSON path of the {of} in its `structured_bodies` column.", required=True)
+    return required("path", TEXT, f"JSON path of the {of} in its `structured_bodies` column.")
 
 
-_LINK_COUNT = Column("link_count", INT, "Number of links in this part.", required=True)
-_CITATION_COUNT = Column("citation_count", INT, "Number of citations in this part.", required=True)
+_LINK_COUNT = required("link_count", INT, "Number of links in this part.")
+_CITATION_COUNT = required("citation_count", INT, "Number of citations in this part.")
 INFOBOX_FIELDS = Table(
     "infobox_fields",
     "Infobox fields in page order, with one row for each part that is neither an infobox nor a heading.",
@@ -92,7 +95,7 @@ INFOBOX_FIELDS = Table(
         *_PAGE,
         _POSITION,
         _path("field"),
-        Column("infobox_number", INT, "Number of the infobox in the page, starting at 1.", required=True),
+        required("infobox_number", INT, "Number of the infobox in the page, starting at 1."),
         Column("infobox_name", TEXT, "Name of the infobox, for example Infobox settlement."),
         Column("heading", TEXT, "Infobox heading above the field."),
         Column("part_type", TEXT, "Kind of part, for example field, image, list or list_item."),
@@ -111,12 +114,7 @@ SECTIONS = Table(
         *_PAGE,
         _POSITION,
         _path("section"),
-        Column(
-            "level",
-            INT,
-            "Nesting level: 1 for a top-level section, 2 for a section inside it, and so on.",
-            required=True,
-        ),
+        required("level", INT, "Nesting level: 1 for a top-level section, 2 for a section inside it, and so on."),
         Column("heading", TEXT, "Name of the section."),
         Column(
             "headings",
@@ -157,9 +155,9 @@ ARTICLE_TABLES = Table(
         _path("table"),
         Column("table_id", TEXT, "Identifier that consists of the section's path and the table's number."),
         Column("confidence_score", DOUBLE, "The service's confidence that it parsed the table correctly (0 to 1)."),
-        Column("header_count", INT, "Header rows.", required=True),
-        Column("row_count", INT, "Rows.", required=True),
-        Column("column_count", INT, "Number of cells in the widest row.", required=True),
+        required("header_count", INT, "Header rows."),
+        required("row_count", INT, "Rows."),
+        required("column_count", INT, "Number of cells in the widest row."),
         Column("headers", pa.list_(pa.list_(TEXT)), "Header cell texts, by row."),
         Column("rows", pa.list_(pa.list_(TEXT)), "Body cell texts, by row."),
         Column("footers", pa.list_(pa.list_(TEXT)), "Footer cell texts, by row."),
@@ -171,7 +169,7 @@ ARTICLE_LINKS = Table(
     "All links in infoboxes, sections and references, in page order.",
     (
         *_PAGE,
-        Column("origin", TEXT, "Kind of part that contains the link: infobox, section or reference.", required=True),
+        required("origin", TEXT, "Kind of part that contains the link: infobox, section or reference."),
         _POSITION,
         _path("link"),
         Column("url", TEXT, "Target URL of the link."),
@@ -184,14 +182,9 @@ CITATIONS_PER_PAGE = Table(
     "Number of references and citations on each page.",
     (
         *_PAGE,
-        Column("reference_count", INT, "Number of references.", required=True),
-        Column("citation_count", INT, "Number of citations in infoboxes and sections.", required=True),
-        Column(
-            "cited_reference_count",
-            INT,
-            "Number of references that are cited in infoboxes and sections.",
-            required=True,
-        ),
+        required("reference_count", INT, "Number of references."),
+        required("citation_count", INT, "Number of citations in infoboxes and sections."),
+        required("cited_reference_count", INT, "Number of references that are cited in infoboxes and sections."),
     ),
     key=("project_id", "article_id"),
 )

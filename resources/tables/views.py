@@ -19,20 +19,12 @@ from resources.tables.declaration import (
     Column,
     Macro,
     Table,
+    required,
 )
 from resources.tables.entities import ENTITIES_AT
 
-_PAGE = (
-    *PROJECT_AND_NAMESPACE,
-    Column("article_id", INT, "Page id.", required=True),
-    Column("name", TEXT, "Title.", required=True),
-)
-_REVISION = (
-    *_PAGE[:-1],
-    Column("version_id", INT, "Revision id.", required=True),
-    _PAGE[-1],
-    ARTICLE_CHANGES["event_at"],
-)
+_PAGE = (*PROJECT_AND_NAMESPACE, required("article_id", INT, "Page id."), required("name", TEXT, "Title."))
+_REVISION = (*_PAGE[:-1], required("version_id", INT, "Revision id."), _PAGE[-1], ARTICLE_CHANGES["event_at"])
 DISTINCT_CHANGES = Table(
     "distinct_changes",
     "Distinct changes. Use this view for counts, because several hourly files can contain the same change.",
@@ -43,18 +35,16 @@ ACTIVITY = Table(
     "activity",
     "Change counts per hour, project and namespace. Each event is counted once, in the hour of its event_at.",
     (
-        Column("hour_at", TIMESTAMP, "Start (UTC) of the hour.", required=True),
+        required("hour_at", TIMESTAMP, "Start (UTC) of the hour."),
         *PROJECT_AND_NAMESPACE,
-        Column("edit_count", INT, "Number of edits of existing pages.", required=True),
-        Column(
-            "creation_count", INT, "Number of created pages (revisions without a previous revision).", required=True
-        ),
-        Column("deletion_count", INT, "Number of pages deleted or turned into a redirect.", required=True),
-        Column("move_count", INT, "Number of page moves, counted at the new title.", required=True),
-        Column("visibility_change_count", INT, "Number of revisions that were hidden or made visible.", required=True),
-        Column("bot_count", INT, "Number of updates by bots.", required=True),
-        Column("anonymous_count", INT, "Number of updates by editors without an account.", required=True),
-        Column("minor_count", INT, "Number of updates marked as minor.", required=True),
+        required("edit_count", INT, "Number of edits of existing pages."),
+        required("creation_count", INT, "Number of created pages (revisions without a previous revision)."),
+        required("deletion_count", INT, "Number of pages deleted or turned into a redirect."),
+        required("move_count", INT, "Number of page moves, counted at the new title."),
+        required("visibility_change_count", INT, "Number of revisions that were hidden or made visible."),
+        required("bot_count", INT, "Number of updates by bots."),
+        required("anonymous_count", INT, "Number of updates by editors without an account."),
+        required("minor_count", INT, "Number of updates marked as minor."),
         Column(
             "size_bytes",
             INT,
@@ -66,7 +56,7 @@ ACTIVITY = Table(
             "Number of characters added to the previous revisions. For a created page, all characters count; a page "
             "move counts as zero. Null if the sum exceeds 64 bits.",
         ),
-        Column("article_count", INT, "Number of distinct pages.", required=True),
+        required("article_count", INT, "Number of distinct pages."),
     ),
     key=("hour_at", "project_id", "namespace_id"),
 )
@@ -75,11 +65,11 @@ MOST_EDITED = Table(
     "Pages by number of revisions in the loaded changes, in descending order.",
     (
         *_PAGE,
-        Column("edit_count", INT, "Number of revisions.", required=True),
-        Column("editor_count", INT, "Number of distinct editors.", required=True),
-        Column("bot_count", INT, "Number of revisions by bots.", required=True),
-        Column("first_edit_at", TIMESTAMP, "Time of the first revision.", required=True),
-        Column("last_edit_at", TIMESTAMP, "Time of the last revision.", required=True),
+        required("edit_count", INT, "Number of revisions."),
+        required("editor_count", INT, "Number of distinct editors."),
+        required("bot_count", INT, "Number of revisions by bots."),
+        required("first_edit_at", TIMESTAMP, "Time of the first revision."),
+        required("last_edit_at", TIMESTAMP, "Time of the last revision."),
     ),
     key=("project_id", "namespace_id", "article_id"),
 )
@@ -95,8 +85,8 @@ DELETED_ARTICLES = Table(
     "redirect, or moved to a namespace that is not mirrored.",
     (
         *_PAGE,
-        Column("version_id", INT, "The page's last revision according to the event.", required=True),
-        Column("deleted_at", TIMESTAMP, "Time of the delete event.", required=True),
+        required("version_id", INT, "The page's last revision according to the event."),
+        required("deleted_at", TIMESTAMP, "Time of the delete event."),
         ARTICLE_CHANGES["event_id"],
     ),
     key=("project_id", "article_id"),
@@ -117,9 +107,7 @@ ACTUAL_REVERTS = Table(
     "Distinct revisions that MediaWiki has tagged as a revert or as reverted, newest first.",
     (
         *_REVISION,
-        Column(
-            "is_reverted", BOOL, "True if a later revision has reverted this revision (tag mw-reverted).", required=True
-        ),
+        required("is_reverted", BOOL, "True if a later revision has reverted this revision (tag mw-reverted)."),
         Column(
             "revert_method",
             TEXT,
@@ -149,7 +137,7 @@ VANDALISM_CANDIDATES = Table(
     "minor.",
     (
         *_REVISION,
-        Column("sign_count", INT, "Number of signs.", required=True),
+        required("sign_count", INT, "Number of signs."),
         ARTICLES["revertrisk_probability"],
         ARTICLES["damaging_probability"],
         ARTICLES["editor_name"],
@@ -169,7 +157,7 @@ ARTICLE_CATEGORIES = Table(
     "Categories of the current pages, with one row per page and category.",
     (
         *_PAGE,
-        Column("category_name", TEXT, "Category, with the local namespace prefix.", required=True),
+        required("category_name", TEXT, "Category, with the local namespace prefix."),
         Column("category_url", TEXT, "URL of the category."),
     ),
 )
@@ -178,7 +166,7 @@ ARTICLE_TEMPLATES = Table(
     "Templates that the current pages use, with one row per page and template.",
     (
         *_PAGE,
-        Column("template_name", TEXT, "Template, with the local namespace prefix.", required=True),
+        required("template_name", TEXT, "Template, with the local namespace prefix."),
         Column("template_url", TEXT, "URL of the template."),
     ),
 )
@@ -187,10 +175,10 @@ TITLES = Table(
     "All titles that lead to a current page, including redirects, with spaces instead of `_`.",
     (
         PROJECT_ID,
-        Column("title", TEXT, "The page's own title or a redirect title.", required=True),
-        Column("article_id", INT, "Page ID of the target page.", required=True),
-        Column("name", TEXT, "Title of the target page.", required=True),
-        Column("is_redirect", BOOL, "True if the title is a redirect.", required=True),
+        required("title", TEXT, "The page's own title or a redirect title."),
+        required("article_id", INT, "Page ID of the target page."),
+        required("name", TEXT, "Title of the target page."),
+        required("is_redirect", BOOL, "True if the title is a redirect."),
     ),
 )
 #: Views for common analyst queries. DuckDB reports their computed columns as nullable.
@@ -291,19 +279,9 @@ STREAM_STATE = Table(
     "stream_state",
     "Progress of the realtime stream per partition, as recorded in its newest file. Empty if no stream is stored.",
     (
-        Column(
-            "partition",
-            INT,
-            "Stream partition (0 to 49). One connection reads five consecutive partitions.",
-            required=True,
-        ),
-        Column("next_offset", INT, "Next offset to read. All events before this offset are stored.", required=True),
-        Column(
-            "event_count",
-            INT,
-            "Number of events stored for the mirrored projects since the stream started.",
-            required=True,
-        ),
+        required("partition", INT, "Stream partition (0 to 49). One connection reads five consecutive partitions."),
+        required("next_offset", INT, "Next offset to read. All events before this offset are stored."),
+        required("event_count", INT, "Number of events stored for the mirrored projects since the stream started."),
         Column(
             "newest_published_at", TIMESTAMP, "Time when the partition's newest event, from any project, was published."
         ),
@@ -320,10 +298,10 @@ STREAM_RUNS = Table(
     "stream_runs",
     "Last 24 runs of the realtime stream, started by `wme stream` or by its asset.",
     (
-        Column("began_at", TIMESTAMP, "Start time of the run.", required=True),
-        Column("kept_at", TIMESTAMP, "Time of the run's newest file.", required=True),
+        required("began_at", TIMESTAMP, "Start time of the run."),
+        required("kept_at", TIMESTAMP, "Time of the run's newest file."),
         *(
-            Column(f"{name}_count", INT, f"Number of {counted}.", required=True)
+            required(f"{name}_count", INT, f"Number of {counted}.")
             for name, counted in {
                 "connection": "parallel connections",
                 "reconnect": "reconnections",

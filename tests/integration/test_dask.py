@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -97,7 +98,7 @@ def shared(tmp_path_factory):
 @pytest.fixture
 def client(shared):
     made, data = shared
-    with Cluster(made.address, versions(), data / "lake", QUICK) as connection:
+    with closing(Cluster(made.address, versions(), data / "lake", QUICK)) as connection:
         yield connection
 
 
@@ -179,7 +180,7 @@ def test_status_shows_the_workers_and_their_versions(shared, tmp_path, monkeypat
 
 def test_workers_that_do_not_see_the_folder_are_refused(shared, tmp_path):
     made, data = shared
-    with Cluster(made.address, versions(), tmp_path / "elsewhere", QUICK) as connection:
+    with closing(Cluster(made.address, versions(), tmp_path / "elsewhere", QUICK)) as connection:
         for _ in range(2):  # the second time at once
             with pytest.raises(
                 errors.FolderNotSharedError,
@@ -192,7 +193,7 @@ def test_workers_that_do_not_see_the_folder_are_refused(shared, tmp_path):
 
 def test_nobody_at_the_address_is_said_within_the_time_allowed(tmp_path):
     with (
-        Cluster(f"dask://127.0.0.1:{free_port()}", versions(), tmp_path, TimeLimits(answer=0.5)) as connection,
+        closing(Cluster(f"dask://127.0.0.1:{free_port()}", versions(), tmp_path, TimeLimits(answer=0.5))) as connection,
         pytest.raises(
             errors.EngineUnreachableError,
             match=r"^No scheduler responded at dask://127\.0\.0\.1:\d+ within 0\.5 s .*dask scheduler",
@@ -218,7 +219,7 @@ def test_a_scheduler_without_workers_is_said(tmp_path, monkeypatch):
     try:
         made.start_scheduler()
         with (
-            Cluster(made.address, versions(), tmp_path / "lake", QUICK) as connection,
+            closing(Cluster(made.address, versions(), tmp_path / "lake", QUICK)) as connection,
             pytest.raises(errors.NoWorkerError, match=r"has no worker.*wme worker"),
         ):
             connection.map(tasks.double, calls((1,)), print)
@@ -350,7 +351,7 @@ def test_tls_admits_no_others_and_a_task_that_kills_its_worker_fails_with_our_se
         assert "tls://" in made.log("worker-0")
         place = (made.address, versions(), tmp_path / "data" / "lake")
         with (
-            Cluster(*place, TimeLimits(answer=1)) as stranger,
+            closing(Cluster(*place, TimeLimits(answer=1))) as stranger,
             pytest.raises(errors.EngineUnreachableError, match="same TLS"),
         ):
             stranger.map(tasks.double, calls((1,)), print)
@@ -358,7 +359,7 @@ def test_tls_admits_no_others_and_a_task_that_kills_its_worker_fails_with_our_se
             monkeypatch.setenv(name, value)
         try:
             dask.config.refresh()
-            with Cluster(*place, QUICK) as connection:
+            with closing(Cluster(*place, QUICK)) as connection:
                 lose_workers(made, connection)
         finally:
             monkeypatch.undo()

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import distributed
 from distributed.scheduler import KilledWorker
@@ -77,12 +77,6 @@ class Cluster:
         self._probe: Probe | None = None
         self._failed: EngineError | None = None
         self._gone: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self.close()
 
     def map(
         self, function: Callable[..., Any], calls: Sequence[Call], done: Callable[[Outcome[Call, Any]], None]

@@ -36,8 +36,6 @@ class RefreshTokenSpentError(AccountError):
 
 @dataclass(frozen=True)
 class User:
-    """User who sent a request."""
-
     username: str
     subject: str
     email: str

@@ -134,8 +134,6 @@ _MOMENT: TypeAdapter[datetime] = TypeAdapter(Moment)
 
 @dataclass
 class Control:
-    """Handler of control requests for one sandbox."""
-
     service: Service
     journal: Journal
 

@@ -31,8 +31,6 @@ _SLICE_SECONDS = 0.02
 
 
 class Seen(NamedTuple):
-    """Logged request with its response status."""
-
     method: str
     path: str
     status: int

@@ -45,8 +45,6 @@ _PART_BYTES = 100_000_000
 
 @dataclass(frozen=True)
 class StoredFile:
-    """File in the object store, as listed and served."""
-
     record: dict[str, Any]
     path: Path
     size: int

@@ -37,8 +37,6 @@ class Holding:
 
 @dataclass(frozen=True)
 class Export:
-    """Key that identifies a snapshot export."""
-
     identifier: str  # snapshot identifier `<project>_namespace_<n>`
     started: int  # start in microseconds since 1970
     serial: int = 0  # serial number that distinguishes exports with the same start

@@ -50,8 +50,6 @@ SPECIAL_ITEMS = _SPECIAL_FAMILIES * sum(script.period * script.pages for script 
 
 
 class EntityTimetable(Timetable):
-    """Timetable of Wikidata with about `items` items."""
-
     def __init__(self, seed: int, items: int) -> None:
         self._items = items
         super().__init__(seed, PROJECT, NAMESPACES, rate=0, titles=Numbers())
@@ -254,7 +252,6 @@ def _own(code: str) -> str:
 
 
 def _data_type(number: int) -> str:
-    """Return the data type of a property's values."""
     return _DATA_TYPES[(number - 1) % len(_DATA_TYPES)]
 
 

@@ -17,8 +17,6 @@ from resources.sandbox.files import DATA, read_yaml
 
 @dataclass(frozen=True)
 class Project:
-    """Project of the service, which is one wiki."""
-
     identifier: str  # database name, for example `frwiki`
     name: str  # site name in the local language
     code: str  # kind of wiki, for example `wiki` or `wiktionary`

@@ -38,8 +38,6 @@ _PAGES_IN_MEMORY = 512
 
 
 class Text(NamedTuple):
-    """Text of one revision."""
-
     html: Fragment  # encoded Parsoid HTML
     wikitext: Fragment  # wikitext, encoded
     characters: int  # length of the wikitext in characters
@@ -73,8 +71,6 @@ _ARCHIVED = "https://archive.example.org/web/"
 
 
 class Library:
-    """Synthetic page text in one language."""
-
     def __init__(self, language: str, seed: int, body_bytes: int) -> None:
         """Build page text from a language's blocks. `body_bytes` is the mean combined size of HTML and wikitext."""
         self._seed = seed
@@ -235,8 +231,6 @@ _BORROWED = ("protection", "watchers_count", "main_entity", "additional_entities
 
 
 class Corpus:
-    """Real records from a folder."""
-
     def __init__(self, folder: Path) -> None:
         """Read the records in `folder`. A folder without usable records raises ValueError."""
         self._records: list[dict[str, Any]] = []

@@ -39,8 +39,6 @@ _FRESH = re.compile(r"(\S+) (\S+) \((\d{1,9})\)")
 
 
 class Lexicon:
-    """Words in one synthetic language."""
-
     def __init__(self, language: str) -> None:
         # the seed is only the language code, so a language is the same in every world
         self._random = random.Random(f"lexicon of {language}")
@@ -182,8 +180,6 @@ def stock_of(language: str) -> Stock:
 
 
 class Stock:
-    """Text blocks in one language."""
-
     def __init__(self, lexicon: Lexicon) -> None:
         self._lexicon = lexicon
         self.leads = [self._lead() for _ in range(LEADS)]

@@ -151,7 +151,7 @@ def test_workers_of_other_versions_get_nothing_and_are_named(shared):
     made, data = shared
     others = Cluster(made.address, versions() | {"package": "0.0.1", "converter": "99"}, data / "lake", QUICK)
     with (
-        others,
+        closing(others),
         pytest.raises(
             errors.WorkersDifferError,
             match=r"worker-[01] on 127\.0\.0\.1: package [\d.]+ instead of 0\.0\.1, "

@@ -280,7 +280,7 @@ def _parse_hour(date: str, hour: str) -> datetime | None:
 def _etag(path: Path) -> str:
     """Return the MD5 or, for multipart uploads, the MD5 of all part MD5s followed by the number of parts.
 
-    The path is enough for the cache, because it contains a digest of the file's content.
+    The path is enough for the cache, because files in the store are never replaced.
     """
     parts = []
     with path.open("rb") as file:

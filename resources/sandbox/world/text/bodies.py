@@ -81,7 +81,7 @@ class Library:
         self._box_bytes = sum(block.total for block in self._boxes) / INFOBOXES
         self._frame_bytes = len(_HEAD) + sum(lead.total for lead in self._leads) / LEADS + 700
         #: Cached, because a record needs one revision's text and the previous revision's length for the same page.
-        self._shape = lru_cache(maxsize=64)(self._shape_of)
+        self.shape = lru_cache(maxsize=64)(self._shape_of)
         self._head = lru_cache(maxsize=_PAGES_IN_MEMORY)(_head)
         self._footer = lru_cache(maxsize=_PAGES_IN_MEMORY)(_footer)
         # the list is doubled, so a sequence can wrap around
@@ -159,11 +159,8 @@ class Library:
         """Return no borrowed fields, because the text is synthetic."""
         return {}
 
-    def shape(self, page: Setting) -> tuple[int, int, int, int | None]:
-        """Return a page's lead, first block, number of blocks, and infobox or None."""
-        return self._shape(page.host, page.page, page.native)
-
     def _shape_of(self, host: str, page: int, namespace: int) -> tuple[int, int, int, int | None]:
+        """Return a page's lead, first block, number of blocks, and infobox or None."""
         chance = Chance("text", self._seed, host, page)
         size = self._size(chance, namespace)
         lead, start = chance.below(LEADS), chance.below(BLOCKS)
@@ -178,7 +175,7 @@ class _Plan:
     __slots__ = ("at", "box", "end", "lead", "replaced", "replacement", "start")
 
     def __init__(self, library: Library, setting: Setting) -> None:
-        self.lead, self.start, count, self.box = library.shape(setting)
+        self.lead, self.start, count, self.box = library.shape(setting.host, setting.page, setting.native)
         self.end = self.start + count
         lot = mix(setting.revision * 7 + setting.page)
         self.at = lot % count
